@@ -1,1 +1,9 @@
+//! fedq: joins Kubernetes clusters that run Kueue to one hub, and keeps their quota in step with
+//! claims and capacity.
+//!
+//! Read in this order: `domain` decides, `k8s` and `store` observe and keep, `controllers` put the
+//! decisions to work, `api`, `webhook` and `cli` serve people. What may import what is in
+//! ARCHITECTURE.md and enforced by `tests/architecture.rs`.
 
+pub mod domain;
+pub mod k8s;

@@ -1,0 +1,63 @@
+//! What fedq knows of its link to a joined cluster.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// The link to a joined cluster. Unknown is not zero: every state but [`Connection::Lost`] keeps the
+/// cluster's share of the hub's quota.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Connection {
+    /// No answer yet since this process started; what the store remembers stands.
+    Connecting,
+    Ready,
+    /// Not answering since then; its last confirmed capacity and share stand.
+    Stale {
+        since: Timestamp,
+        reason: String,
+    },
+    /// Not answering for longer than `lostTimeout`; its share is off the hub's quota until it returns.
+    Lost {
+        since: Timestamp,
+        reason: String,
+    },
+    /// It answers, but may be another cluster than the one that was joined: no writes until confirmed.
+    Quarantined {
+        since: Timestamp,
+        reason: QuarantineReason,
+    },
+    /// Its kubeconfig cannot be used.
+    Refused {
+        reason: String,
+    },
+    /// Known by ClusterMetrics only: capacity is read from the hub and nothing is written there.
+    Unreached,
+}
+
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+pub enum QuarantineReason {
+    /// The UID of its kube-system namespace changed.
+    IdentityChanged { expected: String, found: String },
+    /// Its resourceVersion went backwards: etcd was restored from a backup.
+    VersionsWentBack { stored: u64, found: u64 },
+}
+
+impl Connection {
+    /// Whether fedq may write to the cluster.
+    pub fn is_writable(&self) -> bool {
+        matches!(self, Self::Ready)
+    }
+
+    /// The word shown in tables and stored with the cluster.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Connecting => "Connecting",
+            Self::Ready => "Ready",
+            Self::Stale { .. } => "Stale",
+            Self::Lost { .. } => "Lost",
+            Self::Quarantined { .. } => "Quarantined",
+            Self::Refused { .. } => "Refused",
+            Self::Unreached => "Unreached",
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Pure decisions: no client, no async, no database, no clock, no environment.
+
+pub mod capacity;
+pub mod claim;
+pub mod cluster;
+pub mod ids;
+pub mod quantity;
+pub mod quota;
+pub mod resource_groups;
+pub mod resources;

@@ -1,0 +1,316 @@
+//! Kubernetes quantities, exactly: a number of nano-units, never a float.
+//!
+//! [`Quantity`] is what a person wrote; [`Amount`] is what quota is counted in (thousandths of a cpu,
+//! whole units of everything else) and what all sums are made of.
+
+use std::fmt;
+
+use super::ids::ResourceName;
+
+/// A quantity as Kubernetes writes it (`500m`, `1000Gi`, `1e3`), in nano-units.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Quantity(i128);
+
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum QuantityError {
+    #[error("`{0}` is not a quantity: write a number with an optional suffix, such as 500m, 4, 2Gi or 1.5k")]
+    Syntax(String),
+    #[error("`{0}` is too large: quota is counted up to 9223372036854775807 units")]
+    TooLarge(String),
+    #[error("`{0}` is negative: a quantity must be 0 or more")]
+    Negative(String),
+    #[error("`{text}` of {resource} is too fine: the smallest unit is {unit}")]
+    TooFine { text: String, resource: ResourceName, unit: &'static str },
+}
+
+const NANO: i128 = 1_000_000_000;
+/// Longer texts are not quantities, and their digits would overflow the arithmetic below.
+const MAX_TEXT: usize = 64;
+
+impl Quantity {
+    pub const ZERO: Self = Self(0);
+
+    pub fn from_nanos(nanos: i128) -> Self {
+        Self(nanos)
+    }
+
+    pub fn nanos(self) -> i128 {
+        self.0
+    }
+
+    /// Reads the grammar of `k8s.io/apimachinery/pkg/api/resource/quantity.go`. Digits finer than a
+    /// nano-unit are rounded up, as there.
+    pub fn parse(text: &str) -> Result<Self, QuantityError> {
+        let syntax = || QuantityError::Syntax(text.chars().take(MAX_TEXT).collect());
+        if text.len() > MAX_TEXT {
+            return Err(syntax());
+        }
+        let (negative, unsigned) = match text.as_bytes().first() {
+            Some(b'-') => (true, &text[1..]),
+            Some(b'+') => (false, &text[1..]),
+            _ => (false, text),
+        };
+        let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+        let (number, suffix) = unsigned.split_at(end);
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
+            return Err(syntax());
+        }
+        let scale = Scale::parse(suffix).ok_or_else(syntax)?;
+        let nanos = scale.nanos(whole, fraction).ok_or_else(|| QuantityError::TooLarge(text.to_owned()))?;
+        Ok(Self(if negative { -nanos } else { nanos }))
+    }
+}
+
+enum Scale {
+    /// Powers of ten.
+    Decimal(i32),
+    /// Powers of 1024.
+    Binary(u32),
+}
+
+impl Scale {
+    fn parse(suffix: &str) -> Option<Self> {
+        Some(match suffix {
+            "n" => Self::Decimal(-9),
+            "u" => Self::Decimal(-6),
+            "m" => Self::Decimal(-3),
+            "" => Self::Decimal(0),
+            "k" => Self::Decimal(3),
+            "M" => Self::Decimal(6),
+            "G" => Self::Decimal(9),
+            "T" => Self::Decimal(12),
+            "P" => Self::Decimal(15),
+            "E" => Self::Decimal(18),
+            "Ki" => Self::Binary(1),
+            "Mi" => Self::Binary(2),
+            "Gi" => Self::Binary(3),
+            "Ti" => Self::Binary(4),
+            "Pi" => Self::Binary(5),
+            "Ei" => Self::Binary(6),
+            exponent => {
+                let digits = exponent.strip_prefix(['e', 'E'])?;
+                let unsigned = digits.strip_prefix(['+', '-']).unwrap_or(digits);
+                if unsigned.is_empty() || unsigned.len() > 6 || !unsigned.bytes().all(|b| b.is_ascii_digit())
+                {
+                    return None;
+                }
+                Self::Decimal(digits.parse().ok()?)
+            }
+        })
+    }
+
+    fn nanos(&self, whole: &str, fraction: &str) -> Option<i128> {
+        let fraction = fraction.trim_end_matches('0');
+        let digits: i128 = match format!("{whole}{fraction}").trim_start_matches('0') {
+            "" => return Some(0),
+            digits => digits.parse().ok()?,
+        };
+        let (digits, exponent) = match self {
+            Self::Decimal(power) => (digits, *power),
+            Self::Binary(power) => (digits.checked_mul(1024_i128.checked_pow(*power)?)?, 0),
+        };
+        // 9 for nano-units, less the digits behind the point.
+        let shift = exponent + 9 - i32::try_from(fraction.len()).ok()?;
+        if 0 <= shift {
+            digits.checked_mul(10_i128.checked_pow(shift.unsigned_abs())?)
+        } else {
+            let divisor = 10_i128.checked_pow(shift.unsigned_abs());
+            Some(divisor.map_or(1, |divisor| {
+                digits.div_euclid(divisor) + i128::from(digits.rem_euclid(divisor) != 0)
+            }))
+        }
+    }
+}
+
+impl fmt::Display for Quantity {
+    /// The shortest exact form: whole numbers as they are, else thousandths, else nano-units.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanos = self.0;
+        let text = if nanos % NANO == 0 {
+            format!("{}", nanos / NANO)
+        } else if nanos % 1_000_000 == 0 {
+            format!("{}m", nanos / 1_000_000)
+        } else {
+            format!("{nanos}n")
+        };
+        f.pad(&text)
+    }
+}
+
+/// An amount of one resource in the unit that quota is counted in ([`ResourceName::nanos_per_unit`]).
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Amount(i64);
+
+impl Amount {
+    pub const ZERO: Self = Self(0);
+    pub const MAX: Self = Self(i64::MAX);
+
+    pub const fn new(units: i64) -> Self {
+        Self(units)
+    }
+
+    pub const fn units(self) -> i64 {
+        self.0
+    }
+
+    /// What a person asks for: exact, or refused with the reason.
+    pub fn exact(text: &str, resource: &ResourceName) -> Result<Self, QuantityError> {
+        let nanos = Quantity::parse(text)?.nanos();
+        if nanos < 0 {
+            return Err(QuantityError::Negative(text.to_owned()));
+        }
+        let unit = resource.nanos_per_unit();
+        if nanos % unit != 0 {
+            let unit = if unit == NANO { "1" } else { "1m" };
+            return Err(QuantityError::TooFine { text: text.to_owned(), resource: resource.clone(), unit });
+        }
+        i64::try_from(nanos / unit).map(Self).map_err(|_| QuantityError::TooLarge(text.to_owned()))
+    }
+
+    /// What a cluster offers: rounded down and kept within `0..=i64::MAX`, so that nonsense from a
+    /// node can neither overflow a sum nor promise what is not there.
+    pub fn offered(quantity: Quantity, resource: &ResourceName) -> Self {
+        Self(i64::try_from((quantity.nanos() / resource.nanos_per_unit()).max(0)).unwrap_or(i64::MAX))
+    }
+
+    /// What workloads hold: rounded up, since a part of a unit still occupies it.
+    pub fn held(quantity: Quantity, resource: &ResourceName) -> Self {
+        let unit = resource.nanos_per_unit();
+        let nanos = quantity.nanos().max(0);
+        Self(i64::try_from(nanos / unit + i128::from(nanos % unit != 0)).unwrap_or(i64::MAX))
+    }
+
+    pub fn saturating_add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// Never below zero.
+    pub fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0).max(0))
+    }
+
+    pub fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Kubernetes text of this amount of `resource`: `500m`, `4`, `1000Gi`.
+    pub fn text(self, resource: &ResourceName) -> String {
+        if resource.is_bytes() {
+            let mut value = self.0;
+            for suffix in ["", "Ki", "Mi", "Gi", "Ti", "Pi"] {
+                if value == 0 || value % 1024 != 0 {
+                    return format!("{value}{suffix}");
+                }
+                value /= 1024;
+            }
+            return format!("{value}Ei");
+        }
+        Quantity::from_nanos(i128::from(self.0) * resource.nanos_per_unit()).to_string()
+    }
+}
+
+impl std::iter::Sum for Amount {
+    fn sum<I: Iterator<Item = Self>>(amounts: I) -> Self {
+        amounts.fold(Self::ZERO, Self::saturating_add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource(name: &str) -> ResourceName {
+        ResourceName::new(name).expect("a resource name")
+    }
+
+    #[test]
+    fn texts_have_the_value_kubernetes_gives_them() {
+        for (text, nanos) in [
+            ("0", 0),
+            ("1", NANO),
+            ("1000m", NANO),
+            ("1.5", 1_500_000_000),
+            (".5", 500_000_000),
+            ("5.", 5 * NANO),
+            ("0.1m", 100_000),
+            ("1e3", 1000 * NANO),
+            ("1E3", 1000 * NANO),
+            ("1E", 1_000_000_000_000_000_000 * NANO),
+            ("1Ki", 1024 * NANO),
+            ("1Ei", (1_i128 << 60) * NANO),
+            ("1.5Gi", 1_610_612_736 * NANO),
+            ("-2", -2 * NANO),
+            ("+2", 2 * NANO),
+            ("1e-9", 1),
+            ("1e-12", 1),
+            ("1e-1000", 1),
+            ("0e999999", 0),
+        ] {
+            assert_eq!(Quantity::parse(text), Ok(Quantity(nanos)), "{text}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_and_never_wraps() {
+        for text in [
+            "",
+            "-",
+            ".",
+            "abc",
+            "1.2.3",
+            "1KI",
+            "1ki",
+            "NaN",
+            "1e",
+            "1e+",
+            "--1",
+            "1 ",
+            "0x10",
+            "١",
+            "1e1000000000",
+        ] {
+            assert!(matches!(Quantity::parse(text), Err(QuantityError::Syntax(_))), "{text}");
+        }
+        for text in ["1e1000", "99999999999999999999999999999999999999999999", "999999999999Ei"] {
+            assert!(matches!(Quantity::parse(text), Err(QuantityError::TooLarge(_))), "{text}");
+        }
+        assert!(Quantity::parse(&"1".repeat(100_000)).is_err());
+    }
+
+    #[test]
+    fn what_a_person_asks_for_is_exact_or_refused() {
+        let (cpu, gpu) = (resource("cpu"), resource("nvidia.com/gpu"));
+        assert_eq!(Amount::exact("500m", &cpu), Ok(Amount(500)));
+        assert_eq!(Amount::exact("9223372036854775807", &gpu), Ok(Amount::MAX));
+        assert!(matches!(Amount::exact("9223372036854775808", &gpu), Err(QuantityError::TooLarge(_))));
+        assert!(matches!(Amount::exact("500m", &gpu), Err(QuantityError::TooFine { .. })));
+        assert!(matches!(Amount::exact("0.1m", &cpu), Err(QuantityError::TooFine { .. })));
+        assert!(matches!(Amount::exact("-1", &cpu), Err(QuantityError::Negative(_))));
+    }
+
+    #[test]
+    fn what_a_node_offers_is_rounded_down_and_saturates() {
+        let cpu = resource("cpu");
+        let offered = |text| Amount::offered(Quantity::parse(text).expect("a quantity"), &cpu);
+        assert_eq!(offered("1.9m"), Amount(1));
+        assert_eq!(offered("-5"), Amount(0));
+        assert_eq!(offered("1000E"), Amount::MAX);
+    }
+
+    #[test]
+    fn amounts_read_back_as_they_are_written() {
+        for (name, text) in [
+            ("cpu", "500"),
+            ("cpu", "1500m"),
+            ("memory", "1000Gi"),
+            ("memory", "1023"),
+            ("nvidia.com/gpu", "10"),
+        ] {
+            let name = resource(name);
+            let amount = Amount::exact(text, &name).expect("an amount");
+            assert_eq!(amount.text(&name), text);
+        }
+        assert_eq!(Amount(0).text(&resource("memory")), "0");
+    }
+}

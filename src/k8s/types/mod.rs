@@ -1,0 +1,3 @@
+//! Serde mirrors of the Kubernetes kinds fedq reads and writes, with just the fields it uses.
+
+pub mod claim;
