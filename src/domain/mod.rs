@@ -4,6 +4,7 @@ pub mod capacity;
 pub mod claim;
 pub mod cluster;
 pub mod ids;
+pub mod overview;
 pub mod quantity;
 pub mod quota;
 pub mod resource_groups;

@@ -1,0 +1,107 @@
+//! What the controllers know, published whole after each change: the API and the webhook read this
+//! and nothing else, so that a question never waits for a cluster.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::{
+    cluster::Connection,
+    ids::{ClaimName, ClusterName, FlavorName, QueueName, ResourceName},
+    quantity::Amount,
+    resources::Resources,
+};
+
+#[derive(Clone, Debug, Default)]
+pub struct Overview {
+    /// Counts up with every publication.
+    pub revision: u64,
+    pub clusters: BTreeMap<ClusterName, ClusterOverview>,
+    pub claims: BTreeMap<ClaimName, ClaimOverview>,
+    pub queues: BTreeMap<QueueName, QueueOverview>,
+}
+
+#[derive(Clone, Debug)]
+pub struct ClusterOverview {
+    pub connection: Connection,
+    pub cordoned: bool,
+    /// `kubeconfig`, `clusterMetrics`, `managedCluster`.
+    pub source: &'static str,
+    pub server: Option<String>,
+    pub kubernetes_version: Option<String>,
+    pub kueue_version: Option<String>,
+    pub credential_expires: Option<Timestamp>,
+    pub last_seen: Option<Timestamp>,
+    pub nodes: NodeCounts,
+    /// Σ allocatable of usable nodes.
+    pub capacity: Resources,
+    /// Nominal quota of worker queues that are not fedq's.
+    pub foreign: Resources,
+    pub flavors: BTreeMap<FlavorName, FlavorOverview>,
+    /// The claim that is in force for this cluster.
+    pub claim: Option<ClaimName>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct NodeCounts {
+    pub total: u32,
+    pub usable: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct FlavorOverview {
+    pub capacity: Resources,
+    pub assigned: Resources,
+    pub unassigned: Resources,
+}
+
+#[derive(Clone, Debug)]
+pub struct ClaimOverview {
+    pub cluster: ClusterName,
+    pub generation: i64,
+    /// Ready condition: `True`, `False` or `Unknown`, with its reason and message.
+    pub ready: (String, String, String),
+    /// nominalResources by Kubernetes name: the amount, and whether a person owns it (a cap).
+    pub nominal: BTreeMap<ResourceName, (Amount, bool)>,
+    pub assignments: Vec<AssignmentOverview>,
+}
+
+#[derive(Clone, Debug)]
+pub struct AssignmentOverview {
+    pub queue: QueueName,
+    pub flavor: FlavorName,
+    pub requested: Resources,
+    pub effective: Resources,
+    /// A word such as `Assigned`, `Draining`, `QueueNotFound`.
+    pub reason: String,
+    pub message: String,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct QueueOverview {
+    pub cohort: Option<String>,
+    /// Why fedq leaves the queue alone, where it does.
+    pub untouched: Option<String>,
+    pub cells: BTreeMap<(FlavorName, ResourceName), CellOverview>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct CellOverview {
+    /// What the hub's queue says now.
+    pub nominal: Amount,
+    pub base: Amount,
+    pub target: Amount,
+    pub terms: BTreeMap<ClusterName, TermOverview>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct TermOverview {
+    pub requested: Amount,
+    pub effective: Amount,
+    /// What the worker's queue says now, where it has one.
+    pub worker_nominal: Option<Amount>,
+    pub reserved: Amount,
+    /// What the hub counts of this cluster.
+    pub term: Amount,
+    pub reason: String,
+}
