@@ -1,0 +1,141 @@
+//! Tests on real API servers with real Kueue: a hub and two workers, started once for all cases.
+//!
+//! `cargo test --test real -- <filter>` runs cases, `--list` names them, `--serve` only starts the clusters and keeps
+//! them for whoever develops against them. `FEDQ_REAL_KEEP=1` keeps data and logs, `FEDQ_REAL_TOOLS` and
+//! `KUBEBUILDER_ASSETS` name folders with programs built elsewhere.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test harness talks to the terminal")]
+#![allow(dead_code, reason = "the support offers more than the cases of one day use")]
+
+mod cases;
+mod support;
+
+use std::panic::AssertUnwindSafe;
+use std::process::ExitCode;
+use std::sync::{Arc, RwLock};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use futures::FutureExt;
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use cases::{Case, Turn};
+use support::daemon;
+use support::fleet::Fleet;
+
+/// Cases wait far more than they compute, so more of them run at once than there are cores.
+const THREADS: usize = 6;
+
+/// No case may hold up the run; the slowest waits for MultiKueue to give a worker up.
+const CASE_WITHIN: Duration = Duration::from_secs(300);
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:?}");
+            ExitCode::from(101)
+        }
+    }
+}
+
+fn run() -> Result<ExitCode> {
+    // An error only says that a provider is there already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(4).build()?;
+    let serve = std::env::args().any(|argument| argument == "--serve");
+    if serve || std::env::var_os("FEDQ_REAL_SERVE").is_some() {
+        runtime.block_on(serve_until_told())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+
+    let mut args = Arguments::from_args();
+    args.test_threads = args.test_threads.or(Some(THREADS));
+    let cases = cases::all();
+    let wanted = |case: &Case| !args.is_filtered_out(&Trial::test(case.name, || Ok(())));
+    if args.list || !cases.iter().any(wanted) {
+        let names = cases.iter().map(|case| Trial::test(case.name, || Ok(()))).collect();
+        return Ok(libtest_mimic::run(&args, names).exit_code());
+    }
+
+    let fleet = Arc::new(runtime.block_on(start())?);
+    let turns = Arc::new(RwLock::new(()));
+    let trials = cases.into_iter().map(|case| {
+        let (fleet, turns, runtime) = (Arc::clone(&fleet), Arc::clone(&turns), runtime.handle().clone());
+        Trial::test(case.name, move || run_case(case, &fleet, &turns, &runtime))
+    });
+    let conclusion = libtest_mimic::run(&args, trials.collect());
+    fleet.stop();
+    Ok(conclusion.exit_code())
+}
+
+fn run_case(
+    case: Case,
+    fleet: &Arc<Fleet>,
+    turns: &RwLock<()>,
+    runtime: &tokio::runtime::Handle,
+) -> Result<(), Failed> {
+    // The list has the serial ones last, so a waiting writer never stops parallel cases from starting.
+    let alone = (case.turn == Turn::Serial).then(|| turns.write());
+    let beside = (case.turn == Turn::Parallel).then(|| turns.read());
+    let running = AssertUnwindSafe((case.run)(Arc::clone(fleet))).catch_unwind();
+    let result = runtime.block_on(async {
+        match tokio::time::timeout(CASE_WITHIN, running).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(panic)) => Err(anyhow!("panicked: {}", panic_text(&*panic))),
+            Err(_) => Err(anyhow!("still running after {CASE_WITHIN:?}")),
+        }
+    });
+    drop((alone, beside));
+    result.map_err(|error| {
+        let mut text = format!("{error:?}");
+        let short = case.name.rsplit("::").next().unwrap_or(case.name);
+        if let Ok(dir) = fleet.scratch(short) {
+            text.push('\n');
+            text.push_str(&daemon::log_tails(&dir));
+        }
+        for casualty in fleet.casualties() {
+            text.push_str("\na server died: ");
+            text.push_str(&casualty);
+        }
+        Failed::from(text)
+    })
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
+}
+
+async fn start() -> Result<Fleet> {
+    let start = Instant::now();
+    println!("Starting a hub and two workers with Kueue.");
+    let fleet = Fleet::start().await.context("the real clusters did not come up")?;
+    println!("They are ready after {:.1} s.", start.elapsed().as_secs_f64());
+    Ok(fleet)
+}
+
+async fn serve_until_told() -> Result<()> {
+    let fleet = start().await?;
+    for cluster in fleet.clusters() {
+        println!("{}", cluster.kubeconfig_path.display());
+    }
+    println!("They stay until Ctrl-C, SIGTERM or the end of standard input.");
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+        // A thread of its own: a pending read of standard input would keep the runtime from ending.
+        _ = end_of_input() => {}
+    }
+    fleet.stop();
+    Ok(())
+}
+
+async fn end_of_input() -> Result<()> {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        let _ = tell.send(());
+    });
+    Ok(told.await?)
+}

@@ -1,0 +1,97 @@
+//! The clusters of one run: a hub and two workers with Kueue, and bare ones on demand.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use tokio::sync::OnceCell;
+
+use super::cluster::Cluster;
+use super::kueue;
+use super::process::Supervisor;
+use super::tools::Tools;
+
+pub struct Fleet {
+    pub hub: Arc<Cluster>,
+    /// `worker1` and `worker2`.
+    pub workers: [Arc<Cluster>; 2],
+    bare: OnceCell<Arc<Cluster>>,
+    pub(super) supervisor: Arc<Supervisor>,
+    tools: Arc<Tools>,
+}
+
+impl Fleet {
+    /// Starts the three clusters at once; several minutes the first time, while the programs are built.
+    pub async fn start() -> Result<Self> {
+        let keep = std::env::var_os("FEDQ_REAL_KEEP").is_some();
+        let tools = Arc::new(tokio::task::spawn_blocking(Tools::find_or_build).await??);
+        let dir = tempfile::Builder::new().prefix("fedq-real-").tempdir().context("make a temporary folder")?.keep();
+        let supervisor = Arc::new(Supervisor::start(&dir, keep)?);
+        if keep {
+            println!("Keeping logs and data in {}", dir.display());
+        }
+        let (hub, one, two) = tokio::try_join!(
+            start_with_kueue(&supervisor, &tools, "hub"),
+            start_with_kueue(&supervisor, &tools, "worker1"),
+            start_with_kueue(&supervisor, &tools, "worker2"),
+        )?;
+        Ok(Self { hub, workers: [one, two], bare: OnceCell::new(), supervisor, tools })
+    }
+
+    pub fn worker1(&self) -> &Cluster {
+        &self.workers[0]
+    }
+
+    pub fn worker2(&self) -> &Cluster {
+        &self.workers[1]
+    }
+
+    /// A cluster without Kueue, started when first asked for and shared by the cases of the run.
+    pub async fn bare(&self) -> Result<&Arc<Cluster>> {
+        self.bare
+            .get_or_try_init(async || {
+                let cluster = Cluster::start(&self.supervisor, &self.tools, "bare").await;
+                Ok(Arc::new(cluster.context("start the cluster without Kueue")?))
+            })
+            .await
+    }
+
+    /// One more cluster with Kueue, for a case that breaks or fills it.
+    pub async fn another(&self, name: &str) -> Result<Arc<Cluster>> {
+        start_with_kueue(&self.supervisor, &self.tools, name).await
+    }
+
+    pub fn clusters(&self) -> impl Iterator<Item = &Arc<Cluster>> {
+        std::iter::once(&self.hub).chain(&self.workers).chain(self.bare.get())
+    }
+
+    /// A folder for files of a case; it goes when the run ends.
+    pub fn scratch(&self, case: &str) -> Result<PathBuf> {
+        let dir = self.supervisor.dir().join("cases").join(case);
+        std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
+        Ok(dir)
+    }
+
+    /// Servers that have died, with the tails of their logs.
+    pub fn casualties(&self) -> Vec<String> {
+        self.clusters()
+            .flat_map(|cluster| {
+                let name = &cluster.name;
+                cluster.plane.casualties().into_iter().map(move |text| format!("{name}: {text}"))
+            })
+            .collect()
+    }
+
+    pub fn stop(&self) {
+        self.supervisor.stop();
+    }
+}
+
+async fn start_with_kueue(supervisor: &Arc<Supervisor>, tools: &Arc<Tools>, name: &str) -> Result<Arc<Cluster>> {
+    let start = async {
+        let cluster = Cluster::start(supervisor, tools, name).await?;
+        kueue::install(&cluster, supervisor, tools).await?;
+        anyhow::Ok(Arc::new(cluster))
+    };
+    start.await.with_context(|| format!("start the cluster {name}"))
+}

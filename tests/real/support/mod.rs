@@ -1,0 +1,14 @@
+//! The bed of real servers: what starts, watches and stops them, and what a case does with them.
+
+pub mod audit;
+pub mod certs;
+pub mod cluster;
+pub mod control_plane;
+pub mod daemon;
+pub mod fleet;
+pub mod kueue;
+pub mod nodes;
+pub mod process;
+pub mod tools;
+pub mod wait;
+pub mod web;

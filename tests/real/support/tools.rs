@@ -1,0 +1,196 @@
+//! The programs of the real clusters: Go tools, pinned in `tools/go.mod`, built once and kept in the target folder.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use sha2::{Digest, Sha256};
+
+/// A folder with every program and every manifest; it needs neither Go nor its module cache any more.
+pub struct Tools {
+    dir: PathBuf,
+    assets: Option<PathBuf>,
+}
+
+const PACKAGES: [(&str, &str); 8] = [
+    ("etcd", "go.etcd.io/etcd/server/v3"),
+    ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
+    ("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+    ("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"),
+    ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
+    ("kueue", "sigs.k8s.io/kueue/cmd/kueue"),
+    ("kueuectl", "sigs.k8s.io/kueue/cmd/kueuectl"),
+    ("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+];
+
+/// (module, folder or file in it, where it goes)
+const MANIFESTS: [(&str, &str, &str); 6] = [
+    ("sigs.k8s.io/kueue", "config/components/crd/bases", "kueue-crds"),
+    ("sigs.k8s.io/kueue", "config/components/webhook/manifests.yaml", "kueue-webhooks"),
+    ("sigs.k8s.io/jobset", "config/components/crd/bases", "jobset-crds"),
+    ("sigs.k8s.io/kwok", "kustomize/stage/node/fast", "kwok-stages"),
+    ("sigs.k8s.io/kwok", "kustomize/stage/node/heartbeat", "kwok-stages"),
+    ("sigs.k8s.io/kwok", "kustomize/stage/pod/general", "kwok-stages"),
+];
+
+/// Without a version the API server calls itself `v0.0.0-master+$Format` and kubectl fails.
+const LD_FLAGS: &str = "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 \
+                        -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36";
+
+impl Tools {
+    pub fn find_or_build() -> Result<Self> {
+        let assets = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
+        if let Some(dir) = std::env::var_os("FEDQ_REAL_TOOLS").map(PathBuf::from) {
+            let tools = Self { dir, assets };
+            for (name, _) in PACKAGES {
+                let path = tools.program(name);
+                ensure!(path.is_file(), "FEDQ_REAL_TOOLS is set, but {} is missing", path.display());
+            }
+            return Ok(tools);
+        }
+        Ok(Self { dir: build()?, assets })
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub fn program(&self, name: &str) -> PathBuf {
+        // `KUBEBUILDER_ASSETS` holds etcd, kube-apiserver and, often, kubectl.
+        self.assets
+            .iter()
+            .filter(|_| ["etcd", "kube-apiserver", "kubectl"].contains(&name))
+            .map(|dir| dir.join(name))
+            .find(|path| path.is_file())
+            .unwrap_or_else(|| self.dir.join(name))
+    }
+
+    /// The text of every manifest of one kind, as one YAML stream.
+    pub fn manifests(&self, kind: &str) -> Result<String> {
+        let dir = self.dir.join("manifests").join(kind);
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(&dir).with_context(|| dir.display().to_string())? {
+            paths.push(entry?.path());
+        }
+        paths.sort();
+        let mut all = String::new();
+        for path in paths {
+            all.push_str("\n---\n");
+            all.push_str(&fs::read_to_string(&path).with_context(|| path.display().to_string())?);
+        }
+        Ok(all)
+    }
+}
+
+fn build() -> Result<PathBuf> {
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real/tools");
+    let version = go(&module).args(["env", "GOVERSION"]).output().context(
+        "the tests on real clusters build Kubernetes and Kueue with Go 1.26: install it, or set FEDQ_REAL_TOOLS",
+    )?;
+    ensure!(version.status.success(), "go env: {}", String::from_utf8_lossy(&version.stderr));
+
+    let mut hash = Sha256::new();
+    hash.update(&version.stdout);
+    hash.update(LD_FLAGS);
+    for (name, package) in PACKAGES {
+        hash.update(name);
+        hash.update(package);
+    }
+    for file in ["go.mod", "go.sum"] {
+        hash.update(fs::read(module.join(file)).with_context(|| format!("read {file}"))?);
+    }
+    let key: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("real-tools");
+    fs::create_dir_all(&root).with_context(|| root.display().to_string())?;
+    let lock = File::create(root.join("lock")).context("create the build lock")?;
+    // Two runs at once would compile the same 3,000 packages twice.
+    lock.lock().context("wait for another run that builds the tools")?;
+    let done = root.join(key);
+    if done.is_dir() {
+        return Ok(done);
+    }
+    // What an older go.mod built will not be asked for again, and is 0.6 GB.
+    for entry in fs::read_dir(&root)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            fs::remove_dir_all(&path).with_context(|| format!("remove {}", path.display()))?;
+        }
+    }
+    let fresh = done.with_extension("building");
+    fs::create_dir_all(fresh.join("manifests")).context("create the tools folder")?;
+    copy_manifests(&module, &fresh.join("manifests"))?;
+    compile(&module, &fresh)?;
+    fs::rename(&fresh, &done).context("put the built tools in their place")?;
+    Ok(done)
+}
+
+fn go(module: &Path) -> Command {
+    let mut command = Command::new("go");
+    command.current_dir(module).env("CGO_ENABLED", "0").env("GOWORK", "off").env_remove("GOBIN");
+    command
+}
+
+fn compile(module: &Path, out: &Path) -> Result<()> {
+    println!(
+        "Building etcd, Kubernetes, Kueue and kwok for the tests on real clusters (once; about 6 minutes on 2 cores \
+         when Go's cache is empty)."
+    );
+    let log_path = out.join("build.log");
+    let log = File::create(&log_path)?;
+    // One invocation, so that shared packages are compiled once and every core has work.
+    let mut child = go(module)
+        .args(["build", "-trimpath", "-ldflags", LD_FLAGS, "-o"])
+        .arg(out.join(""))
+        .args(PACKAGES.map(|(_, package)| package))
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .spawn()
+        .context("start go build")?;
+    let start = Instant::now();
+    let mut told = Duration::ZERO;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if told + Duration::from_secs(30) <= start.elapsed() {
+            told = start.elapsed();
+            println!("  still building after {} s", told.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    if !status.success() {
+        bail!("go build failed ({status}):\n{}", fs::read_to_string(&log_path).unwrap_or_default());
+    }
+    // Go names a program after the last folder that is not a version.
+    fs::rename(out.join("server"), out.join("etcd")).context("name etcd")?;
+    println!("Built them in {} s.", start.elapsed().as_secs());
+    Ok(())
+}
+
+fn copy_manifests(module: &Path, out: &Path) -> Result<()> {
+    let download = go(module).args(["mod", "download"]).args(MANIFESTS.map(|(module, ..)| module)).output()?;
+    ensure!(download.status.success(), "go mod download: {}", String::from_utf8_lossy(&download.stderr));
+    for (name, from, to) in MANIFESTS {
+        let found = go(module).args(["list", "-m", "-f", "{{.Dir}}", name]).output()?;
+        ensure!(found.status.success(), "go list {name}: {}", String::from_utf8_lossy(&found.stderr));
+        let from = Path::new(String::from_utf8(found.stdout)?.trim()).join(from);
+        let to = out.join(to);
+        fs::create_dir_all(&to)?;
+        let sources = if from.is_dir() {
+            fs::read_dir(&from)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?
+        } else {
+            vec![from]
+        };
+        for path in sources {
+            let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+            if path.is_file() && name.ends_with(".yaml") && name != "kustomization.yaml" {
+                // Not `fs::copy`: Go's module cache is read-only, and a copy of the mode could not be removed.
+                fs::write(to.join(name), fs::read(&path)?).with_context(|| format!("copy {}", path.display()))?;
+            }
+        }
+    }
+    Ok(())
+}
