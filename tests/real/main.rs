@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     match run() {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {error:?}");
+            eprintln!("error: {}", chain(&error));
             ExitCode::from(101)
         }
     }
@@ -87,7 +87,7 @@ fn run_case(
     });
     drop((alone, beside));
     result.map_err(|error| {
-        let mut text = format!("{error:?}");
+        let mut text = chain(&error);
         let short = case.name.rsplit("::").next().unwrap_or(case.name);
         if let Ok(dir) = fleet.scratch(short) {
             text.push('\n');
@@ -99,6 +99,11 @@ fn run_case(
         }
         Failed::from(text)
     })
+}
+
+/// The error and its causes. Not `{:?}`, which adds a page of backtrace when RUST_BACKTRACE is set.
+fn chain(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).collect::<Vec<_>>().join("\n  because: ")
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {

@@ -132,7 +132,10 @@ pub async fn multikueue_sends_a_job_to_a_worker(fleet: &Fleet) -> Result<()> {
         worker.apply(&queue(case, 2, "")).await?;
     }
     join(&fleet.hub, case, fleet).await?;
-    fleet.hub.apply(&queue(case, 4, &format!("admissionChecksStrategy: {{admissionChecks: [{{name: {case}}}]}}"))).await?;
+    fleet
+        .hub
+        .apply(&queue(case, 4, &format!("admissionChecksStrategy: {{admissionChecks: [{{name: {case}}}]}}")))
+        .await?;
     for name in ["one", "two"] {
         fleet.hub.apply(&job(case, name, 2)).await?;
     }
@@ -189,7 +192,10 @@ spec:
         })
         .await?;
     }
-    hub.wait(id(KUEUE, "AdmissionCheck", case), "active", SOON, |check| has_condition(check, "Active", "True")).await?;
+    hub.wait(id(KUEUE, "AdmissionCheck", case), "active", SOON, |check| {
+        has_condition(check, "Active", "True")
+    })
+    .await?;
     Ok(())
 }
 
@@ -197,7 +203,8 @@ pub async fn writes_are_counted_by_user(fleet: &Fleet) -> Result<()> {
     let case = "bed-audit";
     let worker = fleet.worker2();
     let client =
-        crate::support::cluster::client_of(&worker.kubeconfig_for("bed-auditor", &["system:masters"])?).await?;
+        crate::support::cluster::client_of(&worker.kubeconfig_for("bed-auditor", &["system:masters"])?)
+            .await?;
     let mark = worker.mark()?;
     client.apiserver_version().await?;
     ensure!(worker.writes_since(mark, "bed-auditor")?.is_empty(), "a read is no write");
@@ -217,7 +224,9 @@ pub async fn a_pod_logs_through_the_api_server(fleet: &Fleet) -> Result<()> {
     worker.add_nodes(&[node(case, "a").gpus(1)]).await?;
     worker.apply(&queue(case, 1, "")).await?;
     worker.apply(&job(case, "speaks", 1)).await?;
-    worker.wait(job_id(case, "speaks"), "complete", SOON, |job| has_condition(job, "Complete", "True")).await?;
+    worker
+        .wait(job_id(case, "speaks"), "complete", SOON, |job| has_condition(job, "Complete", "True"))
+        .await?;
     let text = worker.kubectl(&["logs", "--namespace", case, "job/speaks"])?;
     ensure!(text.contains("hello from kwok"), "{text}");
     Ok(())
@@ -242,7 +251,9 @@ pub async fn a_killed_api_server_comes_back_with_its_data(fleet: &Fleet) -> Resu
     // Kueue and kwok connect again by themselves.
     worker.add_nodes(&[node(case, "a").gpus(3)]).await?;
     worker.apply(&job(case, "after", 3)).await?;
-    worker.wait(job_id(case, "after"), "complete", SOON, |job| has_condition(job, "Complete", "True")).await?;
+    worker
+        .wait(job_id(case, "after"), "complete", SOON, |job| has_condition(job, "Complete", "True"))
+        .await?;
     Ok(())
 }
 

@@ -129,7 +129,8 @@ impl Cluster {
         if let Some(namespace) = namespace {
             api = api.constrain(namespace);
         }
-        let items = api.list(&kube::api::ListParams::default()).await.with_context(|| format!("list {kind}"))?;
+        let items =
+            api.list(&kube::api::ListParams::default()).await.with_context(|| format!("list {kind}"))?;
         items.items.iter().map(|item| Ok(serde_json::to_value(item)?)).collect()
     }
 
@@ -194,7 +195,13 @@ impl Cluster {
             .output()
             .context("run kubectl")?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        ensure!(out.status.success(), "kubectl {}: {}{}", args.join(" "), text(&out.stderr), text(&out.stdout));
+        ensure!(
+            out.status.success(),
+            "kubectl {}: {}{}",
+            args.join(" "),
+            text(&out.stderr),
+            text(&out.stdout)
+        );
         Ok(text(&out.stdout))
     }
 
@@ -210,7 +217,9 @@ impl Cluster {
     /// What a user (`kubernetes` user name, or the start of a user agent) wrote since the mark.
     pub fn writes_since(&self, mark: Mark, who: &str) -> Result<Vec<Request>> {
         let mut requests = self.requests_since(mark)?;
-        requests.retain(|request| request.is_write() && (request.user == who || request.user_agent.starts_with(who)));
+        requests.retain(|request| {
+            request.is_write() && (request.user == who || request.user_agent.starts_with(who))
+        });
         Ok(requests)
     }
 

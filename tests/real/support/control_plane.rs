@@ -52,14 +52,14 @@ impl ControlPlane {
                 "etcd",
                 &dir.join("etcd.log"),
             )?;
-            wait_ready(&server, &format!("http://127.0.0.1:{client}/health"), None).await?;
+            wait_ready(&server, &format!("http://127.0.0.1:{client}"), "/health", None).await?;
             Ok((server, client))
         })
         .await?;
 
         let (api_server, api_port) = with_free_ports(async |[port]: [u16; 1]| {
             let server = spawn_api_server(supervisor, tools, dir, &authority, etcd_port, port)?;
-            wait_ready(&server, &format!("https://127.0.0.1:{port}/readyz"), Some(&authority)).await?;
+            wait_ready(&server, &format!("https://127.0.0.1:{port}"), "/readyz", Some(&authority)).await?;
             Ok((server, port))
         })
         .await?;
@@ -128,7 +128,7 @@ impl ControlPlane {
                 self.etcd_port,
                 self.api_port,
             )?;
-            wait_ready(&server, &format!("{}/readyz", self.url()), Some(&self.authority)).await?;
+            wait_ready(&server, &self.url(), "/readyz", Some(&self.authority)).await?;
             Ok(Seen::Done(server))
         })
         .await?;
@@ -144,7 +144,11 @@ impl ControlPlane {
     /// What has ended that should run, with the tail of its log.
     pub fn casualties(&self) -> Vec<String> {
         let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        others.iter().filter_map(|server| server.ensure_alive().err()).map(|error| format!("{error:#}")).collect()
+        others
+            .iter()
+            .filter_map(|server| server.ensure_alive().err())
+            .map(|error| format!("{error:#}"))
+            .collect()
     }
 
     fn api_server(&self) -> std::sync::MutexGuard<'_, Server> {
@@ -225,7 +229,8 @@ impl ControlPlane {
                 "kwok",
                 &self.dir.join("kwok.log"),
             )?;
-            wait_ready(&server, &format!("https://127.0.0.1:{port}/healthz"), Some(&self.authority)).await?;
+            wait_ready(&server, &format!("https://127.0.0.1:{port}"), "/healthz", Some(&self.authority))
+                .await?;
             Ok(server)
         })
         .await?;
@@ -266,7 +271,9 @@ fn spawn_api_server(
     )
 }
 
-pub async fn with_free_ports<const N: usize, T>(mut start: impl AsyncFnMut([u16; N]) -> Result<T>) -> Result<T> {
+pub async fn with_free_ports<const N: usize, T>(
+    mut start: impl AsyncFnMut([u16; N]) -> Result<T>,
+) -> Result<T> {
     for _ in 1..PORT_TRIES {
         match start(free_ports()?).await {
             Err(error) if format!("{error:#}").contains("address already in use") => {}
@@ -276,23 +283,32 @@ pub async fn with_free_ports<const N: usize, T>(mut start: impl AsyncFnMut([u16;
     start(free_ports()?).await
 }
 
-/// Waits for a 200 at the URL; ends at once if the server does.
-pub async fn wait_ready(server: &Server, url: &str, authority: Option<&Authority>) -> Result<()> {
-    let identity = authority.map(|authority| authority.client("readiness", &["system:masters"])).transpose()?;
-    let client = web::Client::new(url, identity.as_ref())?;
+/// Waits for a 200; ends at once if the server does.
+pub async fn wait_ready(
+    server: &Server,
+    base: &str,
+    path: &str,
+    authority: Option<&Authority>,
+) -> Result<()> {
+    let identity =
+        authority.map(|authority| authority.client("readiness", &["system:masters"])).transpose()?;
+    let client = web::Client::new(base, identity.as_ref())?;
     let mut death = None;
-    let ready = eventually(&format!("{} to be ready at {url}", server.name()), READY_WITHIN, async || {
-        if let Err(error) = server.ensure_alive() {
-            death = Some(error);
-            return Ok(Seen::Done(()));
-        }
-        let status = client.get("").await?.status;
-        Ok(Seen::when(status == 200, || format!("HTTP status {status}")))
-    })
-    .await;
+    let ready =
+        eventually(&format!("{} to be ready at {base}{path}", server.name()), READY_WITHIN, async || {
+            if let Err(error) = server.ensure_alive() {
+                death = Some(error);
+                return Ok(Seen::Done(()));
+            }
+            let status = client.get(path).await?.status;
+            Ok(Seen::when(status == 200, || format!("HTTP status {status}")))
+        })
+        .await;
     match death {
         Some(error) => Err(error),
-        None => ready.with_context(|| format!("the end of {}'s log:\n{}", server.name(), server.log_tail(40))),
+        None => {
+            ready.with_context(|| format!("the end of {}'s log:\n{}", server.name(), server.log_tail(40)))
+        }
     }
 }
 

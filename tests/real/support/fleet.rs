@@ -25,7 +25,11 @@ impl Fleet {
     pub async fn start() -> Result<Self> {
         let keep = std::env::var_os("FEDQ_REAL_KEEP").is_some();
         let tools = Arc::new(tokio::task::spawn_blocking(Tools::find_or_build).await??);
-        let dir = tempfile::Builder::new().prefix("fedq-real-").tempdir().context("make a temporary folder")?.keep();
+        let dir = tempfile::Builder::new()
+            .prefix("fedq-real-")
+            .tempdir()
+            .context("make a temporary folder")?
+            .keep();
         let supervisor = Arc::new(Supervisor::start(&dir, keep)?);
         if keep {
             println!("Keeping logs and data in {}", dir.display());
@@ -87,7 +91,11 @@ impl Fleet {
     }
 }
 
-async fn start_with_kueue(supervisor: &Arc<Supervisor>, tools: &Arc<Tools>, name: &str) -> Result<Arc<Cluster>> {
+async fn start_with_kueue(
+    supervisor: &Arc<Supervisor>,
+    tools: &Arc<Tools>,
+    name: &str,
+) -> Result<Arc<Cluster>> {
     let start = async {
         let cluster = Cluster::start(supervisor, tools, name).await?;
         kueue::install(&cluster, supervisor, tools).await?;

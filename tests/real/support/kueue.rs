@@ -27,7 +27,8 @@ exec "$@"
 "#;
 
 /// Webhooks of kinds that no cluster here has stay away, so that a mistake in one cannot stop Deployments or Pods.
-const WEBHOOK_KINDS: [&str; 6] = ["clusterqueues", "cohorts", "resourceflavors", "workloads", "jobs", "jobsets"];
+const WEBHOOK_KINDS: [&str; 6] =
+    ["clusterqueues", "cohorts", "resourceflavors", "workloads", "jobs", "jobsets"];
 
 /// Installs JobSet's and Kueue's kinds, starts Kueue and puts its webhooks before the API server.
 pub async fn install(cluster: &Cluster, supervisor: &Arc<Supervisor>, tools: &Arc<Tools>) -> Result<()> {
@@ -54,7 +55,7 @@ pub async fn install(cluster: &Cluster, supervisor: &Arc<Supervisor>, tools: &Ar
             "kueue",
             &cluster.log_path("kueue"),
         )?;
-        wait_ready(&server, &format!("http://127.0.0.1:{health}/readyz"), None).await?;
+        wait_ready(&server, &format!("http://127.0.0.1:{health}"), "/readyz", None).await?;
         Ok((server, webhook))
     })
     .await
@@ -88,9 +89,12 @@ pub async fn install_crds(cluster: &Cluster, yaml: &str) -> Result<()> {
     let crds: Vec<Value> = serde_saphyr::from_multiple(yaml)?;
     for crd in crds.iter().filter_map(|crd| crd["metadata"]["name"].as_str()) {
         cluster
-            .wait(id("apiextensions.k8s.io/v1", "CustomResourceDefinition", crd), "served", SERVED_WITHIN, |crd| {
-                has_condition(crd, "Established", "True")
-            })
+            .wait(
+                id("apiextensions.k8s.io/v1", "CustomResourceDefinition", crd),
+                "served",
+                SERVED_WITHIN,
+                |crd| has_condition(crd, "Established", "True"),
+            )
             .await?;
     }
     Ok(())
@@ -105,7 +109,8 @@ async fn install_webhooks(cluster: &Cluster, yaml: &str, port: u16) -> Result<()
             WEBHOOK_KINDS.contains(&kind.split('/').next().unwrap_or_default())
         });
         for webhook in webhooks {
-            let path = webhook["clientConfig"]["service"]["path"].as_str().context("a webhook without a path")?;
+            let path =
+                webhook["clientConfig"]["service"]["path"].as_str().context("a webhook without a path")?;
             webhook["clientConfig"] = json!({
                 "url": format!("https://127.0.0.1:{port}{path}"),
                 "caBundle": base64(cluster.plane.authority.ca_pem.as_bytes()),

@@ -58,7 +58,8 @@ impl Supervisor {
 
     /// Starts a program inside the group, its output appended to `log`.
     pub fn spawn(&self, command: &mut Command, name: &str, log: &Path) -> Result<Server> {
-        let out = File::options().create(true).append(true).open(log).with_context(|| log.display().to_string())?;
+        let out =
+            File::options().create(true).append(true).open(log).with_context(|| log.display().to_string())?;
         let log_start = out.metadata()?.len();
         let child = command
             .stdin(Stdio::null())
@@ -132,7 +133,9 @@ impl Server {
     /// An error with the log's tail if the program is gone.
     pub fn ensure_alive(&self) -> Result<()> {
         match self.exited()? {
-            Some(status) => bail!("{} ended ({status}); the end of its log:\n{}", self.name, self.log_tail(40)),
+            Some(status) => {
+                bail!("{} ended ({status}); the end of its log:\n{}", self.name, self.log_tail(40))
+            }
             None => Ok(()),
         }
     }

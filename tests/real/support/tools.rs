@@ -171,7 +171,8 @@ fn compile(module: &Path, out: &Path) -> Result<()> {
 }
 
 fn copy_manifests(module: &Path, out: &Path) -> Result<()> {
-    let download = go(module).args(["mod", "download"]).args(MANIFESTS.map(|(module, ..)| module)).output()?;
+    let download =
+        go(module).args(["mod", "download"]).args(MANIFESTS.map(|(module, ..)| module)).output()?;
     ensure!(download.status.success(), "go mod download: {}", String::from_utf8_lossy(&download.stderr));
     for (name, from, to) in MANIFESTS {
         let found = go(module).args(["list", "-m", "-f", "{{.Dir}}", name]).output()?;
@@ -188,7 +189,8 @@ fn copy_manifests(module: &Path, out: &Path) -> Result<()> {
             let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
             if path.is_file() && name.ends_with(".yaml") && name != "kustomization.yaml" {
                 // Not `fs::copy`: Go's module cache is read-only, and a copy of the mode could not be removed.
-                fs::write(to.join(name), fs::read(&path)?).with_context(|| format!("copy {}", path.display()))?;
+                fs::write(to.join(name), fs::read(&path)?)
+                    .with_context(|| format!("copy {}", path.display()))?;
             }
         }
     }

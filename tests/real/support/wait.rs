@@ -22,7 +22,11 @@ impl Seen<()> {
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Looks until it is done. An error of a look counts as "not yet": servers are stopped and started on purpose here.
-pub async fn eventually<T>(what: &str, limit: Duration, mut look: impl AsyncFnMut() -> Result<Seen<T>>) -> Result<T> {
+pub async fn eventually<T>(
+    what: &str,
+    limit: Duration,
+    mut look: impl AsyncFnMut() -> Result<Seen<T>>,
+) -> Result<T> {
     let start = Instant::now();
     let mut last = String::from("nothing yet");
     loop {
@@ -41,7 +45,11 @@ pub async fn eventually<T>(what: &str, limit: Duration, mut look: impl AsyncFnMu
 }
 
 /// Holds the condition true for a while, to prove that something does not happen.
-pub async fn throughout(what: &str, span: Duration, mut look: impl AsyncFnMut() -> Result<Seen<()>>) -> Result<()> {
+pub async fn throughout(
+    what: &str,
+    span: Duration,
+    mut look: impl AsyncFnMut() -> Result<Seen<()>>,
+) -> Result<()> {
     let start = Instant::now();
     while start.elapsed() < span {
         if let Seen::Still(text) = look().await? {

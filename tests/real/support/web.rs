@@ -8,7 +8,6 @@ use super::control_plane::base64;
 
 pub struct Client {
     client: kube::Client,
-    base: String,
 }
 
 pub struct Answer {
@@ -28,18 +27,14 @@ impl Client {
             config.auth_info.client_certificate_data = Some(text(&identity.cert_pem));
             config.auth_info.client_key_data = Some(text(&identity.key_pem).into());
         }
-        Ok(Self { client: kube::Client::try_from(config)?, base: base.to_owned() })
+        Ok(Self { client: kube::Client::try_from(config)? })
     }
 
-    /// `path` is put after the base URL.
     pub async fn get(&self, path: &str) -> Result<Answer> {
-        self.send(http::Request::get(self.url(path)), String::new()).await
+        self.send(http::Request::get(path), String::new()).await
     }
 
-    pub fn url(&self, path: &str) -> String {
-        format!("{}{path}", self.base)
-    }
-
+    /// The request names only a path; the client puts the base URL before it.
     pub async fn send(&self, request: http::request::Builder, body: String) -> Result<Answer> {
         let request = request.body(kube::client::Body::from(body.into_bytes()))?;
         let response = self.client.send(request).await?;
