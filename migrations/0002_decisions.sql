@@ -1,0 +1,54 @@
+-- What people asked for, what was decided, and who did what.
+
+CREATE TABLE claims (
+    name       TEXT PRIMARY KEY,
+    generation INTEGER NOT NULL,
+    who        TEXT NOT NULL,
+    spec       TEXT NOT NULL CHECK (json_valid(spec)),
+    at_ms      INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE claim_history (
+    id         INTEGER PRIMARY KEY AUTOINCREMENT,
+    at_ms      INTEGER NOT NULL,
+    name       TEXT NOT NULL,
+    generation INTEGER NOT NULL,
+    who        TEXT NOT NULL,
+    old_spec   TEXT CHECK (json_valid(old_spec)),  -- NULL: the claim was created
+    new_spec   TEXT CHECK (json_valid(new_spec))   -- NULL: the claim was deleted
+) STRICT;
+CREATE INDEX claim_history_by_name ON claim_history (name, id);
+CREATE INDEX claim_history_by_age ON claim_history (at_ms);
+
+CREATE TABLE plans (
+    id      INTEGER PRIMARY KEY AUTOINCREMENT,
+    at_ms   INTEGER NOT NULL,
+    cluster TEXT NOT NULL,
+    cause   TEXT NOT NULL CHECK (json_valid(cause)),
+    report  TEXT NOT NULL CHECK (json_valid(report))
+) STRICT;
+CREATE INDEX plans_by_cluster ON plans (cluster, id);
+CREATE INDEX plans_by_age ON plans (at_ms);
+
+-- What each cluster contributes to each hub cell: after a restart, an unreachable cluster keeps it.
+CREATE TABLE quota_cells (
+    cluster      TEXT NOT NULL REFERENCES clusters (name) ON DELETE CASCADE,
+    queue        TEXT NOT NULL,
+    flavor       TEXT NOT NULL,
+    resource     TEXT NOT NULL,
+    effective    INTEGER NOT NULL,
+    acknowledged INTEGER NOT NULL,
+    term         INTEGER NOT NULL,
+    PRIMARY KEY (cluster, queue, flavor, resource)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE audit (
+    id      INTEGER PRIMARY KEY AUTOINCREMENT,
+    at_ms   INTEGER NOT NULL,
+    who     TEXT NOT NULL,
+    verb    TEXT NOT NULL,
+    object  TEXT NOT NULL,
+    detail  TEXT CHECK (json_valid(detail)),
+    outcome TEXT NOT NULL
+) STRICT;
+CREATE INDEX audit_by_age ON audit (at_ms);

@@ -1,0 +1,92 @@
+//! Who did what through fedq. Append only.
+
+use futures::FutureExt;
+use jiff::Timestamp;
+use serde_json::Value;
+use sqlx::{Row, sqlite::SqliteRow};
+
+use super::{Page, PageRequest, Store, StoreError, column, error::reading};
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct AuditEntry {
+    /// 0 before it is stored.
+    pub id: i64,
+    pub at: Timestamp,
+    pub who: String,
+    /// `update`, `confirm-identity`, …
+    pub verb: String,
+    /// `clusterresourceclaims/cluster2-resource-claim`
+    pub object: String,
+    /// What changed. Never a Secret's content: the caller passes what a person may read.
+    pub detail: Option<Value>,
+    /// `ok`, or why not.
+    pub outcome: String,
+}
+
+/// All entries where every field is `None`.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct AuditFilter {
+    pub who: Option<String>,
+    pub object: Option<String>,
+    pub since: Option<Timestamp>,
+}
+
+impl Store {
+    /// Appends the entry and returns its number.
+    pub async fn record_audit(&self, entry: &AuditEntry) -> Result<i64, StoreError> {
+        let entry = entry.clone();
+        self.write("record the audit entry", move |connection| {
+            async move {
+                let done = sqlx::query(
+                    "INSERT INTO audit (at_ms, who, verb, object, detail, outcome) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                )
+                .bind(entry.at.as_millisecond())
+                .bind(&entry.who)
+                .bind(&entry.verb)
+                .bind(&entry.object)
+                .bind(entry.detail.as_ref().map(column::json_text).transpose()?)
+                .bind(&entry.outcome)
+                .execute(connection)
+                .await?;
+                Ok(done.last_insert_rowid())
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    /// Newest first.
+    pub async fn audit(
+        &self,
+        filter: &AuditFilter,
+        page: &PageRequest,
+    ) -> Result<Page<AuditEntry>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT * FROM audit
+             WHERE id < ?1 AND (?2 IS NULL OR who = ?2) AND (?3 IS NULL OR object = ?3) AND (?4 IS NULL OR ?4 <= at_ms)
+             ORDER BY id DESC LIMIT ?5",
+        )
+        .bind(page.before_id()?)
+        .bind(&filter.who)
+        .bind(&filter.object)
+        .bind(filter.since.map(Timestamp::as_millisecond))
+        .bind(page.probe())
+        .try_map(|row| entry(&row))
+        .fetch_all(self.readers())
+        .await
+        .map_err(reading("list the audit log"))?;
+        Ok(Page::cut(rows, page, |row| row.id.to_string()))
+    }
+}
+
+fn entry(row: &SqliteRow) -> sqlx::Result<AuditEntry> {
+    Ok(AuditEntry {
+        id: row.try_get("id")?,
+        at: column::time(row, "at_ms")?,
+        who: row.try_get("who")?,
+        verb: row.try_get("verb")?,
+        object: row.try_get("object")?,
+        detail: column::optional_json(row, "detail")?,
+        outcome: row.try_get("outcome")?,
+    })
+}

@@ -1,0 +1,55 @@
+//! One daemon a file: an advisory lock on `<database>.lock`, which the kernel drops when we die.
+//!
+//! SQLite's own locks would let two daemons take turns, and each would undo the other's quotas.
+
+use std::{
+    fs::{File, OpenOptions, TryLockError},
+    io::{Read, Seek, Write},
+    path::{Path, PathBuf},
+};
+
+use super::StoreError;
+
+/// Held until dropped.
+#[derive(Debug)]
+pub(super) struct Lock {
+    /// Closing it releases the lock. The file stays: removing it would let a third daemon lock a new
+    /// file of that name while a second still holds the old one.
+    _file: File,
+}
+
+impl Lock {
+    pub(super) fn take(database: &Path) -> Result<Self, StoreError> {
+        let failed = |source| StoreError::Lock { path: database.to_owned(), source };
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(lock_path(database))
+            .map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                // Its holder may be between locking and writing; the refusal stands without the id.
+                let holder = match file.read_to_string(&mut text) {
+                    Ok(_) if !text.trim().is_empty() => format!("process {}", text.trim()),
+                    Ok(_) | Err(_) => "process unknown".to_owned(),
+                };
+                return Err(StoreError::InUse { path: database.to_owned(), holder });
+            }
+            Err(TryLockError::Error(source)) => return Err(failed(source)),
+        }
+        file.set_len(0).map_err(failed)?;
+        file.rewind().map_err(failed)?;
+        writeln!(file, "{}", std::process::id()).map_err(failed)?;
+        Ok(Self { _file: file })
+    }
+}
+
+fn lock_path(database: &Path) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push(".lock");
+    name.into()
+}

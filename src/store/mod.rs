@@ -1,0 +1,122 @@
+//! What is stored, and why. The only user of sqlx.
+//!
+//! | table | content | why it is kept |
+//! |---|---|---|
+//! | `clusters` | inventory, identity, last known state | to know a cluster again, and to list those that do not answer |
+//! | `nodes`, `watch_positions` | what of each node changes capacity, and how far we have read | restart without listing every node; both change in one transaction, so a position never runs ahead of its rows |
+//! | `capacity`, `capacity_history` | last confirmed capacity, and each change of it | unknown is not zero: a silent cluster keeps its capacity |
+//! | `claims`, `claim_history` | each claim as last seen, each edit with its author | "who took my GPUs, and when" |
+//! | `plans` | every applied plan with its cause and report | `quota explain`, `claim history` |
+//! | `quota_cells` | what each cluster contributes to each hub cell | a restart keeps the share of a cluster that does not answer |
+//! | `audit` | who did what through fedq | the answer when Kubernetes' own audit log is out of reach |
+//!
+//! Intent is not here: claims, queues and Placements live on the hub. Everything but history can be
+//! rebuilt from the clusters, so a broken file is moved aside ([`rebuild`]), never repaired. Secrets
+//! are never stored.
+//!
+//! One connection writes and a pool reads (WAL). Writes that arrive while another is on its way to the
+//! disk share the next commit (`writer`), and each caller waits for the commit that holds its own.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use sqlx::{
+    SqlitePool,
+    sqlite::{SqliteConnection, SqlitePoolOptions},
+};
+
+pub use self::{
+    audit::{AuditEntry, AuditFilter},
+    capacity::{CapacityChange, CapacityRow},
+    claims::{ClaimChange, ClaimRow},
+    clusters::{ClusterRow, ClusterSource},
+    error::StoreError,
+    nodes::{NodeChange, Position},
+    open::rebuild,
+    page::{Cursor, Page, PageRequest},
+    plans::{PlanCause, PlanRow},
+    quota_cells::QuotaCell,
+    retention::{Pruned, Retention},
+};
+use self::{lock::Lock, writer::Writer};
+
+mod audit;
+mod capacity;
+mod claims;
+mod clusters;
+mod column;
+mod error;
+mod lock;
+mod nodes;
+mod open;
+mod page;
+mod plans;
+mod quota_cells;
+mod retention;
+mod writer;
+
+/// Called after each commit with the time it took.
+pub type OnCommit = Box<dyn Fn(Duration) + Send + Sync>;
+
+/// A handle to the database; clones share it.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    writer: Writer,
+    readers: SqlitePool,
+    /// Held for as long as the file is open: no second daemon may write it.
+    _lock: Lock,
+}
+
+/// Enough for a page of the API and a controller's start-up reads at once.
+const READERS: u32 = 4;
+
+impl Store {
+    /// Opens the database at `path`, making it and its folder if they are missing.
+    pub async fn open(path: &Path) -> Result<Self, StoreError> {
+        Self::open_with(path, Box::new(|_| ())).await
+    }
+
+    /// As [`Store::open`], reporting how long commits take.
+    pub async fn open_with(path: &Path, on_commit: OnCommit) -> Result<Self, StoreError> {
+        let path = open::prepare(path)?;
+        let lock = Lock::take(&path)?;
+        let connection = open::writer(&path).await?;
+        let readers = SqlitePoolOptions::new()
+            .max_connections(READERS)
+            .connect_with(open::options(&path).read_only(true))
+            .await
+            .map_err(|source| StoreError::at_open(&path, source))?;
+        Ok(Self {
+            inner: Arc::new(Inner { writer: Writer::spawn(connection, on_commit), readers, _lock: lock }),
+        })
+    }
+
+    /// Waits for writes under way and closes the file, so that no `-wal` stays behind. Later writes
+    /// are refused with [`StoreError::Closed`].
+    pub async fn close(&self) {
+        self.inner.readers.close().await;
+        self.inner.writer.close().await;
+    }
+
+    /// Runs `work` in the next commit and returns once that is on the disk. `what` completes
+    /// "cannot …" in the error.
+    async fn write<T, F>(&self, what: &'static str, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut SqliteConnection) -> futures::future::BoxFuture<'c, sqlx::Result<T>>
+            + Send
+            + 'static,
+    {
+        self.inner.writer.write(what, work).await
+    }
+
+    fn readers(&self) -> &SqlitePool {
+        &self.inner.readers
+    }
+}
+
+#[cfg(test)]
+mod tests;

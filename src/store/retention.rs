@@ -1,0 +1,58 @@
+//! History is bounded by age and by count, whichever is reached first.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Store, StoreError};
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Retention {
+    pub keep_for: Duration,
+    /// In each table.
+    pub keep_rows: u32,
+}
+
+/// How many rows went.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Pruned {
+    pub rows: u64,
+}
+
+/// The last plan of each cluster stays whatever its age: it explains the quotas of today.
+const STATEMENTS: [&str; 4] = [
+    "DELETE FROM plans WHERE (at_ms < ?1 OR id <= (SELECT id FROM plans ORDER BY id DESC LIMIT 1 OFFSET ?2))
+       AND id NOT IN (SELECT max(id) FROM plans GROUP BY cluster)",
+    "DELETE FROM capacity_history
+       WHERE at_ms < ?1 OR id <= (SELECT id FROM capacity_history ORDER BY id DESC LIMIT 1 OFFSET ?2)",
+    "DELETE FROM claim_history
+       WHERE at_ms < ?1 OR id <= (SELECT id FROM claim_history ORDER BY id DESC LIMIT 1 OFFSET ?2)",
+    "DELETE FROM audit WHERE at_ms < ?1 OR id <= (SELECT id FROM audit ORDER BY id DESC LIMIT 1 OFFSET ?2)",
+];
+
+impl Store {
+    /// Removes history that `retention` does not keep.
+    pub async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
+        let keep_for = SignedDuration::try_from(retention.keep_for).unwrap_or(SignedDuration::MAX);
+        let oldest = now.saturating_sub(keep_for).unwrap_or(Timestamp::MIN).as_millisecond();
+        let mut pruned = Pruned::default();
+        // A write each: one long delete would hold up acknowledgements.
+        for statement in STATEMENTS {
+            pruned.rows += self
+                .write("prune history", move |connection| {
+                    async move {
+                        let done = sqlx::query(statement)
+                            .bind(oldest)
+                            .bind(retention.keep_rows)
+                            .execute(connection)
+                            .await?;
+                        Ok(done.rows_affected())
+                    }
+                    .boxed()
+                })
+                .await?;
+        }
+        Ok(pruned)
+    }
+}

@@ -1,0 +1,151 @@
+//! Group commit. One fsync costs milliseconds; acknowledgements of a thousand clusters arrive in
+//! one. While a commit is on its way to the disk, further writes queue up and share the next one.
+
+use std::{sync::Arc, time::Instant};
+
+use futures::future::BoxFuture;
+use sqlx::{Connection, sqlite::SqliteConnection};
+use tokio::{
+    sync::{Mutex, mpsc, oneshot},
+    task::JoinHandle,
+};
+
+use super::{OnCommit, StoreError};
+
+/// Writers wait when this many are queued: memory stays bounded while the disk is slow.
+const QUEUE: usize = 1024;
+/// Writes in one commit. Larger batches save nothing: the fsync is shared already.
+const BATCH: usize = 256;
+
+pub(super) struct Writer {
+    /// `None` once closed.
+    jobs: Mutex<Option<mpsc::Sender<Box<dyn Job>>>>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Writer {
+    pub(super) fn spawn(connection: SqliteConnection, on_commit: OnCommit) -> Self {
+        let (jobs, queue) = mpsc::channel(QUEUE);
+        let task = tokio::spawn(run(connection, queue, on_commit));
+        Self { jobs: Mutex::new(Some(jobs)), task: Mutex::new(Some(task)) }
+    }
+
+    pub(super) async fn write<T, F>(&self, what: &'static str, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, sqlx::Result<T>> + Send + 'static,
+    {
+        let (reply, outcome) = oneshot::channel();
+        let jobs = self.jobs.lock().await.clone().ok_or(StoreError::Closed { what })?;
+        let job = Write { what, work: Some(work), value: None, reply };
+        jobs.send(Box::new(job)).await.map_err(|_| StoreError::Closed { what })?;
+        // Else the task would wait for us when it is told to end.
+        drop(jobs);
+        outcome.await.map_err(|_| StoreError::Closed { what })?
+    }
+
+    /// Commits what is queued and closes the connection.
+    pub(super) async fn close(&self) {
+        self.jobs.lock().await.take();
+        if let Some(task) = self.task.lock().await.take()
+            && let Err(error) = task.await
+        {
+            tracing::error!(%error, "The database writer ended abnormally");
+        }
+    }
+}
+
+/// One caller's write, with its result type hidden.
+trait Job: Send {
+    fn run<'c>(&'c mut self, connection: &'c mut SqliteConnection) -> BoxFuture<'c, sqlx::Result<()>>;
+    /// The write itself failed; the rest of the batch goes on.
+    fn fail(self: Box<Self>, source: sqlx::Error);
+    /// The batch ended.
+    fn finish(self: Box<Self>, commit: Result<(), Arc<sqlx::Error>>);
+}
+
+struct Write<T, F> {
+    what: &'static str,
+    work: Option<F>,
+    value: Option<T>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T, F> Job for Write<T, F>
+where
+    T: Send + 'static,
+    F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, sqlx::Result<T>> + Send + 'static,
+{
+    fn run<'c>(&'c mut self, connection: &'c mut SqliteConnection) -> BoxFuture<'c, sqlx::Result<()>> {
+        let work = self.work.take().expect("a job runs once");
+        Box::pin(async move {
+            self.value = Some(work(connection).await?);
+            Ok(())
+        })
+    }
+
+    fn fail(self: Box<Self>, source: sqlx::Error) {
+        // A caller that gave up has nobody to tell.
+        let _ = self.reply.send(Err(StoreError::at_write(self.what, source)));
+    }
+
+    fn finish(self: Box<Self>, commit: Result<(), Arc<sqlx::Error>>) {
+        let outcome = match (commit, self.value) {
+            (Ok(()), Some(value)) => Ok(value),
+            (Err(source), _) => Err(StoreError::at_commit(self.what, source)),
+            // The batch broke before its turn came.
+            (Ok(()), None) => Err(StoreError::Closed { what: self.what }),
+        };
+        let _ = self.reply.send(outcome);
+    }
+}
+
+async fn run(mut connection: SqliteConnection, mut queue: mpsc::Receiver<Box<dyn Job>>, on_commit: OnCommit) {
+    let mut batch = Vec::with_capacity(BATCH);
+    while queue.recv_many(&mut batch, BATCH).await != 0 {
+        let begun = Instant::now();
+        let mut done = Vec::with_capacity(batch.len());
+        let commit = commit(&mut connection, batch.drain(..), &mut done).await.map_err(Arc::new);
+        on_commit(begun.elapsed());
+        for job in done {
+            job.finish(commit.clone());
+        }
+    }
+    if let Err(error) = connection.close().await {
+        tracing::warn!(error = %error, "The database did not close cleanly; its log is replayed at the next start");
+    }
+}
+
+/// Runs every job in a savepoint of its own inside one transaction. Jobs that failed by themselves are
+/// answered at once; those in `done` share the fate of the commit.
+async fn commit(
+    connection: &mut SqliteConnection,
+    jobs: impl Iterator<Item = Box<dyn Job>>,
+    done: &mut Vec<Box<dyn Job>>,
+) -> sqlx::Result<()> {
+    let mut jobs = jobs.peekable();
+    let outcome = async {
+        let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+        while let Some(mut job) = jobs.next() {
+            let mut savepoint = transaction.begin().await?;
+            let ran = job.run(&mut savepoint).await;
+            match ran {
+                Ok(()) => {
+                    done.push(job);
+                    savepoint.commit().await?;
+                }
+                Err(error) => {
+                    // After some errors (a full disk) SQLite has rolled the whole transaction back
+                    // by itself; then this fails, and with it the batch.
+                    let rolled_back = savepoint.rollback().await;
+                    job.fail(error);
+                    rolled_back?;
+                }
+            }
+        }
+        transaction.commit().await
+    }
+    .await;
+    done.extend(jobs);
+    outcome
+}
