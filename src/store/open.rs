@@ -22,6 +22,9 @@ static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
 /// A checkpoint cuts the `-wal` file back to this, so that one burst does not hold disk for ever.
 const WAL_KEEP_BYTES: &str = "67108864";
 
+/// More files moved aside than this are a loop that someone should look at.
+const MAX_ASIDE: u32 = 1000;
+
 /// Moves the database aside and returns where to; the next start makes a new one. `None` if there is
 /// no file. Refused while a daemon has it open.
 pub fn rebuild(path: &Path) -> Result<Option<PathBuf>, StoreError> {
@@ -31,10 +34,10 @@ pub fn rebuild(path: &Path) -> Result<Option<PathBuf>, StoreError> {
         return Ok(None);
     }
     let failed = |source| StoreError::MoveAside { path: path.clone(), source };
-    let aside = (1_u32..)
+    let aside = (1..=MAX_ASIDE)
         .map(|number| beside(&path, &format!(".aside-{number}")))
         .find(|aside| !aside.exists())
-        .expect("fewer than 2^32 files fit a folder");
+        .ok_or_else(|| failed(io::ErrorKind::AlreadyExists.into()))?;
     // The log first: if we die between the two, the database opens as of its last checkpoint, and is
     // moved by the next run.
     for suffix in ["-wal", "-shm", ""] {

@@ -120,13 +120,12 @@ async fn run(mut connection: SqliteConnection, mut queue: mpsc::Receiver<Box<dyn
 /// answered at once; those in `done` share the fate of the commit.
 async fn commit(
     connection: &mut SqliteConnection,
-    jobs: impl Iterator<Item = Box<dyn Job>>,
+    mut jobs: impl Iterator<Item = Box<dyn Job>>,
     done: &mut Vec<Box<dyn Job>>,
 ) -> sqlx::Result<()> {
-    let mut jobs = jobs.peekable();
     let outcome = async {
         let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-        while let Some(mut job) = jobs.next() {
+        for mut job in jobs.by_ref() {
             let mut savepoint = transaction.begin().await?;
             let ran = job.run(&mut savepoint).await;
             match ran {
