@@ -5,6 +5,7 @@
 //! decisions to work, `api`, `webhook` and `cli` serve people. What may import what is in
 //! ARCHITECTURE.md and enforced by `tests/architecture.rs`.
 
+pub mod clock;
 pub mod domain;
 pub mod k8s;
 pub mod store;

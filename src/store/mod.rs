@@ -23,6 +23,7 @@ use sqlx::{
     SqlitePool,
     sqlite::{SqliteConnection, SqlitePoolOptions},
 };
+use tokio::sync::Mutex;
 
 pub use self::{
     audit::{AuditEntry, AuditFilter},
@@ -67,7 +68,7 @@ struct Inner {
     writer: Writer,
     readers: SqlitePool,
     /// Held for as long as the file is open: no second daemon may write it.
-    _lock: Lock,
+    lock: Mutex<Option<Lock>>,
 }
 
 /// Enough for a page of the API and a controller's start-up reads at once.
@@ -90,15 +91,20 @@ impl Store {
             .await
             .map_err(|source| StoreError::at_open(&path, source))?;
         Ok(Self {
-            inner: Arc::new(Inner { writer: Writer::spawn(connection, on_commit), readers, _lock: lock }),
+            inner: Arc::new(Inner {
+                writer: Writer::spawn(connection, on_commit),
+                readers,
+                lock: Mutex::new(Some(lock)),
+            }),
         })
     }
 
-    /// Waits for writes under way and closes the file, so that no `-wal` stays behind. Later writes
-    /// are refused with [`StoreError::Closed`].
+    /// Waits for writes under way, closes the file, so that no `-wal` stays behind, and lets another
+    /// daemon have it. Later writes are refused with [`StoreError::Closed`].
     pub async fn close(&self) {
         self.inner.readers.close().await;
         self.inner.writer.close().await;
+        self.inner.lock.lock().await.take();
     }
 
     /// Runs `work` in the next commit and returns once that is on the disk. `what` completes

@@ -437,9 +437,7 @@ async fn a_second_daemon_on_the_same_file_is_refused_with_the_holder() {
         assert!(matches!(rebuild(&path), Err(StoreError::InUse { .. })));
     }
     bed.store.close().await;
-    let path = bed.path();
-    drop(bed.store);
-    Store::open(&path).await.expect("free again");
+    Store::open(&bed.path()).await.expect("free again");
 }
 
 #[tokio::test]
@@ -447,7 +445,6 @@ async fn a_newer_schema_is_refused() {
     let bed = Bed::new().await;
     bed.store.close().await;
     let path = bed.path();
-    drop(bed.store);
     let mut connection = sqlx::SqliteConnection::connect_with(&open::options(&path)).await.unwrap();
     sqlx::query(
         "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
@@ -486,7 +483,6 @@ async fn a_page_overwritten_in_the_middle_is_found_at_the_start() {
     bed.store.commit_nodes(&name, &nodes, None).await.unwrap();
     bed.store.close().await;
     let path = bed.path();
-    drop(bed.store);
     let mut bytes = fs::read(&path).unwrap();
     let middle = bytes.len() / 2 / 4096 * 4096;
     bytes[middle..middle + 4096].fill(0x5a);

@@ -118,33 +118,48 @@ async fn run(mut connection: SqliteConnection, mut queue: mpsc::Receiver<Box<dyn
 
 /// Runs every job in a savepoint of its own inside one transaction. Jobs that failed by themselves are
 /// answered at once; those in `done` share the fate of the commit.
+///
+/// The statements are written out, since sqlx counts how deep its own transactions are nested and loses
+/// count where SQLite rolls back by itself (a full disk): every later write would fail.
 async fn commit(
     connection: &mut SqliteConnection,
     mut jobs: impl Iterator<Item = Box<dyn Job>>,
     done: &mut Vec<Box<dyn Job>>,
 ) -> sqlx::Result<()> {
-    let outcome = async {
-        let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-        for mut job in jobs.by_ref() {
-            let mut savepoint = transaction.begin().await?;
-            let ran = job.run(&mut savepoint).await;
-            match ran {
-                Ok(()) => {
+    let outcome = try_commit(connection, &mut jobs, done).await;
+    done.extend(jobs);
+    if outcome.is_err()
+        && let Err(error) = execute(connection, "ROLLBACK").await
+    {
+        tracing::debug!(%error, "SQLite had rolled back already");
+    }
+    outcome
+}
+
+async fn try_commit(
+    connection: &mut SqliteConnection,
+    jobs: &mut impl Iterator<Item = Box<dyn Job>>,
+    done: &mut Vec<Box<dyn Job>>,
+) -> sqlx::Result<()> {
+    execute(connection, "BEGIN IMMEDIATE").await?;
+    for mut job in jobs {
+        execute(connection, "SAVEPOINT job").await?;
+        match job.run(connection).await {
+            Ok(()) => done.push(job),
+            Err(error) => {
+                if execute(connection, "ROLLBACK TO job").await.is_err() {
+                    // The transaction is gone, and what brought it down is this error.
                     done.push(job);
-                    savepoint.commit().await?;
+                    return Err(error);
                 }
-                Err(error) => {
-                    // After some errors (a full disk) SQLite has rolled the whole transaction back
-                    // by itself; then this fails, and with it the batch.
-                    let rolled_back = savepoint.rollback().await;
-                    job.fail(error);
-                    rolled_back?;
-                }
+                job.fail(error);
             }
         }
-        transaction.commit().await
+        execute(connection, "RELEASE job").await?;
     }
-    .await;
-    done.extend(jobs);
-    outcome
+    execute(connection, "COMMIT").await
+}
+
+async fn execute(connection: &mut SqliteConnection, statement: &'static str) -> sqlx::Result<()> {
+    sqlx::query(statement).execute(connection).await.map(|_| ())
 }
