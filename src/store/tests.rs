@@ -120,7 +120,8 @@ fn told(error: &StoreError) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
-        text += &format!(": {cause}");
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
         source = cause.source();
     }
     text
@@ -369,7 +370,7 @@ async fn history_is_pruned_by_age_and_count_but_the_last_plan_of_a_cluster_stays
         store.record_plan(&busy, &PlanCause::default(), &json!({}), at(second)).await.unwrap();
         store.record_audit(&audit_entry("jane", second)).await.unwrap();
     }
-    let retention = Retention { keep_for: Duration::from_secs(60), keep_rows: 3 };
+    let retention = Retention { keep_for: Duration::from_mins(1), keep_rows: 3 };
     assert_eq!(store.prune(retention, at(111)).await.unwrap(), Pruned { rows: 7 + 8 });
     assert_eq!(store.plans(Some(&busy), &PageRequest::default()).await.unwrap().items.len(), 3);
     assert_eq!(store.plans(Some(&old), &PageRequest::default()).await.unwrap().items.len(), 1);
@@ -445,7 +446,7 @@ async fn a_newer_schema_is_refused() {
     let bed = Bed::new().await;
     bed.store.close().await;
     let path = bed.path();
-    let mut connection = sqlx::SqliteConnection::connect_with(&open::options(&path)).await.unwrap();
+    let mut connection = SqliteConnection::connect_with(&open::options(&path)).await.unwrap();
     sqlx::query(
         "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
          VALUES (9999, 'from the future', 1, x'00', 1)",
