@@ -1,0 +1,157 @@
+//! What the plan is made from: facts about clusters and hub queues, already parsed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::domain::{
+    capacity::Capacity,
+    ids::{ClusterName, CohortName, FlavorName, QueueName},
+    quantity::Amount,
+    resource_groups::ResourceGroups,
+    resources::{Cell, FlavorResource, Resources},
+};
+
+/// Everything the plan may depend on. The order of both lists is of no consequence; a name that
+/// comes twice counts once, its last entry.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct PlanInput {
+    pub clusters: Vec<ClusterInput>,
+    pub queues: Vec<HubQueueInput>,
+}
+
+/// How far a cluster can be trusted and written to.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Mode {
+    #[default]
+    Live,
+    /// Stale, quarantined or still connecting: what was last acknowledged stands, and nothing is
+    /// written for it on either side.
+    Frozen,
+    /// Silent for longer than `lostTimeout`: its share is off the hub.
+    Lost,
+    /// Known by ClusterMetrics only: its share counts at once, since nothing can be written there.
+    Unreached,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ClusterInput {
+    pub name: ClusterName,
+    pub mode: Mode,
+    pub cordoned: bool,
+    /// `None`: not known yet. Such a cluster is held as if [`Mode::Frozen`].
+    pub capacity: Option<Capacity>,
+    /// Kept free on every set of nodes, after the percentage that [`Capacity`] already took off.
+    pub headroom: Resources,
+    /// Whether quota of worker queues that are not ours comes off what we may assign.
+    pub count_foreign: bool,
+    pub claim: Option<ClaimInput>,
+    pub worker_queues: Vec<WorkerQueueInput>,
+    /// The terms of the hub's cells that this cluster was last counted with. `None`: not known (the
+    /// store was lost), so a frozen cluster's hub cells must not fall below what they are.
+    pub last_terms: Option<BTreeMap<Cell, Amount>>,
+}
+
+impl ClusterInput {
+    /// A live cluster with nothing on it.
+    pub fn new(name: ClusterName) -> Self {
+        Self {
+            name,
+            mode: Mode::Live,
+            cordoned: false,
+            capacity: None,
+            headroom: Resources::new(),
+            count_foreign: true,
+            claim: None,
+            worker_queues: Vec::new(),
+            last_terms: Some(BTreeMap::new()),
+        }
+    }
+}
+
+/// The accepted claim of a cluster.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ClaimInput {
+    /// Keys of `nominalResources` that a person owns: the most that may be assigned of a resource.
+    pub caps: Resources,
+    pub assignments: Vec<Assignment>,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Assignment {
+    pub queue: QueueName,
+    pub flavor: FlavorName,
+    pub resources: Resources,
+}
+
+/// A ClusterQueue as it was last seen on a worker, whoever owns it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "four independent facts about one object")]
+pub struct WorkerQueueInput {
+    pub name: QueueName,
+    /// Labelled as this hub's, or adopted.
+    pub ours: bool,
+    /// Named by the claim but somebody else's: its quota is foreign, and it counts nothing on the hub.
+    pub conflict: bool,
+    pub cohort: Option<CohortName>,
+    /// Condition `Active`. A queue that we hold for a cordon is not active; `cordoned` decides there.
+    pub active: bool,
+    /// Whether `reserved` can be relied on: the status is of the current generation, no write of ours
+    /// to this queue is unanswered, and the status is newer than the last shrink of any queue of its
+    /// cohort (until then a peer may have borrowed what the shrink has since taken away).
+    pub settled: bool,
+    pub cells: BTreeMap<FlavorResource, WorkerCell>,
+}
+
+/// One quota of a worker queue as last seen.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct WorkerCell {
+    pub nominal: Amount,
+    /// `status.flavorsReservation`: what admitted workloads hold.
+    pub reserved: Amount,
+    pub lending: Option<Amount>,
+    pub borrowing: Option<Amount>,
+    /// The part of `reserved` that the hub did not dispatch.
+    pub direct: Amount,
+}
+
+/// A ClusterQueue of the hub.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct HubQueueInput {
+    pub name: QueueName,
+    pub groups: ResourceGroups,
+    pub cohort: Option<CohortName>,
+    /// What the annotation `fedq.dev/cells` lists.
+    pub managed: BTreeMap<FlavorResource, ManagedCell>,
+    pub dispatch: Dispatch,
+    /// Under Kueue's `quotaManagement: Automated`: Kueue's to write, not ours.
+    pub automated: bool,
+}
+
+/// A hub cell that is fedq's: one entry of the annotation `fedq.dev/cells`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ManagedCell {
+    /// What the cell held before fedq's first write.
+    pub base: Amount,
+    /// The lendingLimit a person wants, which may be more than the nominal allows now.
+    pub kept_lending: Option<Amount>,
+    /// The lendingLimit fedq wrote last: anything else in the queue is a person's change.
+    pub written_lending: Option<Amount>,
+}
+
+/// Who runs the workloads of a hub queue.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Dispatch {
+    /// No MultiKueue check: every cluster counts, and the claim is told that the hub runs them itself.
+    RunsLocally,
+    MultiKueue {
+        clusters: BTreeSet<ClusterName>,
+    },
+}
+
+impl Dispatch {
+    pub fn reaches(&self, cluster: &ClusterName) -> bool {
+        match self {
+            Self::RunsLocally => true,
+            Self::MultiKueue { clusters } => clusters.contains(cluster),
+        }
+    }
+}
