@@ -9,3 +9,4 @@ pub mod clock;
 pub mod domain;
 pub mod k8s;
 pub mod store;
+pub mod telemetry;

@@ -1,0 +1,453 @@
+//! Every metric of the daemon. Labels come from enums, constants and names of clusters, flavors and
+//! resources; never from workloads, users or error texts, so that their number stays bounded.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
+    time::Duration,
+};
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text},
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+        info::Info,
+    },
+    registry::Registry,
+};
+
+use crate::domain::{
+    cluster::Connection,
+    ids::{ClusterName, FlavorName, ResourceName},
+    quantity::Amount,
+    resources::FlavorResource,
+};
+
+/// A handle; clones share the values.
+#[derive(Clone)]
+pub struct Metrics(Arc<Families>);
+
+struct Families {
+    registry: Registry,
+    connection: Family<ConnectionLabels, Gauge>,
+    watch_restarts: Family<RestartLabels, Counter>,
+    node_events: Family<NodeEventLabels, Counter>,
+    api_requests: Family<RequestLabels, Counter>,
+    writes: Family<WriteLabels, Counter>,
+    plan_seconds: Histogram,
+    reconcile_seconds: Family<ControllerLabels, Histogram, fn() -> Histogram>,
+    reconcile_errors: Family<ControllerLabels, Counter>,
+    assigned: Family<QuotaLabels, Units>,
+    effective: Family<QuotaLabels, Units>,
+    capacity: Family<QuotaLabels, Units>,
+    store_commit_seconds: Histogram,
+    capacity_to_write_seconds: Histogram,
+    /// Which series of quota each cluster has, so that those of a flavor that went do not stay.
+    quota_series: Mutex<BTreeMap<ClusterName, BTreeSet<FlavorResource>>>,
+}
+
+type Units = Gauge<f64, AtomicU64>;
+
+/// What of one (flavor, resource) a cluster's gauges show.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct QuotaGauge {
+    pub at: FlavorResource,
+    pub assigned: Amount,
+    pub effective: Amount,
+    pub capacity: Amount,
+}
+
+#[derive(Clone, Copy, Debug, EncodeLabelValue, Eq, Hash, PartialEq)]
+pub enum Verb {
+    Get,
+    List,
+    Watch,
+    Create,
+    Apply,
+    Patch,
+    Delete,
+}
+
+/// How a request to a cluster ended.
+#[derive(Clone, Copy, Debug, EncodeLabelValue, Eq, Hash, PartialEq)]
+pub enum ApiOutcome {
+    Ok,
+    Conflict,
+    NotFound,
+    /// 401 and 403.
+    Denied,
+    /// 410: the version asked for is gone.
+    Expired,
+    /// Any other 4xx.
+    Invalid,
+    /// 429.
+    Throttled,
+    ServerError,
+    Timeout,
+    Unreachable,
+}
+
+/// Why a watch was begun anew.
+#[derive(Clone, Copy, Debug, EncodeLabelValue, Eq, Hash, PartialEq)]
+pub enum RestartReason {
+    /// The server ended it in good order.
+    Ended,
+    /// Nothing came, not even a bookmark.
+    Silent,
+    /// The server no longer has our version: listed anew.
+    Expired,
+    Disconnected,
+    /// The server answered with an error.
+    Refused,
+    /// What came was not understood.
+    Garbled,
+    /// A periodic list found a difference.
+    Inconsistent,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct BuildLabels {
+    version: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct ConnectionLabels {
+    cluster: ClusterName,
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct RestartLabels {
+    cluster: ClusterName,
+    kind: &'static str,
+    reason: RestartReason,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct NodeEventLabels {
+    cluster: ClusterName,
+    changed: bool,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct RequestLabels {
+    cluster: ClusterName,
+    verb: Verb,
+    outcome: ApiOutcome,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct WriteLabels {
+    cluster: ClusterName,
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct ControllerLabels {
+    controller: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct QuotaLabels {
+    cluster: ClusterName,
+    flavor: FlavorName,
+    resource: ResourceName,
+}
+
+/// Every [`Connection::word`]: one of a cluster's series is 1, the others 0.
+pub const CONNECTION_WORDS: [&str; 7] =
+    ["Connecting", "Ready", "Stale", "Lost", "Quarantined", "Refused", "Unreached"];
+
+/// 100 µs to 52 s: from a plan in memory to a write against a slow cluster.
+fn seconds() -> Histogram {
+    Histogram::new(exponential_buckets(0.0001, 2.0, 20))
+}
+
+impl Metrics {
+    pub fn new() -> Self {
+        let mut registry = Registry::with_prefix("fedq");
+        let build = Info::new(BuildLabels { version: env!("CARGO_PKG_VERSION") });
+        registry.register("build", "Version of this fedqd", build);
+        let mut families = Families {
+            registry,
+            connection: Family::default(),
+            watch_restarts: Family::default(),
+            node_events: Family::default(),
+            api_requests: Family::default(),
+            writes: Family::default(),
+            plan_seconds: seconds(),
+            reconcile_seconds: Family::new_with_constructor(seconds),
+            reconcile_errors: Family::default(),
+            assigned: Family::default(),
+            effective: Family::default(),
+            capacity: Family::default(),
+            store_commit_seconds: seconds(),
+            capacity_to_write_seconds: seconds(),
+            quota_series: Mutex::default(),
+        };
+        families.register();
+        Self(Arc::new(families))
+    }
+
+    /// All metrics in OpenMetrics text.
+    pub fn encode(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        text::encode(&mut text, &self.0.registry)?;
+        Ok(text)
+    }
+
+    pub fn connection(&self, cluster: &ClusterName, connection: &Connection) {
+        for state in CONNECTION_WORDS {
+            let labels = ConnectionLabels { cluster: cluster.clone(), state };
+            self.0.connection.get_or_create(&labels).set(i64::from(state == connection.word()));
+        }
+    }
+
+    pub fn watch_restarted(&self, cluster: &ClusterName, kind: &'static str, reason: RestartReason) {
+        let labels = RestartLabels { cluster: cluster.clone(), kind, reason };
+        self.0.watch_restarts.get_or_create(&labels).inc();
+    }
+
+    /// `changed`: whether the event changed capacity. Most do not: heartbeats, images.
+    pub fn node_event(&self, cluster: &ClusterName, changed: bool) {
+        self.0.node_events.get_or_create(&NodeEventLabels { cluster: cluster.clone(), changed }).inc();
+    }
+
+    pub fn api_request(&self, cluster: &ClusterName, verb: Verb, outcome: ApiOutcome) {
+        let labels = RequestLabels { cluster: cluster.clone(), verb, outcome };
+        self.0.api_requests.get_or_create(&labels).inc();
+    }
+
+    pub fn wrote(&self, cluster: &ClusterName, kind: &'static str) {
+        self.0.writes.get_or_create(&WriteLabels { cluster: cluster.clone(), kind }).inc();
+    }
+
+    pub fn planned(&self, took: Duration) {
+        self.0.plan_seconds.observe(took.as_secs_f64());
+    }
+
+    pub fn reconciled(&self, controller: &'static str, took: Duration, failed: bool) {
+        let labels = ControllerLabels { controller };
+        self.0.reconcile_seconds.get_or_create(&labels).observe(took.as_secs_f64());
+        // Made at the first success too: an alert on the rate needs the series from the start.
+        let errors = self.0.reconcile_errors.get_or_create(&labels);
+        if failed {
+            errors.inc();
+        }
+    }
+
+    pub fn committed(&self, took: Duration) {
+        self.0.store_commit_seconds.observe(took.as_secs_f64());
+    }
+
+    /// From the event that changed capacity to the last write that follows from it.
+    pub fn capacity_written(&self, took: Duration) {
+        self.0.capacity_to_write_seconds.observe(took.as_secs_f64());
+    }
+
+    /// Sets the cluster's gauges; series of cells that are not in `cells` go.
+    pub fn quota(&self, cluster: &ClusterName, cells: &[QuotaGauge]) {
+        let families = &self.0;
+        let now = cells.iter().map(|cell| cell.at.clone()).collect::<BTreeSet<_>>();
+        let mut series = families.quota_series.lock().unwrap_or_else(PoisonError::into_inner);
+        for gone in series.remove(cluster).unwrap_or_default().difference(&now) {
+            let labels = QuotaLabels::new(cluster, gone);
+            for family in [&families.assigned, &families.effective, &families.capacity] {
+                family.remove(&labels);
+            }
+        }
+        for cell in cells {
+            let labels = QuotaLabels::new(cluster, &cell.at);
+            for (family, amount) in [
+                (&families.assigned, cell.assigned),
+                (&families.effective, cell.effective),
+                (&families.capacity, cell.capacity),
+            ] {
+                family.get_or_create(&labels).set(base_units(amount, &cell.at.resource));
+            }
+        }
+        if !now.is_empty() {
+            series.insert(cluster.clone(), now);
+        }
+    }
+
+    /// The cluster left: its gauges go. Its counters stay, as counters must.
+    pub fn forget(&self, cluster: &ClusterName) {
+        self.quota(cluster, &[]);
+        for state in CONNECTION_WORDS {
+            self.0.connection.remove(&ConnectionLabels { cluster: cluster.clone(), state });
+        }
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Families {
+    fn register(&mut self) {
+        let registry = &mut self.registry;
+        let connection = self.connection.clone();
+        registry.register(
+            "cluster_connection",
+            "State of the link to a cluster: 1 for the current",
+            connection,
+        );
+        registry.register("watch_restarts", "Watches begun anew, by reason", self.watch_restarts.clone());
+        registry.register(
+            "node_events",
+            "Node events, by whether capacity changed",
+            self.node_events.clone(),
+        );
+        registry.register("api_requests", "Requests to clusters", self.api_requests.clone());
+        registry.register("writes", "Objects written to clusters", self.writes.clone());
+        registry.register("plan_seconds", "Time to make a plan", self.plan_seconds.clone());
+        registry.register("reconcile_seconds", "Time a controller took", self.reconcile_seconds.clone());
+        registry.register("reconcile_errors", "Failed runs of a controller", self.reconcile_errors.clone());
+        registry.register(
+            "quota_assigned",
+            "What claims ask for, in cores, bytes or pieces",
+            self.assigned.clone(),
+        );
+        registry.register(
+            "quota_effective",
+            "What queues get, in cores, bytes or pieces",
+            self.effective.clone(),
+        );
+        registry.register(
+            "quota_capacity",
+            "What nodes offer, in cores, bytes or pieces",
+            self.capacity.clone(),
+        );
+        let commit = self.store_commit_seconds.clone();
+        registry.register("store_commit_seconds", "Time of a commit to the database", commit);
+        let latency = self.capacity_to_write_seconds.clone();
+        registry.register(
+            "capacity_to_write_seconds",
+            "From a change of capacity to the quota written",
+            latency,
+        );
+    }
+}
+
+impl QuotaLabels {
+    fn new(cluster: &ClusterName, at: &FlavorResource) -> Self {
+        Self { cluster: cluster.clone(), flavor: at.flavor.clone(), resource: at.resource.clone() }
+    }
+}
+
+/// Cores, bytes, pieces. A float, since Prometheus has nothing else.
+#[expect(clippy::cast_precision_loss, reason = "metrics are floats; nothing is computed from them")]
+fn base_units(amount: Amount, resource: &ResourceName) -> f64 {
+    amount.units() as f64 * (resource.nanos_per_unit() as f64 / 1e9)
+}
+
+macro_rules! label_value {
+    ($($type:ty),*) => {$(
+        impl EncodeLabelValue for $type {
+            fn encode(&self, encoder: &mut LabelValueEncoder) -> fmt::Result {
+                EncodeLabelValue::encode(&self.as_str(), encoder)
+            }
+        }
+    )*};
+}
+
+label_value!(ClusterName, FlavorName, ResourceName);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cluster() -> ClusterName {
+        ClusterName::new("worker-1").expect("a name")
+    }
+
+    fn gauge(resource: &str, units: i64) -> QuotaGauge {
+        QuotaGauge {
+            at: FlavorResource {
+                flavor: FlavorName::new("on-demand").expect("a name"),
+                resource: ResourceName::new(resource).expect("a name"),
+            },
+            assigned: Amount::new(units),
+            effective: Amount::new(units),
+            capacity: Amount::new(units),
+        }
+    }
+
+    #[track_caller]
+    fn assert_line(metrics: &Metrics, line: &str) {
+        let text = metrics.encode().expect("encodes");
+        assert!(text.lines().any(|found| found == line), "no line `{line}` in:\n{text}");
+    }
+
+    #[test]
+    fn every_family_is_exposed_under_its_documented_name() {
+        let metrics = Metrics::new();
+        metrics.connection(&cluster(), &Connection::Ready);
+        metrics.watch_restarted(&cluster(), "nodes", RestartReason::Expired);
+        metrics.node_event(&cluster(), false);
+        metrics.api_request(&cluster(), Verb::Patch, ApiOutcome::Conflict);
+        metrics.wrote(&cluster(), "ClusterQueue");
+        metrics.planned(Duration::from_millis(1));
+        metrics.reconciled("quota", Duration::from_millis(1), true);
+        metrics.reconciled("capacity", Duration::from_millis(1), false);
+        metrics.committed(Duration::from_millis(2));
+        metrics.capacity_written(Duration::from_secs(1));
+        metrics.quota(&cluster(), &[gauge("cpu", 1500), gauge("nvidia.com/gpu", 8)]);
+        for line in [
+            concat!("fedq_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+            "fedq_cluster_connection{cluster=\"worker-1\",state=\"Ready\"} 1",
+            "fedq_cluster_connection{cluster=\"worker-1\",state=\"Lost\"} 0",
+            "fedq_watch_restarts_total{cluster=\"worker-1\",kind=\"nodes\",reason=\"Expired\"} 1",
+            "fedq_node_events_total{cluster=\"worker-1\",changed=\"false\"} 1",
+            "fedq_api_requests_total{cluster=\"worker-1\",verb=\"Patch\",outcome=\"Conflict\"} 1",
+            "fedq_writes_total{cluster=\"worker-1\",kind=\"ClusterQueue\"} 1",
+            "fedq_plan_seconds_count 1",
+            "fedq_reconcile_seconds_count{controller=\"quota\"} 1",
+            "fedq_reconcile_errors_total{controller=\"quota\"} 1",
+            "fedq_reconcile_errors_total{controller=\"capacity\"} 0",
+            "fedq_store_commit_seconds_count 1",
+            "fedq_capacity_to_write_seconds_sum 1.0",
+            "fedq_quota_assigned{cluster=\"worker-1\",flavor=\"on-demand\",resource=\"cpu\"} 1.5",
+            "fedq_quota_effective{cluster=\"worker-1\",flavor=\"on-demand\",resource=\"nvidia.com/gpu\"} 8.0",
+        ] {
+            assert_line(&metrics, line);
+        }
+    }
+
+    #[test]
+    fn gauges_of_what_is_gone_go() {
+        let metrics = Metrics::new();
+        metrics.quota(&cluster(), &[gauge("cpu", 1500), gauge("memory", 8)]);
+        metrics.quota(&cluster(), &[gauge("cpu", 1000)]);
+        assert!(!metrics.encode().expect("encodes").contains("resource=\"memory\""));
+        assert_line(
+            &metrics,
+            "fedq_quota_capacity{cluster=\"worker-1\",flavor=\"on-demand\",resource=\"cpu\"} 1.0",
+        );
+        metrics.connection(&cluster(), &Connection::Ready);
+        metrics.forget(&cluster());
+        assert!(!metrics.encode().expect("encodes").contains("worker-1"));
+    }
+
+    #[test]
+    fn one_state_of_a_link_is_shown_at_a_time() {
+        let metrics = Metrics::new();
+        metrics.connection(&cluster(), &Connection::Connecting);
+        for connection in [Connection::Refused { reason: "exec".to_owned() }, Connection::Unreached] {
+            metrics.connection(&cluster(), &connection);
+            let text = metrics.encode().expect("encodes");
+            assert_eq!(
+                text.lines().filter(|line| line.contains("_connection{") && line.ends_with(" 1")).count(),
+                1
+            );
+            assert!(CONNECTION_WORDS.contains(&connection.word()));
+        }
+    }
+}
