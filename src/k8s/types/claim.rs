@@ -1,1 +1,201 @@
-//! (in the making)
+//! `ClusterResourceClaim`: the one kind fedq defines. It says which ClusterQueue gets what of a cluster.
+//!
+//! The schema bounds every string, list and map: without bounds the API server refuses the rules on
+//! quantities as too costly to evaluate. What needs more than one field at a time (sums, aliases,
+//! names) is judged by `domain::claim` only.
+
+#![expect(clippy::duplicated_attributes, reason = "each printcolumn has a type_ of its own")]
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use k8s_openapi::{
+    apimachinery::pkg::{
+        api::resource::Quantity,
+        apis::meta::v1::{Condition, Time},
+    },
+    schemars::{JsonSchema, Schema, SchemaGenerator, json_schema},
+};
+use kube::{CustomResource, CustomResourceExt, KubeSchema};
+use serde::{Deserialize, Serialize};
+
+/// What a cluster offers, and what each ClusterQueue is given of it.
+#[derive(Clone, CustomResource, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[kube(
+    group = "galaxy.kubestellar.io",
+    version = "v1alpha1",
+    kind = "ClusterResourceClaim",
+    plural = "clusterresourceclaims",
+    singular = "clusterresourceclaim",
+    shortname = "crc",
+    category = "fedq",
+    status = "ClusterResourceClaimStatus",
+    derive = "PartialEq",
+    doc = "Says which ClusterQueue gets what of one joined cluster. fedq writes the quotas that follow from it.",
+    selectable = ".spec.clusterName",
+    printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.clusterName"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].status"#
+    ),
+    printcolumn(
+        name = "Short",
+        type_ = "string",
+        json_path = ".status.short",
+        description = "what the assignments ask for beyond what the cluster has"
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        priority = 1,
+        json_path = r#".status.conditions[?(@.type=="Ready")].reason"#
+    ),
+    printcolumn(
+        name = "CPU",
+        type_ = "string",
+        priority = 1,
+        json_path = ".status.capacity.cpu",
+        description = "usable cpu found in the cluster"
+    ),
+    printcolumn(
+        name = "Memory",
+        type_ = "string",
+        priority = 1,
+        json_path = ".status.capacity.memory",
+        description = "usable memory found in the cluster"
+    ),
+    printcolumn(
+        name = "GPU",
+        type_ = "string",
+        priority = 1,
+        json_path = ".status.capacity.gpu",
+        description = "usable GPUs found in the cluster"
+    ),
+    printcolumn(name = "Observed", type_ = "date", priority = 1, json_path = ".status.lastObservedTime")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterResourceClaimSpec {
+    /// The joined cluster whose resources are claimed. It cannot be changed.
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("clusterName is immutable: delete the claim and create one for the other cluster").reason(Reason::FieldValueForbidden))]
+    pub cluster_name: String,
+    /// What may be assigned, by resource. fedq keeps it equal to the capacity it finds; a value set
+    /// by anyone else is a cap that fedq leaves alone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 64))]
+    #[x_kube(merge_strategy = MapMerge::Granular, validation = Rule::new("self.all(k, sign(quantity(string(self[k]))) >= 0)").message("every quantity must be 0 or more"))]
+    pub nominal_resources: BTreeMap<String, QuantityText>,
+    /// What each ClusterQueue gets of this cluster, by ResourceFlavor.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 128))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["clusterQueueName".into(), "flavor".into()]))]
+    pub resource_assignments: Vec<ResourceAssignment>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceAssignment {
+    /// The ClusterQueue on the hub, and under the same name on the cluster.
+    #[schemars(length(min = 1, max = 253))]
+    pub cluster_queue_name: String,
+    /// The ResourceFlavor whose nodes the resources are on.
+    #[schemars(length(min = 1, max = 253))]
+    pub flavor: String,
+    #[schemars(extend("maxProperties" = 16))]
+    #[x_kube(validation = Rule::new("self.all(k, sign(quantity(string(self[k]))) >= 0)").message("every quantity must be 0 or more"))]
+    pub resources: BTreeMap<String, QuantityText>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterResourceClaimStatus {
+    /// The generation of the spec that this status describes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Allocatable resources of the cluster's usable nodes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub capacity: BTreeMap<String, QuantityText>,
+    /// Quota in the cluster that fedq did not give and does not count on.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub foreign: BTreeMap<String, QuantityText>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub flavors: Vec<FlavorStatus>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["clusterQueueName".into(), "flavor".into()]))]
+    pub assignments: Vec<AssignmentStatus>,
+    /// What the assignments ask for beyond what can be given, in words: `gpu 2, memory 10Gi`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub short: Option<String>,
+    /// When the cluster last confirmed its capacity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_observed_time: Option<Time>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// What the nodes of one flavor have, and how much of it is assigned.
+#[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FlavorStatus {
+    pub name: String,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub capacity: BTreeMap<String, QuantityText>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub assigned: BTreeMap<String, QuantityText>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unassigned: BTreeMap<String, QuantityText>,
+}
+
+/// What became of one assignment.
+#[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AssignmentStatus {
+    pub cluster_queue_name: String,
+    pub flavor: String,
+    /// What the claim asks for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub requested: BTreeMap<String, QuantityText>,
+    /// What the queue gets now.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub effective: BTreeMap<String, QuantityText>,
+    /// Why effective differs from requested, or `Assigned`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+/// A Kubernetes quantity as it was written: the text decides whose edit it is, so it is never
+/// rewritten on the way through.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct QuantityText(pub Quantity);
+
+impl From<String> for QuantityText {
+    fn from(text: String) -> Self {
+        Self(Quantity(text))
+    }
+}
+
+impl JsonSchema for QuantityText {
+    fn schema_name() -> Cow<'static, str> {
+        "QuantityText".into()
+    }
+
+    /// k8s-openapi's own schema is a plain string, which refuses the `gpu: 10` that people write.
+    /// A sign is let through here so that the rule on quantities can say what is wrong with it.
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "x-kubernetes-int-or-string": true,
+            "maxLength": 32,
+            "pattern": r"^[+-]?[0-9]{1,19}(\.[0-9]{1,9})?([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$"
+        })
+    }
+}
+
+/// The manifest under `deploy/crds`, as `fedqd --print-crds` prints it.
+pub fn crds_yaml() -> String {
+    let yaml = serde_saphyr::to_string(&ClusterResourceClaim::crd());
+    yaml.expect("a CRD built from types is plain data, which always has a YAML form")
+}
