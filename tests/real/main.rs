@@ -9,6 +9,8 @@
 mod cases;
 mod support;
 
+use std::io::IsTerminal;
+use std::os::unix::fs::FileTypeExt;
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 use std::sync::{Arc, RwLock};
@@ -26,7 +28,7 @@ use support::fleet::Fleet;
 const THREADS: usize = 6;
 
 /// No case may hold up the run; the slowest waits for MultiKueue to give a worker up.
-const CASE_WITHIN: Duration = Duration::from_secs(300);
+const CASE_WITHIN: Duration = Duration::from_mins(5);
 
 fn main() -> ExitCode {
     match run() {
@@ -42,6 +44,9 @@ fn run() -> Result<ExitCode> {
     // An error only says that a provider is there already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(4).build()?;
+    if std::env::args().any(|argument| argument == cases::bed::SUPERVISE) {
+        return cases::bed::supervise_until_killed();
+    }
     let serve = std::env::args().any(|argument| argument == "--serve");
     if serve || std::env::var_os("FEDQ_REAL_SERVE").is_some() {
         runtime.block_on(serve_until_told())?;
@@ -124,23 +129,30 @@ async fn serve_until_told() -> Result<()> {
     for cluster in fleet.clusters() {
         println!("{}", cluster.kubeconfig_path.display());
     }
-    println!("They stay until Ctrl-C, SIGTERM or the end of standard input.");
+    println!("They stay until Ctrl-C, SIGTERM or the end of a piped standard input.");
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     tokio::select! {
         _ = tokio::signal::ctrl_c() => {}
         _ = terminate.recv() => {}
-        // A thread of its own: a pending read of standard input would keep the runtime from ending.
-        _ = end_of_input() => {}
+        () = end_of_input() => {}
     }
     fleet.stop();
     Ok(())
 }
 
-async fn end_of_input() -> Result<()> {
+/// Whoever started us through a pipe or at a terminal can end us by closing it. Started in the background, with
+/// `/dev/null` for input, there is nobody to close it.
+async fn end_of_input() {
+    let stdin = std::io::stdin();
+    let device = std::fs::metadata("/dev/stdin").is_ok_and(|stdin| stdin.file_type().is_char_device());
+    if device && !stdin.is_terminal() {
+        return std::future::pending().await;
+    }
     let (tell, told) = tokio::sync::oneshot::channel();
+    // A thread of its own: a read of standard input that never returns would keep the runtime from ending.
     std::thread::spawn(move || {
-        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        let _ = std::io::copy(&mut stdin.lock(), &mut std::io::sink());
         let _ = tell.send(());
     });
-    Ok(told.await?)
+    let _ = told.await;
 }

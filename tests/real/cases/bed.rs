@@ -1,5 +1,8 @@
 //! The bed itself: if one of these fails, believe no other case.
 
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -8,15 +11,16 @@ use serde_json::Value;
 use crate::support::cluster::{Cluster, Id, has_condition, id};
 use crate::support::fleet::Fleet;
 use crate::support::nodes::{CASE_LABEL, node};
+use crate::support::process::Supervisor;
 use crate::support::wait::{Seen, eventually, throughout};
 
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 
 /// A namespace, a flavor over the case's nodes and a queue with quota for GPUs, all named after the case.
 fn queue(case: &str, gpus: u32, check: &str) -> String {
     format!(
-        r#"
+        r"
 apiVersion: v1
 kind: Namespace
 metadata: {{name: {case}}}
@@ -46,13 +50,13 @@ apiVersion: {KUEUE}
 kind: LocalQueue
 metadata: {{name: main, namespace: {case}}}
 spec: {{clusterQueue: {case}}}
-"#
+"
     )
 }
 
 fn job(case: &str, name: &str, gpus: u32) -> String {
     format!(
-        r#"
+        r"
 apiVersion: batch/v1
 kind: Job
 metadata:
@@ -70,9 +74,9 @@ spec:
       - name: main
         image: example.invalid/train
         resources:
-          requests: {{cpu: "1", memory: 1Gi, nvidia.com/gpu: {gpus}}}
+          requests: {{cpu: 1, memory: 1Gi, nvidia.com/gpu: {gpus}}}
           limits: {{nvidia.com/gpu: {gpus}}}
-"#
+"
     )
 }
 
@@ -170,7 +174,7 @@ async fn join(hub: &Cluster, case: &str, fleet: &Fleet) -> Result<()> {
         names.push(name);
     }
     hub.apply(&format!(
-        r#"
+        r"
 apiVersion: {KUEUE}
 kind: MultiKueueConfig
 metadata: {{name: {case}}}
@@ -182,7 +186,7 @@ metadata: {{name: {case}}}
 spec:
   controllerName: kueue.x-k8s.io/multikueue
   parameters: {{apiGroup: kueue.x-k8s.io, kind: MultiKueueConfig, name: {case}}}
-"#,
+",
         clusters = names.join(", ")
     ))
     .await?;
@@ -207,11 +211,11 @@ pub async fn writes_are_counted_by_user(fleet: &Fleet) -> Result<()> {
             .await?;
     let mark = worker.mark()?;
     client.apiserver_version().await?;
-    ensure!(worker.writes_since(mark, "bed-auditor")?.is_empty(), "a read is no write");
+    ensure!(worker.writes_since(mark, "bed-auditor").await?.is_empty(), "a read is no write");
     let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> = kube::Api::all(client);
     let new = serde_json::from_value(serde_json::json!({"metadata": {"name": case}}))?;
     namespaces.create(&kube::api::PostParams::default(), &new).await?;
-    let writes = worker.writes_since(mark, "bed-auditor")?;
+    let writes = worker.writes_since(mark, "bed-auditor").await?;
     ensure!(writes.len() == 1, "{writes:?}");
     ensure!(writes[0].verb == "create" && writes[0].resource == "namespaces", "{writes:?}");
     ensure!(writes[0].name.as_deref() == Some(case) && writes[0].code == 201, "{writes:?}");
@@ -267,4 +271,37 @@ pub async fn a_frozen_api_server_answers_nobody(fleet: &Fleet) -> Result<()> {
     ensure!(answer.is_err(), "a stopped process answered: {answer:?}");
     worker.wait(namespace, "readable again", SOON, Value::is_object).await?;
     Ok(())
+}
+
+/// The argument that makes this program the victim of `nothing_outlives_a_killed_run`.
+pub const SUPERVISE: &str = "--supervise-until-killed";
+
+/// Starts a supervisor with one program in it, tells both the folder and the program's id, and waits.
+pub fn supervise_until_killed() -> Result<ExitCode> {
+    let dir = tempfile::Builder::new().prefix("fedq-real-").tempdir()?.keep();
+    let supervisor = Supervisor::start(&dir, false)?;
+    let server = supervisor.spawn(Command::new("sleep").arg("600"), "sleep", &dir.join("sleep.log"))?;
+    println!("{} {}", server.id(), dir.display());
+    loop {
+        std::thread::park();
+    }
+}
+
+pub async fn nothing_outlives_a_killed_run(fleet: &Fleet) -> Result<()> {
+    let mut run = Command::new(std::env::current_exe()?);
+    let mut run = fleet.adopt(run.arg(SUPERVISE)).stdout(Stdio::piped()).spawn()?;
+    let mut line = String::new();
+    BufReader::new(run.stdout.take().context("its output")?).read_line(&mut line)?;
+    let (id, dir) = line.trim().split_once(' ').with_context(|| format!("it said {line:?}"))?;
+    let (process, dir) = (Path::new("/proc").join(id), Path::new(dir));
+    ensure!(process.exists() && dir.exists(), "both are there while the run lives");
+    run.kill()?;
+    run.wait()?;
+    eventually("the program and the folder to be gone", SOON, async || {
+        let left = (process.exists(), dir.exists());
+        Ok(Seen::when(left == (false, false), || {
+            format!("program there: {}, folder there: {}", left.0, left.1)
+        }))
+    })
+    .await
 }

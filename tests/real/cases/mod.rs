@@ -1,7 +1,7 @@
 //! Every case, in one list. A case owns namespaces, queues, flavors and nodes of its own name, and may run beside any
 //! other; one that stops or slows a shared server is serial.
 
-mod bed;
+pub mod bed;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -46,6 +46,7 @@ pub fn all() -> Vec<Case> {
         bed::writes_are_counted_by_user,
         bed::a_pod_logs_through_the_api_server,
         bed::a_bare_cluster_has_no_kueue,
+        bed::nothing_outlives_a_killed_run,
     ]);
     all.extend(cases![Serial:
         bed::a_killed_api_server_comes_back_with_its_data,

@@ -210,17 +210,35 @@ impl Cluster {
         audit::end(&self.audit_log())
     }
 
+    /// Everything logged after the mark. The last answers may be missing for a moment; `writes_since` waits for them.
     pub fn requests_since(&self, mark: Mark) -> Result<Vec<Request>> {
         audit::since(&self.audit_log(), mark)
     }
 
-    /// What a user (`kubernetes` user name, or the start of a user agent) wrote since the mark.
-    pub fn writes_since(&self, mark: Mark, who: &str) -> Result<Vec<Request>> {
+    /// What somebody (a Kubernetes user name, or the start of a user agent) wrote since the mark.
+    pub async fn writes_since(&self, mark: Mark, who: &str) -> Result<Vec<Request>> {
+        self.flush_audit().await?;
         let mut requests = self.requests_since(mark)?;
         requests.retain(|request| {
             request.is_write() && (request.user == who || request.user_agent.starts_with(who))
         });
         Ok(requests)
+    }
+
+    /// A request is logged right after its answer is sent. So ask something of our own and wait until the log has it:
+    /// what was answered before is there by then.
+    async fn flush_audit(&self) -> Result<()> {
+        let mark = self.mark()?;
+        self.client
+            .apiserver_version()
+            .await
+            .with_context(|| format!("ask {} for its version", self.name))?;
+        eventually("the audit log to hold our own request", Duration::from_secs(10), async || {
+            let requests = self.requests_since(mark)?;
+            let ours = requests.iter().any(|request| request.user == "admin" && request.uri == "/version");
+            Ok(Seen::when(ours, || format!("{} other requests", requests.len())))
+        })
+        .await
     }
 
     /// What one reads when a case fails.

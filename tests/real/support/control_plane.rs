@@ -17,16 +17,13 @@ use super::wait::{Seen, eventually};
 use super::web;
 
 /// A control plane is ready in 3 to 4 s; three that start at once on two busy cores need longer.
-const READY_WITHIN: Duration = Duration::from_secs(120);
+const READY_WITHIN: Duration = Duration::from_mins(2);
 
 /// Between "port found" and "port bound" another program can take it; thrice in a row is no accident.
 const PORT_TRIES: usize = 3;
 
 pub struct ControlPlane {
-    supervisor: Arc<Supervisor>,
-    tools: Arc<Tools>,
-    dir: PathBuf,
-    pub authority: Authority,
+    site: Site,
     etcd_port: u16,
     api_port: u16,
     api_server: Mutex<Server>,
@@ -39,6 +36,13 @@ impl ControlPlane {
         std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
         let authority = Authority::create(&dir.join("certs"))?;
         std::fs::write(dir.join("audit-policy.yaml"), audit::POLICY)?;
+
+        let site = Site {
+            supervisor: Arc::clone(supervisor),
+            tools: Arc::clone(tools),
+            dir: dir.to_owned(),
+            authority,
+        };
 
         let (etcd, etcd_port) = with_free_ports(async |[client, peer]: [u16; 2]| {
             let server = supervisor.spawn(
@@ -58,17 +62,15 @@ impl ControlPlane {
         .await?;
 
         let (api_server, api_port) = with_free_ports(async |[port]: [u16; 1]| {
-            let server = spawn_api_server(supervisor, tools, dir, &authority, etcd_port, port)?;
-            wait_ready(&server, &format!("https://127.0.0.1:{port}"), "/readyz", Some(&authority)).await?;
+            let server = site.spawn_api_server(etcd_port, port)?;
+            wait_ready(&server, &format!("https://127.0.0.1:{port}"), "/readyz", Some(&site.authority))
+                .await?;
             Ok((server, port))
         })
         .await?;
 
         let plane = Self {
-            supervisor: Arc::clone(supervisor),
-            tools: Arc::clone(tools),
-            dir: dir.to_owned(),
-            authority,
+            site,
             etcd_port,
             api_port,
             api_server: Mutex::new(api_server),
@@ -79,20 +81,24 @@ impl ControlPlane {
         Ok(plane)
     }
 
+    pub fn authority(&self) -> &Authority {
+        &self.site.authority
+    }
+
     pub fn url(&self) -> String {
         format!("https://127.0.0.1:{}", self.api_port)
     }
 
     /// A kubeconfig with everything inline, as MultiKueue and fedq demand.
     pub fn kubeconfig(&self, user: &str, groups: &[&str]) -> Result<String> {
-        let identity = self.authority.client(user, groups)?;
+        let identity = self.site.authority.client(user, groups)?;
         let text = serde_json::json!({
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "main",
             "clusters": [{"name": "main", "cluster": {
                 "server": self.url(),
-                "certificate-authority-data": base64(self.authority.ca_pem.as_bytes()),
+                "certificate-authority-data": base64(self.site.authority.ca_pem.as_bytes()),
             }}],
             "users": [{"name": user, "user": {
                 "client-certificate-data": base64(identity.cert_pem.as_bytes()),
@@ -120,15 +126,8 @@ impl ControlPlane {
     /// Starts a killed API server again, on the same port and data.
     pub async fn restart_api_server(&self) -> Result<()> {
         let server = eventually("the API server's port to be free again", READY_WITHIN, async || {
-            let server = spawn_api_server(
-                &self.supervisor,
-                &self.tools,
-                &self.dir,
-                &self.authority,
-                self.etcd_port,
-                self.api_port,
-            )?;
-            wait_ready(&server, &self.url(), "/readyz", Some(&self.authority)).await?;
+            let server = self.site.spawn_api_server(self.etcd_port, self.api_port)?;
+            wait_ready(&server, &self.url(), "/readyz", Some(&self.site.authority)).await?;
             Ok(Seen::Done(server))
         })
         .await?;
@@ -157,20 +156,20 @@ impl ControlPlane {
 
     /// Each component has a certificate of its own, so that the audit log tells them apart.
     pub fn component_kubeconfig(&self, user: &str) -> Result<PathBuf> {
-        let path = self.dir.join(format!("{user}.kubeconfig").replace(':', "-"));
+        let path = self.site.dir.join(format!("{user}.kubeconfig").replace(':', "-"));
         std::fs::write(&path, self.kubeconfig(user, &["system:masters"])?)?;
         Ok(path)
     }
 
     fn start_controllers(&self) -> Result<()> {
-        let manager = self.supervisor.spawn(
-            Command::new(self.tools.program("kube-controller-manager"))
+        let manager = self.site.supervisor.spawn(
+            Command::new(self.site.tools.program("kube-controller-manager"))
                 .arg("--kubeconfig")
                 .arg(self.component_kubeconfig("system:kube-controller-manager")?)
                 .arg("--service-account-private-key-file")
-                .arg(self.authority.path("sa.key"))
+                .arg(self.site.authority.path("sa.key"))
                 .arg("--root-ca-file")
-                .arg(self.authority.path("ca.crt"))
+                .arg(self.site.authority.path("ca.crt"))
                 .args(["--leader-elect=false", "--secure-port=0"])
                 // Without node-lifecycle new nodes keep their not-ready taint and nothing is scheduled.
                 .arg(
@@ -179,16 +178,16 @@ impl ControlPlane {
                      ttl-after-finished-controller",
                 ),
             "kube-controller-manager",
-            &self.dir.join("kube-controller-manager.log"),
+            &self.site.dir.join("kube-controller-manager.log"),
         )?;
         self.watch_over(manager);
-        let scheduler = self.supervisor.spawn(
-            Command::new(self.tools.program("kube-scheduler"))
+        let scheduler = self.site.supervisor.spawn(
+            Command::new(self.site.tools.program("kube-scheduler"))
                 .arg("--kubeconfig")
                 .arg(self.component_kubeconfig("system:kube-scheduler")?)
                 .args(["--leader-elect=false", "--secure-port=0"]),
             "kube-scheduler",
-            &self.dir.join("kube-scheduler.log"),
+            &self.site.dir.join("kube-scheduler.log"),
         )?;
         self.watch_over(scheduler);
         Ok(())
@@ -196,24 +195,24 @@ impl ControlPlane {
 
     /// The file whose lines every pod of this cluster logs; a line is `<RFC 3339 nanoseconds> stdout F <text>`.
     pub fn pod_log_path(&self) -> PathBuf {
-        self.dir.join("pods.log")
+        self.site.dir.join("pods.log")
     }
 
     async fn start_kwok(&self) -> Result<()> {
         std::fs::write(self.pod_log_path(), "2026-01-01T00:00:00.000000001Z stdout F hello from kwok\n")?;
-        let config = self.dir.join("kwok.yaml");
+        let config = self.site.dir.join("kwok.yaml");
         let logs = serde_json::json!({
             "apiVersion": "kwok.x-k8s.io/v1alpha1",
             "kind": "ClusterLogs",
             "metadata": {"name": "every-pod"},
             "spec": {"logs": [{"logsFile": self.pod_log_path(), "follow": true}]},
         });
-        let stages = self.tools.manifests("kwok-stages")?;
+        let stages = self.site.tools.manifests("kwok-stages")?;
         std::fs::write(&config, format!("{stages}\n---\n{}", serde_saphyr::to_string(&logs)?))?;
         let kubeconfig = self.component_kubeconfig("kwok")?;
         let kwok = with_free_ports(async |[port]: [u16; 1]| {
-            let server = self.supervisor.spawn(
-                Command::new(self.tools.program("kwok"))
+            let server = self.site.supervisor.spawn(
+                Command::new(self.site.tools.program("kwok"))
                     .arg("--kubeconfig")
                     .arg(&kubeconfig)
                     .arg("--config")
@@ -223,13 +222,13 @@ impl ControlPlane {
                     .arg("--node-ip=127.0.0.1")
                     .arg(format!("--node-port={port}"))
                     .arg("--tls-cert-file")
-                    .arg(self.authority.path("tls.crt"))
+                    .arg(self.site.authority.path("tls.crt"))
                     .arg("--tls-private-key-file")
-                    .arg(self.authority.path("tls.key")),
+                    .arg(self.site.authority.path("tls.key")),
                 "kwok",
-                &self.dir.join("kwok.log"),
+                &self.site.dir.join("kwok.log"),
             )?;
-            wait_ready(&server, &format!("https://127.0.0.1:{port}"), "/healthz", Some(&self.authority))
+            wait_ready(&server, &format!("https://127.0.0.1:{port}"), "/healthz", Some(&self.site.authority))
                 .await?;
             Ok(server)
         })
@@ -239,36 +238,39 @@ impl ControlPlane {
     }
 }
 
-fn spawn_api_server(
-    supervisor: &Supervisor,
-    tools: &Tools,
-    dir: &Path,
-    authority: &Authority,
-    etcd_port: u16,
-    port: u16,
-) -> Result<Server> {
-    let path = |flag: &str, path: PathBuf| format!("--{flag}={}", path.display());
-    supervisor.spawn(
-        Command::new(tools.program("kube-apiserver"))
-            .arg(format!("--etcd-servers=http://127.0.0.1:{etcd_port}"))
-            .arg(format!("--secure-port={port}"))
-            .args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1"])
-            .arg(path("cert-dir", authority.dir().to_owned()))
-            .arg(path("tls-cert-file", authority.path("tls.crt")))
-            .arg(path("tls-private-key-file", authority.path("tls.key")))
-            .arg(path("client-ca-file", authority.path("ca.crt")))
-            .arg(path("service-account-key-file", authority.path("sa.pub")))
-            .arg(path("service-account-signing-key-file", authority.path("sa.key")))
-            .arg("--service-account-issuer=https://kubernetes.default.svc")
-            .args(["--authorization-mode=RBAC", "--service-cluster-ip-range=10.0.0.0/24"])
-            .args(["--allow-privileged=true", "--endpoint-reconciler-type=none"])
-            .arg(path("audit-policy-file", dir.join("audit-policy.yaml")))
-            .arg(path("audit-log-path", dir.join("audit.log")))
-            // Blocking: a request is in the log before its answer is sent, so a count taken after it is exact.
-            .args(["--audit-log-format=json", "--audit-log-mode=blocking", "--audit-log-maxsize=4000"]),
-        "kube-apiserver",
-        &dir.join("kube-apiserver.log"),
-    )
+/// Where the servers of one cluster live, and what they start from.
+struct Site {
+    supervisor: Arc<Supervisor>,
+    tools: Arc<Tools>,
+    dir: PathBuf,
+    authority: Authority,
+}
+
+impl Site {
+    fn spawn_api_server(&self, etcd_port: u16, port: u16) -> Result<Server> {
+        let path = |flag: &str, path: PathBuf| format!("--{flag}={}", path.display());
+        self.supervisor.spawn(
+            Command::new(self.tools.program("kube-apiserver"))
+                .arg(format!("--etcd-servers=http://127.0.0.1:{etcd_port}"))
+                .arg(format!("--secure-port={port}"))
+                .args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1"])
+                .arg(path("cert-dir", self.authority.dir().to_owned()))
+                .arg(path("tls-cert-file", self.authority.path("tls.crt")))
+                .arg(path("tls-private-key-file", self.authority.path("tls.key")))
+                .arg(path("client-ca-file", self.authority.path("ca.crt")))
+                .arg(path("service-account-key-file", self.authority.path("sa.pub")))
+                .arg(path("service-account-signing-key-file", self.authority.path("sa.key")))
+                .arg("--service-account-issuer=https://kubernetes.default.svc")
+                .args(["--authorization-mode=RBAC", "--service-cluster-ip-range=10.0.0.0/24"])
+                .args(["--allow-privileged=true", "--endpoint-reconciler-type=none"])
+                .arg(path("audit-policy-file", self.dir.join("audit-policy.yaml")))
+                .arg(path("audit-log-path", self.dir.join("audit.log")))
+                // Blocking: no event is lost or reordered when the server is busy or killed.
+                .args(["--audit-log-format=json", "--audit-log-mode=blocking", "--audit-log-maxsize=4000"]),
+            "kube-apiserver",
+            &self.dir.join("kube-apiserver.log"),
+        )
+    }
 }
 
 pub async fn with_free_ports<const N: usize, T>(

@@ -13,7 +13,7 @@ use super::wait::{Seen, eventually};
 use super::web::{Answer, Client};
 
 /// The daemon lists three small clusters before it is ready.
-const READY_WITHIN: Duration = Duration::from_secs(60);
+const READY_WITHIN: Duration = Duration::from_mins(1);
 const STOPPED_WITHIN: Duration = Duration::from_secs(30);
 
 /// A daemon's folder and address, known before it starts so that its configuration can name them.

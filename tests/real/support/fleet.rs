@@ -1,6 +1,7 @@
 //! The clusters of one run: a hub and two workers with Kueue, and bare ones on demand.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -74,6 +75,11 @@ impl Fleet {
         let dir = self.supervisor.dir().join("cases").join(case);
         std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
         Ok(dir)
+    }
+
+    /// Lets a program that a case starts by itself end with the run.
+    pub fn adopt<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        self.supervisor.adopt(command)
     }
 
     /// Servers that have died, with the tails of their logs.

@@ -14,7 +14,7 @@ use super::tools::Tools;
 use super::wait::{Seen, eventually};
 
 /// A new CRD is served within a second on an idle machine.
-const SERVED_WITHIN: Duration = Duration::from_secs(60);
+const SERVED_WITHIN: Duration = Duration::from_mins(1);
 
 /// Kueue reads its metrics certificate from a fixed folder, even with metrics off. A mount namespace of its own gives it
 /// one without a file written to the machine's /etc.
@@ -39,7 +39,7 @@ pub async fn install(cluster: &Cluster, supervisor: &Arc<Supervisor>, tools: &Ar
     cluster.apply("{apiVersion: v1, kind: Namespace, metadata: {name: kueue-system}}").await?;
 
     let kubeconfig = cluster.plane.component_kubeconfig("kueue")?;
-    let certs = cluster.plane.authority.dir();
+    let certs = cluster.plane.authority().dir();
     let (kueue, webhook_port) = with_free_ports(async |[webhook, health]: [u16; 2]| {
         let config = cluster.dir().join("kueue.yaml");
         std::fs::write(&config, serde_saphyr::to_string(&configuration(cluster, webhook, health))?)?;
@@ -74,7 +74,7 @@ fn configuration(cluster: &Cluster, webhook: u16, health: u16) -> Value {
         "leaderElection": {"leaderElect": false},
         "metrics": {"bindAddress": "0"},
         "health": {"healthProbeBindAddress": format!("127.0.0.1:{health}")},
-        "webhook": {"host": "127.0.0.1", "port": webhook, "certDir": cluster.plane.authority.dir()},
+        "webhook": {"host": "127.0.0.1", "port": webhook, "certDir": cluster.plane.authority().dir()},
         "internalCertManagement": {"enable": false},
         "integrations": {"frameworks": ["batch/job", "jobset.x-k8s.io/jobset"]},
         // Short times: cases stop and start clusters, and wait for Kueue to notice.
@@ -113,7 +113,7 @@ async fn install_webhooks(cluster: &Cluster, yaml: &str, port: u16) -> Result<()
                 webhook["clientConfig"]["service"]["path"].as_str().context("a webhook without a path")?;
             webhook["clientConfig"] = json!({
                 "url": format!("https://127.0.0.1:{port}{path}"),
-                "caBundle": base64(cluster.plane.authority.ca_pem.as_bytes()),
+                "caBundle": base64(cluster.plane.authority().ca_pem.as_bytes()),
             });
         }
         let name = format!("kueue-{}", document["metadata"]["name"].as_str().unwrap_or_default());

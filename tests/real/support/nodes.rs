@@ -12,7 +12,7 @@ use super::cluster::{Cluster, Id, Part, has_condition, id};
 pub const CASE_LABEL: &str = "fedq-test/case";
 
 /// kwok needs a second; the rest is for a busy machine.
-const NODE_READY_WITHIN: Duration = Duration::from_secs(60);
+const NODE_READY_WITHIN: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Debug)]
 pub struct Node {

@@ -23,10 +23,11 @@ pub struct Supervisor {
     children: Mutex<Vec<Arc<Mutex<Child>>>>,
 }
 
-/// `setsid` takes the killer out of the group that it kills, so that it lives to remove the folder.
+/// `setsid` takes the killer out of the group that it kills, so that it lives to remove the folder. `-s KILL`, because
+/// dash understands no `--` after `-KILL`.
 const WATCHDOG: &str = r#"
 read -r _
-setsid sh -c 'kill -KILL -- "-$1"; sleep 0.2; [ -z "$2" ] || rm -rf -- "$2"' _ "$$" "$1" &
+setsid sh -c 'kill -s KILL -- "-$1"; sleep 0.2; [ -z "$2" ] || rm -rf -- "$2"' _ "$$" "$1" &
 wait
 "#;
 

@@ -101,7 +101,11 @@ fn build() -> Result<PathBuf> {
     for file in ["go.mod", "go.sum"] {
         hash.update(fs::read(module.join(file)).with_context(|| format!("read {file}"))?);
     }
-    let key: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let digest = hash.finalize();
+    let key = format!(
+        "{:02x}{:02x}{:02x}{:02x}{:02x}{:02x}",
+        digest[0], digest[1], digest[2], digest[3], digest[4], digest[5]
+    );
 
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("real-tools");
     fs::create_dir_all(&root).with_context(|| root.display().to_string())?;
@@ -186,8 +190,8 @@ fn copy_manifests(module: &Path, out: &Path) -> Result<()> {
             vec![from]
         };
         for path in sources {
-            let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-            if path.is_file() && name.ends_with(".yaml") && name != "kustomization.yaml" {
+            let Some(name) = path.file_name().filter(|name| *name != "kustomization.yaml") else { continue };
+            if path.is_file() && path.extension().is_some_and(|extension| extension == "yaml") {
                 // Not `fs::copy`: Go's module cache is read-only, and a copy of the mode could not be removed.
                 fs::write(to.join(name), fs::read(&path)?)
                     .with_context(|| format!("copy {}", path.display()))?;
