@@ -90,7 +90,12 @@ fn run_case(
             Err(_) => Err(anyhow!("still running after {CASE_WITHIN:?}")),
         }
     });
+    let healed = match case.turn {
+        Turn::Serial => runtime.block_on(heal(fleet)),
+        Turn::Parallel => Ok(()),
+    };
     drop((alone, beside));
+    let result = result.and(healed);
     result.map_err(|error| {
         let mut text = chain(&error);
         let short = case.name.rsplit("::").next().unwrap_or(case.name);
@@ -104,6 +109,13 @@ fn run_case(
         }
         Failed::from(text)
     })
+}
+
+async fn heal(fleet: &Fleet) -> Result<()> {
+    for cluster in fleet.clusters() {
+        cluster.plane.heal().await.with_context(|| format!("heal {} after a serial case", cluster.name))?;
+    }
+    Ok(())
 }
 
 /// The error and its causes. Not `{:?}`, which adds a page of backtrace when RUST_BACKTRACE is set.

@@ -135,6 +135,15 @@ impl ControlPlane {
         Ok(())
     }
 
+    /// Undoes what a serial case did to the API server and left so, because it failed half way.
+    pub async fn heal(&self) -> Result<()> {
+        let dead = self.api_server().exited()?.is_some();
+        if dead {
+            return self.restart_api_server().await;
+        }
+        self.thaw_api_server()
+    }
+
     /// Remembers a server that belongs to this cluster, to tell when it has died.
     pub fn watch_over(&self, server: Server) {
         self.others.lock().unwrap_or_else(PoisonError::into_inner).push(server);
