@@ -3,7 +3,12 @@
 //! Nodes are kept as small records that share what they have in common, so that a table of a million
 //! nodes stays in memory and capacity costs as much as there are kinds of node.
 
+mod intern;
+mod nodes;
+
 use std::collections::{BTreeMap, BTreeSet};
+
+pub use nodes::NodeTable;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +17,9 @@ use super::{
     quantity::Amount,
     resources::Resources,
 };
+
+/// The largest amount that is ever assigned: Kueue takes larger ones for unlimited.
+pub const MAX_QUOTA: Amount = Amount::new(i64::MAX / 1000 * 1000 - 1);
 
 /// What one Node object says, borrowed from its bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -131,68 +139,66 @@ pub struct BadQuantity {
     pub text: String,
 }
 
-/// The nodes of one cluster.
-#[derive(Debug, Default)]
-pub struct NodeTable {}
-
-impl NodeTable {
-    /// `label_keys`: the keys of all flavors' nodeLabels. Other labels are not kept.
-    pub fn new(_label_keys: BTreeSet<String>, _filter: ResourceFilter) -> Self {
-        todo!()
-    }
-
-    /// Whether these flavors can be told apart with the labels that are kept. If not, list the nodes
-    /// into a new table, and keep using this one until it is complete.
-    pub fn covers(&self, _flavors: &[Flavor]) -> bool {
-        todo!()
-    }
-
-    /// Whether anything changed that capacity depends on.
-    pub fn set(&mut self, _node: &NodeFacts<'_>) -> bool {
-        todo!()
-    }
-
-    /// Whether there was such a node.
-    pub fn remove(&mut self, _name: &str) -> bool {
-        todo!()
-    }
-
-    /// A full list begins: nodes not set again until [`NodeTable::end_list`] are gone by then, and
-    /// count until then, so that a relist never lowers capacity on its way.
-    pub fn begin_list(&mut self) {
-        todo!()
-    }
-
-    /// The names of the nodes that the list did not have.
-    pub fn end_list(&mut self) -> Vec<String> {
-        todo!()
-    }
-
-    pub fn row(&self, _name: &str) -> Option<NodeRow> {
-        todo!()
-    }
-
-    pub fn restore(&mut self, _row: &NodeRow) {
-        todo!()
-    }
-
-    pub fn len(&self) -> usize {
-        todo!()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Quantities that could not be read, of at most a hundred nodes.
-    pub fn bad_quantities(&self) -> impl Iterator<Item = &BadQuantity> {
-        [].iter()
-    }
-
-    pub fn capacity(&self, _flavors: &[Flavor], _headroom: &Headroom) -> Capacity {
-        todo!()
+impl Toleration {
+    /// As the scheduler decides: `k8s.io/api/core/v1/toleration.go`. Operators other than `Equal` and
+    /// `Exists` tolerate nothing.
+    fn tolerates(&self, taint: &Taint) -> bool {
+        let effect = self.effect.is_empty() || self.effect == taint.effect;
+        let key = self.key == taint.key || self.key.is_empty() && self.operator == "Exists";
+        effect
+            && key
+            && match self.operator.as_str() {
+                "Exists" => true,
+                "" | "Equal" => self.value == taint.value,
+                _ => false,
+            }
     }
 }
 
-/// The largest amount that is ever assigned: Kueue takes larger ones for unlimited.
-pub const MAX_QUOTA: Amount = Amount::new(i64::MAX / 1000 * 1000 - 1);
+impl Flavor {
+    fn matches(&self, labels: &[(Box<str>, Box<str>)], taints: &[Taint]) -> bool {
+        let labelled = self.node_labels.iter().all(|(key, value)| {
+            labels.iter().any(|(found_key, found)| **found_key == **key && **found == **value)
+        });
+        let admits = |taint: &Taint| {
+            self.node_taints.contains(taint) || self.tolerations.iter().any(|t| t.tolerates(taint))
+        };
+        labelled && taints.iter().all(admits)
+    }
+}
+
+impl Headroom {
+    /// What is left of `total` when the percentage is kept free; what is kept free is rounded up.
+    fn less_percent(&self, resource: &ResourceName, total: i128) -> i128 {
+        let percent = self.percent_of.get(resource).unwrap_or(&self.percent);
+        total.saturating_mul(100 - i128::from(*percent).min(100)) / 100
+    }
+}
+
+impl ResourceFilter {
+    fn counts(&self, resource: &ResourceName) -> bool {
+        let name = resource.as_str();
+        let default =
+            matches!(name, "cpu" | "memory") || name.contains('/') || name.starts_with("hugepages-");
+        (default || self.also.contains(resource)) && !self.never.contains(resource)
+    }
+}
+
+/// Exact sums on their way to amounts.
+#[derive(Default)]
+struct Sums(BTreeMap<ResourceName, i128>);
+
+impl Sums {
+    fn add(&mut self, resource: &ResourceName, units: i128) {
+        let sum = self.0.entry(resource.clone()).or_default();
+        *sum = sum.saturating_add(units);
+    }
+
+    fn into_resources(self, less: impl Fn(&ResourceName, i128) -> i128) -> Resources {
+        let amount = |(resource, sum)| {
+            let units = i64::try_from(less(&resource, sum)).unwrap_or(i64::MAX);
+            (resource, Amount::new(units).min(MAX_QUOTA))
+        };
+        self.0.into_iter().map(amount).collect()
+    }
+}

@@ -1,0 +1,390 @@
+//! The nodes of one cluster, as small as they can be kept.
+//!
+//! A node is its name and three numbers: the id of its shape (labels of interest, taints, usable or
+//! not), the id of its resources and, on its own, its memory: that is what differs between machines
+//! of one kind. Capacity is summed over (shape, resources) pairs, never over nodes.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map, hash_map};
+
+use super::{
+    BadQuantity, Capacity, Flavor, Headroom, NodeClass, NodeFacts, NodeRow, NodeShape, ResourceFilter, Sums,
+    Taint, intern::Pool,
+};
+use crate::domain::{
+    ids::{FlavorName, ResourceName},
+    quantity::{Amount, Quantity},
+    resources::Resources,
+};
+
+/// Nodes whose bad quantities are kept to be reported.
+const MAX_REPORTED: usize = 100;
+
+/// The nodes of one cluster.
+#[derive(Debug, Default)]
+pub struct NodeTable {
+    label_keys: BTreeSet<String>,
+    filter: ResourceFilter,
+    /// Resource names seen, with whether they count. Positions are ids. At most [`MAX_RESOURCES`].
+    resources: Vec<(ResourceName, bool)>,
+    nodes: HashMap<Box<str>, Node>,
+    shapes: Pool<Shape>,
+    amounts: Pool<Amounts>,
+    groups: HashMap<(u32, u32), Group>,
+    bad: BTreeMap<String, Vec<BadQuantity>>,
+    list: u32,
+    scratch: Vec<(u16, i64)>,
+}
+
+/// A cluster that invents resource names must not fill our memory with them.
+const MAX_RESOURCES: usize = 1024;
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    shape: u32,
+    amounts: u32,
+    /// The list that last named it.
+    list: u32,
+    memory: i64,
+}
+
+/// Amounts of everything but memory, by resource id.
+type Amounts = Box<[(u16, i64)]>;
+
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+struct Shape {
+    usable: bool,
+    labels: Box<[(Box<str>, Box<str>)]>,
+    taints: Box<[Taint]>,
+}
+
+#[derive(Debug, Default)]
+struct Group {
+    nodes: usize,
+    memory: i128,
+}
+
+impl NodeTable {
+    /// `label_keys`: the keys of all flavors' nodeLabels. Other labels are not kept.
+    pub fn new(label_keys: BTreeSet<String>, filter: ResourceFilter) -> Self {
+        Self { label_keys, filter, ..Self::default() }
+    }
+
+    /// Whether these flavors can be told apart with the labels that are kept. If not, list the nodes
+    /// into a new table, and keep using this one until it is complete.
+    pub fn covers(&self, flavors: &[Flavor]) -> bool {
+        flavors.iter().flat_map(|flavor| flavor.node_labels.keys()).all(|key| self.label_keys.contains(key))
+    }
+
+    /// Whether anything changed that capacity depends on.
+    pub fn set(&mut self, facts: &NodeFacts<'_>) -> bool {
+        let memory = self.read_amounts(facts);
+        let list = self.list;
+        if let Some(node) = self.nodes.get_mut(facts.name) {
+            node.list = list;
+            if node.memory == memory
+                && **self.amounts.get(node.amounts) == *self.scratch
+                && self.shapes.get(node.shape).is_of(facts, &self.label_keys)
+            {
+                return false;
+            }
+        }
+        let shape = Shape::of(facts, &self.label_keys);
+        let amounts = self.scratch.as_slice().into();
+        self.put(facts.name, shape, amounts, memory);
+        true
+    }
+
+    /// Whether there was such a node.
+    pub fn remove(&mut self, name: &str) -> bool {
+        self.bad.remove(name);
+        let Some(node) = self.nodes.remove(name) else { return false };
+        self.release(node);
+        true
+    }
+
+    /// A full list begins: nodes not set again until [`NodeTable::end_list`] are gone by then, and
+    /// count until then, so that a relist never lowers capacity on its way.
+    pub fn begin_list(&mut self) {
+        self.list = self.list.wrapping_add(1);
+    }
+
+    /// The names of the nodes that the list did not have, which are removed.
+    pub fn end_list(&mut self) -> Vec<String> {
+        let unlisted = self.nodes.iter().filter(|(_, node)| node.list != self.list);
+        let mut gone: Vec<_> = unlisted.map(|(name, _)| name.to_string()).collect();
+        gone.sort_unstable();
+        for name in &gone {
+            self.remove(name);
+        }
+        gone
+    }
+
+    pub fn row(&self, name: &str) -> Option<NodeRow> {
+        let node = self.nodes.get(name)?;
+        let shape = self.shapes.get(node.shape);
+        let others =
+            self.amounts.get(node.amounts).iter().map(|(id, units)| (self.resource(*id).clone(), *units));
+        let memory = (node.memory != 0).then(|| (memory(), node.memory));
+        let shape = NodeShape {
+            usable: shape.usable,
+            labels: shape.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
+            taints: shape.taints.to_vec(),
+            allocatable: others.chain(memory).collect(),
+        };
+        Some(NodeRow { name: name.to_owned(), shape })
+    }
+
+    /// Takes a node back from the store. Labels and resources that are no longer of interest are left
+    /// out.
+    pub fn restore(&mut self, row: &NodeRow) {
+        let NodeShape { usable, labels, taints, allocatable } = &row.shape;
+        let labels = labels.iter().filter(|(key, _)| self.label_keys.contains(*key));
+        let labels = labels.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();
+        self.scratch.clear();
+        let mut of_memory = 0;
+        for (resource, units) in allocatable {
+            let units = (*units).max(0);
+            match self.resource_id(resource.as_str()) {
+                Some(_) if resource.as_str() == "memory" => of_memory = units,
+                Some(id) if units != 0 => self.scratch.push((id, units)),
+                _ => {}
+            }
+        }
+        self.scratch.sort_unstable();
+        let amounts = self.scratch.as_slice().into();
+        let shape = Shape { usable: *usable, labels, taints: taints.as_slice().into() };
+        self.put(&row.name, shape, amounts, of_memory);
+    }
+
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Quantities that could not be read and count as zero, of at most a hundred nodes.
+    pub fn bad_quantities(&self) -> impl Iterator<Item = &BadQuantity> {
+        self.bad.values().flatten()
+    }
+
+    pub fn capacity(&self, flavors: &[Flavor], headroom: &Headroom) -> Capacity {
+        let mut classes: BTreeMap<BTreeSet<FlavorName>, (usize, Sums)> = BTreeMap::new();
+        let mut by_flavor: BTreeMap<FlavorName, Sums> =
+            flavors.iter().map(|flavor| (flavor.name.clone(), Sums::default())).collect();
+        let mut total = Sums::default();
+        let mut nodes = 0;
+        for ((shape, amounts), group) in &self.groups {
+            let shape = self.shapes.get(*shape);
+            if !shape.usable {
+                continue;
+            }
+            nodes += group.nodes;
+            let matching = flavors.iter().filter(|flavor| flavor.matches(&shape.labels, &shape.taints));
+            let matching: BTreeSet<_> = matching.map(|flavor| flavor.name.clone()).collect();
+            self.add_group(group, *amounts, &mut total);
+            for flavor in &matching {
+                if let Some(sums) = by_flavor.get_mut(flavor) {
+                    self.add_group(group, *amounts, sums);
+                }
+            }
+            if !matching.is_empty() {
+                let (count, sums) = classes.entry(matching).or_default();
+                *count += group.nodes;
+                self.add_group(group, *amounts, sums);
+            }
+        }
+        let raw = |sums: Sums| sums.into_resources(|_, sum| sum);
+        let usable =
+            |sums: Sums| -> Resources { sums.into_resources(|name, sum| headroom.less_percent(name, sum)) };
+        let class = |(flavors, (nodes, sums))| NodeClass { flavors, nodes, total: usable(sums) };
+        Capacity {
+            classes: classes.into_iter().map(class).collect(),
+            total: raw(total),
+            by_flavor: by_flavor.into_iter().map(|(flavor, sums)| (flavor, raw(sums))).collect(),
+            nodes,
+        }
+    }
+
+    fn add_group(&self, group: &Group, amounts: u32, sums: &mut Sums) {
+        if group.memory != 0 {
+            sums.add(&memory(), group.memory);
+        }
+        let nodes = i128::try_from(group.nodes).unwrap_or(i128::MAX);
+        for (id, units) in self.amounts.get(amounts) {
+            sums.add(self.resource(*id), i128::from(*units).saturating_mul(nodes));
+        }
+    }
+
+    /// Puts what counts of `allocatable`, by resource id, into the scratch space, and returns memory.
+    fn read_amounts(&mut self, facts: &NodeFacts<'_>) -> i64 {
+        self.scratch.clear();
+        let mut of_memory = 0;
+        let mut bad = Vec::new();
+        for (name, text) in facts.allocatable {
+            let Some(id) = self.resource_id(name) else { continue };
+            let Some(units) = units(text, self.resource(id)) else {
+                let (node, resource) = (facts.name.to_owned(), (*name).to_owned());
+                bad.push(BadQuantity { node, resource, text: text.chars().take(80).collect() });
+                continue;
+            };
+            if *name == "memory" {
+                of_memory = units;
+            } else if units != 0 {
+                self.scratch.push((id, units));
+            }
+        }
+        self.scratch.sort_unstable();
+        self.scratch.dedup_by_key(|(id, _)| *id);
+        self.report_bad(facts.name, bad);
+        of_memory
+    }
+
+    fn report_bad(&mut self, node: &str, bad: Vec<BadQuantity>) {
+        let room = self.bad.len() < MAX_REPORTED;
+        if bad.is_empty() {
+            if !self.bad.is_empty() {
+                self.bad.remove(node);
+            }
+        } else {
+            match self.bad.entry(node.to_owned()) {
+                btree_map::Entry::Occupied(mut found) => *found.get_mut() = bad,
+                btree_map::Entry::Vacant(entry) if room => drop(entry.insert(bad)),
+                btree_map::Entry::Vacant(_) => {}
+            }
+        }
+    }
+
+    /// The id of a resource that counts.
+    fn resource_id(&mut self, name: &str) -> Option<u16> {
+        if let Some(known) = self.resources.iter().position(|(resource, _)| resource.as_str() == name) {
+            return if self.resources[known].1 { u16::try_from(known).ok() } else { None };
+        }
+        let resource = ResourceName::new(name).ok()?;
+        if MAX_RESOURCES <= self.resources.len() {
+            return None;
+        }
+        let counts = self.filter.counts(&resource);
+        self.resources.push((resource, counts));
+        if counts { u16::try_from(self.resources.len() - 1).ok() } else { None }
+    }
+
+    fn resource(&self, id: u16) -> &ResourceName {
+        &self.resources[usize::from(id)].0
+    }
+
+    fn put(&mut self, name: &str, shape: Shape, amounts: Amounts, memory: i64) {
+        let shape = self.shapes.hold(shape);
+        let amounts = self.amounts.hold(amounts);
+        let group = self.groups.entry((shape, amounts)).or_default();
+        group.nodes += 1;
+        group.memory += i128::from(memory);
+        let node = Node { shape, amounts, list: self.list, memory };
+        let before = match self.nodes.get_mut(name) {
+            Some(found) => Some(std::mem::replace(found, node)),
+            None => self.nodes.insert(name.into(), node),
+        };
+        if let Some(before) = before {
+            self.release(before);
+        }
+    }
+
+    fn release(&mut self, node: Node) {
+        if let hash_map::Entry::Occupied(mut group) = self.groups.entry((node.shape, node.amounts)) {
+            group.get_mut().nodes -= 1;
+            group.get_mut().memory -= i128::from(node.memory);
+            if group.get().nodes == 0 {
+                group.remove();
+            }
+        }
+        self.shapes.release(node.shape);
+        self.amounts.release(node.amounts);
+    }
+}
+
+impl Shape {
+    fn of(facts: &NodeFacts<'_>, label_keys: &BTreeSet<String>) -> Self {
+        let labels = label_keys.iter().filter_map(|key| {
+            let value = label(facts, key)?;
+            Some((key.as_str().into(), value.into()))
+        });
+        let taints = repelling(facts).map(|taint| Taint {
+            key: taint.key.to_owned(),
+            value: taint.value.to_owned(),
+            effect: taint.effect.to_owned(),
+        });
+        let mut taints: Vec<_> = taints.collect();
+        taints.sort_unstable();
+        taints.dedup();
+        Self { usable: is_usable(facts), labels: labels.collect(), taints: taints.into() }
+    }
+
+    /// Whether [`Shape::of`] these facts would be this shape, found without allocating.
+    fn is_of(&self, facts: &NodeFacts<'_>, label_keys: &BTreeSet<String>) -> bool {
+        let labels = label_keys.iter().filter_map(|key| Some((key.as_str(), label(facts, key)?)));
+        let same = |taint: &Taint, found: &super::TaintFacts<'_>| {
+            taint.key == found.key && taint.value == found.value && taint.effect == found.effect
+        };
+        self.usable == is_usable(facts)
+            && labels.eq(self.labels.iter().map(|(key, value)| (&**key, &**value)))
+            && repelling(facts).all(|found| self.taints.iter().any(|taint| same(taint, found)))
+            && self.taints.iter().all(|taint| repelling(facts).any(|found| same(taint, found)))
+    }
+}
+
+fn memory() -> ResourceName {
+    ResourceName::new("memory").expect("a constant resource name is valid")
+}
+
+fn is_usable(facts: &NodeFacts<'_>) -> bool {
+    facts.ready && !facts.unschedulable && !facts.deleting
+}
+
+fn label<'a>(facts: &NodeFacts<'a>, key: &str) -> Option<&'a str> {
+    facts.labels.iter().find(|(found, _)| *found == key).map(|(_, value)| *value)
+}
+
+/// The taints that keep pods away; `PreferNoSchedule` does not.
+fn repelling<'a, 'b>(facts: &'b NodeFacts<'a>) -> impl Iterator<Item = &'b super::TaintFacts<'a>> {
+    facts.taints.iter().filter(|taint| matches!(taint.effect, "NoSchedule" | "NoExecute"))
+}
+
+/// Units of a resource in an allocatable quantity: plain numbers, which nearly all are, without the
+/// allocation of the full grammar.
+fn units(text: &str, resource: &ResourceName) -> Option<i64> {
+    let quantity = match plain(text) {
+        Some(nanos) => Quantity::from_nanos(nanos),
+        None => match Quantity::parse(text) {
+            Ok(quantity) => quantity,
+            // More than can be counted: as much as can be.
+            Err(crate::domain::quantity::QuantityError::TooLarge(_)) => Quantity::from_nanos(i128::MAX),
+            Err(_) => return None,
+        },
+    };
+    Some(Amount::offered(quantity, resource).units())
+}
+
+/// Nano-units of up to 18 digits with a common suffix.
+fn plain(text: &str) -> Option<i128> {
+    const NANO: i128 = 1_000_000_000;
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    if digits == 0 || 18 < digits {
+        return None;
+    }
+    let scale = match &text[digits..] {
+        "" => NANO,
+        "m" => NANO / 1000,
+        "Ki" => NANO << 10,
+        "Mi" => NANO << 20,
+        "Gi" => NANO << 30,
+        _ => return None,
+    };
+    let value =
+        text.as_bytes()[..digits].iter().fold(0_i128, |value, digit| value * 10 + i128::from(digit - b'0'));
+    Some(value * scale)
+}
+
+#[cfg(test)]
+#[path = "nodes_tests.rs"]
+mod tests;
