@@ -1,13 +1,20 @@
 //! One client a cluster: HTTP/2 on a single TCP connection under `kube::Client`, with limits of its
 //! own, so that one hung cluster costs the others nothing.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+mod error;
+mod transport;
 
-use http::Uri;
+use std::{collections::BTreeMap, io, path::Path, time::Duration};
+
+use http::{HeaderName, HeaderValue, Request, Uri, header::USER_AGENT};
 use jiff::Timestamp;
-use kube::Client;
+use kube::{Client, Config, client::Body};
+use serde::Deserialize;
 
-use super::kubeconfig::{CheckedKubeconfig, KubeconfigError, Rules};
+use super::kubeconfig::{self, CheckedKubeconfig, KubeconfigError, Rules};
+
+pub(super) use error::clean;
+pub use error::{ApiError, RetryClass};
 
 #[derive(Clone, Debug)]
 pub struct ClientLimits {
@@ -15,11 +22,14 @@ pub struct ClientLimits {
     pub dial: Duration,
     /// Until the headers of a response; bodies and slots are covered by the caller's own deadline.
     pub headers: Duration,
-    /// Requests waiting for headers at a time; a running watch holds no slot.
+    /// Requests waiting for headers at a time; a running watch holds no slot. An API server takes 100
+    /// streams a connection, and the next one would wait unsent: keep to 80 watches a cluster.
     pub concurrent: usize,
     /// A connection that answers no ping for `ping_every + ping_timeout` is dropped.
     pub ping_every: Duration,
     pub ping_timeout: Duration,
+    /// One answer that is not a stream.
+    pub answer_bytes: usize,
 }
 
 impl Default for ClientLimits {
@@ -30,6 +40,7 @@ impl Default for ClientLimits {
             concurrent: 16,
             ping_every: Duration::from_secs(20),
             ping_timeout: Duration::from_secs(10),
+            answer_bytes: 64 << 20,
         }
     }
 }
@@ -44,32 +55,60 @@ pub struct ClusterClient {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    #[error(transparent)]
+    #[error("cannot read the kubeconfig {path}")]
+    ReadKubeconfig { path: String, source: io::Error },
+    #[error("cannot use the kubeconfig")]
     Kubeconfig(#[from] KubeconfigError),
+    #[error("not in a pod: no service account is mounted")]
+    InCluster(#[source] kube::config::InClusterError),
+    #[error("cannot set up TLS and credentials")]
+    Transport(#[source] kube::Error),
+    #[error("`{0}` cannot be impersonated: it does not fit into a header")]
+    Caller(String),
 }
 
-/// Makes the client; nothing is dialled before the first request.
+/// Makes the client; nothing is dialled before the first request. Needs a tokio runtime.
 pub fn connect(kubeconfig: &CheckedKubeconfig, limits: &ClientLimits) -> Result<ClusterClient, ConnectError> {
-    let _ = (kubeconfig, limits);
-    todo!()
+    let route =
+        transport::Route { proxy: kubeconfig.proxy().cloned(), allow_loopback: kubeconfig.allow_loopback() };
+    build(kubeconfig.config()?, route, kubeconfig.expires(), limits)
 }
 
 /// The hub, from the pod's service account.
 pub fn in_cluster(limits: &ClientLimits) -> Result<ClusterClient, ConnectError> {
-    let _ = limits;
-    todo!()
+    let config = Config::incluster().map_err(ConnectError::InCluster)?;
+    build(config, transport::Route { proxy: None, allow_loopback: true }, None, limits)
 }
 
-/// The hub, from a kubeconfig on disk; paths in it are allowed.
-pub async fn from_kubeconfig_path(
+/// The hub, from a kubeconfig on disk; paths in it are allowed, relative to it.
+pub fn from_kubeconfig_path(
     path: &Path,
     context: Option<&str>,
     rules: &Rules,
     limits: &ClientLimits,
 ) -> Result<ClusterClient, ConnectError> {
-    let _ = (path, context, rules, limits);
-    todo!()
+    let bytes = std::fs::read(path)
+        .map_err(|source| ConnectError::ReadKubeconfig { path: path.display().to_string(), source })?;
+    let folder = path.parent().unwrap_or_else(|| Path::new(".")).to_path_buf();
+    let rules = Rules { files_from: Some(folder), ..rules.clone() };
+    connect(&kubeconfig::check(&bytes, context, &rules)?, limits)
 }
+
+fn build(
+    mut config: Config,
+    route: transport::Route,
+    expires: Option<Timestamp>,
+    limits: &ClientLimits,
+) -> Result<ClusterClient, ConnectError> {
+    let agent = HeaderValue::from_static(concat!("fedqd/", env!("CARGO_PKG_VERSION")));
+    config.headers.push((USER_AGENT, agent));
+    let client = transport::client(&config, route, limits).map_err(ConnectError::Transport)?;
+    Ok(ClusterClient { client, server: config.cluster_url, expires })
+}
+
+/// Marks a request (in its extensions) whose reader limits the body itself.
+#[derive(Clone, Copy)]
+pub(super) struct Streamed;
 
 /// Whom a request is made for.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -105,57 +144,74 @@ impl ClusterClient {
 
     /// The same connection acting as `caller`: the cluster's RBAC and audit see that person.
     pub fn impersonating(&self, caller: &Caller) -> Result<Client, ConnectError> {
-        let _ = caller;
-        todo!()
+        let headers = caller.headers()?;
+        let client = self.client.clone();
+        let namespace = client.default_namespace().to_owned();
+        let service = tower::service_fn(move |mut request: Request<Body>| {
+            for (name, value) in &headers {
+                request.headers_mut().append(name, value.clone());
+            }
+            let client = client.clone();
+            async move { client.send(request).await }
+        });
+        Ok(Client::new(service, namespace))
     }
 
     pub async fn identity(&self, deadline: Duration) -> Result<ClusterIdentity, ApiError> {
-        let _ = deadline;
-        todo!()
+        #[derive(Deserialize)]
+        struct Namespace {
+            metadata: Metadata,
+        }
+        #[derive(Deserialize)]
+        struct Metadata {
+            uid: String,
+        }
+        let path = "/api/v1/namespaces/kube-system";
+        let request = Request::get(path).body(Vec::new()).expect("a constant path makes a request");
+        let (namespace, version) = call(deadline, async {
+            tokio::try_join!(self.client.request::<Namespace>(request), self.client.apiserver_version())
+        })
+        .await?;
+        Ok(ClusterIdentity { kube_system_uid: namespace.metadata.uid, version: version.git_version })
     }
 }
 
-/// What a failed request means for the next step.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum RetryClass {
-    /// Read again, decide again.
-    Conflict,
-    AlreadyExists,
-    NotFound,
-    /// The version asked for is no longer kept: list again.
-    Gone,
-    /// RBAC: someone has to grant it.
-    Forbidden,
-    /// An admission webhook said no; its own message.
-    DeniedByWebhook(String),
-    /// A webhook that must be asked does not answer.
-    WebhookDown,
-    Unauthorized,
-    Throttled {
-        retry_after: Option<Duration>,
-    },
-    /// The server answers with 5xx or not at all.
-    Unreachable,
-    Timeout,
-    /// The request or the answer makes no sense: sending it again changes nothing.
-    Invalid,
-}
-
-/// A failed request, with the server's own words.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct ApiError {
-    pub class: RetryClass,
-    pub message: String,
-    #[source]
-    pub source: Option<Box<kube::Error>>,
-}
-
-impl From<kube::Error> for ApiError {
-    fn from(error: kube::Error) -> Self {
-        let _ = error;
-        todo!()
+impl Caller {
+    fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, ConnectError> {
+        let refused = |text: &str| ConnectError::Caller(clean(text));
+        let value = |text: &str| HeaderValue::from_str(text).map_err(|_| refused(text));
+        // Without a user the API server would act as the daemon itself.
+        if self.user.is_empty() {
+            return Err(refused(""));
+        }
+        let mut headers = vec![(HeaderName::from_static("impersonate-user"), value(&self.user)?)];
+        if let Some(uid) = &self.uid {
+            headers.push((HeaderName::from_static("impersonate-uid"), value(uid)?));
+        }
+        for group in &self.groups {
+            headers.push((HeaderName::from_static("impersonate-group"), value(group)?));
+        }
+        for (key, values) in &self.extra {
+            let name = format!("impersonate-extra-{}", escape(key));
+            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused(key))?;
+            for text in values {
+                headers.push((name.clone(), value(text)?));
+            }
+        }
+        Ok(headers)
     }
+}
+
+/// Percent-encodes what a header name or the value of a query may not hold.
+pub(super) fn escape(key: &str) -> String {
+    key.bytes().fold(String::new(), |mut escaped, byte| {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_') {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+        escaped
+    })
 }
 
 /// Waits for `request` no longer than `deadline`: the transport's own timeouts do not cover waiting
@@ -166,10 +222,9 @@ pub async fn call<T>(
 ) -> Result<T, ApiError> {
     match tokio::time::timeout(deadline, request).await {
         Ok(answer) => answer.map_err(ApiError::from),
-        Err(_) => Err(ApiError {
-            class: RetryClass::Timeout,
-            message: format!("no answer within {} s", deadline.as_secs()),
-            source: None,
-        }),
+        Err(_) => Err(ApiError::timeout(deadline)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,25 @@
 //! The loop: list, watch, back off, list again.
 
-use kube::Client;
+use http::{
+    Request, Response, StatusCode,
+    header::{ACCEPT, ACCEPT_ENCODING},
+};
+use http_body_util::{BodyExt, Limited};
+use kube::{Client, client::Body};
+use serde::Deserialize;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::{Caps, Codec, Selector, Sink, Timing};
+use super::{
+    Caps, Codec, Link, Selector, Sink, Timing,
+    backoff::jittered,
+    body::{self, Plain},
+    events::Event,
+    json,
+    progress::{Ended, Progress, deliver},
+    protobuf,
+};
+use crate::k8s::client::{ApiError, RetryClass, Streamed, call, escape};
 
 /// One kind of one cluster to follow.
 #[derive(Clone)]
@@ -30,6 +46,24 @@ pub enum Stopped {
     },
 }
 
+/// Objects in one page of JSON. Protobuf is not paged: it is read as it streams.
+const PAGE: usize = 500;
+/// A page of 500 objects of 128 KiB each; a list of larger ones is not what this is for.
+const PAGE_BYTES: usize = 64 << 20;
+/// Lists begun anew because a page's version expired meanwhile.
+const RESTARTS: usize = 3;
+
+enum Failure {
+    WentBack { found: u64 },
+    Api(ApiError),
+}
+
+impl From<ApiError> for Failure {
+    fn from(error: ApiError) -> Self {
+        Self::Api(error)
+    }
+}
+
 impl Follow {
     pub fn new(client: Client, path: impl Into<String>, codec: Codec) -> Self {
         Self {
@@ -45,7 +79,249 @@ impl Follow {
 
     /// Follows until `stop`, or until the server proves to be older than what was stored.
     pub async fn run(self, sink: &mut impl Sink, stop: CancellationToken) -> Stopped {
-        let _ = (sink, stop);
-        todo!()
+        // The sink is only called between awaits, so that stopping never leaves it half told.
+        stop.run_until_cancelled(self.drive(sink)).await.unwrap_or(Stopped::Cancelled)
+    }
+
+    async fn drive(&self, sink: &mut impl Sink) -> Stopped {
+        let mut progress = Progress::new(self.start, &self.timing);
+        loop {
+            let pause = match self.round(&mut progress, sink).await {
+                Ok(()) => continue,
+                Err(Failure::WentBack { found }) => {
+                    return Stopped::VersionsWentBack { stored: progress.highest, found };
+                }
+                Err(Failure::Api(error)) if error.class == RetryClass::NotFound => {
+                    progress.at = None;
+                    progress.synced = false;
+                    sink.link(Link::Absent);
+                    jittered(self.timing.absent)
+                }
+                Err(Failure::Api(error)) => {
+                    let retry_in = progress.backoff.after(&error);
+                    progress.fresh = false;
+                    progress.synced = false;
+                    sink.link(Link::Broken { error: &error, last_alive: progress.last_alive, retry_in });
+                    retry_in
+                }
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// One list or one watch.
+    async fn round(&self, progress: &mut Progress, sink: &mut impl Sink) -> Result<(), Failure> {
+        if 0 < progress.highest && !std::mem::take(&mut progress.fresh) {
+            // A watch from a version that the server has not reached yet is silent for ever, and a
+            // list from an older server must not touch the rows.
+            let found = self.server_version().await?;
+            if found < progress.highest {
+                return Err(Failure::WentBack { found });
+            }
+            progress.alive(sink);
+        }
+        let Some(at) = progress.at.filter(|_| Instant::now() < progress.list_due) else {
+            let listed = timeout(self.timing.list, self.list(progress, sink)).await;
+            return listed.unwrap_or_else(|_| Err(ApiError::timeout(self.timing.list).into()));
+        };
+        match self.watch(at, progress, sink).await? {
+            Ended::Closed => {}
+            Ended::Expired => progress.at = None,
+        }
+        Ok(())
+    }
+
+    /// The version that a list would have now, without its objects.
+    async fn server_version(&self) -> Result<u64, ApiError> {
+        #[derive(Deserialize)]
+        struct List {
+            metadata: Metadata,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Metadata {
+            resource_version: String,
+        }
+        let request = Request::get(self.url("limit=1"))
+            .header(ACCEPT, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+            .body(Vec::new())
+            .map_err(|_| body::invalid("the path is not valid"))?;
+        let list: List = call(self.timing.request, self.client.request(request)).await?;
+        list.metadata.resource_version.parse().map_err(|_| body::invalid("the list has no version"))
+    }
+
+    async fn list(&self, progress: &mut Progress, sink: &mut impl Sink) -> Result<(), Failure> {
+        let version = match self.codec {
+            Codec::Protobuf => {
+                sink.begin();
+                self.list_protobuf(sink).await?
+            }
+            Codec::Json => self.list_json(sink).await?,
+        };
+        if version < progress.highest {
+            return Err(Failure::WentBack { found: version });
+        }
+        sink.end();
+        sink.at(version);
+        progress.listed(version, self.timing.consistency);
+        progress.alive(sink);
+        progress.synced(sink);
+        Ok(())
+    }
+
+    async fn list_protobuf(&self, sink: &mut impl Sink) -> Result<u64, ApiError> {
+        let answer = self.send("", "application/vnd.kubernetes.protobuf").await?;
+        let mut reader = protobuf::ListReader::new(self.caps.object);
+        let mut on = |data: &[u8]| reader.feed(data, &mut |object| deliver(sink, object, self.codec));
+        self.read(answer, self.caps.list, &mut on).await?;
+        reader.finish()
+    }
+
+    async fn list_json(&self, sink: &mut impl Sink) -> Result<u64, ApiError> {
+        let mut restarts = 0;
+        loop {
+            sink.begin();
+            match self.pages(sink).await {
+                // The pages' version expired on the way: only a list from the start is whole.
+                Err(error) if error.class == RetryClass::Gone && restarts < RESTARTS => restarts += 1,
+                version => return version,
+            }
+        }
+    }
+
+    async fn pages(&self, sink: &mut impl Sink) -> Result<u64, ApiError> {
+        let mut query = format!("limit={PAGE}");
+        let mut left = self.caps.list;
+        loop {
+            let answer = self.send(&query, "application/json").await?;
+            let mut bytes = Vec::new();
+            let mut on = |data: &[u8]| {
+                bytes.extend_from_slice(data);
+                Ok(())
+            };
+            self.read(answer, PAGE_BYTES.min(left), &mut on).await?;
+            left -= bytes.len();
+            let end = json::page(&bytes, self.caps.object, &mut |object| deliver(sink, object, self.codec))?;
+            match end.next {
+                Some(next) => query = format!("limit={PAGE}&continue={}", escape(&next)),
+                None => return Ok(end.version),
+            }
+        }
+    }
+
+    async fn watch(&self, at: u64, progress: &mut Progress, sink: &mut impl Sink) -> Result<Ended, Failure> {
+        let length = jittered(self.timing.watch);
+        let query = format!(
+            "watch=1&allowWatchBookmarks=true&timeoutSeconds={}&resourceVersion={at}",
+            length.as_secs().max(1)
+        );
+        let accept = match self.codec {
+            Codec::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+            Codec::Json => "application/json",
+        };
+        let answer = match self.send(&query, accept).await {
+            Err(error) if error.class == RetryClass::Gone => return Ok(Ended::Expired),
+            answer => answer?,
+        };
+        progress.alive(sink);
+        progress.synced(sink);
+        let mut reader = WatchReader::new(self.codec, self.caps.object);
+        let mut body = answer.into_body();
+        // The server ends it at `length`; one that trickles on is cut.
+        let end = (Instant::now() + length + self.timing.request).min(progress.list_due);
+        loop {
+            let Ok(frame) = timeout_at(end.min(Instant::now() + self.timing.silent), body.frame()).await
+            else {
+                return Ok(Ended::Closed);
+            };
+            let Some(frame) = frame else { return Ok(Ended::Closed) };
+            let frame = frame.map_err(|error| ApiError::from_body(&error))?;
+            let Ok(data) = frame.into_data() else { continue };
+            let mut ended = Ok(None);
+            reader.feed(&data, &mut |event| {
+                if matches!(ended, Ok(None)) {
+                    ended = progress.take(event, self.codec, sink);
+                }
+            });
+            if let Some(ended) = ended? {
+                return Ok(ended);
+            }
+            progress.alive(sink);
+        }
+    }
+
+    fn url(&self, query: &str) -> String {
+        let mut url = format!("{}?{query}", self.path);
+        for (name, selector) in
+            [("labelSelector", &self.selector.labels), ("fieldSelector", &self.selector.fields)]
+        {
+            if let Some(selector) = selector {
+                url.push_str(&format!("&{name}={}", escape(selector)));
+            }
+        }
+        url
+    }
+
+    /// Until the headers of an answer 200; anything else is an error.
+    async fn send(&self, query: &str, accept: &str) -> Result<Response<Body>, ApiError> {
+        /// Longer errors are not read by anyone.
+        const ERROR_BYTES: usize = 64 << 10;
+        let mut request = Request::get(self.url(query))
+            .header(ACCEPT, accept)
+            .extension(Streamed)
+            .body(Body::empty())
+            .map_err(|_| body::invalid("the path is not valid"))?;
+        if !query.starts_with("watch") {
+            request.headers_mut().insert(ACCEPT_ENCODING, http::HeaderValue::from_static("gzip"));
+        }
+        let answer = call(self.timing.request, self.client.send(request)).await?;
+        let status = answer.status();
+        if status == StatusCode::OK {
+            return Ok(answer);
+        }
+        let gzipped = answer.headers().contains_key(http::header::CONTENT_ENCODING);
+        let body =
+            timeout(self.timing.request, Limited::new(answer.into_body(), ERROR_BYTES).collect()).await;
+        let body = body.ok().and_then(Result::ok).filter(|_| !gzipped);
+        let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        Err(ApiError::from_answer(status.as_u16(), &body))
+    }
+
+    async fn read(
+        &self,
+        answer: Response<Body>,
+        cap: usize,
+        on: &mut impl FnMut(&[u8]) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
+        let mut plain = Plain::new(&answer, cap);
+        let mut body = answer.into_body();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| ApiError::from_body(&error))?;
+            if let Ok(data) = frame.into_data() {
+                plain.feed(&data, on)?;
+            }
+        }
+        plain.finish(on)
+    }
+}
+
+enum WatchReader {
+    Protobuf(protobuf::WatchReader),
+    Json(json::WatchReader),
+}
+
+impl WatchReader {
+    fn new(codec: Codec, cap: usize) -> Self {
+        match codec {
+            Codec::Protobuf => Self::Protobuf(protobuf::WatchReader::new(cap)),
+            Codec::Json => Self::Json(json::WatchReader::new(cap)),
+        }
+    }
+
+    fn feed(&mut self, data: &[u8], on: &mut impl FnMut(Event<'_>)) {
+        match self {
+            Self::Protobuf(reader) => reader.feed(data, on),
+            Self::Json(reader) => reader.feed(data, on),
+        }
     }
 }

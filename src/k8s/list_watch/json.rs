@@ -1,1 +1,183 @@
-//! Lists and watches in JSON.
+//! Lists and watches in JSON, for custom resources: borrowed, and each object read only by its sink.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{Skipped, body, events::Event, table::full_name};
+use crate::k8s::client::ApiError;
+
+#[derive(Deserialize)]
+struct Page<'a> {
+    metadata: PageMeta,
+    #[serde(borrow, default)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PageMeta {
+    #[serde(default)]
+    resource_version: Option<String>,
+    #[serde(default, rename = "continue")]
+    next: Option<String>,
+}
+
+/// The end of a page.
+pub(super) struct PageEnd {
+    pub version: u64,
+    /// Where the next page begins.
+    pub next: Option<String>,
+}
+
+/// Hands out the items of one page of a list.
+pub(super) fn page(
+    bytes: &[u8],
+    cap: usize,
+    on: &mut impl FnMut(Result<&[u8], Skipped>),
+) -> Result<PageEnd, ApiError> {
+    let page: Page<'_> =
+        serde_json::from_slice(bytes).map_err(|_| body::invalid("the list cannot be read"))?;
+    let version = page.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
+    let version = version.ok_or_else(|| body::invalid("the list has no version"))?;
+    for item in page.items.unwrap_or_default() {
+        let item = item.get().as_bytes();
+        on(if cap < item.len() { Err(too_large(item, item.len())) } else { Ok(item) });
+    }
+    Ok(PageEnd { version, next: page.metadata.next.filter(|next| !next.is_empty()) })
+}
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct Head<'a> {
+    #[serde(borrow)]
+    metadata: HeadMeta<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct HeadMeta<'a> {
+    #[serde(borrow, default)]
+    name: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    namespace: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    resource_version: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+struct Status<'a> {
+    #[serde(default)]
+    code: u64,
+    #[serde(borrow, default)]
+    reason: Cow<'a, str>,
+    #[serde(borrow, default)]
+    message: Cow<'a, str>,
+}
+
+/// Takes a watch apart as it arrives: an event a line.
+pub(super) struct WatchReader {
+    buffer: Vec<u8>,
+    /// How far the buffer was searched for a line's end.
+    searched: usize,
+    skipping: bool,
+    cap: usize,
+}
+
+impl WatchReader {
+    pub(super) fn new(cap: usize) -> Self {
+        Self { buffer: Vec::new(), searched: 0, skipping: false, cap }
+    }
+
+    pub(super) fn feed(&mut self, data: &[u8], on: &mut impl FnMut(Event<'_>)) {
+        self.buffer.extend_from_slice(data);
+        let mut start = 0;
+        while let Some(end) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') {
+            let end = self.searched + end;
+            let line = &self.buffer[start..end];
+            if !std::mem::take(&mut self.skipping) && !line.trim_ascii().is_empty() {
+                on(if self.cap < line.len() {
+                    Event::Skipped(too_large(line, line.len()))
+                } else {
+                    event_of(line)
+                });
+            }
+            start = end + 1;
+            self.searched = start;
+        }
+        self.buffer.drain(..start);
+        if self.cap < self.buffer.len() {
+            if !std::mem::replace(&mut self.skipping, true) {
+                on(Event::Skipped(too_large(&self.buffer, self.buffer.len())));
+            }
+            self.buffer.clear();
+        }
+        self.searched = self.buffer.len();
+    }
+}
+
+fn event_of(line: &[u8]) -> Event<'_> {
+    let skipped = |name, reason: &str| Event::Skipped(Skipped { name, reason: reason.to_owned() });
+    let Ok(Line { kind, object }) = serde_json::from_slice(line) else {
+        return skipped(None, "an event cannot be read");
+    };
+    let object = object.get().as_bytes();
+    // First: a Status has a `status` that is text, and no version.
+    if kind == "ERROR" {
+        return match serde_json::from_slice::<Status<'_>>(object) {
+            Ok(status) => Event::error(status.code, &status.reason, &status.message),
+            Err(_) => Event::error(500, "", "the watch failed and does not say why"),
+        };
+    }
+    let Ok(Head { metadata }) = serde_json::from_slice::<Head<'_>>(object) else {
+        return skipped(None, "its metadata cannot be read");
+    };
+    match metadata.resource_version.as_ref().and_then(|version| version.parse().ok()) {
+        Some(version) => Event::new(kind.as_bytes(), version, object),
+        None => skipped(metadata.full_name(), "it has no resourceVersion"),
+    }
+}
+
+impl HeadMeta<'_> {
+    fn full_name(&self) -> Option<String> {
+        self.name.as_ref().map(|name| full_name(self.namespace.as_deref(), name))
+    }
+}
+
+/// The name of an object that a sink could not read.
+pub(super) fn name(object: &[u8]) -> Option<String> {
+    serde_json::from_slice::<Head<'_>>(object).ok()?.metadata.full_name()
+}
+
+/// The object may be cut off, so its name is looked for where Kubernetes writes it: at the head of the
+/// metadata.
+fn too_large(object: &[u8], bytes: usize) -> Skipped {
+    /// Longer than any name and namespace.
+    const HEAD: usize = 1 << 10;
+    let find = |within: &[u8], key: &[u8]| -> Option<String> {
+        let start = within.windows(key.len()).position(|window| window == key)? + key.len();
+        let value = within[start..].split(|byte| *byte == b'"').next()?;
+        std::str::from_utf8(value).ok().map(str::to_owned)
+    };
+    let metadata = br#""metadata":{"#;
+    let head = object
+        .windows(metadata.len())
+        .position(|window| window == metadata)
+        .map(|start| &object[start..object.len().min(start + HEAD)]);
+    let name = head.and_then(|head| {
+        let namespace = find(head, br#""namespace":""#);
+        find(head, br#""name":""#).map(|name| full_name(namespace.as_deref(), &name))
+    });
+    Skipped { name, reason: format!("it has {bytes} bytes or more") }
+}
+
+#[cfg(test)]
+mod tests;

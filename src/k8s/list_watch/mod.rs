@@ -4,8 +4,12 @@
 //! kube's own watcher cannot start from a stored version, keeps whole objects and reads them through
 //! serde; see [`protobuf`] for what nodes cost here instead.
 
+mod backoff;
+mod body;
+mod events;
 mod follow;
 mod json;
+mod progress;
 pub mod protobuf;
 mod table;
 

@@ -1,6 +1,9 @@
 //! Objects of one kind, kept typed and current.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
 
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
@@ -29,13 +32,15 @@ where
     }
 }
 
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum State {
     /// Never listed.
+    #[default]
     Waiting,
-    /// Complete; `broken` while the link is down and this is the last thing known.
+    /// All objects are known; `broken` says why the link is down and this is the last thing known.
     Synced { broken: Option<String> },
-    /// The server does not know the kind.
+    /// The server does not know the kind. Objects known from before are kept: a kind that vanished
+    /// is not the same as each of its objects deleted.
     Absent,
 }
 
@@ -43,11 +48,17 @@ pub enum State {
 pub struct Table<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
-    _rows: parking::Rows<T>,
+    kept: RwLock<Kept<T>>,
+    changed: watch::Sender<u64>,
 }
 
-mod parking {
-    pub(super) struct Rows<T>(pub(super) std::marker::PhantomData<T>);
+struct Kept<T> {
+    rows: BTreeMap<Key, Arc<T>>,
+    state: State,
+    /// Objects that could not be read since the last list began.
+    skipped: Vec<Skipped>,
+    /// Versions of objects that were deleted, while an answer of a write may still arrive late.
+    deleted: BTreeMap<Key, u64>,
 }
 
 impl<T> Clone for Table<T> {
@@ -56,18 +67,30 @@ impl<T> Clone for Table<T> {
     }
 }
 
+impl<T: Record> Default for Table<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T: Record> Table<T> {
     pub fn new() -> Self {
-        todo!()
+        let kept = Kept {
+            rows: BTreeMap::new(),
+            state: State::Waiting,
+            skipped: Vec::new(),
+            deleted: BTreeMap::new(),
+        };
+        Self(Arc::new(Shared { kept: RwLock::new(kept), changed: watch::Sender::new(0) }))
     }
 
     /// The end that [`super::Follow::run`] fills.
     pub fn sink(&self) -> TableSink<T> {
-        todo!()
+        TableSink { table: self.clone(), listed: None }
     }
 
     pub fn state(&self) -> State {
-        todo!()
+        self.read().state.clone()
     }
 
     /// Whether all objects are known (an absent kind has none).
@@ -77,45 +100,190 @@ impl<T: Record> Table<T> {
 
     /// Counts changes of rows or state: a signal without a payload, read the table for what is.
     pub fn changed(&self) -> watch::Receiver<u64> {
-        todo!()
+        self.0.changed.subscribe()
     }
 
     pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<T>> {
-        let _ = (namespace, name);
-        todo!()
+        let key = (namespace.map(str::to_owned), name.to_owned());
+        self.read().rows.get(&key).cloned()
     }
 
     /// All objects as they are now, by (namespace, name).
     pub fn snapshot(&self) -> BTreeMap<Key, Arc<T>> {
-        todo!()
+        self.read().rows.clone()
     }
 
     /// All objects as they are now, in order of (namespace, name).
     pub fn all(&self) -> Vec<Arc<T>> {
-        todo!()
+        self.read().rows.values().cloned().collect()
+    }
+
+    /// Objects of the last list and since that could not be read.
+    pub fn skipped(&self) -> Vec<Skipped> {
+        self.read().skipped.clone()
     }
 
     /// Takes over what a write answered, ahead of its watch event, unless something newer is known.
     pub fn absorb(&self, object: T) {
-        let _ = object;
-        todo!()
+        if self.put(object, None) {
+            self.bump();
+        }
+    }
+
+    /// Whether anything changed. Versions of one kind are comparable, since all come from one counter;
+    /// but a list is right about a row that nobody touched since it began (`before`), even when the
+    /// counter was set back by restoring a backup.
+    fn put(&self, object: T, before: Option<u64>) -> bool {
+        let (key, version) = (object.key(), object.version());
+        let mut kept = self.write();
+        let row = kept.rows.get(&key).map(|row| row.version());
+        let known = row.max(kept.deleted.get(&key).copied());
+        let untouched = before.is_some() && before == row && Some(version) != row;
+        if !untouched && known.is_some_and(|known| version <= known) {
+            return false;
+        }
+        kept.deleted.remove(&key);
+        kept.rows.insert(key, Arc::new(object));
+        true
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Kept<T>> {
+        // Nothing panics while the lock is held, and rows are replaced whole.
+        self.0.kept.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Kept<T>> {
+        self.0.kept.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn bump(&self) {
+        self.0.changed.send_modify(|count| *count += 1);
     }
 }
 
-pub struct TableSink<T>(Table<T>);
+/// Fills a [`Table`].
+pub struct TableSink<T> {
+    table: Table<T>,
+    listed: Option<Listed>,
+}
+
+/// A list in progress.
+#[derive(Default)]
+struct Listed {
+    seen: BTreeSet<Key>,
+    /// Rows that were there when it began: only these can be proved gone.
+    before: BTreeMap<Key, u64>,
+    unreadable: BTreeSet<String>,
+    changed: bool,
+}
+
+impl<T: Record> TableSink<T> {
+    fn parse(object: &[u8]) -> Result<T, Malformed> {
+        // The position, not the reader's message: that quotes the object, which may be a Secret.
+        let object: T = serde_json::from_slice(object)
+            .map_err(|error| Malformed(format!("it cannot be read at byte {}", error.column())))?;
+        if object.key().1.is_empty() || object.version() == 0 {
+            return Err(Malformed("it has no name or no resourceVersion".to_owned()));
+        }
+        Ok(object)
+    }
+}
 
 impl<T: Record> Sink for TableSink<T> {
-    fn begin(&mut self) {}
+    fn begin(&mut self) {
+        let mut kept = self.table.write();
+        kept.skipped.clear();
+        let before = kept.rows.iter().map(|(key, row)| (key.clone(), row.version())).collect();
+        self.listed = Some(Listed { before, ..Listed::default() });
+    }
+
     fn set(&mut self, object: &[u8]) -> Result<(), Malformed> {
-        let _ = object;
-        todo!()
+        let object = Self::parse(object)?;
+        let Some(listed) = &mut self.listed else {
+            self.table.absorb(object);
+            return Ok(());
+        };
+        let key = object.key();
+        // One bump for a list, not one for each object.
+        listed.changed |= self.table.put(object, listed.before.get(&key).copied());
+        listed.seen.insert(key);
+        Ok(())
     }
+
     fn gone(&mut self, object: &[u8]) -> Result<(), Malformed> {
-        let _ = object;
-        todo!()
+        let object = Self::parse(object)?;
+        let key = object.key();
+        let mut kept = self.table.write();
+        let newer = kept.rows.get(&key).is_some_and(|row| object.version() < row.version());
+        if newer {
+            return Ok(());
+        }
+        let removed = kept.rows.remove(&key).is_some();
+        kept.deleted.insert(key, object.version());
+        drop(kept);
+        if removed {
+            self.table.bump();
+        }
+        Ok(())
     }
-    fn end(&mut self) {}
+
+    fn end(&mut self) {
+        let Some(listed) = self.listed.take() else { return };
+        let mut kept = self.table.write();
+        let rows = kept.rows.len();
+        kept.rows.retain(|(namespace, name), row| {
+            let key = (namespace.clone(), name.clone());
+            // Written while the list was on its way, or unreadable just now: neither is gone.
+            let written = listed.before.get(&key).is_none_or(|version| *version < row.version());
+            listed.seen.contains(&key)
+                || written
+                || listed.unreadable.contains(&full_name(namespace.as_deref(), name))
+        });
+        kept.deleted.clear();
+        let changed = listed.changed || kept.rows.len() < rows;
+        drop(kept);
+        if changed {
+            self.table.bump();
+        }
+    }
+
     fn at(&mut self, _version: u64) {}
-    fn skipped(&mut self, _skipped: Skipped) {}
-    fn link(&mut self, _link: Link<'_>) {}
+
+    fn skipped(&mut self, skipped: Skipped) {
+        /// Enough to show a person; the rest is more of the same.
+        const SHOWN: usize = 20;
+        if let (Some(listed), Some(name)) = (&mut self.listed, &skipped.name) {
+            listed.unreadable.insert(name.clone());
+        }
+        let mut kept = self.table.write();
+        if kept.skipped.len() < SHOWN {
+            kept.skipped.push(skipped);
+        }
+    }
+
+    fn link(&mut self, link: Link<'_>) {
+        let mut kept = self.table.write();
+        let state = match (link, &kept.state) {
+            (Link::Synced | Link::Alive, State::Synced { .. }) | (Link::Synced, _) => {
+                State::Synced { broken: None }
+            }
+            (Link::Absent, _) => State::Absent,
+            (Link::Broken { error, .. }, State::Synced { .. }) => {
+                State::Synced { broken: Some(error.message.clone()) }
+            }
+            // Never complete so far, or not known to have come back.
+            (Link::Alive | Link::Broken { .. }, state) => state.clone(),
+        };
+        if state == kept.state {
+            return;
+        }
+        kept.state = state;
+        drop(kept);
+        self.table.bump();
+    }
+}
+
+/// As [`Skipped::name`] has it.
+pub(super) fn full_name(namespace: Option<&str>, name: &str) -> String {
+    namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
 }

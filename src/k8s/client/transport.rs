@@ -1,0 +1,195 @@
+//! The HTTP/2 transport: one TCP connection a cluster, every address checked when it is dialled.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use http::{Request, Response, StatusCode, Uri, header::RETRY_AFTER};
+use http_body_util::Limited;
+use hyper_util::{
+    client::legacy::{
+        Client as Hyper,
+        connect::{HttpConnector, dns::Name},
+    },
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+};
+use kube::{
+    Client, Config,
+    client::{Body, ConfigExt},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+use tower::{
+    BoxError, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimitLayer, timeout::TimeoutLayer,
+    util::BoxCloneSyncService,
+};
+
+use super::{ClientLimits, Streamed, error::Refused};
+use crate::k8s::kubeconfig::check_address;
+
+/// How the server is reached.
+pub(super) struct Route {
+    pub proxy: Option<Uri>,
+    pub allow_loopback: bool,
+}
+
+/// Kept below the connection's window: an unread body must not stop every other request.
+const STREAM_WINDOW: u32 = 256 << 10;
+const CONNECTION_WINDOW: u32 = 2 << 20;
+
+pub(super) fn client(config: &Config, route: Route, limits: &ClientLimits) -> Result<Client, kube::Error> {
+    let mut tls = hyper_rustls::HttpsConnectorBuilder::new()
+        .with_tls_config(config.rustls_client_config()?)
+        .https_only();
+    if let Some(name) = &config.tls_server_name {
+        let name = name.clone().try_into().map_err(|error| kube::Error::Service(Box::new(error)))?;
+        tls = tls.with_server_name_resolver(hyper_rustls::FixedServerNameResolver::new(name));
+    }
+    let https = tls.enable_http2().wrap_connector(connector(route));
+    let dial =
+        ServiceBuilder::new().map_future(Box::pin).layer(TimeoutLayer::new(limits.dial)).service(https);
+    let http: Hyper<_, Body> = Hyper::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        // Without it, a cold burst of requests dials once for each.
+        .http2_only(true)
+        .http2_keep_alive_interval(limits.ping_every)
+        .http2_keep_alive_timeout(limits.ping_timeout)
+        .http2_keep_alive_while_idle(true)
+        .http2_initial_stream_window_size(STREAM_WINDOW)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW)
+        .build(dial);
+    let answer_bytes = limits.answer_bytes;
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .layer_fn(move |inner| Guard { inner, answer_bytes })
+        .map_err(BoxError::from)
+        .layer(TimeoutLayer::new(limits.headers))
+        // Freed with the headers, so a watch holds no slot.
+        .layer(ConcurrencyLimitLayer::new(limits.concurrent))
+        .service(http);
+    Ok(Client::new(service, config.default_namespace.clone()))
+}
+
+type Dial = BoxCloneSyncService<Uri, TokioIo<TcpStream>, BoxError>;
+
+fn connector(Route { proxy, allow_loopback }: Route) -> Dial {
+    let resolver = tower::service_fn(move |name: Name| resolve(name, allow_loopback));
+    let mut tcp = HttpConnector::new_with_resolver(resolver);
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    let Some(proxy) = proxy else {
+        return BoxCloneSyncService::new(tcp.map_err(BoxError::from));
+    };
+    BoxCloneSyncService::new(tower::service_fn(move |server: Uri| {
+        let dialled = tcp.clone().oneshot(proxy.clone());
+        async move { tunnel(dialled.await?, &server).await.map_err(BoxError::from) }
+    }))
+}
+
+/// Resolves like the system, and refuses the name when any of its addresses is refused: what DNS said
+/// when the cluster was joined proves nothing about now.
+async fn resolve(
+    name: Name,
+    allow_loopback: bool,
+) -> io::Result<impl Iterator<Item = std::net::SocketAddr> + Send> {
+    let addresses: Vec<_> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+    for address in &addresses {
+        check_address(address.ip(), allow_loopback).map_err(|reason| {
+            io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                format!("{name} resolves to {}, which is refused: {reason}", address.ip()),
+            )
+        })?;
+    }
+    Ok(addresses.into_iter())
+}
+
+/// Asks an HTTP proxy for a connection to the server. The proxy sees the server's name only: TLS is
+/// spoken through it.
+async fn tunnel(mut proxy: TokioIo<TcpStream>, server: &Uri) -> io::Result<TokioIo<TcpStream>> {
+    const LONGEST_ANSWER: usize = 8 << 10;
+    let host = server.host().unwrap_or_default();
+    let port = server.port_u16().unwrap_or(443);
+    let request = format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n");
+    let stream = proxy.inner_mut();
+    stream.write_all(request.as_bytes()).await?;
+    // Byte by byte: whatever follows the empty line belongs to TLS.
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        if LONGEST_ANSWER < answer.len() {
+            return Err(io::Error::other("the proxy's answer is too long"));
+        }
+        answer.push(stream.read_u8().await?);
+    }
+    let accepted = [&b"HTTP/1.1 200"[..], b"HTTP/1.0 200"].iter().any(|ok| answer.starts_with(ok));
+    if accepted { Ok(proxy) } else { Err(io::Error::other("the proxy refused the connection")) }
+}
+
+/// Answers that must not reach the code above: redirects (kube would read them as empty), busy servers
+/// (kube would drop Retry-After) and endless bodies.
+#[derive(Clone)]
+struct Guard<S> {
+    inner: S,
+    answer_bytes: usize,
+}
+
+/// An error is a sentence, not a download.
+const ERROR_BYTES: usize = 1 << 20;
+
+type Answer<B> = Pin<Box<dyn Future<Output = Result<Response<Limited<B>>, BoxError>> + Send>>;
+
+impl<S, B> Service<Request<Body>> for Guard<S>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<Limited<B>>;
+    type Error = BoxError;
+    type Future = Answer<B>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let answer_bytes = if is_streamed(&request) { usize::MAX } else { self.answer_bytes };
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answer = answer.await.map_err(Into::into)?;
+            let status = answer.status();
+            if status.is_redirection() {
+                return Err(Refused::Redirect.into());
+            }
+            let retry_after = retry_after(&answer);
+            let busy = status == StatusCode::TOO_MANY_REQUESTS
+                || status == StatusCode::SERVICE_UNAVAILABLE && retry_after.is_some();
+            if busy {
+                return Err(Refused::Busy { retry_after }.into());
+            }
+            let limit = if status.is_success() { answer_bytes } else { ERROR_BYTES };
+            Ok(answer.map(|body| Limited::new(body, limit)))
+        })
+    }
+}
+
+/// Streams are read piece by piece, under limits of their readers.
+fn is_streamed(request: &Request<Body>) -> bool {
+    let streams = ["watch=1", "watch=true", "follow=1", "follow=true"];
+    request.extensions().get::<Streamed>().is_some()
+        || request.uri().query().is_some_and(|query| query.split('&').any(|pair| streams.contains(&pair)))
+}
+
+/// In seconds; the form with a date is not used by API servers.
+fn retry_after<B>(answer: &Response<B>) -> Option<Duration> {
+    let seconds = answer.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
