@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::{
+    capacity::{Capacity, Flavor},
     cluster::Connection,
     ids::{ClaimName, ClusterName, FlavorName, QueueName, ResourceName},
     quantity::Amount,
@@ -104,4 +105,28 @@ pub struct TermOverview {
     /// What the hub counts of this cluster.
     pub term: Amount,
     pub reason: String,
+}
+
+/// Capacity of every cluster whose nodes are known.
+pub type CapacityView = BTreeMap<ClusterName, std::sync::Arc<ClusterCapacity>>;
+
+/// Capacity of one cluster, as its nodes last added up to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterCapacity {
+    pub capacity: Capacity,
+    pub nodes: NodeCounts,
+    /// The flavors it was added up for.
+    pub flavors: Vec<Flavor>,
+    /// What the operator keeps free, besides the percentage that is off already.
+    pub headroom: Resources,
+    pub observed: Timestamp,
+    /// Allocatable quantities that could not be read.
+    pub bad: Vec<String>,
+}
+
+impl ClusterCapacity {
+    /// Whether only the time differs.
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        Self { observed: other.observed, ..self.clone() } == *other
+    }
 }

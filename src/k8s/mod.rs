@@ -1,6 +1,11 @@
 //! The only user of `kube::Client`: connects, watches, reads objects into domain types, writes changes.
 
 pub mod client;
+pub mod follow;
+pub mod hub;
 pub mod kubeconfig;
 pub mod list_watch;
+pub mod read;
 pub mod types;
+pub mod worker;
+pub mod write;

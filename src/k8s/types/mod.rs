@@ -1,3 +1,6 @@
 //! Serde mirrors of the Kubernetes kinds fedq reads and writes, with just the fields it uses.
 
 pub mod claim;
+pub mod cluster_metrics;
+pub mod kueue;
+pub mod meta;

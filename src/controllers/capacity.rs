@@ -1,0 +1,380 @@
+//! Capacity of every cluster, kept from its nodes: one table and one watch a cluster, a sum when a
+//! node or a flavor changed what counts.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use crate::{
+    clock::Clock,
+    domain::{
+        capacity::{Capacity, Flavor, Headroom, NodeFacts, NodeRow, NodeTable, ResourceFilter, TaintFacts},
+        ids::{ClusterName, FlavorName},
+        overview::{CapacityView, ClusterCapacity, NodeCounts},
+        quantity::Amount,
+        resources::Resources,
+    },
+    k8s::{
+        hub::Hub,
+        list_watch::Timing,
+        read,
+        types::cluster_metrics::ClusterMetrics,
+        worker::{Joined, JoinedClusters, Worker},
+    },
+    store::{CapacityRow, Store, StoreError},
+    telemetry::Metrics,
+};
+
+use self::nodes::{Followed, Rows};
+
+mod nodes;
+
+#[derive(Clone)]
+pub struct Settings {
+    pub filter: ResourceFilter,
+    pub headroom: Headroom,
+    /// Instead of `headroom.absolute`, by cluster.
+    pub headroom_of: BTreeMap<ClusterName, Resources>,
+    /// No cluster counts for more than this, whatever it reports.
+    pub limits: BTreeMap<ClusterName, Resources>,
+    pub timing: Timing,
+    /// How often the position of a watch that changes nothing is stored.
+    pub position_period: Duration,
+}
+
+pub struct CapacityController {
+    hub: Hub,
+    store: Store,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    settings: Arc<Settings>,
+    clusters: BTreeMap<ClusterName, Cluster>,
+    view: watch::Sender<Arc<CapacityView>>,
+    /// Bumped by node events and by changes of flavors.
+    signal: Arc<Notify>,
+    tasks: JoinSet<()>,
+}
+
+/// What is kept of one cluster between activations.
+struct Cluster {
+    nodes: Arc<Mutex<Nodes>>,
+    /// The worker whose nodes are followed, and the task's end.
+    followed: Option<(Arc<Worker>, CancellationToken)>,
+    /// Keys of the labels the table keeps.
+    label_keys: BTreeSet<String>,
+    /// The version of the ClusterMetrics object that the table was filled from.
+    metrics_version: u64,
+}
+
+/// The nodes of one cluster, shared with the task that follows them.
+struct Nodes {
+    table: NodeTable,
+    /// Filled while a list with more labels runs, then it takes the table's place.
+    next: Option<NodeTable>,
+    /// Whether the table was complete once: from the store or from a list.
+    known: bool,
+    /// Whether what counts changed since the last sum.
+    dirty: bool,
+}
+
+impl CapacityController {
+    pub fn new(
+        hub: Hub,
+        (store, clock, metrics): (Store, Clock, Arc<Metrics>),
+        settings: Settings,
+        view: watch::Sender<Arc<CapacityView>>,
+        signal: Arc<Notify>,
+    ) -> Self {
+        Self {
+            hub,
+            store,
+            clock,
+            metrics,
+            settings: Arc::new(settings),
+            clusters: BTreeMap::new(),
+            view,
+            signal,
+            tasks: JoinSet::new(),
+        }
+    }
+
+    pub async fn run(
+        mut self,
+        mut joined: watch::Receiver<Arc<JoinedClusters>>,
+        cancel: CancellationToken,
+    ) -> anyhow::Result<()> {
+        loop {
+            let clusters = Arc::clone(&joined.borrow_and_update());
+            if self.hub.flavors.synced() && self.hub.secrets.synced() {
+                self.reconcile(&clusters, &cancel).await?;
+            }
+            tokio::select! {
+                () = cancel.cancelled() => break,
+                changed = joined.changed() => changed?,
+                () = self.signal.notified() => {}
+                Some(ended) = self.tasks.join_next() => ended?,
+            }
+        }
+        while let Some(ended) = self.tasks.join_next().await {
+            ended?;
+        }
+        Ok(())
+    }
+
+    async fn reconcile(&mut self, joined: &JoinedClusters, cancel: &CancellationToken) -> anyhow::Result<()> {
+        self.clusters.retain(|name, cluster| {
+            let stays = joined.contains_key(name);
+            if !stays {
+                cluster.stop();
+            }
+            stays
+        });
+        let hub_flavors = read::flavors(&self.hub.flavors);
+        let mut view: CapacityView = CapacityView::clone(&self.view.borrow());
+        view.retain(|name, _| joined.contains_key(name));
+        for (name, entry) in joined {
+            let flavors = flavors_of(entry, &hub_flavors);
+            self.keep(name, entry, &flavors, cancel).await?;
+            if let Some(capacity) = self.sum(name, &flavors, view.get(name))? {
+                self.record(name, &capacity).await?;
+                view.insert(name.clone(), Arc::new(capacity));
+            }
+        }
+        self.view.send_if_modified(|current| {
+            let changed = **current != view;
+            if changed {
+                *current = Arc::new(view);
+            }
+            changed
+        });
+        Ok(())
+    }
+
+    /// Makes sure that the cluster's nodes are known and followed with the labels its flavors need.
+    async fn keep(
+        &mut self,
+        name: &ClusterName,
+        entry: &Joined,
+        flavors: &[Flavor],
+        cancel: &CancellationToken,
+    ) -> anyhow::Result<()> {
+        let label_keys: BTreeSet<String> =
+            flavors.iter().flat_map(|flavor| flavor.node_labels.keys().cloned()).collect();
+        if !self.clusters.contains_key(name) {
+            let cluster = Cluster::new(label_keys.clone(), &self.settings.filter);
+            self.clusters.insert(name.clone(), cluster);
+        }
+        let settings = Arc::clone(&self.settings);
+        let cluster = self.clusters.get_mut(name).expect("the cluster was put there above");
+        if entry.source == "clusterMetrics" {
+            if let Some(metrics) = self.hub.cluster_metrics.get(None, name.as_str()) {
+                cluster.fill_from_metrics(&metrics, label_keys, &settings.filter);
+            }
+            return Ok(());
+        }
+        let more_labels = !label_keys.is_subset(&cluster.label_keys);
+        let Some(worker) = entry.worker.as_ref().filter(|worker| worker.flavors.synced()) else {
+            return cluster.restore(name, &self.store, &settings.filter).await.map_err(Into::into);
+        };
+        let same = cluster.followed.as_ref().is_some_and(|(followed, _)| Arc::ptr_eq(followed, worker));
+        if same && !more_labels {
+            return Ok(());
+        }
+        cluster.stop();
+        cluster.label_keys.extend(label_keys);
+        let followed = Followed {
+            worker: Arc::clone(worker),
+            nodes: Arc::clone(&cluster.nodes),
+            rows: Rows::new(name.clone(), self.store.clone(), &cluster.label_keys, &settings),
+            label_keys: cluster.label_keys.clone(),
+            settings,
+            metrics: Arc::clone(&self.metrics),
+            signal: Arc::clone(&self.signal),
+        };
+        let stop = cancel.child_token();
+        cluster.followed = Some((Arc::clone(worker), stop.clone()));
+        debug!(cluster.name = %name, more_labels, "Following the nodes of `{name}`");
+        self.tasks.spawn(followed.run(stop));
+        Ok(())
+    }
+
+    /// The cluster's capacity, if it is known and differs from what was published.
+    fn sum(
+        &self,
+        name: &ClusterName,
+        flavors: &[Flavor],
+        before: Option<&Arc<ClusterCapacity>>,
+    ) -> anyhow::Result<Option<ClusterCapacity>> {
+        let Some(cluster) = self.clusters.get(name) else { return Ok(None) };
+        let mut nodes = lock(&cluster.nodes);
+        let flavors_changed = before.is_none_or(|before| before.flavors != flavors);
+        if !nodes.known || !nodes.dirty && !flavors_changed {
+            return Ok(None);
+        }
+        nodes.dirty = false;
+        let capacity = self.limited(name, nodes.table.capacity(flavors, &self.settings.headroom));
+        let bad: Vec<String> = nodes
+            .table
+            .bad_quantities()
+            .map(|bad| format!("{} of node {}: `{}`", bad.resource, bad.node, bad.text))
+            .collect();
+        let counts =
+            NodeCounts { total: u32::try_from(nodes.table.len())?, usable: u32::try_from(capacity.nodes)? };
+        drop(nodes);
+        let headroom =
+            self.settings.headroom_of.get(name).unwrap_or(&self.settings.headroom.absolute).clone();
+        let observed = self.clock.now();
+        let sum =
+            ClusterCapacity { capacity, nodes: counts, flavors: flavors.to_vec(), headroom, observed, bad };
+        Ok((before.is_none_or(|before| !before.says_the_same(&sum))).then_some(sum))
+    }
+
+    /// A worker is not trusted to be larger than its operator says.
+    fn limited(&self, name: &ClusterName, mut capacity: Capacity) -> Capacity {
+        let Some(limits) = self.settings.limits.get(name) else { return capacity };
+        for (resource, limit) in limits {
+            let totals = capacity.classes.iter_mut().map(|class| &mut class.total);
+            let mut left = *limit;
+            for total in totals.chain([&mut capacity.total]).collect::<Vec<_>>() {
+                if let Some(amount) = total.get_mut(resource) {
+                    *amount = (*amount).min(*limit);
+                }
+            }
+            for class in &mut capacity.classes {
+                if let Some(amount) = class.total.get_mut(resource) {
+                    *amount = (*amount).min(left);
+                    left = left.saturating_sub(*amount);
+                }
+            }
+            for by_flavor in capacity.by_flavor.values_mut() {
+                if let Some(amount) = by_flavor.get_mut(resource) {
+                    *amount = (*amount).min(*limit);
+                }
+            }
+        }
+        capacity
+    }
+
+    async fn record(&self, name: &ClusterName, capacity: &ClusterCapacity) -> Result<(), StoreError> {
+        let of_flavor = |(flavor, resources): (&FlavorName, &Resources)| -> Vec<CapacityRow> {
+            let row = |(resource, amount): (&_, &Amount)| CapacityRow {
+                flavor: flavor.clone(),
+                resource: Clone::clone(resource),
+                capacity: *amount,
+                foreign: Amount::ZERO,
+                usable: *amount,
+            };
+            resources.iter().map(row).collect()
+        };
+        let rows: Vec<CapacityRow> = capacity.capacity.by_flavor.iter().flat_map(of_flavor).collect();
+        let changed = self.store.record_capacity(name, &rows, capacity.observed).await?;
+        if 0 < changed {
+            debug!(cluster.name = %name, changed, "Capacity of `{name}` changed");
+        }
+        if !capacity.bad.is_empty() {
+            warn!(cluster.name = %name, "Quantities of `{name}` that cannot be read count as 0: {}", capacity.bad.join(", "));
+        }
+        Ok(())
+    }
+}
+
+impl Cluster {
+    fn new(label_keys: BTreeSet<String>, filter: &ResourceFilter) -> Self {
+        let table = NodeTable::new(label_keys.clone(), filter.clone());
+        let nodes = Nodes { table, next: None, known: false, dirty: false };
+        Self { nodes: Arc::new(Mutex::new(nodes)), followed: None, label_keys, metrics_version: 0 }
+    }
+
+    fn stop(&mut self) {
+        if let Some((_, stop)) = self.followed.take() {
+            stop.cancel();
+        }
+    }
+
+    /// A cluster that does not answer has the nodes that the store remembers.
+    async fn restore(
+        &mut self,
+        name: &ClusterName,
+        store: &Store,
+        filter: &ResourceFilter,
+    ) -> Result<(), StoreError> {
+        if lock(&self.nodes).known || self.followed.is_some() {
+            return Ok(());
+        }
+        let (rows, positions) = store.load_nodes(name).await?;
+        if positions.is_empty() {
+            return Ok(());
+        }
+        let mut table = NodeTable::new(self.label_keys.clone(), filter.clone());
+        rows.iter().filter_map(|(_, row)| decode(row)).for_each(|row| table.restore(&row));
+        *lock(&self.nodes) = Nodes { table, next: None, known: true, dirty: true };
+        Ok(())
+    }
+
+    fn fill_from_metrics(
+        &mut self,
+        metrics: &ClusterMetrics,
+        label_keys: BTreeSet<String>,
+        filter: &ResourceFilter,
+    ) {
+        let version = metrics.metadata.version();
+        if version == self.metrics_version && label_keys.is_subset(&self.label_keys) {
+            return;
+        }
+        (self.metrics_version, self.label_keys) = (version, label_keys);
+        let mut table = NodeTable::new(self.label_keys.clone(), filter.clone());
+        for node in &metrics.status.nodes {
+            let labels: Vec<(&str, &str)> =
+                node.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+            let allocatable: Vec<(&str, &str)> = node
+                .allocatable_resources
+                .iter()
+                .map(|(resource, quantity)| (resource.as_str(), quantity.0.as_str()))
+                .collect();
+            let taints: Vec<TaintFacts<'_>> = node
+                .taints
+                .iter()
+                .map(|taint| TaintFacts { key: &taint.key, value: &taint.value, effect: &taint.effect })
+                .collect();
+            // ClusterMetrics has no conditions: a node that is not tainted counts as Ready.
+            let not_ready = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+            table.set(&NodeFacts {
+                name: &node.name,
+                labels: &labels,
+                taints: &taints,
+                allocatable: &allocatable,
+                unschedulable: node.unschedulable,
+                ready: !taints.iter().any(|taint| not_ready.contains(&taint.key)),
+                deleting: false,
+            });
+        }
+        *lock(&self.nodes) = Nodes { table, next: None, known: true, dirty: true };
+    }
+}
+
+/// The worker's own flavors decide; the hub's stand in for those it does not have yet.
+fn flavors_of(entry: &Joined, hub: &BTreeMap<FlavorName, Flavor>) -> Vec<Flavor> {
+    let mut flavors = hub.clone();
+    if let Some(worker) = &entry.worker {
+        flavors.extend(read::flavors(&worker.flavors));
+    }
+    flavors.into_values().collect()
+}
+
+fn decode(row: &[u8]) -> Option<NodeRow> {
+    // A row that cannot be read is one that the next list brings anew.
+    serde_json::from_slice(row).inspect_err(|error| warn!("A stored node cannot be read: {error}")).ok()
+}
+
+fn lock(nodes: &Mutex<Nodes>) -> MutexGuard<'_, Nodes> {
+    nodes.lock().expect("no code panics while holding this lock")
+}

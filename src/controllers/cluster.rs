@@ -1,0 +1,373 @@
+//! Which clusters are joined, and the link to each: one task a cluster, from its kubeconfig Secret to a
+//! checked identity, then a probe that tells an answering cluster from a silent one.
+//!
+//! It writes nothing but the finalizer and the answered confirmation on those Secrets.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::{
+    clock::Clock,
+    domain::{cluster::Connection, ids::ClusterName},
+    k8s::{
+        client::ClientLimits,
+        hub::{CLUSTER_LABEL, Hub},
+        kubeconfig::Rules,
+        list_watch::Timing,
+        worker::{Joined, JoinedClusters},
+        write::{self, Action, Change, Kind, Target},
+    },
+    store::Store,
+};
+
+use self::member::Member;
+
+mod member;
+
+/// Keeps a deleted Secret until the cluster's share is withdrawn and its queues are cleared.
+const FINALIZER: &str = "fedq.dev/leave";
+const CORDON: &str = "fedq.dev/cordon";
+const CONFIRM_IDENTITY: &str = "fedq.dev/confirm-identity";
+const CONTEXT: &str = "fedq.dev/context";
+const MANAGER: &str = "fedq-cluster";
+/// How often a leaving cluster is looked at again, besides on every change.
+const LEAVING_PERIOD: Duration = Duration::from_secs(2);
+
+#[derive(Clone)]
+pub struct Settings {
+    pub rules: Rules,
+    pub limits: ClientLimits,
+    pub timing: Timing,
+    /// For one request.
+    pub request: Duration,
+    /// Without an answer for this long, a cluster is stale.
+    pub stale_after: Duration,
+    /// Without an answer for this long, its share is taken off the hub.
+    pub lost_timeout: Duration,
+}
+
+/// What the tasks of all clusters share.
+#[derive(Clone)]
+struct Context {
+    hub: Hub,
+    hub_id: String,
+    store: Store,
+    clock: Clock,
+    settings: Arc<Settings>,
+    joined: watch::Sender<Arc<JoinedClusters>>,
+    /// Woken when a cluster's objects or its link change.
+    wake: Vec<Arc<Notify>>,
+}
+
+pub struct ClusterController {
+    context: Context,
+    members: BTreeMap<ClusterName, Running>,
+    tasks: JoinSet<()>,
+}
+
+struct Running {
+    /// Hash of what the task was started with.
+    key: u64,
+    cancel: CancellationToken,
+}
+
+/// What one Secret says.
+struct Membership {
+    cluster: ClusterName,
+    secret: String,
+    kubeconfig: Vec<u8>,
+    context: Option<String>,
+    confirmed_identity: Option<String>,
+    cordoned: bool,
+    leaving: bool,
+    finalizers: Vec<String>,
+    /// Oldest first decides which of two Secrets for one cluster counts.
+    age: (String, String),
+}
+
+impl Membership {
+    fn read(secret: &Secret) -> Option<Self> {
+        let meta = &secret.metadata;
+        let label = meta.labels.as_ref()?.get(CLUSTER_LABEL)?;
+        let name = meta.name.clone()?;
+        let cluster = match ClusterName::new(label) {
+            Ok(cluster) => cluster,
+            Err(error) => {
+                warn!(secret = %name, "The Secret joins no cluster: {error}");
+                return None;
+            }
+        };
+        let annotation = |key| meta.annotations.as_ref().and_then(|all| all.get(key)).cloned();
+        let data = secret.data.as_ref().and_then(|data| data.get("kubeconfig").or_else(|| data.get("value")));
+        Some(Self {
+            cluster,
+            kubeconfig: data.map(|bytes| bytes.0.clone()).unwrap_or_default(),
+            context: annotation(CONTEXT),
+            confirmed_identity: annotation(CONFIRM_IDENTITY),
+            cordoned: annotation(CORDON).as_deref() == Some("true"),
+            leaving: meta.deletion_timestamp.is_some(),
+            finalizers: meta.finalizers.clone().unwrap_or_default(),
+            age: (
+                meta.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default(),
+                name.clone(),
+            ),
+            secret: name,
+        })
+    }
+
+    fn key(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.kubeconfig, &self.context, &self.confirmed_identity, &self.secret).hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+impl ClusterController {
+    pub fn new(
+        hub: Hub,
+        hub_id: String,
+        (store, clock): (Store, Clock),
+        settings: Settings,
+        (joined, wake): (watch::Sender<Arc<JoinedClusters>>, Vec<Arc<Notify>>),
+    ) -> Self {
+        let context = Context { hub, hub_id, store, clock, settings: Arc::new(settings), joined, wake };
+        Self { context, members: BTreeMap::new(), tasks: JoinSet::new() }
+    }
+
+    /// Follows the Secrets until cancelled.
+    pub async fn run(mut self, cancel: CancellationToken) -> anyhow::Result<()> {
+        let mut secrets = self.context.hub.secrets.changed();
+        loop {
+            if self.context.hub.secrets.synced() {
+                self.reconcile(&cancel).await?;
+            }
+            let leaving = self.context.joined.borrow().values().any(|joined| joined.leaving);
+            tokio::select! {
+                () = cancel.cancelled() => break,
+                changed = secrets.changed() => changed?,
+                Some(ended) = self.tasks.join_next() => ended?,
+                () = tokio::time::sleep(LEAVING_PERIOD), if leaving => {}
+            }
+        }
+        while let Some(ended) = self.tasks.join_next().await {
+            ended?;
+        }
+        Ok(())
+    }
+
+    async fn reconcile(&mut self, cancel: &CancellationToken) -> anyhow::Result<()> {
+        let memberships = self.memberships();
+        let gone: Vec<ClusterName> =
+            self.members.keys().filter(|name| !memberships.contains_key(*name)).cloned().collect();
+        for name in gone {
+            self.forget(&name).await?;
+        }
+        for membership in memberships.into_values() {
+            self.keep(&membership, cancel);
+            self.keep_finalizer(&membership).await;
+        }
+        Ok(())
+    }
+
+    fn memberships(&self) -> BTreeMap<ClusterName, Membership> {
+        let mut by_cluster: BTreeMap<ClusterName, Membership> = BTreeMap::new();
+        for membership in self.context.hub.secrets.all().iter().filter_map(|secret| Membership::read(secret))
+        {
+            match by_cluster.entry(membership.cluster.clone()) {
+                Entry::Vacant(entry) => {
+                    entry.insert(membership);
+                }
+                Entry::Occupied(mut entry) => {
+                    warn!(cluster.name = %membership.cluster, secret = %membership.secret, "Two Secrets join `{}`; the older one counts", membership.cluster);
+                    if membership.age < entry.get().age {
+                        entry.insert(membership);
+                    }
+                }
+            }
+        }
+        by_cluster
+    }
+
+    /// Starts the cluster's task, or starts it anew when its Secret says something else.
+    fn keep(&mut self, membership: &Membership, cancel: &CancellationToken) {
+        let key = membership.key();
+        let running = self.members.get(&membership.cluster);
+        self.context.set_flags(membership);
+        if running.is_some_and(|running| running.key == key) {
+            return;
+        }
+        if let Some(running) = running {
+            info!(cluster.name = %membership.cluster, "The Secret of `{}` changed: connecting anew", membership.cluster);
+            running.cancel.cancel();
+        }
+        let cancel = cancel.child_token();
+        let member = Member {
+            name: membership.cluster.clone(),
+            secret: membership.secret.clone(),
+            kubeconfig: membership.kubeconfig.clone(),
+            kube_context: membership.context.clone(),
+            confirmed_identity: membership.confirmed_identity.clone(),
+            context: self.context.clone(),
+            cancel: cancel.clone(),
+        };
+        self.tasks.spawn(member.run());
+        self.members.insert(membership.cluster.clone(), Running { key, cancel });
+    }
+
+    async fn forget(&mut self, name: &ClusterName) -> anyhow::Result<()> {
+        if let Some(running) = self.members.remove(name) {
+            running.cancel.cancel();
+        }
+        self.context.joined.send_modify(|joined| {
+            Arc::make_mut(joined).remove(name);
+        });
+        self.context.store.remove_cluster(name).await?;
+        self.context.wake();
+        info!(cluster.name = %name, "`{name}` left");
+        Ok(())
+    }
+
+    /// Adds the finalizer to a joined cluster's Secret, and takes it off when a leaving one is clear.
+    async fn keep_finalizer(&self, membership: &Membership) {
+        let has = membership.finalizers.iter().any(|finalizer| finalizer == FINALIZER);
+        let finalizers: Vec<&str> = match (membership.leaving, has) {
+            (false, false) => membership.finalizers.iter().map(String::as_str).chain([FINALIZER]).collect(),
+            (true, true) if self.context.is_clear(&membership.cluster) => {
+                membership.finalizers.iter().map(String::as_str).filter(|name| *name != FINALIZER).collect()
+            }
+            (false, true) | (true, _) => return,
+        };
+        let patch = serde_json::json!({"metadata": {"finalizers": finalizers}});
+        self.context.patch_secret(&membership.secret, patch).await;
+    }
+}
+
+impl Context {
+    fn wake(&self) {
+        self.wake.iter().for_each(|wake| wake.notify_one());
+    }
+
+    /// Changes one cluster's entry and tells everyone.
+    fn publish(&self, name: &ClusterName, change: impl FnOnce(&mut Joined)) {
+        self.joined.send_modify(|joined| {
+            if let Some(entry) = Arc::make_mut(joined).get_mut(name) {
+                change(entry);
+            }
+        });
+        self.wake();
+    }
+
+    fn set_flags(&self, membership: &Membership) {
+        let changed = self.joined.send_if_modified(|joined| {
+            let flags = (membership.cordoned, membership.leaving);
+            if joined.get(&membership.cluster).is_some_and(|entry| (entry.cordoned, entry.leaving) == flags) {
+                return false;
+            }
+            let entry = Arc::make_mut(joined).entry(membership.cluster.clone()).or_insert_with(unconnected);
+            (entry.cordoned, entry.leaving) = flags;
+            true
+        });
+        if changed {
+            self.wake();
+        }
+    }
+
+    /// Whether nothing of ours is left on a leaving cluster, or nothing can be done there any more.
+    fn is_clear(&self, name: &ClusterName) -> bool {
+        let joined = self.joined.borrow();
+        let Some(entry) = joined.get(name) else { return true };
+        match (&entry.connection, &entry.worker) {
+            (Connection::Refused { .. } | Connection::Lost { .. } | Connection::Unreached, _) => true,
+            (_, Some(worker)) => {
+                let queues = worker.queues.all();
+                let local_queues = worker.local_queues.all();
+                worker.synced()
+                    && !queues.iter().any(|queue| queue.metadata.is_of_hub(&self.hub_id))
+                    && !local_queues.iter().any(|queue| queue.metadata.is_of_hub(&self.hub_id))
+            }
+            (_, None) => false,
+        }
+    }
+
+    async fn patch_secret(&self, secret: &str, patch: serde_json::Value) {
+        let change = Change {
+            target: Target::namespaced(Kind::Secret, &self.hub.namespace, secret),
+            action: Action::Merge(patch),
+            manager: MANAGER,
+        };
+        if let Err(error) = write::send(&self.hub.client.kube(), &change, self.settings.request).await {
+            warn!(secret, "Could not mark the Secret: {error}");
+        }
+    }
+}
+
+fn unconnected() -> Joined {
+    Joined {
+        connection: Connection::Connecting,
+        cordoned: false,
+        leaving: false,
+        source: "kubeconfig",
+        server: None,
+        kubernetes_version: None,
+        credential_expires: None,
+        last_seen: None,
+        worker: None,
+    }
+}
+
+/// What the link is called after silence since `last_seen`.
+fn silent(last_seen: Timestamp, now: Timestamp, settings: &Settings, reason: String) -> Option<Connection> {
+    let silence = Duration::try_from(now.duration_since(last_seen)).unwrap_or_default();
+    if settings.lost_timeout <= silence {
+        Some(Connection::Lost { since: last_seen, reason })
+    } else if settings.stale_after <= silence {
+        Some(Connection::Stale { since: last_seen, reason })
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> Settings {
+        Settings {
+            rules: Rules::default(),
+            limits: ClientLimits::default(),
+            timing: Timing::default(),
+            request: Duration::from_secs(10),
+            stale_after: Duration::from_secs(40),
+            lost_timeout: Duration::from_secs(900),
+        }
+    }
+
+    #[test]
+    fn silence_is_stale_first_and_lost_after_the_timeout() {
+        let seen = Timestamp::from_second(1_000_000).expect("a time");
+        let after = |seconds| {
+            let now = Timestamp::from_second(1_000_000 + seconds).expect("a time");
+            silent(seen, now, &settings(), String::new()).map(|connection| connection.word())
+        };
+        assert_eq!(after(0), None);
+        assert_eq!(after(39), None);
+        assert_eq!(after(40), Some("Stale"));
+        assert_eq!(after(899), Some("Stale"));
+        assert_eq!(after(900), Some("Lost"));
+        // A clock that jumped back is not silence.
+        assert_eq!(after(-3600), None);
+    }
+}

@@ -1,0 +1,292 @@
+//! The task of one joined cluster.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::{
+    domain::{
+        cluster::{Connection, QuarantineReason},
+        ids::ClusterName,
+    },
+    k8s::{
+        client::{self, ClusterClient, ClusterIdentity},
+        kubeconfig,
+        worker::Worker,
+    },
+    store::{ClusterRow, ClusterSource, StoreError},
+};
+
+use super::{CONFIRM_IDENTITY, Context, silent};
+
+/// Waits between attempts to reach a cluster that was never reached in this life.
+const FIRST_RETRY: Duration = Duration::from_millis(500);
+/// The stored time of the last answer is at most this old, so that a restart does not start the
+/// clock of `lostTimeout` anew.
+const SEEN_PERIOD: Duration = Duration::from_secs(30);
+
+pub(super) struct Member {
+    pub name: ClusterName,
+    pub secret: String,
+    pub kubeconfig: Vec<u8>,
+    pub kube_context: Option<String>,
+    pub confirmed_identity: Option<String>,
+    pub context: Context,
+    pub cancel: CancellationToken,
+}
+
+/// Why a connected cluster is not connected any more.
+enum Ended {
+    Cancelled,
+    /// It answers again after silence: start over with a fresh connection and fresh lists.
+    Returned,
+    Quarantined(QuarantineReason),
+}
+
+impl Member {
+    pub async fn run(self) {
+        let cancel = self.cancel.clone();
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            outcome = self.live() => if let Err(error) = outcome {
+                // The store is the only thing that fails here, and it fails for everyone: the daemon ends.
+                warn!(cluster.name = %self.name, "Could not record `{}`: {error}", self.name);
+                self.context.publish(&self.name, |joined| {
+                    joined.connection = Connection::Refused { reason: format!("the store failed: {error}") };
+                });
+            },
+        }
+    }
+
+    async fn live(&self) -> Result<(), StoreError> {
+        let Some(client) = self.connect() else { return Ok(()) };
+        loop {
+            let identity = self.first_answer(&client).await?;
+            if let Some(reason) = self.refusal(&identity) {
+                self.set(Connection::Refused { reason });
+                return Ok(());
+            }
+            if let Some(reason) = self.mismatch(&client, &identity).await? {
+                self.quarantine(reason).await;
+                return Ok(());
+            }
+            match self.connected(&client, identity).await? {
+                Ended::Cancelled => return Ok(()),
+                Ended::Returned => {}
+                Ended::Quarantined(reason) => {
+                    self.quarantine(reason).await;
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn connect(&self) -> Option<ClusterClient> {
+        let settings = &self.context.settings;
+        let refused = |reason: String| {
+            warn!(cluster.name = %self.name, "The kubeconfig of `{}` is refused: {reason}", self.name);
+            self.set(Connection::Refused { reason });
+        };
+        let checked = match kubeconfig::check(&self.kubeconfig, self.kube_context.as_deref(), &settings.rules)
+        {
+            Ok(checked) => checked,
+            Err(error) => {
+                refused(error.to_string());
+                return None;
+            }
+        };
+        match client::connect(&checked, &settings.limits) {
+            Ok(client) => {
+                self.context.publish(&self.name, |joined| {
+                    joined.server = Some(client.server().to_string());
+                    joined.credential_expires = client.expires();
+                });
+                Some(client)
+            }
+            Err(error) => {
+                refused(error.to_string());
+                None
+            }
+        }
+    }
+
+    /// Asks until the cluster says who it is.
+    async fn first_answer(&self, client: &ClusterClient) -> Result<ClusterIdentity, StoreError> {
+        let settings = &self.context.settings;
+        let stored = self.context.store.cluster(&self.name).await?;
+        let since = stored.as_ref().and_then(|row| row.last_seen).unwrap_or_else(|| self.context.clock.now());
+        let mut wait = FIRST_RETRY;
+        loop {
+            match client.identity(settings.request).await {
+                Ok(identity) => return Ok(identity),
+                Err(error) => {
+                    let reason = error.to_string();
+                    let now = self.context.clock.now();
+                    let connection = silent(since, now, settings, reason.clone())
+                        .unwrap_or(Connection::Stale { since, reason });
+                    self.set(connection);
+                }
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(settings.stale_after);
+        }
+    }
+
+    /// A cluster that must not be joined, whatever anyone confirms.
+    fn refusal(&self, identity: &ClusterIdentity) -> Option<String> {
+        let uid = &identity.kube_system_uid;
+        if *uid == self.context.hub.uid {
+            return Some(
+                "this kubeconfig leads to the hub itself, and quota given to the hub's own queues would count twice; join another cluster"
+                    .to_owned(),
+            );
+        }
+        let joined = self.context.joined.borrow();
+        let twin = joined.iter().find(|(name, other)| {
+            **name != self.name && other.worker.as_ref().is_some_and(|worker| worker.uid == *uid)
+        });
+        twin.map(|(name, _)| {
+            format!("this cluster is joined already as `{name}`, and its nodes would count twice; leave one of the two")
+        })
+    }
+
+    /// Compares with the cluster that was joined, unless a person confirmed this one.
+    async fn mismatch(
+        &self,
+        client: &ClusterClient,
+        identity: &ClusterIdentity,
+    ) -> Result<Option<QuarantineReason>, StoreError> {
+        let store = &self.context.store;
+        let now = self.context.clock.now();
+        let stored = store.cluster(&self.name).await?;
+        let found = identity.kube_system_uid.clone();
+        let row = ClusterRow {
+            name: self.name.clone(),
+            identity: Some(found.clone()),
+            server: client.server().to_string(),
+            source: ClusterSource::Secret,
+            connection: "Ready".to_owned(),
+            last_seen: Some(now),
+            cordoned: false,
+            version: Some(identity.version.clone()),
+            joined: now,
+        };
+        if self.confirmed_identity.as_ref() == Some(&found) {
+            store.put_cluster(&row).await?;
+            store.confirm_identity(&self.name, &found).await?;
+            info!(cluster.name = %self.name, "`{}` is confirmed as {found}", self.name);
+            let answered = serde_json::json!({"metadata": {"annotations": {CONFIRM_IDENTITY: null}}});
+            self.context.patch_secret(&self.secret, answered).await;
+            return Ok(None);
+        }
+        match stored.and_then(|row| row.identity) {
+            Some(expected) if expected != found => {
+                Ok(Some(QuarantineReason::IdentityChanged { expected, found }))
+            }
+            _ => {
+                store.put_cluster(&row).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Holds the cluster until its Secret changes; its share stands until `lostTimeout`.
+    async fn quarantine(&self, reason: QuarantineReason) {
+        let since = self.context.clock.now();
+        warn!(cluster.name = %self.name, "`{}` is quarantined: {reason:?}", self.name);
+        self.context.publish(&self.name, |joined| {
+            joined.connection = Connection::Quarantined { since, reason };
+            joined.worker = None;
+        });
+        tokio::time::sleep(self.context.settings.lost_timeout).await;
+        self.set(Connection::Lost { since, reason: "quarantined, and nobody confirmed it".to_owned() });
+        self.cancel.cancelled().await;
+    }
+
+    /// Follows the cluster and probes it until something ends that.
+    async fn connected(
+        &self,
+        client: &ClusterClient,
+        identity: ClusterIdentity,
+    ) -> Result<Ended, StoreError> {
+        let settings = &self.context.settings;
+        let cancel = self.cancel.child_token();
+        let _stop_on_return = cancel.clone().drop_guard();
+        let uid = identity.kube_system_uid.clone();
+        let worker = Arc::new(Worker::new(self.name.clone(), client.clone(), uid, cancel));
+        let mut tasks = JoinSet::new();
+        worker.follow(&settings.timing, self.context.wake.clone(), &mut tasks);
+        let mut seen = self.context.clock.now();
+        let mut quarantine = worker.quarantine.subscribe();
+        self.context.publish(&self.name, |joined| {
+            joined.connection = Connection::Ready;
+            joined.kubernetes_version = Some(identity.version);
+            joined.last_seen = Some(seen);
+            joined.worker = Some(Arc::clone(&worker));
+        });
+        info!(cluster.name = %self.name, "Connected to `{}`", self.name);
+        let mut stored = seen;
+        let mut silence = false;
+        loop {
+            tokio::select! {
+                () = self.cancel.cancelled() => return Ok(Ended::Cancelled),
+                changed = quarantine.changed() => {
+                    let reason = changed.ok().and_then(|()| quarantine.borrow_and_update().clone());
+                    if let Some(reason) = reason {
+                        return Ok(Ended::Quarantined(reason));
+                    }
+                }
+                () = tokio::time::sleep(settings.stale_after / 4) => {}
+            }
+            match client.identity(settings.request).await {
+                Ok(found) if found.kube_system_uid != worker.uid => {
+                    let reason = QuarantineReason::IdentityChanged {
+                        expected: worker.uid.clone(),
+                        found: found.kube_system_uid,
+                    };
+                    return Ok(Ended::Quarantined(reason));
+                }
+                Ok(_) if silence => return Ok(Ended::Returned),
+                Ok(_) => seen = self.answered(&mut stored).await?,
+                Err(error) => silence |= self.unanswered(seen, error.to_string()).await?,
+            }
+        }
+    }
+
+    async fn answered(&self, stored: &mut Timestamp) -> Result<Timestamp, StoreError> {
+        let now = self.context.clock.now();
+        if SEEN_PERIOD <= Duration::try_from(now.duration_since(*stored)).unwrap_or_default() {
+            self.context.store.set_connection(&self.name, "Ready", Some(now)).await?;
+            *stored = now;
+        }
+        Ok(now)
+    }
+
+    /// Whether the silence is long enough to be called one.
+    async fn unanswered(&self, seen: Timestamp, reason: String) -> Result<bool, StoreError> {
+        let now = self.context.clock.now();
+        let Some(connection) = silent(seen, now, &self.context.settings, reason) else { return Ok(false) };
+        let word = connection.word();
+        if self.context.joined.borrow().get(&self.name).is_some_and(|joined| joined.connection.word() != word)
+        {
+            self.context.store.set_connection(&self.name, word, Some(seen)).await?;
+            self.set(connection);
+        }
+        Ok(true)
+    }
+
+    fn set(&self, connection: Connection) {
+        let name = &self.name;
+        let before = self.context.joined.borrow().get(name).map(|joined| joined.connection.clone());
+        if before.as_ref() == Some(&connection) {
+            return;
+        }
+        if before.is_some_and(|before| before.word() != connection.word()) {
+            info!(cluster.name = %name, "`{name}` is {}", connection.word());
+        }
+        self.context.publish(name, |joined| joined.connection = connection);
+    }
+}

@@ -1,0 +1,5 @@
+//! Loops that gather, decide, apply and report. The deciding is in `domain`; nothing here adds or compares quotas.
+
+pub mod capacity;
+pub mod cluster;
+pub mod writer;

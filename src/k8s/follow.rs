@@ -1,0 +1,48 @@
+//! Keeps tables current: one task a kind, one bump for whoever decides.
+
+use std::sync::Arc;
+
+use tokio::{sync::Notify, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    client::ClusterClient,
+    list_watch::{Codec, Follow, Record, Selector, Stopped, Table, Timing},
+};
+
+/// Where to follow, how patiently, and whom to wake on a change.
+#[derive(Clone)]
+pub struct Following {
+    pub client: ClusterClient,
+    pub timing: Timing,
+    pub changed: Vec<Arc<Notify>>,
+}
+
+/// Follows `path` into `table` until cancelled.
+pub fn follow_table<T: Record>(
+    following: &Following,
+    table: &Table<T>,
+    (path, selector, cancel): (String, Selector, CancellationToken),
+    tasks: &mut JoinSet<()>,
+) {
+    let mut follow = Follow::new(following.client.kube(), path, Codec::Json);
+    follow.selector = selector;
+    follow.timing = following.timing.clone();
+    let (mut sink, mut changes) = (table.sink(), table.changed());
+    let (stop, wake) = (cancel.clone(), following.changed.clone());
+    tasks.spawn(async move {
+        // A table starts without a version, so the server can never be older than it.
+        let (Stopped::Cancelled | Stopped::VersionsWentBack { .. }) = follow.run(&mut sink, stop).await;
+    });
+    tasks.spawn(async move {
+        loop {
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                change = changes.changed() => if change.is_err() { return },
+            }
+            for waiting in &wake {
+                waiting.notify_one();
+            }
+        }
+    });
+}

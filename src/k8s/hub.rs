@@ -1,0 +1,102 @@
+//! What fedq follows on the hub.
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use k8s_openapi::api::core::v1::Secret;
+
+use super::{
+    client::ClusterClient,
+    follow::{Following, follow_table},
+    list_watch::{Selector, Table},
+    types::{
+        claim::ClusterResourceClaim,
+        cluster_metrics::ClusterMetrics,
+        kueue::{
+            AdmissionCheck, ClusterQueue, Cohort, LocalQueue, MultiKueueConfig, ResourceFlavor,
+            WorkloadPriorityClass,
+        },
+        meta::MetaOnly,
+    },
+};
+
+/// Marks the Secrets that join a cluster; the value is the cluster's name.
+pub const CLUSTER_LABEL: &str = "fedq.dev/cluster";
+
+#[derive(Clone)]
+pub struct Hub {
+    pub client: ClusterClient,
+    /// UID of the hub's kube-system namespace: a cluster with this one is the hub itself.
+    pub uid: String,
+    /// Where fedq keeps its own objects.
+    pub namespace: String,
+    pub claims: Table<ClusterResourceClaim>,
+    pub queues: Table<ClusterQueue>,
+    pub local_queues: Table<LocalQueue>,
+    pub flavors: Table<ResourceFlavor>,
+    pub cohorts: Table<Cohort>,
+    pub checks: Table<AdmissionCheck>,
+    pub multikueue_configs: Table<MultiKueueConfig>,
+    pub namespaces: Table<MetaOnly>,
+    pub priority_classes: Table<WorkloadPriorityClass>,
+    pub cluster_metrics: Table<ClusterMetrics>,
+    pub secrets: Table<Secret>,
+}
+
+impl Hub {
+    pub fn new(client: ClusterClient, uid: String, namespace: String) -> Self {
+        Self {
+            client,
+            uid,
+            namespace,
+            claims: Table::new(),
+            queues: Table::new(),
+            local_queues: Table::new(),
+            flavors: Table::new(),
+            cohorts: Table::new(),
+            checks: Table::new(),
+            multikueue_configs: Table::new(),
+            namespaces: Table::new(),
+            priority_classes: Table::new(),
+            cluster_metrics: Table::new(),
+            secrets: Table::new(),
+        }
+    }
+
+    /// Starts following everything; each task ends with `cancel`.
+    pub fn follow(&self, following: &Following, tasks: &mut JoinSet<()>, cancel: &CancellationToken) {
+        let kueue = |plural: &str| format!("/apis/kueue.x-k8s.io/v1beta2/{plural}");
+        let galaxy = |plural: &str| format!("/apis/galaxy.kubestellar.io/v1alpha1/{plural}");
+        let all = Selector::default;
+        let start = |path: String| (path, all(), cancel.clone());
+        let f = following;
+        follow_table(f, &self.claims, start(galaxy("clusterresourceclaims")), tasks);
+        follow_table(f, &self.queues, start(kueue("clusterqueues")), tasks);
+        follow_table(f, &self.local_queues, start(kueue("localqueues")), tasks);
+        follow_table(f, &self.flavors, start(kueue("resourceflavors")), tasks);
+        follow_table(f, &self.cohorts, start(kueue("cohorts")), tasks);
+        follow_table(f, &self.checks, start(kueue("admissionchecks")), tasks);
+        follow_table(f, &self.multikueue_configs, start(kueue("multikueueconfigs")), tasks);
+        follow_table(f, &self.priority_classes, start(kueue("workloadpriorityclasses")), tasks);
+        follow_table(f, &self.cluster_metrics, start(galaxy("clustermetrics")), tasks);
+        follow_table(f, &self.namespaces, start("/api/v1/namespaces".to_owned()), tasks);
+        let secrets = format!("/api/v1/namespaces/{}/secrets", self.namespace);
+        let joined = Selector { labels: Some(CLUSTER_LABEL.to_owned()), fields: None };
+        follow_table(f, &self.secrets, (secrets, joined, cancel.clone()), tasks);
+    }
+
+    /// Whether everything that a plan rests on is known.
+    pub fn synced(&self) -> bool {
+        self.claims.synced()
+            && self.queues.synced()
+            && self.local_queues.synced()
+            && self.flavors.synced()
+            && self.cohorts.synced()
+            && self.checks.synced()
+            && self.multikueue_configs.synced()
+            && self.namespaces.synced()
+            && self.priority_classes.synced()
+            && self.cluster_metrics.synced()
+            && self.secrets.synced()
+    }
+}

@@ -1,0 +1,132 @@
+//! Object metadata and quantities as they arrive.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize, de};
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Meta {
+    pub name: String,
+    #[serde(default)]
+    pub namespace: Option<String>,
+    #[serde(default)]
+    pub uid: String,
+    #[serde(default)]
+    pub resource_version: String,
+    #[serde(default)]
+    pub generation: i64,
+    #[serde(default)]
+    pub creation_timestamp: Option<String>,
+    #[serde(default)]
+    pub deletion_timestamp: Option<String>,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
+    #[serde(default)]
+    pub managed_fields: Vec<Manager>,
+}
+
+/// Marks every object fedq makes on a worker with the hub it belongs to: two hubs may share a worker.
+pub const HUB_LABEL: &str = "fedq.dev/hub";
+/// On an object that fedq did not make: hand it over.
+pub const ADOPT: &str = "fedq.dev/adopt";
+
+impl Meta {
+    /// Whether fedq of this hub made the object, or a person handed it over.
+    pub fn is_of_hub(&self, hub_id: &str) -> bool {
+        self.labels.get(HUB_LABEL).is_some_and(|id| id == hub_id)
+            || self.annotations.get(ADOPT).is_some_and(|adopt| adopt == "true")
+    }
+
+    pub fn version(&self) -> u64 {
+        self.resource_version.parse().unwrap_or(0)
+    }
+}
+
+/// Who wrote last, for messages; the fields themselves are not kept.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+pub struct Manager {
+    #[serde(default)]
+    pub manager: String,
+    #[serde(default)]
+    pub time: Option<String>,
+    #[serde(default)]
+    pub subresource: Option<String>,
+}
+
+/// An object of which only the metadata matters.
+#[derive(Clone, Debug, Deserialize)]
+pub struct MetaOnly {
+    pub metadata: Meta,
+}
+
+/// A quantity as written: Kubernetes allows a number or a text.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct QuantityText(pub String);
+
+impl Default for QuantityText {
+    fn default() -> Self {
+        Self("0".to_owned())
+    }
+}
+
+impl<'de> Deserialize<'de> for QuantityText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = QuantityText;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a quantity as text or number")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<QuantityText, E> {
+                Ok(QuantityText(text.to_owned()))
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<QuantityText, E> {
+                Ok(QuantityText(number.to_string()))
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<QuantityText, E> {
+                Ok(QuantityText(number.to_string()))
+            }
+
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<QuantityText, E> {
+                Ok(QuantityText(number.to_string()))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+/// Makes kinds with a [`Meta`] keepable in a table.
+macro_rules! record {
+    ($($kind:ty),* $(,)?) => {
+        $(impl crate::k8s::list_watch::Record for $kind {
+            fn key(&self) -> crate::k8s::list_watch::Key {
+                (self.metadata.namespace.clone(), self.metadata.name.clone())
+            }
+
+            fn version(&self) -> u64 {
+                self.metadata.resource_version.parse().unwrap_or(0)
+            }
+        })*
+    };
+}
+
+record!(
+    MetaOnly,
+    super::cluster_metrics::ClusterMetrics,
+    super::kueue::AdmissionCheck,
+    super::kueue::ClusterQueue,
+    super::kueue::Cohort,
+    super::kueue::LocalQueue,
+    super::kueue::MultiKueueConfig,
+    super::kueue::ResourceFlavor,
+    super::kueue::Workload,
+    super::kueue::WorkloadPriorityClass,
+);

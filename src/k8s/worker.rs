@@ -1,0 +1,128 @@
+//! What fedq follows on a joined cluster. Nodes have a loop of their own, since they are stored.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::domain::{
+    cluster::{Connection, QuarantineReason},
+    ids::ClusterName,
+};
+
+use super::{
+    client::ClusterClient,
+    follow::{Following, follow_table},
+    list_watch::{Selector, State, Table, Timing},
+    types::{
+        kueue::{
+            AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass,
+        },
+        meta::MetaOnly,
+    },
+};
+
+/// Set by Kueue on Workloads that a MultiKueue hub dispatched.
+const DISPATCHED_LABEL: &str = "kueue.x-k8s.io/multikueue-origin";
+
+/// A connected cluster: its identity is checked, so it may be read and written. A new kubeconfig makes a
+/// new one.
+pub struct Worker {
+    pub name: ClusterName,
+    pub client: ClusterClient,
+    pub uid: String,
+    pub queues: Table<ClusterQueue>,
+    pub local_queues: Table<LocalQueue>,
+    pub flavors: Table<ResourceFlavor>,
+    pub cohorts: Table<Cohort>,
+    pub topologies: Table<MetaOnly>,
+    pub checks: Table<AdmissionCheck>,
+    pub namespaces: Table<MetaOnly>,
+    pub priority_classes: Table<WorkloadPriorityClass>,
+    /// Workloads that no hub dispatched: put there by hand or pinned.
+    pub direct_workloads: Table<Workload>,
+    /// Set by whoever finds that this is not the cluster that was joined.
+    pub quarantine: watch::Sender<Option<QuarantineReason>>,
+    pub cancel: CancellationToken,
+}
+
+impl Worker {
+    pub fn new(name: ClusterName, client: ClusterClient, uid: String, cancel: CancellationToken) -> Self {
+        Self {
+            name,
+            client,
+            uid,
+            queues: Table::new(),
+            local_queues: Table::new(),
+            flavors: Table::new(),
+            cohorts: Table::new(),
+            topologies: Table::new(),
+            checks: Table::new(),
+            namespaces: Table::new(),
+            priority_classes: Table::new(),
+            direct_workloads: Table::new(),
+            quarantine: watch::Sender::new(None),
+            cancel,
+        }
+    }
+
+    pub fn follow(&self, timing: &Timing, changed: Vec<Arc<Notify>>, tasks: &mut JoinSet<()>) {
+        let following = Following { client: self.client.clone(), timing: timing.clone(), changed };
+        let f = &following;
+        let kueue = |plural: &str| {
+            (format!("/apis/kueue.x-k8s.io/v1beta2/{plural}"), Selector::default(), self.cancel.clone())
+        };
+        follow_table(f, &self.queues, kueue("clusterqueues"), tasks);
+        follow_table(f, &self.local_queues, kueue("localqueues"), tasks);
+        follow_table(f, &self.flavors, kueue("resourceflavors"), tasks);
+        follow_table(f, &self.cohorts, kueue("cohorts"), tasks);
+        follow_table(f, &self.topologies, kueue("topologies"), tasks);
+        follow_table(f, &self.checks, kueue("admissionchecks"), tasks);
+        follow_table(f, &self.priority_classes, kueue("workloadpriorityclasses"), tasks);
+        let namespaces = ("/api/v1/namespaces".to_owned(), Selector::default(), self.cancel.clone());
+        follow_table(f, &self.namespaces, namespaces, tasks);
+        let (path, _, cancel) = kueue("workloads");
+        let direct = Selector { labels: Some(format!("!{DISPATCHED_LABEL}")), fields: None };
+        follow_table(f, &self.direct_workloads, (path, direct, cancel), tasks);
+    }
+
+    /// Whether everything a plan for this cluster rests on is known.
+    pub fn synced(&self) -> bool {
+        self.queues.synced()
+            && self.local_queues.synced()
+            && self.flavors.synced()
+            && self.cohorts.synced()
+            && self.checks.synced()
+            && self.namespaces.synced()
+            && self.priority_classes.synced()
+            && self.direct_workloads.synced()
+    }
+
+    /// Whether Kueue in a version fedq speaks (0.16 or newer) is installed.
+    pub fn has_kueue(&self) -> bool {
+        self.queues.state() != State::Absent && self.flavors.state() != State::Absent
+    }
+}
+
+/// A joined cluster as it stands now.
+#[derive(Clone)]
+pub struct Joined {
+    pub connection: Connection,
+    pub cordoned: bool,
+    /// Its Secret is being deleted: withdraw, clean up, let go.
+    pub leaving: bool,
+    pub source: &'static str,
+    pub server: Option<String>,
+    pub kubernetes_version: Option<String>,
+    pub credential_expires: Option<Timestamp>,
+    pub last_seen: Option<Timestamp>,
+    /// There once its identity is checked.
+    pub worker: Option<Arc<Worker>>,
+}
+
+/// All joined clusters, published whole.
+pub type JoinedClusters = std::collections::BTreeMap<ClusterName, Joined>;

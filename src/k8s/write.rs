@@ -1,0 +1,210 @@
+//! Everything fedq writes to a cluster goes through [`Change`]: rendered once, sent with a deadline,
+//! answered with the object as the server now has it.
+
+use std::{fmt, time::Duration};
+
+use http::{Method, Request};
+use kube::Client;
+use serde_json::Value;
+
+use super::client::{ApiError, call};
+
+/// The kinds fedq writes.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Kind {
+    Namespace,
+    Secret,
+    ResourceFlavor,
+    WorkloadPriorityClass,
+    ClusterQueue,
+    LocalQueue,
+    Claim,
+    ClusterMetrics,
+}
+
+impl Kind {
+    fn group_path(self) -> &'static str {
+        match self {
+            Self::Namespace | Self::Secret => "/api/v1",
+            Self::ResourceFlavor | Self::WorkloadPriorityClass | Self::ClusterQueue | Self::LocalQueue => {
+                "/apis/kueue.x-k8s.io/v1beta2"
+            }
+            Self::Claim | Self::ClusterMetrics => "/apis/galaxy.kubestellar.io/v1alpha1",
+        }
+    }
+
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::Namespace => "namespaces",
+            Self::Secret => "secrets",
+            Self::ResourceFlavor => "resourceflavors",
+            Self::WorkloadPriorityClass => "workloadpriorityclasses",
+            Self::ClusterQueue => "clusterqueues",
+            Self::LocalQueue => "localqueues",
+            Self::Claim => "clusterresourceclaims",
+            Self::ClusterMetrics => "clustermetrics",
+        }
+    }
+}
+
+/// Which object.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Target {
+    pub kind: Kind,
+    pub namespace: Option<String>,
+    pub name: String,
+    /// The status subresource, written apart from the object and so merged apart too.
+    pub status: bool,
+}
+
+impl Target {
+    pub fn cluster_scoped(kind: Kind, name: impl Into<String>) -> Self {
+        Self { kind, namespace: None, name: name.into(), status: false }
+    }
+
+    pub fn namespaced(kind: Kind, namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { kind, namespace: Some(namespace.into()), name: name.into(), status: false }
+    }
+
+    pub fn status(kind: Kind, name: impl Into<String>) -> Self {
+        Self { kind, namespace: None, name: name.into(), status: true }
+    }
+
+    fn collection(&self) -> String {
+        let group = self.kind.group_path();
+        match &self.namespace {
+            Some(namespace) => format!("{group}/namespaces/{namespace}/{}", self.kind.plural()),
+            None => format!("{group}/{}", self.kind.plural()),
+        }
+    }
+
+    fn path(&self) -> String {
+        let status = if self.status { "/status" } else { "" };
+        format!("{}/{}{status}", self.collection(), self.name)
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind.plural())?;
+        if let Some(namespace) = &self.namespace {
+            write!(f, " {namespace}/{}", self.name)
+        } else {
+            write!(f, " {}", self.name)
+        }
+    }
+}
+
+/// How an object is written.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    Create(Value),
+    /// JSON merge patch. With `metadata.resourceVersion` in it, the write is refused when somebody
+    /// else wrote in between.
+    Merge(Value),
+    /// Server-side apply without force: somebody else's field is a conflict, never taken.
+    Apply(Value),
+    /// Only the very object that was seen, as it was seen.
+    Delete {
+        uid: String,
+        resource_version: String,
+    },
+}
+
+/// One write that a decision still needs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    pub target: Target,
+    pub action: Action,
+    pub manager: &'static str,
+}
+
+impl Change {
+    pub fn verb(&self) -> &'static str {
+        match self.action {
+            Action::Create(_) => "create",
+            Action::Merge(_) => "patch",
+            Action::Apply(_) => "apply",
+            Action::Delete { .. } => "delete",
+        }
+    }
+
+    fn request(&self) -> Result<Request<Vec<u8>>, http::Error> {
+        let manager = self.manager;
+        let json = |value: &Value| value.to_string().into_bytes();
+        match &self.action {
+            Action::Create(body) => {
+                Request::post(format!("{}?fieldManager={manager}", self.target.collection()))
+                    .header("content-type", "application/json")
+                    .body(json(body))
+            }
+            Action::Merge(body) => Request::patch(format!("{}?fieldManager={manager}", self.target.path()))
+                .header("content-type", "application/merge-patch+json")
+                .body(json(body)),
+            Action::Apply(body) => Request::patch(format!("{}?fieldManager={manager}", self.target.path()))
+                .header("content-type", "application/apply-patch+yaml")
+                .body(json(body)),
+            Action::Delete { uid, resource_version } => {
+                let options = serde_json::json!({
+                    "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background",
+                    "preconditions": {"uid": uid, "resourceVersion": resource_version},
+                });
+                Request::builder()
+                    .method(Method::DELETE)
+                    .uri(self.target.path())
+                    .header("content-type", "application/json")
+                    .body(json(&options))
+            }
+        }
+    }
+}
+
+/// Sends one change. The answer is the object as the server has it afterwards.
+pub async fn send(client: &Client, change: &Change, deadline: Duration) -> Result<Value, ApiError> {
+    let request = change.request().expect("names were checked, so the path is a URI");
+    call(deadline, client.request::<Value>(request)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn requests_name_the_object_and_the_manager() {
+        let change = Change {
+            target: Target::namespaced(Kind::LocalQueue, "team-a", "main"),
+            action: Action::Create(json!({"kind": "LocalQueue"})),
+            manager: "fedq-queue",
+        };
+        let request = change.request().expect("a request");
+        assert_eq!(
+            request.uri(),
+            "/apis/kueue.x-k8s.io/v1beta2/namespaces/team-a/localqueues?fieldManager=fedq-queue"
+        );
+
+        let change = Change {
+            target: Target::status(Kind::Claim, "c"),
+            action: Action::Apply(json!({})),
+            manager: "fedq-status",
+        };
+        let request = change.request().expect("a request");
+        assert_eq!(request.method(), Method::PATCH);
+        assert_eq!(
+            request.uri(),
+            "/apis/galaxy.kubestellar.io/v1alpha1/clusterresourceclaims/c/status?fieldManager=fedq-status"
+        );
+    }
+
+    #[test]
+    fn a_delete_names_the_object_that_was_seen() {
+        let change = Change {
+            target: Target::cluster_scoped(Kind::ClusterQueue, "q"),
+            action: Action::Delete { uid: "u".into(), resource_version: "7".into() },
+            manager: "fedq-quota",
+        };
+        let body: Value = serde_json::from_slice(change.request().expect("a request").body()).expect("JSON");
+        assert_eq!(body["preconditions"], json!({"uid": "u", "resourceVersion": "7"}));
+    }
+}
