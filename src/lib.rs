@@ -7,6 +7,7 @@
 
 pub mod clock;
 pub mod controllers;
+pub mod config;
 pub mod domain;
 pub mod k8s;
 pub mod store;
