@@ -18,6 +18,8 @@ use k8s_openapi::{
 use kube::{CustomResource, CustomResourceExt, KubeSchema};
 use serde::{Deserialize, Serialize};
 
+use crate::domain::claim::{AssignmentText, ClaimText, owners::owners};
+
 /// What a cluster offers, and what each ClusterQueue is given of it.
 #[derive(Clone, CustomResource, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[kube(
@@ -194,8 +196,63 @@ impl JsonSchema for QuantityText {
     }
 }
 
+impl From<&ClusterResourceClaim> for ClaimText {
+    fn from(claim: &ClusterResourceClaim) -> Self {
+        let texts = |map: &BTreeMap<String, QuantityText>| -> BTreeMap<String, String> {
+            map.iter().map(|(key, quantity)| (key.clone(), quantity.0.0.clone())).collect()
+        };
+        let assignments = claim.spec.resource_assignments.iter().map(|assignment| AssignmentText {
+            queue: assignment.cluster_queue_name.clone(),
+            flavor: assignment.flavor.clone(),
+            resources: texts(&assignment.resources),
+        });
+        let managed_fields = serde_json::to_value(&claim.metadata.managed_fields);
+        Self {
+            name: claim.metadata.name.clone().unwrap_or_default(),
+            cluster: claim.spec.cluster_name.clone(),
+            nominal: texts(&claim.spec.nominal_resources),
+            assignments: assignments.collect(),
+            owners: owners(&managed_fields.unwrap_or_default()),
+        }
+    }
+}
+
 /// The manifest under `deploy/crds`, as `fedqd --print-crds` prints it.
 pub fn crds_yaml() -> String {
     let yaml = serde_saphyr::to_string(&ClusterResourceClaim::crd());
     yaml.expect("a CRD built from types is plain data, which always has a YAML form")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{
+        claim::{Owner, validate},
+        resources::Aliases,
+    };
+
+    #[test]
+    fn a_claim_is_read_with_numbers_and_texts_and_with_its_owners() {
+        let claim: ClusterResourceClaim = serde_saphyr::from_str(
+            "
+            apiVersion: galaxy.kubestellar.io/v1alpha1
+            kind: ClusterResourceClaim
+            metadata:
+              name: cluster2-resource-claim
+              managedFields:
+              - {manager: fedq-capacity, operation: Apply, fieldsType: FieldsV1, apiVersion: v1,
+                 fieldsV1: {'f:spec': {'f:nominalResources': {'f:cpu': {}}}}}
+            spec:
+              clusterName: cluster2
+              nominalResources: {cpu: '1000', gpu: 10}
+              resourceAssignments:
+              - {clusterQueueName: high, flavor: on-demand, resources: {gpu: 5}}
+            ",
+        )
+        .expect("a claim");
+        let claim = validate(&ClaimText::from(&claim), &Aliases::default()).expect("a valid claim");
+        let owners: Vec<_> = claim.nominal().values().map(|n| (n.key.as_str(), n.owner)).collect();
+        assert_eq!(owners, [("cpu", Owner::Followed), ("gpu", Owner::Cap)]);
+        assert_eq!(claim.assignments().len(), 1);
+    }
 }
