@@ -6,8 +6,8 @@
 //! ARCHITECTURE.md and enforced by `tests/architecture.rs`.
 
 pub mod clock;
-pub mod controllers;
 pub mod config;
+pub mod controllers;
 pub mod domain;
 pub mod k8s;
 pub mod store;

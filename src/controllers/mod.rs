@@ -2,4 +2,5 @@
 
 pub mod capacity;
 pub mod cluster;
+pub mod driver;
 pub mod writer;

@@ -1,0 +1,313 @@
+//! Runs a controller: activated by a payload-free signal or a period, one run at a time, backing off
+//! on errors. What a run finds it reads from snapshots, so a signal that comes during a run means one
+//! more run after it, however many came.
+
+use std::{error::Error, future::Future, sync::Arc, time::Duration};
+
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use futures::FutureExt;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, sleep_until, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, debug, info_span, warn};
+
+use crate::telemetry::{Metrics, chain};
+
+/// One kind of change and all that leads to it.
+pub trait Controller: Send {
+    type Error: Error + Send + Sync + 'static;
+
+    /// Gathers, decides, applies, reports. An error means: nothing more can be done now, run again
+    /// after a pause. One cluster's failure is no error here, since all would wait with it.
+    fn reconcile(&mut self) -> impl Future<Output = Result<Next, Self::Error>> + Send;
+}
+
+/// When to run again, besides at the next signal.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Next {
+    AtPeriod,
+    /// Or at the period, if that is sooner.
+    After(Duration),
+}
+
+pub struct Driver {
+    /// In logs and metrics.
+    pub name: &'static str,
+    /// Others bump it with `notify_one`.
+    pub signal: Arc<Notify>,
+    pub pace: Pace,
+    pub metrics: Metrics,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// A run at least this often, in case a signal was lost.
+    pub period: Duration,
+    /// After the first error; doubled, with jitter, for each that follows.
+    pub backoff_min: Duration,
+    pub backoff_max: Duration,
+    /// For a run under way when the daemon stops; then it is dropped at its next await.
+    pub grace: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            period: Duration::from_mins(1),
+            backoff_min: Duration::from_millis(500),
+            backoff_max: Duration::from_secs(30),
+            grace: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Driver {
+    /// Runs at once, then until `stop`. A signal does not cut a pause after an error short: whatever
+    /// fails would otherwise be hammered at the rate of events.
+    pub async fn run<C: Controller>(self, mut controller: C, stop: CancellationToken) {
+        let mut backoff = None;
+        loop {
+            // A signal from before this run is answered by it.
+            let _ = self.signal.notified().now_or_never();
+            let begun = Instant::now();
+            let span = info_span!("reconcile", controller = self.name);
+            let run = controller.reconcile().instrument(span);
+            let Some(outcome) = self.unless_stopped(run, &stop).await else { return };
+            self.metrics.reconciled(self.name, begun.elapsed(), outcome.is_err());
+            match outcome {
+                Ok(next) => {
+                    backoff = None;
+                    let due = begun + self.period(next);
+                    tokio::select! {
+                        () = stop.cancelled() => return,
+                        () = self.signal.notified() => {}
+                        () = sleep_until(due) => {}
+                    }
+                }
+                Err(error) => {
+                    let pause = self.pause(&mut backoff);
+                    let name = self.name;
+                    warn!(controller = name, error = %chain(&error), ?pause, "Controller `{name}` failed and runs again after a pause");
+                    tokio::select! {
+                        () = stop.cancelled() => return,
+                        () = sleep(pause) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// The run's outcome; `None` if it was under way at the stop and did not end within the grace.
+    async fn unless_stopped<T>(&self, run: impl Future<Output = T>, stop: &CancellationToken) -> Option<T> {
+        let mut run = std::pin::pin!(run);
+        tokio::select! {
+            // A run that is done counts even if the stop came meanwhile.
+            biased;
+            outcome = &mut run => return Some(outcome),
+            () = stop.cancelled() => {}
+        }
+        let outcome = timeout(self.pace.grace, run).await.ok();
+        if outcome.is_none() {
+            debug!(controller = self.name, "A run was cut off by the stop");
+        }
+        outcome
+    }
+
+    fn period(&self, next: Next) -> Duration {
+        match next {
+            Next::AtPeriod => self.pace.period,
+            Next::After(delay) => delay.min(self.pace.period),
+        }
+    }
+
+    fn pause(&self, backoff: &mut Option<ExponentialBackoff>) -> Duration {
+        let backoff = backoff.get_or_insert_with(|| {
+            ExponentialBuilder::new()
+                .with_min_delay(self.pace.backoff_min)
+                .with_max_delay(self.pace.backoff_max)
+                .without_max_times()
+                .with_jitter()
+                .build()
+        });
+        // Jitter comes on top of the delay, the greatest one included.
+        backoff.next().unwrap_or(self.pace.backoff_max).min(self.pace.backoff_max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::{sync::mpsc, task::JoinHandle};
+
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the hub does not answer")]
+    struct Unanswered;
+
+    /// Reports the start of each run and does what it is told.
+    struct Scripted {
+        started: mpsc::UnboundedSender<Instant>,
+        running: Arc<AtomicUsize>,
+        takes: Duration,
+        failures: usize,
+        next: Next,
+    }
+
+    impl Controller for Scripted {
+        type Error = Unanswered;
+
+        async fn reconcile(&mut self) -> Result<Next, Unanswered> {
+            assert_eq!(self.running.fetch_add(1, Ordering::SeqCst), 0, "two runs at once");
+            self.started.send(Instant::now()).expect("the test listens");
+            sleep(self.takes).await;
+            self.running.fetch_sub(1, Ordering::SeqCst);
+            if 0 < self.failures {
+                self.failures -= 1;
+                return Err(Unanswered);
+            }
+            Ok(self.next)
+        }
+    }
+
+    struct Bed {
+        signal: Arc<Notify>,
+        stop: CancellationToken,
+        metrics: Metrics,
+        starts: mpsc::UnboundedReceiver<Instant>,
+        task: JoinHandle<()>,
+    }
+
+    /// Long enough to tell apart on a busy machine.
+    const STEP: Duration = Duration::from_millis(40);
+    const NEVER: Duration = Duration::from_hours(1);
+
+    impl Bed {
+        fn start(pace: Pace, script: impl FnOnce(&mut Scripted)) -> Self {
+            let (started, starts) = mpsc::unbounded_channel();
+            let mut controller = Scripted {
+                started,
+                running: Arc::default(),
+                takes: Duration::ZERO,
+                failures: 0,
+                next: Next::AtPeriod,
+            };
+            script(&mut controller);
+            let (signal, stop, metrics) = (Arc::new(Notify::new()), CancellationToken::new(), Metrics::new());
+            let driver = Driver { name: "test", signal: Arc::clone(&signal), pace, metrics: metrics.clone() };
+            let task = tokio::spawn(driver.run(controller, stop.clone()));
+            Self { signal, stop, metrics, starts, task }
+        }
+
+        async fn run(&mut self) -> Instant {
+            timeout(Duration::from_secs(20), self.starts.recv()).await.expect("runs").expect("lives")
+        }
+
+        /// Stops the driver; how many runs had begun that nobody waited for.
+        async fn stop(mut self) -> usize {
+            self.stop.cancel();
+            timeout(Duration::from_secs(20), self.task).await.expect("stops").expect("no panic");
+            let mut left = 0;
+            while self.starts.try_recv().is_ok() {
+                left += 1;
+            }
+            left
+        }
+    }
+
+    fn quiet() -> Pace {
+        Pace { period: NEVER, ..Pace::default() }
+    }
+
+    #[tokio::test]
+    async fn it_runs_at_once_and_then_only_when_signalled() {
+        let mut bed = Bed::start(quiet(), |_| ());
+        bed.run().await;
+        sleep(STEP).await;
+        assert!(bed.starts.is_empty());
+        bed.signal.notify_one();
+        bed.run().await;
+        assert_eq!(bed.stop().await, 0);
+    }
+
+    #[tokio::test]
+    async fn signals_during_a_run_make_one_more_run() {
+        let mut bed = Bed::start(quiet(), |controller| controller.takes = STEP);
+        bed.run().await;
+        for _ in 0..20 {
+            bed.signal.notify_one();
+        }
+        bed.run().await;
+        sleep(STEP * 4).await;
+        assert_eq!(bed.stop().await, 0);
+    }
+
+    #[tokio::test]
+    async fn it_runs_each_period_without_a_signal() {
+        let mut bed = Bed::start(Pace { period: STEP, ..Pace::default() }, |_| ());
+        let (first, second, third) = (bed.run().await, bed.run().await, bed.run().await);
+        assert!(STEP <= second - first && STEP <= third - second);
+        bed.stop().await;
+    }
+
+    #[tokio::test]
+    async fn a_run_can_ask_for_the_next_one_sooner_but_not_later_than_the_period() {
+        let mut bed = Bed::start(quiet(), |controller| controller.next = Next::After(STEP));
+        let (first, second) = (bed.run().await, bed.run().await);
+        assert!(STEP <= second - first);
+        bed.stop().await;
+        let pace = Pace { period: STEP, ..Pace::default() };
+        let mut bed = Bed::start(pace, |controller| controller.next = Next::After(NEVER));
+        bed.run().await;
+        bed.run().await;
+        bed.stop().await;
+    }
+
+    #[tokio::test]
+    async fn errors_pause_longer_and_longer_whatever_the_signals_and_success_resets() {
+        let pace = Pace { period: NEVER, backoff_min: STEP, backoff_max: STEP * 4, ..Pace::default() };
+        let mut bed = Bed::start(pace, |controller| controller.failures = 4);
+        let mut starts = vec![bed.run().await];
+        for _ in 0..4 {
+            bed.signal.notify_one();
+            starts.push(bed.run().await);
+        }
+        let pauses = starts.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<_>>();
+        for (pause, least) in pauses.iter().zip([STEP, STEP * 2, STEP * 4, STEP * 4]) {
+            assert!(least <= *pause, "{pauses:?}");
+        }
+        sleep(STEP).await;
+        assert!(bed.starts.is_empty(), "signals during a pause are answered by the run that follows it");
+        let text = bed.metrics.encode().expect("encodes");
+        assert!(text.contains("fedq_reconcile_errors_total{controller=\"test\"} 4"), "{text}");
+        bed.stop().await;
+    }
+
+    #[test]
+    fn pauses_grow_to_their_bound_and_start_over_after_success() {
+        let driver =
+            Driver { name: "test", signal: Arc::default(), pace: Pace::default(), metrics: Metrics::new() };
+        let mut backoff = None;
+        let pauses = (0..100).map(|_| driver.pause(&mut backoff)).collect::<Vec<_>>();
+        assert!(pauses.iter().all(|pause| *pause <= driver.pace.backoff_max), "{pauses:?}");
+        assert_eq!(pauses[99], driver.pace.backoff_max);
+        assert!(driver.pause(&mut None) <= driver.pace.backoff_min * 2);
+    }
+
+    #[tokio::test]
+    async fn a_run_under_way_at_the_stop_may_end_within_the_grace() {
+        let mut bed = Bed::start(quiet(), |controller| controller.takes = STEP);
+        bed.run().await;
+        let metrics = bed.metrics.clone();
+        bed.stop().await;
+        let text = metrics.encode().expect("encodes");
+        assert!(text.contains("fedq_reconcile_seconds_count{controller=\"test\"} 1"), "{text}");
+
+        let mut bed = Bed::start(Pace { grace: STEP, ..quiet() }, |controller| controller.takes = NEVER);
+        bed.run().await;
+        assert_eq!(bed.stop().await, 0, "a run that hangs is cut off");
+    }
+}
