@@ -23,7 +23,6 @@ pub const MAX_QUOTA: Amount = Amount::new(i64::MAX / 1000 * 1000 - 1);
 
 /// What one Node object says, borrowed from its bytes.
 #[derive(Clone, Copy, Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "three independent facts about one object")]
 pub struct NodeFacts<'a> {
     pub name: &'a str,
     pub labels: &'a [(&'a str, &'a str)],

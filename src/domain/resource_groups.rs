@@ -14,8 +14,10 @@ use super::{
 pub const MAX_GROUPS: usize = 16;
 pub const MAX_RESOURCES_A_GROUP: usize = 64;
 pub const MAX_FLAVORS_A_GROUP: usize = 64;
-/// Kueue allows 256 flavors in a queue, but its status holds 64: beyond it, usage is not reported.
-pub const MAX_FLAVORS: usize = 64;
+pub const MAX_FLAVORS: usize = 256;
+/// A queue's status holds no more flavors than this, so that fedq, which must know what is reserved,
+/// adds none beyond it.
+pub const MAX_FLAVORS_REPORTED: usize = 64;
 pub const MAX_RESOURCES: usize = 256;
 pub const MAX_PAIRS_A_GROUP: usize = 512;
 
@@ -93,8 +95,10 @@ pub enum Rule {
     ResourcesOfGroup,
     #[error("a resource group has at least one flavor and at most {MAX_FLAVORS_A_GROUP}")]
     FlavorsOfGroup,
-    #[error("a ClusterQueue reports at most {MAX_FLAVORS} flavors in its status")]
+    #[error("a ClusterQueue has at most {MAX_FLAVORS} flavors")]
     TooManyFlavors,
+    #[error("a ClusterQueue reports usage of at most {MAX_FLAVORS_REPORTED} flavors, so no more are added")]
+    TooManyReported,
     #[error("a ClusterQueue covers at most {MAX_RESOURCES} resources")]
     TooManyResources,
     #[error("a resource group has at most {MAX_PAIRS_A_GROUP} pairs of flavor and resource")]
@@ -162,6 +166,10 @@ impl ResourceGroups {
         let mut extended = self.clone();
         extended.add(cell)?;
         extended.check_sizes()?;
+        let flavors = |groups: &Self| groups.0.iter().map(|group| group.flavors.len()).sum::<usize>();
+        if MAX_FLAVORS_REPORTED < flavors(&extended) && flavors(self) < flavors(&extended) {
+            return Err(Rule::TooManyReported);
+        }
         *self = extended;
         Ok(())
     }
@@ -200,7 +208,9 @@ impl ResourceGroups {
     }
 
     /// The groups of the worker's queue: the hub's order, with only the flavors and resources of
-    /// `cells`. A flavor that lacks a resource of its group has it at zero.
+    /// `cells`. A flavor that lacks a resource of its group has it at zero. Cells the hub no longer has
+    /// follow where Kueue's rules allow: a worker's cell that went away would take its usage out of
+    /// Kueue's accounts.
     pub fn for_worker(&self, cells: &BTreeMap<FlavorResource, Quota>) -> Self {
         let groups = self.0.iter().filter_map(|group| {
             let flavors = group.flavors.iter().filter(|flavor| cells.keys().any(|c| c.flavor == flavor.name));
@@ -221,6 +231,7 @@ impl ResourceGroups {
             (!covered.is_empty()).then_some(ResourceGroup { covered, flavors })
         });
         let mut groups = Self(groups.collect());
+        groups.extend_all(cells.keys().cloned());
         groups.set_cells(cells);
         groups
     }
@@ -418,7 +429,7 @@ mod tests {
         assert_eq!(groups(1, 0, 1), Err(Rule::ResourcesOfGroup));
         assert_eq!(groups(1, 1, 65), Err(Rule::FlavorsOfGroup));
         assert_eq!(groups(1, 1, 0), Err(Rule::FlavorsOfGroup));
-        assert_eq!(groups(2, 1, 33), Err(Rule::TooManyFlavors));
+        assert_eq!(groups(5, 1, 52), Err(Rule::TooManyFlavors));
         assert_eq!(groups(5, 52, 1), Err(Rule::TooManyResources));
         assert_eq!(groups(1, 64, 9), Err(Rule::TooManyPairs));
     }
@@ -480,6 +491,9 @@ mod tests {
         let before = full.clone();
         assert_eq!(full.extend(&cell("one-more", "f.x/r0")), Err(Rule::FlavorsOfGroup));
         assert_eq!(full, before);
+        let mut many = ResourceGroups(vec![big_group("a", 1, 32), big_group("b", 1, 32)]);
+        assert_eq!(many.extend(&cell("one-more", "a.x/r0")), Err(Rule::TooManyReported));
+        many.extend(&cell("a0", "x/new")).expect("a resource adds no flavor");
     }
 
     #[test]

@@ -3,9 +3,17 @@
 //! Pure and deterministic. [`plan`] computes everything at once; [`Planner`] keeps the last answer
 //! and recomputes what an input touches, with the same result.
 
+mod constraints;
+mod fill;
+mod hold;
+mod hub;
 mod input;
+mod model;
 mod output;
 mod planner;
+mod report;
+mod shares;
+mod solve;
 
 pub use input::{
     Assignment, ClaimInput, ClusterInput, Dispatch, HubQueueInput, ManagedCell, Mode, PlanInput, WorkerCell,
