@@ -2,6 +2,7 @@
 
 pub mod capacity;
 pub mod claim;
+pub mod claim_status;
 pub mod cluster;
 pub mod ids;
 pub mod overview;

@@ -1,7 +1,7 @@
 //! What the controllers know, published whole after each change: the API and the webhook read this
 //! and nothing else, so that a question never waits for a cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -20,6 +20,10 @@ pub struct Overview {
     pub clusters: BTreeMap<ClusterName, ClusterOverview>,
     pub claims: BTreeMap<ClaimName, ClaimOverview>,
     pub queues: BTreeMap<QueueName, QueueOverview>,
+    /// Claims that vanished and whose removal waits for a person's word, and the clusters they claimed:
+    /// nothing is written for these, and no claim is made anew.
+    pub held_claims: BTreeSet<ClaimName>,
+    pub held_clusters: BTreeSet<ClusterName>,
 }
 
 #[derive(Clone, Debug)]

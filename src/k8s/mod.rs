@@ -1,6 +1,8 @@
 //! The only user of `kube::Client`: connects, watches, reads objects into domain types, writes changes.
 
+pub mod claims;
 pub mod client;
+pub mod events;
 pub mod follow;
 pub mod hub;
 pub mod kubeconfig;
