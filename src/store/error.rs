@@ -10,13 +10,16 @@ use std::{
 pub enum StoreError {
     #[error("cannot use the folder `{}` for the database", path.display())]
     Folder { path: PathBuf, source: io::Error },
+    #[error("cannot write the file `{}` for the database", path.display())]
+    File { path: PathBuf, source: io::Error },
     #[error("the database `{}` is in use by another fedqd ({holder})", path.display())]
     InUse { path: PathBuf, holder: String },
     #[error("cannot lock the database `{}`", path.display())]
     Lock { path: PathBuf, source: io::Error },
     #[error(
         "this database was written by a newer fedqd: `{}` has schema {found}, this fedqd knows up to {known}; \
-         start that version again, or put `fedqd --rebuild-store` to use, which moves the file aside and starts anew",
+         start that version again, or run `fedqd --rebuild-store`, which moves the file aside and starts anew \
+         (everything but history is rebuilt from the clusters)",
         path.display()
     )]
     Newer { path: PathBuf, found: i64, known: i64 },

@@ -20,14 +20,15 @@ pub(super) struct Lock {
 
 impl Lock {
     pub(super) fn take(database: &Path) -> Result<Self, StoreError> {
+        let path = lock_path(database);
         let failed = |source| StoreError::Lock { path: database.to_owned(), source };
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
-            .open(lock_path(database))
-            .map_err(failed)?;
+            .open(&path)
+            .map_err(|source| StoreError::File { path, source })?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

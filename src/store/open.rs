@@ -58,6 +58,9 @@ pub(super) fn prepare(path: &Path) -> Result<PathBuf, StoreError> {
     };
     let folder = |source| StoreError::Folder { path: parent.to_owned(), source };
     fs::DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(folder)?;
+    if path.is_dir() {
+        return Err(StoreError::File { path: path.to_owned(), source: io::ErrorKind::IsADirectory.into() });
+    }
     if path.exists() {
         return fs::canonicalize(path).map_err(folder);
     }
@@ -87,7 +90,7 @@ pub(super) async fn writer(path: &Path) -> Result<SqliteConnection, StoreError> 
         .truncate(false)
         .mode(0o600)
         .open(path)
-        .map_err(|source| StoreError::Folder { path: path.to_owned(), source })?;
+        .map_err(|source| StoreError::File { path: path.to_owned(), source })?;
     let mut connection = SqliteConnection::connect_with(&options(path).optimize_on_close(true, None))
         .await
         .map_err(|source| StoreError::at_open(path, source))?;

@@ -501,7 +501,10 @@ async fn a_folder_that_cannot_be_written_is_named() {
         assert!(matches!(error, StoreError::Folder { .. }), "{}", told(&error));
         assert!(error.to_string().contains(path.parent().unwrap().to_str().unwrap()), "{error}");
     }
-    assert!(Store::open(folder.path()).await.is_err(), "a folder is no database");
+    let error = Store::open(Path::new("/proc/fedq.db")).await.map(|_| ()).unwrap_err();
+    assert_eq!(error.to_string(), "cannot write the file `/proc/fedq.db.lock` for the database");
+    let error = Store::open(folder.path()).await.map(|_| ()).unwrap_err();
+    assert!(matches!(error, StoreError::File { .. }), "a folder is no database: {}", told(&error));
 }
 
 #[tokio::test]
