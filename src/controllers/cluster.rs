@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn silence_is_stale_first_and_lost_after_the_timeout() {
         let seen = Timestamp::from_second(1_000_000).expect("a time");
-        let after = |seconds| {
+        let after = |seconds: i64| {
             let now = Timestamp::from_second(1_000_000 + seconds).expect("a time");
             silent(seen, now, &settings(), String::new()).map(|connection| connection.word())
         };
