@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod ids;
 pub mod overview;
 pub mod quantity;
+pub mod queue;
 pub mod quota;
 pub mod resource_groups;
 pub mod resources;

@@ -23,6 +23,8 @@ use super::{
     worker::Worker,
 };
 
+pub mod queues;
+
 /// On a ClusterQueue of the hub: the cells that are fedq's, with what was there before.
 pub const CELLS: &str = "fedq.dev/cells";
 const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
