@@ -274,7 +274,9 @@ fn check_server(text: &str, rules: &Rules) -> Result<Uri, KubeconfigError> {
         None => return Err(KubeconfigError::BadServer),
     }
     let host = server.host().filter(|host| !host.is_empty()).ok_or(KubeconfigError::BadServer)?;
-    if server.port().is_some() && server.port_u16().is_none_or(|port| port == 0) {
+    // The parser lets a port that is none pass, and connects to 443.
+    let port = server.authority().and_then(|authority| authority.as_str().strip_prefix(host));
+    if port.is_some_and(|port| !port.is_empty()) && server.port_u16().is_none_or(|port| port == 0) {
         return Err(KubeconfigError::BadServer);
     }
     address::check_host(host, rules.allow_loopback)

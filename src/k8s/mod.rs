@@ -11,3 +11,6 @@ pub mod read;
 pub mod types;
 pub mod worker;
 pub mod write;
+
+#[cfg(test)]
+mod testing;

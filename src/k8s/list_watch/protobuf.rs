@@ -7,7 +7,10 @@
 use std::str;
 
 use super::{Malformed, Skipped, body, events::Event};
-use crate::k8s::client::ApiError;
+use crate::{
+    domain::capacity::{NodeFacts, TaintFacts},
+    k8s::client::ApiError,
+};
 
 /// Before every message: Kubernetes' own envelope (`runtime.Unknown`) follows.
 const MAGIC: &[u8] = b"k8s\0";
@@ -16,21 +19,15 @@ const PREFIX: usize = 4 << 10;
 
 /// What capacity needs of a node, borrowed from its bytes.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "three independent facts about one object")]
 pub struct Node<'a> {
     pub name: &'a str,
     pub labels: Vec<(&'a str, &'a str)>,
-    pub taints: Vec<Taint<'a>>,
+    pub taints: Vec<TaintFacts<'a>>,
     pub allocatable: Vec<(&'a str, &'a str)>,
     pub unschedulable: bool,
     pub ready: bool,
     pub deleting: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Taint<'a> {
-    pub key: &'a str,
-    pub value: &'a str,
-    pub effect: &'a str,
 }
 
 impl<'a> Node<'a> {
@@ -51,6 +48,18 @@ impl<'a> Node<'a> {
             return Err(Malformed("it has no name".to_owned()));
         }
         Ok(node)
+    }
+
+    pub fn facts(&self) -> NodeFacts<'_> {
+        NodeFacts {
+            name: self.name,
+            labels: &self.labels,
+            taints: &self.taints,
+            allocatable: &self.allocatable,
+            unschedulable: self.unschedulable,
+            ready: self.ready,
+            deleting: self.deleting,
+        }
     }
 
     fn metadata(&mut self, fields: &mut Fields<'a>) -> Result<(), Malformed> {
@@ -180,8 +189,8 @@ fn pair(bytes: &[u8]) -> Result<(&str, &str), Malformed> {
     Ok((text(key)?, text(value)?))
 }
 
-fn taint(bytes: &[u8]) -> Result<Taint<'_>, Malformed> {
-    let mut taint = Taint::default();
+fn taint(bytes: &[u8]) -> Result<TaintFacts<'_>, Malformed> {
+    let mut taint = TaintFacts::default();
     let mut fields = Fields(bytes);
     while let Some(field) = fields.next()? {
         match field.number {
