@@ -208,7 +208,7 @@ pub(super) fn escape(key: &str) -> String {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_') {
             escaped.push(char::from(byte));
         } else {
-            escaped.push_str(&format!("%{byte:02X}"));
+            escaped.extend(format!("%{byte:02X}").chars());
         }
         escaped
     })

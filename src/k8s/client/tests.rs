@@ -170,7 +170,7 @@ async fn a_request_that_hangs_ends_with_its_headers_deadline_and_the_rest_lives(
 async fn waiting_for_a_slot_ends_with_the_callers_deadline() {
     let routes = version_route().route("/api/v1/namespaces/kube-system", get(pending::<()>));
     let server = Server::start(routes);
-    let limits = ClientLimits { concurrent: 1, headers: Duration::from_secs(60), ..ClientLimits::default() };
+    let limits = ClientLimits { concurrent: 1, headers: Duration::from_mins(1), ..ClientLimits::default() };
     let client = server.client_with(&limits);
     let hung = tokio::spawn({
         let client = client.clone();

@@ -61,7 +61,7 @@ impl Credential {
         }
         // As in kubectl, a token wins over a certificate.
         if let Some(token) = token {
-            return check_token(token);
+            return check_token(&token);
         }
         match (certificate_pem, key_pem) {
             (Some(certificate_pem), Some(key_pem)) => check_certificate(certificate_pem, key_pem),
@@ -102,7 +102,7 @@ impl From<&Credential> for AuthInfo {
     }
 }
 
-fn check_token(token: String) -> Result<(Credential, Option<Timestamp>), KubeconfigError> {
+fn check_token(token: &str) -> Result<(Credential, Option<Timestamp>), KubeconfigError> {
     let token = token.trim();
     // What a header may carry, and no tool ever prints: visible ASCII.
     if !token.bytes().all(|byte| byte.is_ascii_graphic()) {

@@ -9,7 +9,7 @@ use super::Timing;
 use crate::k8s::client::{ApiError, RetryClass};
 
 /// A server that asks for more has a problem that asking again will show.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
+const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(1);
 
 pub(super) struct Backoff {
     delays: ExponentialBackoff,

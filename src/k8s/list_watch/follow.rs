@@ -256,7 +256,7 @@ impl Follow {
             [("labelSelector", &self.selector.labels), ("fieldSelector", &self.selector.fields)]
         {
             if let Some(selector) = selector {
-                url.push_str(&format!("&{name}={}", escape(selector)));
+                url = format!("{url}&{name}={}", escape(selector));
             }
         }
         url
@@ -325,3 +325,6 @@ impl WatchReader {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

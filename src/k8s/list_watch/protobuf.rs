@@ -15,7 +15,6 @@ use wire::{Fields, entry, get, pair, text};
 
 /// What capacity needs of a node, borrowed from its bytes.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-#[expect(clippy::struct_excessive_bools, reason = "three independent facts about one object")]
 pub struct Node<'a> {
     pub name: &'a str,
     pub labels: Vec<(&'a str, &'a str)>,
@@ -122,4 +121,4 @@ fn taint(bytes: &[u8]) -> Result<TaintFacts<'_>, Malformed> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -287,3 +287,6 @@ impl<T: Record> Sink for TableSink<T> {
 pub(super) fn full_name(namespace: Option<&str>, name: &str) -> String {
     namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
 }
+
+#[cfg(test)]
+mod tests;

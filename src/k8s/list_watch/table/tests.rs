@@ -1,0 +1,134 @@
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::json;
+
+use super::*;
+use crate::k8s::client::{ApiError, RetryClass};
+
+fn bytes(name: &str, version: u64) -> Vec<u8> {
+    json!({"metadata": {"namespace": "ns", "name": name, "resourceVersion": version.to_string()}})
+        .to_string()
+        .into_bytes()
+}
+
+fn object(name: &str, version: u64) -> ConfigMap {
+    serde_json::from_slice(&bytes(name, version)).expect("an object")
+}
+
+/// Names and versions.
+fn rows(table: &Table<ConfigMap>) -> Vec<(String, u64)> {
+    table.snapshot().iter().map(|((_, name), row)| (name.clone(), row.version())).collect()
+}
+
+fn listed(names: &[(&str, u64)]) -> (Table<ConfigMap>, TableSink<ConfigMap>) {
+    let table = Table::new();
+    let mut sink = table.sink();
+    list(&mut sink, names);
+    sink.link(Link::Synced);
+    (table, sink)
+}
+
+fn list(sink: &mut TableSink<ConfigMap>, names: &[(&str, u64)]) {
+    sink.begin();
+    for (name, version) in names {
+        sink.set(&bytes(name, *version)).expect("an object");
+    }
+    sink.end();
+}
+
+fn expect(rows: &[(&str, u64)]) -> Vec<(String, u64)> {
+    rows.iter().map(|(name, version)| ((*name).to_owned(), *version)).collect()
+}
+
+#[test]
+fn a_list_replaces_what_was_known_and_wakes_once() {
+    let (table, mut sink) = listed(&[("a", 1), ("b", 2)]);
+    let mut changed = table.changed();
+    list(&mut sink, &[("b", 5), ("c", 6), ("d", 7)]);
+    assert_eq!(rows(&table), expect(&[("b", 5), ("c", 6), ("d", 7)]));
+    assert_eq!(*changed.borrow_and_update(), 3);
+    list(&mut sink, &[("b", 5), ("c", 6), ("d", 7)]);
+    assert!(!changed.has_changed().expect("a table"), "the same list changes nothing");
+}
+
+#[test]
+fn a_list_that_breaks_off_removes_nothing() {
+    let (table, mut sink) = listed(&[("a", 1), ("b", 2)]);
+    sink.begin();
+    sink.set(&bytes("b", 3)).expect("an object");
+    assert_eq!(rows(&table), expect(&[("a", 1), ("b", 3)]));
+    list(&mut sink, &[("b", 3)]);
+    assert_eq!(rows(&table), expect(&[("b", 3)]));
+}
+
+#[test]
+fn an_answer_is_taken_over_unless_something_newer_is_known() {
+    let (table, mut sink) = listed(&[("a", 5)]);
+    table.absorb(object("a", 7));
+    table.absorb(object("a", 6));
+    assert_eq!(rows(&table), expect(&[("a", 7)]));
+    sink.set(&bytes("a", 6)).expect("an object");
+    assert_eq!(rows(&table), expect(&[("a", 7)]));
+    sink.gone(&bytes("a", 9)).expect("an object");
+    table.absorb(object("a", 8));
+    assert_eq!(rows(&table), []);
+    table.absorb(object("a", 12));
+    assert_eq!(rows(&table), expect(&[("a", 12)]));
+    sink.gone(&bytes("a", 11)).expect("an object");
+    assert_eq!(rows(&table), expect(&[("a", 12)]), "deleted before it was made again");
+}
+
+#[test]
+fn what_was_written_while_a_list_was_on_its_way_stays() {
+    let (table, mut sink) = listed(&[("a", 5)]);
+    sink.begin();
+    table.absorb(object("new", 9));
+    table.absorb(object("a", 8));
+    sink.set(&bytes("a", 5)).expect("an object");
+    sink.end();
+    assert_eq!(rows(&table), expect(&[("a", 8), ("new", 9)]));
+}
+
+#[test]
+fn an_object_that_cannot_be_read_keeps_its_last_row() {
+    let (table, mut sink) = listed(&[("a", 5), ("b", 5)]);
+    sink.begin();
+    sink.set(&bytes("b", 5)).expect("an object");
+    let Err(Malformed(reason)) = sink.set(br#"{"metadata":{"name":"a"},"data":"secret"}"#) else {
+        panic!("read");
+    };
+    assert!(!reason.contains("secret"), "{reason}");
+    sink.skipped(Skipped { name: Some("ns/a".to_owned()), reason });
+    sink.end();
+    assert_eq!(rows(&table), expect(&[("a", 5), ("b", 5)]));
+    assert_eq!(table.skipped().len(), 1);
+    assert!(sink.set(br#"{"metadata":{"name":"x"}}"#).is_err(), "without a version");
+    assert!(sink.set(br#"{"metadata":{"resourceVersion":"5"}}"#).is_err(), "without a name");
+}
+
+#[test]
+fn after_a_backup_was_restored_a_list_is_right_about_older_versions() {
+    let (table, mut sink) = listed(&[("a", 50)]);
+    list(&mut sink, &[("a", 20)]);
+    assert_eq!(rows(&table), expect(&[("a", 20)]));
+}
+
+#[test]
+fn the_state_says_whether_the_rows_can_be_relied_on() {
+    let table = Table::<ConfigMap>::new();
+    let mut sink = table.sink();
+    let error = ApiError::new(RetryClass::Unreachable, "no route");
+    let broken = || Link::Broken { error: &error, last_alive: None, retry_in: std::time::Duration::ZERO };
+    sink.link(broken());
+    assert_eq!(table.state(), State::Waiting);
+    assert!(!table.synced());
+    sink.link(Link::Synced);
+    assert_eq!(table.state(), State::Synced { broken: None });
+    sink.link(broken());
+    assert_eq!(table.state(), State::Synced { broken: Some("no route".to_owned()) });
+    sink.link(Link::Alive);
+    assert_eq!(table.state(), State::Synced { broken: None });
+    sink.link(Link::Absent);
+    assert_eq!(table.state(), State::Absent);
+    sink.link(Link::Alive);
+    assert_eq!(table.state(), State::Absent);
+}
