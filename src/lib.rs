@@ -12,3 +12,4 @@ pub mod domain;
 pub mod k8s;
 pub mod store;
 pub mod telemetry;
+pub mod wire;

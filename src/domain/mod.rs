@@ -1,6 +1,7 @@
 //! Pure decisions: no client, no async, no database, no clock, no environment.
 
 pub mod capacity;
+pub mod check;
 pub mod claim;
 pub mod claim_status;
 pub mod cluster;

@@ -1,0 +1,37 @@
+//! Who did what through fedq.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+pub struct AuditEntry {
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    pub who: String,
+    pub verb: String,
+    pub object: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<serde_json::Value>,
+    /// `ok`, or why not.
+    pub outcome: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Eq, IntoParams, PartialEq, Serialize)]
+#[into_params(parameter_in = Query)]
+pub struct AuditQuery {
+    #[serde(default)]
+    pub limit: u32,
+    #[serde(rename = "continue", default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// Only what this person did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub who: Option<String>,
+    /// Only what was done to this object, such as `clusterresourceclaims/a-resource-claim`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    /// Only what was done since then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<String>, format = DateTime)]
+    pub since: Option<Timestamp>,
+}

@@ -1,0 +1,25 @@
+//! The shapes of the REST API, shared by the server and the command line. They carry names and
+//! quantities as text: what a person may read, and nothing a Secret holds.
+
+pub mod audit;
+pub mod capacity;
+pub mod check;
+pub mod claim;
+pub mod cluster;
+pub mod list;
+pub mod problem;
+pub mod quantity;
+pub mod quota;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What the daemon is.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Version {
+    /// Of fedqd.
+    pub version: String,
+    /// The version of this API.
+    pub api: String,
+}

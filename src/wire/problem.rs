@@ -1,0 +1,77 @@
+//! Errors as RFC 9457 problem details.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Media type of every error.
+pub const PROBLEM_JSON: &str = "application/problem+json";
+
+/// Why a request failed, and what to do about it.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Problem {
+    /// The HTTP status.
+    pub status: u16,
+    /// The HTTP status in words.
+    pub title: String,
+    /// For programs: stays the same when the words change.
+    pub code: Code,
+    /// What went wrong, for people.
+    #[serde(default)]
+    pub detail: String,
+    /// What to do next, where something helps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// Single causes, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<Cause>,
+}
+
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+pub struct Cause {
+    /// Path of the field, such as `spec.resourceAssignments[0].resources.gpu`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub field: String,
+    pub message: String,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Code {
+    BadRequest,
+    Unauthorized,
+    Forbidden,
+    NotFound,
+    AlreadyExists,
+    /// Someone else changed it since it was read.
+    Conflict,
+    /// The request makes no sense to the hub: a rule of the schema or of a webhook.
+    Invalid,
+    KubeconfigRefused,
+    TooLarge,
+    /// `If-Match` is missing.
+    PreconditionRequired,
+    TooManyRequests,
+    HubUnreachable,
+    HubTimeout,
+    /// A cluster did not answer in time.
+    ClusterTimeout,
+    Internal,
+    /// From a newer server.
+    #[serde(other)]
+    Other,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.detail.is_empty() { &self.title } else { &self.detail })?;
+        for cause in &self.causes {
+            write!(f, "\n  {}{}{}", cause.field, if cause.field.is_empty() { "" } else { ": " }, cause.message)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problem {}

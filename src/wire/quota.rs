@@ -1,0 +1,81 @@
+//! The quota of the hub's queues, and why it is what it is.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::quantity::Quantity;
+
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Queue {
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cohort: Option<String>,
+    /// Why fedq leaves the queue alone, where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untouched: Option<String>,
+    pub cells: Vec<Cell>,
+}
+
+/// One (queue, flavor, resource).
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Cell {
+    pub queue: String,
+    pub flavor: String,
+    pub resource: String,
+    /// What the hub's queue says now.
+    pub nominal: Quantity,
+    /// What it held before fedq: kept.
+    pub base: Quantity,
+    /// What fedq is bringing it to.
+    pub target: Quantity,
+    pub terms: Vec<Term>,
+}
+
+/// What one cluster contributes to a cell.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Term {
+    pub cluster: String,
+    pub requested: Quantity,
+    pub effective: Quantity,
+    /// What the worker's queue says now; absent where it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<Quantity>,
+    pub reserved: Quantity,
+    /// What the hub counts of it.
+    pub term: Quantity,
+    pub reason: String,
+}
+
+/// A queue's quota with the plans that made it.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+pub struct Explanation {
+    pub queue: Queue,
+    /// Newest first.
+    pub plans: Vec<Plan>,
+}
+
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan {
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    pub cluster: String,
+    /// In words: whose edit or which change of capacity.
+    pub cause: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub who: Option<String>,
+    pub report: serde_json::Value,
+}
+
+/// Changes what a cell holds besides what clusters contribute.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SetBase {
+    pub flavor: String,
+    pub resource: String,
+    pub base: Quantity,
+}
