@@ -8,6 +8,7 @@ pub mod hub;
 pub mod kubeconfig;
 pub mod list_watch;
 pub mod read;
+pub mod session;
 pub mod types;
 pub mod worker;
 pub mod write;

@@ -1,0 +1,149 @@
+//! Who calls, and whether they may read. Answers of the hub are remembered for a few seconds, so that
+//! a table that refreshes costs it nothing; a withdrawn right is felt no later than that.
+
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use axum::http::StatusCode;
+use tokio::time::Instant;
+
+use super::{Failure, TokenFile, token_file::digest};
+use crate::{
+    k8s::{
+        client::Caller,
+        session::{Sessions, Permission},
+    },
+    wire::problem::Code,
+};
+
+/// How long an answer stands.
+const REMEMBER: Duration = Duration::from_secs(10);
+/// Whoever tries tokens by the million must not fill the memory.
+const MOST: usize = 4096;
+/// Kubernetes tokens are about 1 KiB; what is much longer is none.
+const MAX_TOKEN: usize = 16 << 10;
+
+pub struct Authenticator {
+    source: Source,
+    /// By SHA-256: no token is kept.
+    callers: Memory<[u8; 32], Option<Caller>>,
+    rights: Memory<(Asker, Permission), Result<(), String>>,
+}
+
+enum Source {
+    File(TokenFile),
+    Review { audience: String },
+}
+
+/// What of a caller decides their rights.
+#[derive(Clone, Eq, Hash, PartialEq)]
+struct Asker {
+    user: String,
+    uid: Option<String>,
+    groups: Vec<String>,
+    extra: Vec<(String, Vec<String>)>,
+}
+
+impl Authenticator {
+    pub fn token_file(file: TokenFile) -> Self {
+        Self::new(Source::File(file))
+    }
+
+    /// Tokens that the hub knows and that were made for `audience`.
+    pub fn token_review(audience: &str) -> Self {
+        Self::new(Source::Review { audience: audience.to_owned() })
+    }
+
+    fn new(source: Source) -> Self {
+        Self { source, callers: Memory::default(), rights: Memory::default() }
+    }
+
+    pub(super) async fn caller(&self, hub: &Sessions, token: &str) -> Result<Caller, Failure> {
+        let unknown = || Failure::unauthorized("the token is not valid here, or has expired");
+        if MAX_TOKEN < token.len() {
+            return Err(unknown());
+        }
+        let audience = match &self.source {
+            Source::File(file) => return file.caller(token).cloned().ok_or_else(unknown),
+            Source::Review { audience } => audience,
+        };
+        let key = digest(token);
+        let known = match self.callers.get(&key) {
+            Some(known) => known,
+            None => {
+                let found = hub.who(token, audience).await?;
+                self.callers.put(key, found.clone());
+                found
+            }
+        };
+        known.ok_or_else(unknown)
+    }
+
+    pub(super) async fn allow(
+        &self,
+        hub: &Sessions,
+        caller: &Caller,
+        permission: &Permission,
+    ) -> Result<(), Failure> {
+        let asker = Asker {
+            user: caller.user.clone(),
+            uid: caller.uid.clone(),
+            groups: caller.groups.clone(),
+            extra: caller.extra.clone().into_iter().collect(),
+        };
+        let key = (asker, permission.clone());
+        let answer = match self.rights.get(&key) {
+            Some(answer) => answer,
+            None => {
+                let answer = hub.may(caller, permission).await?;
+                self.rights.put(key, answer.clone());
+                answer
+            }
+        };
+        answer.map_err(|reason| forbidden(caller, permission, &reason))
+    }
+}
+
+/// In the hub's own form, so that it reads like every other refusal.
+fn forbidden(caller: &Caller, permission: &Permission, reason: &str) -> Failure {
+    let Permission { verb, group, resource } = permission;
+    let separator = if reason.is_empty() { "" } else { ": " };
+    let detail = format!(
+        "user \"{}\" cannot {verb} resource \"{resource}\" in API group \"{group}\" at the cluster scope{separator}{reason}",
+        caller.user
+    );
+    Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, detail)
+        .next("ask an administrator of the hub for the ClusterRole fedq-claim-viewer")
+}
+
+/// Answers that are forgotten after [`REMEMBER`].
+struct Memory<K, V>(Mutex<HashMap<K, (Instant, V)>>);
+
+impl<K, V> Default for Memory<K, V> {
+    fn default() -> Self {
+        Self(Mutex::new(HashMap::new()))
+    }
+}
+
+impl<K: Eq + Hash, V: Clone> Memory<K, V> {
+    fn get(&self, key: &K) -> Option<V> {
+        // A panic while it was held cannot have left a half-made entry.
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(key).filter(|(at, _)| at.elapsed() < REMEMBER).map(|(_, value)| value.clone())
+    }
+
+    fn put(&self, key: K, value: V) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if MOST <= known.len() {
+            known.retain(|_, (at, _)| at.elapsed() < REMEMBER);
+        }
+        if MOST <= known.len() {
+            known.clear();
+        }
+        known.insert(key, (Instant::now(), value));
+    }
+}

@@ -1,0 +1,231 @@
+//! From what failed to what the caller is told. What only operators may see is logged here, once.
+
+use axum::{
+    Json,
+    extract::rejection::{JsonRejection, PathRejection, QueryRejection},
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use tracing::error;
+
+use crate::{
+    domain::{claim::problem::ClaimProblem, ids::NameError, quantity::QuantityError},
+    k8s::{
+        client::{ApiError, RetryClass},
+        session::{BaseError, ClusterSecretError, HubError},
+        kubeconfig::KubeconfigError,
+    },
+    store::StoreError,
+    wire::problem::{Cause, Code, PROBLEM_JSON, Problem},
+};
+
+/// A problem on its way to the caller.
+#[derive(Clone, Debug)]
+pub struct Failure(pub Problem);
+
+impl Failure {
+    pub fn new(status: StatusCode, code: Code, detail: impl Into<String>) -> Self {
+        Self(Problem {
+            status: status.as_u16(),
+            title: status.canonical_reason().unwrap_or("Error").to_owned(),
+            code,
+            detail: detail.into(),
+            next: None,
+            causes: Vec::new(),
+        })
+    }
+
+    pub fn next(mut self, step: impl Into<String>) -> Self {
+        self.0.next = Some(step.into());
+        self
+    }
+
+    pub fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, Code::BadRequest, detail)
+    }
+
+    pub fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, Code::NotFound, detail)
+    }
+
+    pub fn unauthorized(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, Code::Unauthorized, detail)
+            .next("log in: fedq login --server URL --token TOKEN")
+    }
+
+    /// Not the caller's fault, and nothing in it is for them: the chain goes to the log.
+    pub fn internal(what: &str, source: &(dyn std::error::Error + 'static)) -> Self {
+        let chain: Vec<String> = chain(source).collect();
+        error!(error = chain.join(": "), "{what}");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, what)
+            .next("see the log of fedqd; fedq check may name the cause")
+    }
+
+    /// A claim that is refused before the hub sees it.
+    pub fn claim(problems: &[ClaimProblem]) -> Self {
+        let mut failure =
+            Self::new(StatusCode::UNPROCESSABLE_ENTITY, Code::Invalid, "the claim is not valid");
+        failure.0.causes = problems
+            .iter()
+            .map(|found| Cause { field: found.field.clone(), message: found.problem.to_string() })
+            .collect();
+        failure
+    }
+}
+
+fn chain(error: &(dyn std::error::Error + 'static)) -> impl Iterator<Item = String> {
+    std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string)
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, Json(self.0)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"fedq\""));
+        }
+        response
+    }
+}
+
+impl From<HubError> for Failure {
+    fn from(error: HubError) -> Self {
+        match error {
+            HubError::Api(error) => Self::from(error),
+            HubError::Impersonate(error) => Self::internal("cannot act as that user on the hub", &error),
+        }
+    }
+}
+
+impl From<ApiError> for Failure {
+    fn from(error: ApiError) -> Self {
+        let (status, code, next) = meaning(&error.class);
+        // The hub's own refusals are passed on as they are.
+        let refused = error.status.as_ref().and_then(|answer| StatusCode::from_u16(answer.code).ok());
+        let status = match refused {
+            Some(refused) if refused.is_client_error() && status.is_client_error() => refused,
+            _ => status,
+        };
+        let mut failure = Self::new(status, code, error.message);
+        failure.0.next = next.map(str::to_owned);
+        let details = error.status.and_then(|answer| answer.details);
+        let causes = details.into_iter().flat_map(|details| details.causes);
+        failure.0.causes =
+            causes.map(|cause| Cause { field: cause.field, message: cause.message }).collect();
+        failure
+    }
+}
+
+fn meaning(class: &RetryClass) -> (StatusCode, Code, Option<&'static str>) {
+    const UNREACHABLE: &str = "try again; if it stays so, look at the hub and at the log of fedqd";
+    match class {
+        RetryClass::Conflict => {
+            (StatusCode::CONFLICT, Code::Conflict, Some("read it again and repeat the change on what is there now"))
+        }
+        RetryClass::AlreadyExists => (StatusCode::CONFLICT, Code::AlreadyExists, None),
+        RetryClass::NotFound => (StatusCode::NOT_FOUND, Code::NotFound, None),
+        RetryClass::Gone => (StatusCode::GONE, Code::NotFound, None),
+        RetryClass::Forbidden => (
+            StatusCode::FORBIDDEN,
+            Code::Forbidden,
+            Some("ask an administrator of the hub for the right that the message names"),
+        ),
+        RetryClass::DeniedByWebhook(_) | RetryClass::Invalid => {
+            (StatusCode::UNPROCESSABLE_ENTITY, Code::Invalid, None)
+        }
+        RetryClass::Throttled { .. } => {
+            (StatusCode::TOO_MANY_REQUESTS, Code::TooManyRequests, Some("wait a moment and try again"))
+        }
+        // It is the daemon's own credential that the hub refuses.
+        RetryClass::Unauthorized => (StatusCode::BAD_GATEWAY, Code::HubUnreachable, Some(UNREACHABLE)),
+        RetryClass::WebhookDown | RetryClass::Unreachable => {
+            (StatusCode::SERVICE_UNAVAILABLE, Code::HubUnreachable, Some(UNREACHABLE))
+        }
+        RetryClass::Timeout => (StatusCode::GATEWAY_TIMEOUT, Code::HubTimeout, Some(UNREACHABLE)),
+    }
+}
+
+impl From<ClusterSecretError> for Failure {
+    fn from(error: ClusterSecretError) -> Self {
+        let detail = error.to_string();
+        match error {
+            ClusterSecretError::Hub(error) => error.into(),
+            ClusterSecretError::NotJoined(_) => Self::not_found(detail)
+                .next("fedq cluster list shows what is joined, and from where; only clusters with a kubeconfig can be changed here"),
+            ClusterSecretError::AlreadyJoined(name) => {
+                Self::new(StatusCode::CONFLICT, Code::AlreadyExists, detail)
+                    .next(format!("to join it anew: fedq cluster leave {name}, then join"))
+            }
+        }
+    }
+}
+
+impl From<BaseError> for Failure {
+    fn from(error: BaseError) -> Self {
+        let detail = error.to_string();
+        match error {
+            BaseError::Hub(error) => error.into(),
+            BaseError::Cells { source, .. } => {
+                Self::new(StatusCode::UNPROCESSABLE_ENTITY, Code::Invalid, format!("{detail}: {source}"))
+                    .next("put the annotation right with kubectl edit clusterqueue")
+            }
+            BaseError::NotOurs { queue, .. } => {
+                Self::not_found(detail).next(format!("fedq quota explain {queue} lists the cells fedq writes; set others with kubectl"))
+            }
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Cursor(_) => {
+                Self::bad_request(error.to_string()).next("start the list again without `continue`")
+            }
+            _ => Self::internal("the store cannot be used", &error),
+        }
+    }
+}
+
+impl From<KubeconfigError> for Failure {
+    fn from(error: KubeconfigError) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, Code::KubeconfigRefused, error.to_string())
+            .next("fedq cluster join --create-serviceaccount makes a credential that is accepted")
+    }
+}
+
+impl From<NameError> for Failure {
+    fn from(error: NameError) -> Self {
+        Self::bad_request(error.to_string())
+    }
+}
+
+impl From<QuantityError> for Failure {
+    fn from(error: QuantityError) -> Self {
+        Self::bad_request(error.to_string())
+    }
+}
+
+impl From<JsonRejection> for Failure {
+    fn from(rejection: JsonRejection) -> Self {
+        if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+            return Self::new(rejection.status(), Code::TooLarge, "the request is larger than 2 MiB");
+        }
+        Self::new(rejection.status(), Code::BadRequest, rejection.body_text())
+    }
+}
+
+impl From<QueryRejection> for Failure {
+    fn from(rejection: QueryRejection) -> Self {
+        Self::bad_request(rejection.body_text())
+    }
+}
+
+impl From<PathRejection> for Failure {
+    fn from(rejection: PathRejection) -> Self {
+        Self::bad_request(rejection.body_text())
+    }
+}

@@ -1,0 +1,78 @@
+//! What people do to the hub through fedq: each request is made as that person, so that the hub's
+//! RBAC decides and its audit log names them.
+
+mod claims;
+mod clusters;
+mod queues;
+mod reviews;
+
+use std::{sync::Arc, time::Duration};
+
+use kube::Client;
+
+pub use self::{clusters::ClusterSecretError, queues::BaseError, reviews::Permission};
+use super::client::{ApiError, Caller, ClusterClient, ConnectError};
+
+/// No person waits longer than that for the hub.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Key of the kubeconfig in such a Secret.
+pub const KUBECONFIG_KEY: &str = "kubeconfig";
+/// `"true"`: nothing new is sent to the cluster.
+pub const CORDON: &str = "fedq.dev/cordon";
+/// UID of the kube-system namespace that is accepted from now on.
+pub const CONFIRM_IDENTITY: &str = "fedq.dev/confirm-identity";
+/// On fedq's namespace: the removal of many claims at once is meant.
+pub const CONFIRM_REMOVAL: &str = "fedq.dev/confirm-removal";
+/// Ways to the hub: as the daemon itself and as somebody else.
+pub trait Access: Send + Sync {
+    fn own(&self) -> Client;
+    fn acting_as(&self, caller: &Caller) -> Result<Client, ConnectError>;
+}
+
+impl Access for ClusterClient {
+    fn own(&self) -> Client {
+        self.kube()
+    }
+
+    fn acting_as(&self, caller: &Caller) -> Result<Client, ConnectError> {
+        self.impersonating(caller)
+    }
+}
+
+/// The hub as the API uses it; clones share it.
+#[derive(Clone)]
+pub struct Sessions {
+    access: Arc<dyn Access>,
+    namespace: Arc<str>,
+}
+
+/// The hub with one person's rights.
+pub struct Session {
+    client: Client,
+    namespace: Arc<str>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum HubError {
+    #[error("cannot act as that user on the hub")]
+    Impersonate(#[from] ConnectError),
+    #[error("the hub answers: {0}")]
+    Api(#[from] ApiError),
+}
+
+impl Sessions {
+    /// `namespace`: where the Secrets of joined clusters are.
+    pub fn new(access: Arc<dyn Access>, namespace: &str) -> Self {
+        Self { access, namespace: namespace.into() }
+    }
+
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    pub fn session(&self, caller: &Caller) -> Result<Session, HubError> {
+        let client = self.access.acting_as(caller)?;
+        Ok(Session { client, namespace: self.namespace.clone() })
+    }
+}
