@@ -5,6 +5,7 @@
 //! decisions to work, `api`, `webhook` and `cli` serve people. What may import what is in
 //! ARCHITECTURE.md and enforced by `tests/architecture.rs`.
 
+pub mod api;
 pub mod clock;
 pub mod config;
 pub mod controllers;

@@ -15,7 +15,7 @@ use super::{Failure, TokenFile, token_file::digest};
 use crate::{
     k8s::{
         client::Caller,
-        session::{Sessions, Permission},
+        session::{Permission, Sessions},
     },
     wire::problem::Code,
 };
@@ -72,13 +72,12 @@ impl Authenticator {
             Source::Review { audience } => audience,
         };
         let key = digest(token);
-        let known = match self.callers.get(&key) {
-            Some(known) => known,
-            None => {
-                let found = hub.who(token, audience).await?;
-                self.callers.put(key, found.clone());
-                found
-            }
+        let known = if let Some(known) = self.callers.get(&key) {
+            known
+        } else {
+            let found = hub.who(token, audience).await?;
+            self.callers.put(key, found.clone());
+            found
         };
         known.ok_or_else(unknown)
     }
@@ -96,13 +95,12 @@ impl Authenticator {
             extra: caller.extra.clone().into_iter().collect(),
         };
         let key = (asker, permission.clone());
-        let answer = match self.rights.get(&key) {
-            Some(answer) => answer,
-            None => {
-                let answer = hub.may(caller, permission).await?;
-                self.rights.put(key, answer.clone());
-                answer
-            }
+        let answer = if let Some(answer) = self.rights.get(&key) {
+            answer
+        } else {
+            let answer = hub.may(caller, permission).await?;
+            self.rights.put(key, answer.clone());
+            answer
         };
         answer.map_err(|reason| forbidden(caller, permission, &reason))
     }

@@ -3,8 +3,9 @@
 use axum::{
     extract::{FromRequest, FromRequestParts},
     http::{HeaderMap, header, request::Parts},
+    response::{IntoResponse, Response},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
 use super::{Failure, State};
@@ -13,6 +14,12 @@ use crate::k8s::{client::Caller, session::Permission};
 #[derive(FromRequest)]
 #[from_request(via(axum::Json), rejection(Failure))]
 pub struct Json<T>(pub T);
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        axum::Json(self.0).into_response()
+    }
+}
 
 #[derive(FromRequestParts)]
 #[from_request(via(axum::extract::Path), rejection(Failure))]
@@ -23,7 +30,7 @@ pub struct Path<T>(pub T);
 pub struct Query<T>(pub T);
 
 /// Somebody who may read what fedq knows.
-pub struct Reader(pub Caller);
+pub struct Reader;
 
 /// Somebody who is known; what they may do is for the hub to say.
 pub struct Person(pub Caller);
@@ -43,7 +50,7 @@ impl FromRequestParts<State> for Reader {
     async fn from_request_parts(parts: &mut Parts, state: &State) -> Result<Self, Failure> {
         let Person(caller) = Person::from_request_parts(parts, state).await?;
         state.authenticator.allow(&state.hub, &caller, &Permission::READ).await?;
-        Ok(Self(caller))
+        Ok(Self)
     }
 }
 

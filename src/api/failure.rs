@@ -12,8 +12,8 @@ use crate::{
     domain::{claim::problem::ClaimProblem, ids::NameError, quantity::QuantityError},
     k8s::{
         client::{ApiError, RetryClass},
-        session::{BaseError, ClusterSecretError, HubError},
         kubeconfig::KubeconfigError,
+        session::{BaseError, ClusterSecretError, HubError},
     },
     store::StoreError,
     wire::problem::{Cause, Code, PROBLEM_JSON, Problem},
@@ -37,6 +37,12 @@ impl Failure {
 
     pub fn next(mut self, step: impl Into<String>) -> Self {
         self.0.next = Some(step.into());
+        self
+    }
+
+    /// Adds to what went wrong.
+    pub fn detail(mut self, more: &str) -> Self {
+        self.0.detail = format!("{}: {more}", self.0.detail);
         self
     }
 
@@ -113,8 +119,7 @@ impl From<ApiError> for Failure {
         failure.0.next = next.map(str::to_owned);
         let details = error.status.and_then(|answer| answer.details);
         let causes = details.into_iter().flat_map(|details| details.causes);
-        failure.0.causes =
-            causes.map(|cause| Cause { field: cause.field, message: cause.message }).collect();
+        failure.0.causes = causes.map(|cause| Cause { field: cause.field, message: cause.message }).collect();
         failure
     }
 }
@@ -122,9 +127,11 @@ impl From<ApiError> for Failure {
 fn meaning(class: &RetryClass) -> (StatusCode, Code, Option<&'static str>) {
     const UNREACHABLE: &str = "try again; if it stays so, look at the hub and at the log of fedqd";
     match class {
-        RetryClass::Conflict => {
-            (StatusCode::CONFLICT, Code::Conflict, Some("read it again and repeat the change on what is there now"))
-        }
+        RetryClass::Conflict => (
+            StatusCode::CONFLICT,
+            Code::Conflict,
+            Some("read it again and repeat the change on what is there now"),
+        ),
         RetryClass::AlreadyExists => (StatusCode::CONFLICT, Code::AlreadyExists, None),
         RetryClass::NotFound => (StatusCode::NOT_FOUND, Code::NotFound, None),
         RetryClass::Gone => (StatusCode::GONE, Code::NotFound, None),
@@ -172,9 +179,9 @@ impl From<BaseError> for Failure {
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, Code::Invalid, format!("{detail}: {source}"))
                     .next("put the annotation right with kubectl edit clusterqueue")
             }
-            BaseError::NotOurs { queue, .. } => {
-                Self::not_found(detail).next(format!("fedq quota explain {queue} lists the cells fedq writes; set others with kubectl"))
-            }
+            BaseError::NotOurs { queue, .. } => Self::not_found(detail).next(format!(
+                "fedq quota explain {queue} lists the cells fedq writes; set others with kubectl"
+            )),
         }
     }
 }

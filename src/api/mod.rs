@@ -33,7 +33,7 @@ pub use self::{
 use crate::{
     clock::Clock,
     domain::{check::Finding, ids::ClusterName, overview::Overview, resources::Aliases},
-    k8s::{session::Sessions, kubeconfig},
+    k8s::{kubeconfig, session::Sessions},
     store::Store,
 };
 

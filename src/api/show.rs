@@ -4,7 +4,9 @@ use crate::{
     domain::{
         cluster::{Connection, QuarantineReason},
         ids::{ClaimName, ClusterName, FlavorName, QueueName, ResourceName},
-        overview::{AssignmentOverview, CellOverview, ClaimOverview, ClusterOverview, Overview, QueueOverview},
+        overview::{
+            AssignmentOverview, CellOverview, ClaimOverview, ClusterOverview, Overview, QueueOverview,
+        },
         quantity::Amount,
         resources::{Aliases, Resources},
     },
@@ -60,11 +62,15 @@ fn connection(connection: &Connection) -> (Option<jiff::Timestamp>, Option<Strin
         Connection::Refused { reason } => (None, Some(reason.clone()), None),
         Connection::Quarantined { since, reason } => match reason {
             QuarantineReason::IdentityChanged { expected, found } => {
-                let reason = format!("it is another cluster than the one joined: its kube-system namespace has UID {found}, expected {expected}");
+                let reason = format!(
+                    "it is another cluster than the one joined: its kube-system namespace has UID {found}, expected {expected}"
+                );
                 (Some(*since), Some(reason), Some(found.clone()))
             }
             QuarantineReason::VersionsWentBack { stored, found } => {
-                let reason = format!("its resourceVersion went back from {stored} to {found}, as after a restored backup");
+                let reason = format!(
+                    "its resourceVersion went back from {stored} to {found}, as after a restored backup"
+                );
                 (Some(*since), Some(reason), None)
             }
         },

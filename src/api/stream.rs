@@ -25,19 +25,16 @@ pub type Rows<T> = fn(&Overview, &Aliases) -> Vec<(String, T)>;
 const DEFAULT_LIMIT: usize = 500;
 const MAX_LIMIT: usize = 1000;
 /// A stream ends after that long: whoever lost the right to read is asked again.
-const STREAM_TIME: Duration = Duration::from_secs(600);
+const STREAM_TIME: Duration = Duration::from_mins(10);
 /// An empty line tells both ends that the other is there.
 const HEARTBEAT: Duration = Duration::from_secs(20);
 
-pub fn list<T: Serialize>(
+pub fn list<T: Serialize + 'static>(
     state: &State,
     query: &ListQuery,
     headers: &HeaderMap,
     rows: Rows<T>,
-) -> Result<Response, Failure>
-where
-    T: 'static,
-{
+) -> Result<Response, Failure> {
     if query.watch {
         return Ok(watch(state, headers, rows));
     }
@@ -54,8 +51,7 @@ fn page<T>(rows: Vec<(String, T)>, query: &ListQuery) -> Result<List<T>, Failure
         0 => DEFAULT_LIMIT,
         limit => MAX_LIMIT.min(limit as usize),
     };
-    let mut rows: Vec<_> =
-        rows.into_iter().filter(|(key, _)| after < key.as_str()).take(limit + 1).collect();
+    let mut rows: Vec<_> = rows.into_iter().filter(|(key, _)| after < key.as_str()).take(limit + 1).collect();
     let more = limit < rows.len();
     rows.truncate(limit);
     let next = if more { rows.last().map(|(key, _)| key.clone()) } else { None };
@@ -154,10 +150,10 @@ impl<T: Serialize> Watch<T> {
     }
 
     fn line(&self, text: &mut String, kind: EventKind, object: &Value) {
-        let event = json!({"type": kind, "object": object});
+        let event = json!({"type": kind, "object": object}).to_string();
         match self.framing {
-            Framing::Lines => text.push_str(&format!("{event}\n")),
-            Framing::Events => text.push_str(&format!("data: {event}\n\n")),
+            Framing::Lines => text.extend([event.as_str(), "\n"]),
+            Framing::Events => text.extend(["data: ", event.as_str(), "\n\n"]),
         }
     }
 

@@ -70,7 +70,8 @@ pub(super) fn digest(token: &str) -> [u8; 32] {
 #[cfg(unix)]
 fn is_private(metadata: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::PermissionsExt;
-    metadata.permissions().mode() & 0o077 == 0
+    // The six lowest bits are the rights of the group and of everyone else.
+    6 <= metadata.permissions().mode().trailing_zeros()
 }
 
 #[cfg(not(unix))]
@@ -126,10 +127,9 @@ mod tests {
 
     #[test]
     fn a_token_belongs_to_the_user_of_its_line() {
-        let file = TokenFile::parse(
-            "# tokens\n0123456789abcdef,ann,1,\"admins, ml\"\n\nfedcba9876543210,bob\n",
-        )
-        .expect("a token file");
+        let file =
+            TokenFile::parse("# tokens\n0123456789abcdef,ann,1,\"admins, ml\"\n\nfedcba9876543210,bob\n")
+                .expect("a token file");
         let ann = file.caller("0123456789abcdef").expect("known");
         assert_eq!((ann.user.as_str(), ann.uid.as_deref()), ("ann", Some("1")));
         assert_eq!(ann.groups, ["admins", "ml", "system:authenticated"]);
@@ -144,7 +144,9 @@ mod tests {
         let long = "0123456789abcdef";
         assert!(parse("").is_some_and(|error| error.contains("no tokens")));
         assert!(parse(&format!("{long},ann\nshort,bob")).is_some_and(|error| error.contains("line 2")));
-        for wrong in [long.to_owned(), format!("{long},"), format!("{long},a,b,\"c"), format!("{long},a,b,c,d")] {
+        for wrong in
+            [long.to_owned(), format!("{long},"), format!("{long},a,b,\"c"), format!("{long},a,b,c,d")]
+        {
             assert!(matches!(TokenFile::parse(&wrong), Err(TokenFileError::Line { line: 1 })), "{wrong}");
         }
     }

@@ -68,7 +68,13 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.detail.is_empty() { &self.title } else { &self.detail })?;
         for cause in &self.causes {
-            write!(f, "\n  {}{}{}", cause.field, if cause.field.is_empty() { "" } else { ": " }, cause.message)?;
+            write!(
+                f,
+                "\n  {}{}{}",
+                cause.field,
+                if cause.field.is_empty() { "" } else { ": " },
+                cause.message
+            )?;
         }
         Ok(())
     }

@@ -32,11 +32,8 @@ impl Session {
         dry_run: bool,
     ) -> Result<ClusterResourceClaim, HubError> {
         let api = Api::<ClusterResourceClaim>::all(self.client.clone());
-        let parameters = PatchParams {
-            dry_run,
-            field_manager: Some(EDIT_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
+        let parameters =
+            PatchParams { dry_run, field_manager: Some(EDIT_MANAGER.to_owned()), ..PatchParams::default() };
         let name = current.metadata.name.as_deref().unwrap_or_default();
         let patch = Patch::Merge(patch(current, wanted));
         Ok(call(DEADLINE, api.patch(name, &parameters, &patch)).await?)

@@ -79,11 +79,8 @@ impl Session {
         value: Option<&str>,
         dry_run: bool,
     ) -> Result<(), ClusterSecretError> {
-        let parameters = PatchParams {
-            dry_run,
-            field_manager: Some(EDIT_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
+        let parameters =
+            PatchParams { dry_run, field_manager: Some(EDIT_MANAGER.to_owned()), ..PatchParams::default() };
         let patch = json!({"metadata": {"annotations": {key: value}}});
         for name in self.secret_names(cluster).await? {
             call(DEADLINE, self.secrets().patch_metadata(&name, &parameters, &Patch::Merge(&patch))).await?;
@@ -97,8 +94,7 @@ impl Session {
         let api = self.secrets();
         let found: ObjectList<PartialObjectMeta<Secret>> =
             call(DEADLINE, api.list_metadata(&selector)).await?;
-        let names: Vec<String> =
-            found.items.into_iter().filter_map(|secret| secret.metadata.name).collect();
+        let names: Vec<String> = found.items.into_iter().filter_map(|secret| secret.metadata.name).collect();
         if names.is_empty() {
             return Err(ClusterSecretError::NotJoined(cluster.clone()));
         }

@@ -42,8 +42,7 @@ impl Session {
         dry_run: bool,
     ) -> Result<Amount, BaseError> {
         let kind = GroupVersionKind::gvk(kueue::GROUP, kueue::VERSION, "ClusterQueue");
-        let api =
-            Api::<DynamicObject>::all_with(self.client.clone(), &ApiResource::from_gvk(&kind));
+        let api = Api::<DynamicObject>::all_with(self.client.clone(), &ApiResource::from_gvk(&kind));
         let object = call(DEADLINE, api.get_metadata(queue.as_str())).await?;
         let annotations = object.metadata.annotations.unwrap_or_default();
         let mut cells = read::managed_cells(&Meta { annotations, ..Meta::default() })
@@ -52,11 +51,8 @@ impl Session {
             return Err(BaseError::NotOurs { queue: queue.clone(), cell: cell.clone() });
         };
         let before = std::mem::replace(&mut managed.base, base);
-        let parameters = PatchParams {
-            dry_run,
-            field_manager: Some(EDIT_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
+        let parameters =
+            PatchParams { dry_run, field_manager: Some(EDIT_MANAGER.to_owned()), ..PatchParams::default() };
         let patch = json!({"metadata": {
             "resourceVersion": object.metadata.resource_version,
             "annotations": {CELLS: read::render_cells(&cells)},

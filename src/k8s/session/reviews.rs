@@ -48,7 +48,11 @@ impl Sessions {
     }
 
     /// Whether `caller` may; otherwise what the hub says about it, which is often nothing.
-    pub async fn may(&self, caller: &Caller, permission: &Permission) -> Result<Result<(), String>, HubError> {
+    pub async fn may(
+        &self,
+        caller: &Caller,
+        permission: &Permission,
+    ) -> Result<Result<(), String>, HubError> {
         let attributes = ResourceAttributes {
             group: Some(permission.group.to_owned()),
             resource: Some(permission.resource.to_owned()),

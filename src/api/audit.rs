@@ -1,0 +1,88 @@
+//! Who did what through fedq: each change is written down with its outcome.
+
+use axum::extract::State as Extract;
+use serde_json::Value;
+use tracing::error;
+
+use super::{
+    Failure, State,
+    extract::{Json, Query, Reader},
+};
+use crate::{
+    k8s::client::Caller,
+    store::{AuditEntry, AuditFilter, Cursor, PageRequest, StoreError},
+    wire::{
+        audit::{self, AuditQuery},
+        list::List,
+    },
+};
+
+/// What somebody does.
+pub struct Deed {
+    pub verb: &'static str,
+    /// Such as `clusters/eu-west`.
+    pub object: String,
+    /// What changes. Never a Secret's content.
+    pub detail: Option<Value>,
+    /// Nothing changes, so nothing is written down.
+    pub dry_run: bool,
+}
+
+/// Writes down what `outcome` says of the deed. A change that was made stays made even where the
+/// store is full, so that is reported in the log and not to the caller.
+pub async fn record(state: &State, caller: &Caller, deed: Deed, outcome: Result<(), &Failure>) {
+    if deed.dry_run {
+        return;
+    }
+    let outcome = match outcome {
+        Ok(()) => "ok".to_owned(),
+        Err(failure) => failure.0.detail.chars().take(1000).collect(),
+    };
+    let entry = AuditEntry {
+        id: 0,
+        at: state.clock.now(),
+        who: caller.user.clone(),
+        verb: deed.verb.to_owned(),
+        object: deed.object,
+        detail: deed.detail,
+        outcome,
+    };
+    if let Err(error) = state.store.record_audit(&entry).await {
+        error!(
+            audit.who = entry.who,
+            audit.verb = entry.verb,
+            audit.object = entry.object,
+            audit.outcome = entry.outcome,
+            %error,
+            "Cannot write down who did what; the entry is lost but for this line"
+        );
+    }
+}
+
+pub fn page(limit: u32, next: Option<&str>) -> Result<PageRequest, StoreError> {
+    let after = next.map(str::parse::<Cursor>).transpose()?;
+    Ok(PageRequest { after, limit })
+}
+
+/// Who did what through fedq, newest first.
+#[utoipa::path(
+    get, path = "/audit", tag = "audit", params(AuditQuery),
+    responses((status = OK, body = List<audit::AuditEntry>))
+)]
+pub async fn list_audit(
+    _: Reader,
+    Extract(state): Extract<State>,
+    Query(query): Query<AuditQuery>,
+) -> Result<Json<List<audit::AuditEntry>>, Failure> {
+    let filter = AuditFilter { who: query.who, object: query.object, since: query.since };
+    let found = state.store.audit(&filter, &page(query.limit, query.next.as_deref())?).await?;
+    let items = found.items.into_iter().map(|entry| audit::AuditEntry {
+        at: entry.at,
+        who: entry.who,
+        verb: entry.verb,
+        object: entry.object,
+        detail: entry.detail,
+        outcome: entry.outcome,
+    });
+    Ok(Json(List { items: items.collect(), next: found.next.map(|next| next.to_string()) }))
+}

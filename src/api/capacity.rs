@@ -1,0 +1,55 @@
+//! What clusters have, and had.
+
+use axum::{extract::State as Extract, http::HeaderMap, response::Response};
+
+use super::{
+    Failure, State, audit,
+    extract::{Json, Path, Query, Reader},
+    show, stream,
+};
+use crate::{
+    domain::ids::ClusterName,
+    wire::{
+        capacity::{Capacity, CapacityChange},
+        list::{List, ListQuery},
+    },
+};
+
+/// What each cluster has by flavor and resource, what is assigned of it and what is left.
+#[utoipa::path(
+    get, path = "/capacity", tag = "capacity", params(ListQuery),
+    responses((status = OK, body = List<Capacity>))
+)]
+pub async fn list_capacity(
+    _: Reader,
+    Extract(state): Extract<State>,
+    Query(query): Query<ListQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    stream::list(&state, &query, &headers, show::capacity)
+}
+
+/// How a cluster's capacity changed, newest first.
+#[utoipa::path(
+    get, path = "/capacity/{cluster}/history", tag = "capacity",
+    params(("cluster" = String, Path), ListQuery),
+    responses((status = OK, body = List<CapacityChange>))
+)]
+pub async fn capacity_history(
+    _: Reader,
+    Extract(state): Extract<State>,
+    Path(cluster): Path<ClusterName>,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<List<CapacityChange>>, Failure> {
+    let page = audit::page(query.limit, query.next.as_deref())?;
+    let found = state.store.capacity_history(Some(&cluster), &page).await?;
+    let items = found.items.into_iter().map(|change| CapacityChange {
+        at: change.at,
+        cluster: change.cluster.to_string(),
+        flavor: change.flavor.to_string(),
+        capacity: change.capacity.map(|amount| show::quantity(amount, &change.resource)),
+        usable: change.usable.map(|amount| show::quantity(amount, &change.resource)),
+        resource: state.aliases.short(&change.resource).to_owned(),
+    });
+    Ok(Json(List { items: items.collect(), next: found.next.map(|next| next.to_string()) }))
+}

@@ -1,0 +1,212 @@
+//! Claims.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use axum::{
+    extract::State as Extract,
+    http::{HeaderMap, HeaderValue, header},
+    response::{IntoResponse, Response},
+};
+use jiff::SignedDuration;
+
+use super::{
+    Failure, State,
+    audit::{self, Deed},
+    claim_edit::{self, EditOptions},
+    extract::{DryRun, Json, Path, Person, Query, Reader},
+    show, stream,
+};
+use crate::{
+    domain::ids::{ClaimName, ClusterName},
+    k8s::types::claim::ClusterResourceClaim,
+    wire::{
+        claim::{Assign, Claim, ClaimChange, ClaimDetail, ClaimHistory, ClaimSpec},
+        cluster::Done,
+        list::{List, ListQuery},
+        problem::Code,
+        quota::Cell,
+    },
+};
+
+/// A confirmation must not be valid for the next mishap too.
+const CONFIRMED_FOR: Duration = Duration::from_mins(10);
+/// Assigning is repeated on the newest version that often.
+const ATTEMPTS: u32 = 4;
+
+/// Claims, by name.
+#[utoipa::path(
+    get, path = "/claims", tag = "claims", params(ListQuery), responses((status = OK, body = List<Claim>))
+)]
+pub async fn list_claims(
+    _: Reader,
+    Extract(state): Extract<State>,
+    Query(query): Query<ListQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    stream::list(&state, &query, &headers, |overview, aliases| {
+        let claims = overview.claims.iter();
+        claims.map(|(name, claim)| (name.to_string(), show::claim(name, claim, aliases))).collect()
+    })
+}
+
+/// One claim as the hub has it now, with what an editor needs to see. The ETag goes into If-Match.
+#[utoipa::path(
+    get, path = "/claims/{claim}", tag = "claims", params(("claim" = String, Path)),
+    responses((status = OK, body = ClaimDetail))
+)]
+pub async fn get_claim(
+    Person(caller): Person,
+    Extract(state): Extract<State>,
+    Path(name): Path<ClaimName>,
+) -> Result<Response, Failure> {
+    let claim = state.hub.session(&caller)?.claim(&name).await?;
+    let detail = detail(&state, &name, &claim);
+    let etag = HeaderValue::from_str(&format!("\"{}\"", detail.resource_version));
+    let mut response = Json(detail).into_response();
+    if let Ok(etag) = etag {
+        response.headers_mut().insert(header::ETAG, etag);
+    }
+    Ok(response)
+}
+
+fn detail(state: &State, name: &ClaimName, claim: &ClusterResourceClaim) -> ClaimDetail {
+    let overview = state.overview();
+    let aliases = &state.aliases;
+    let cluster = ClusterName::new(&claim.spec.cluster_name).ok();
+    let cluster = cluster.and_then(|cluster| overview.clusters.get(&cluster));
+    let queues: BTreeSet<&str> = claim
+        .spec
+        .resource_assignments
+        .iter()
+        .map(|assignment| assignment.cluster_queue_name.as_str())
+        .collect();
+    let holders: Vec<Cell> = overview
+        .queues
+        .iter()
+        .filter(|(queue, _)| queues.contains(queue.as_str()))
+        .flat_map(|(name, queue)| queue.cells.iter().map(|(key, cell)| show::cell(name, key, cell, aliases)))
+        .collect();
+    ClaimDetail {
+        name: name.to_string(),
+        resource_version: claim.metadata.resource_version.clone().unwrap_or_default(),
+        generation: claim.metadata.generation.unwrap_or_default(),
+        spec: claim_edit::spec(claim),
+        state: overview.claims.get(name).map(|state| show::claim(name, state, aliases)),
+        flavors: cluster.map(|cluster| show::flavors(cluster, aliases)).unwrap_or_default(),
+        foreign: cluster.map(|cluster| show::quantities(&cluster.foreign, aliases)).unwrap_or_default(),
+        holders,
+    }
+}
+
+/// Edits a claim, if nobody changed it since the version in If-Match.
+#[utoipa::path(
+    put, path = "/claims/{claim}", tag = "claims", request_body = ClaimSpec,
+    params(("claim" = String, Path), DryRun, ("If-Match" = String, Header)),
+    responses((status = OK, body = ClaimChange))
+)]
+pub async fn edit_claim(
+    Person(caller): Person,
+    Extract(state): Extract<State>,
+    Path(name): Path<ClaimName>,
+    options: EditOptions,
+    Json(wanted): Json<ClaimSpec>,
+) -> Result<Json<ClaimChange>, Failure> {
+    let current = state.hub.session(&caller)?.claim(&name).await?;
+    options.expected.check(&current)?;
+    let change = claim_edit::apply(&state, &caller, &current, &wanted, options.dry_run).await?;
+    Ok(Json(change))
+}
+
+/// Sets one assignment of a claim and leaves the others as they are.
+#[utoipa::path(
+    post, path = "/claims/{claim}/assign", tag = "claims", request_body = Assign,
+    params(("claim" = String, Path), DryRun), responses((status = OK, body = ClaimChange))
+)]
+pub async fn assign(
+    Person(caller): Person,
+    Extract(state): Extract<State>,
+    Path(name): Path<ClaimName>,
+    Query(dry_run): Query<DryRun>,
+    Json(assign): Json<Assign>,
+) -> Result<Json<ClaimChange>, Failure> {
+    let session = state.hub.session(&caller)?;
+    let mut attempts = 0;
+    loop {
+        let current = session.claim(&name).await?;
+        let wanted = claim_edit::assigned(&current, &assign);
+        attempts += 1;
+        match claim_edit::apply(&state, &caller, &current, &wanted, dry_run.is_set()).await {
+            Err(failure) if failure.0.code == Code::Conflict && attempts < ATTEMPTS => {}
+            done => return done.map(Json),
+        }
+    }
+}
+
+/// What an edit would give to and take from each queue. Nothing is changed.
+#[utoipa::path(
+    post, path = "/claims/{claim}/diff", tag = "claims", request_body = ClaimSpec,
+    params(("claim" = String, Path)), responses((status = OK, body = ClaimChange))
+)]
+pub async fn diff_claim(
+    Person(caller): Person,
+    Extract(state): Extract<State>,
+    Path(name): Path<ClaimName>,
+    Json(wanted): Json<ClaimSpec>,
+) -> Result<Json<ClaimChange>, Failure> {
+    let current = state.hub.session(&caller)?.claim(&name).await?;
+    let edit = claim_edit::judge(&state, &current, &wanted)?;
+    Ok(Json(ClaimChange {
+        resource_version: current.metadata.resource_version.unwrap_or_default(),
+        dry_run: true,
+        changes: edit.changes,
+        warnings: edit.warnings,
+        spec: wanted,
+    }))
+}
+
+/// Who changed a claim, and how, newest first.
+#[utoipa::path(
+    get, path = "/claims/{claim}/history", tag = "claims",
+    params(("claim" = String, Path), ListQuery), responses((status = OK, body = List<ClaimHistory>))
+)]
+pub async fn claim_history(
+    _: Reader,
+    Extract(state): Extract<State>,
+    Path(name): Path<ClaimName>,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<List<ClaimHistory>>, Failure> {
+    let page = audit::page(query.limit, query.next.as_deref())?;
+    let found = state.store.claim_history(Some(&name), &page).await?;
+    let items = found.items.into_iter().map(|change| ClaimHistory {
+        at: change.at,
+        claim: change.name.to_string(),
+        generation: change.generation,
+        who: change.who,
+        before: change.old_spec,
+        after: change.new_spec,
+    });
+    Ok(Json(List { items: items.collect(), next: found.next.map(|next| next.to_string()) }))
+}
+
+/// Says that the removal of many claims at once is meant; without it nothing is written after one.
+#[utoipa::path(
+    post, path = "/claims/confirm-removal", tag = "claims", params(DryRun),
+    responses((status = OK, body = Done))
+)]
+pub async fn confirm_removal(
+    Person(caller): Person,
+    Extract(state): Extract<State>,
+    Query(dry_run): Query<DryRun>,
+) -> Result<Json<Done>, Failure> {
+    let dry_run = dry_run.is_set();
+    let time = SignedDuration::try_from(CONFIRMED_FOR).unwrap_or(SignedDuration::ZERO);
+    let until = state.clock.now().saturating_add(time).unwrap_or(jiff::Timestamp::MAX).to_string();
+    let session = state.hub.session(&caller)?;
+    let outcome = session.confirm_removal(&until, dry_run).await.map_err(Failure::from);
+    let object = format!("namespaces/{}", state.hub.namespace());
+    let deed = Deed { verb: "confirm-removal", object, detail: None, dry_run };
+    audit::record(&state, &caller, deed, outcome.as_ref().copied()).await;
+    outcome?;
+    let message = format!("the removal of claims is confirmed until {until}");
+    Ok(Json(Done { message, dry_run, next: None }))
+}

@@ -1,0 +1,118 @@
+//! The quota of the hub's queues, and why it is what it is.
+
+use axum::{extract::State as Extract, http::HeaderMap, response::Response};
+use serde_json::json;
+
+use super::{
+    Failure, State,
+    audit::{self, Deed},
+    extract::{DryRun, Json, Path, Person, Query, Reader},
+    show, stream,
+};
+use crate::{
+    domain::{
+        ids::{FlavorName, QueueName},
+        overview::QueueOverview,
+        quantity::Amount,
+        resources::FlavorResource,
+    },
+    store::{PageRequest, PlanCause, PlanRow},
+    wire::{
+        cluster::Done,
+        list::{List, ListQuery},
+        quota::{Explanation, Plan, Queue, SetBase},
+    },
+};
+
+/// Plans that `explain` shows of each cluster.
+const PLANS: u32 = 5;
+
+/// Queues with their quota, by name.
+#[utoipa::path(
+    get, path = "/queues", tag = "quota", params(ListQuery), responses((status = OK, body = List<Queue>))
+)]
+pub async fn list_queues(
+    _: Reader,
+    Extract(state): Extract<State>,
+    Query(query): Query<ListQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    stream::list(&state, &query, &headers, |overview, aliases| {
+        let queues = overview.queues.iter();
+        queues.map(|(name, queue)| (name.to_string(), show::queue(name, queue, aliases))).collect()
+    })
+}
+
+/// Why a queue's quota is what it is: base, each cluster's part, and the plans that made it.
+#[utoipa::path(
+    get, path = "/queues/{queue}", tag = "quota", params(("queue" = String, Path)),
+    responses((status = OK, body = Explanation))
+)]
+pub async fn explain_queue(
+    _: Reader,
+    Extract(state): Extract<State>,
+    Path(name): Path<QueueName>,
+) -> Result<Json<Explanation>, Failure> {
+    let overview = state.overview();
+    let queue = overview.queues.get(&name).ok_or_else(|| unknown(&name))?;
+    let plans = plans(&state, queue).await?;
+    Ok(Json(Explanation { queue: show::queue(&name, queue, &state.aliases), plans }))
+}
+
+/// The last plans of the clusters that contribute to the queue, newest first.
+async fn plans(state: &State, queue: &QueueOverview) -> Result<Vec<Plan>, Failure> {
+    let clusters: std::collections::BTreeSet<_> =
+        queue.cells.values().flat_map(|cell| cell.terms.keys()).collect();
+    let mut rows: Vec<PlanRow> = Vec::new();
+    for cluster in clusters {
+        rows.extend(state.store.plans(Some(cluster), &PageRequest::first(PLANS)).await?.items);
+    }
+    rows.sort_by_key(|row| std::cmp::Reverse(row.id));
+    let show = |row: PlanRow| Plan {
+        at: row.at,
+        cluster: row.cluster.to_string(),
+        cause: words(&row.cause),
+        who: row.cause.who,
+        report: row.report,
+    };
+    Ok(rows.into_iter().map(show).collect())
+}
+
+fn words(cause: &PlanCause) -> String {
+    let claim = cause.claim.as_ref().map(|claim| match cause.generation {
+        Some(generation) => format!("claim {claim} generation {generation}"),
+        None => format!("claim {claim}"),
+    });
+    let parts = [claim, cause.capacity_change.clone(), cause.other.clone()];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+/// Changes what a cell holds besides what clusters contribute.
+#[utoipa::path(
+    put, path = "/queues/{queue}/base", tag = "quota", request_body = SetBase,
+    params(("queue" = String, Path), DryRun), responses((status = OK, body = Done))
+)]
+pub async fn set_base(
+    Person(caller): Person,
+    Extract(state): Extract<State>,
+    Path(queue): Path<QueueName>,
+    Query(dry_run): Query<DryRun>,
+    Json(body): Json<SetBase>,
+) -> Result<Json<Done>, Failure> {
+    let (flavor, resource) = (FlavorName::new(&body.flavor)?, state.aliases.resolve(&body.resource)?);
+    let base = Amount::exact(&body.base.0, &resource)?;
+    let (cell, dry_run) = (FlavorResource { flavor, resource }, dry_run.is_set());
+    let session = state.hub.session(&caller)?;
+    let outcome = session.set_base(&queue, &cell, base, dry_run).await.map_err(Failure::from);
+    let detail = Some(json!({"flavor": body.flavor, "resource": body.resource, "base": body.base}));
+    let deed = Deed { verb: "set-base", object: format!("clusterqueues/{queue}"), detail, dry_run };
+    audit::record(&state, &caller, deed, outcome.as_ref().map(|_| ())).await;
+    let before = outcome?.text(&cell.resource);
+    let message = format!("base of {queue} {} {}: {before} → {}", body.flavor, body.resource, body.base);
+    Ok(Json(Done { message, dry_run, next: None }))
+}
+
+fn unknown(name: &QueueName) -> Failure {
+    Failure::not_found(format!("the hub has no ClusterQueue `{name}` that fedq knows"))
+        .next("fedq quota list shows those it knows")
+}
