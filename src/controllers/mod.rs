@@ -3,4 +3,5 @@
 pub mod capacity;
 pub mod cluster;
 pub mod driver;
+pub mod quota;
 pub mod writer;

@@ -88,6 +88,15 @@ impl Writer {
         state.wanted.is_empty() && state.objects.values().all(|pace| !pace.in_flight)
     }
 
+    /// The objects that wait to be written.
+    pub fn wanted(&self) -> Vec<Target> {
+        self.lock().wanted.keys().cloned().collect()
+    }
+
+    pub fn is_in_flight(&self, target: &Target) -> bool {
+        self.lock().objects.get(target).is_some_and(|pace| pace.in_flight)
+    }
+
     /// Runs until cancelled; a write under way is then finished, so that its outcome is known.
     pub async fn run(
         &self,

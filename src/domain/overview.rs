@@ -13,7 +13,7 @@ use super::{
     resources::Resources,
 };
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overview {
     /// Counts up with every publication.
     pub revision: u64,
@@ -26,7 +26,7 @@ pub struct Overview {
     pub held_clusters: BTreeSet<ClusterName>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClusterOverview {
     pub connection: Connection,
     pub cordoned: bool,
@@ -53,14 +53,14 @@ pub struct NodeCounts {
     pub usable: u32,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct FlavorOverview {
     pub capacity: Resources,
     pub assigned: Resources,
     pub unassigned: Resources,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClaimOverview {
     pub cluster: ClusterName,
     pub generation: i64,
@@ -71,7 +71,7 @@ pub struct ClaimOverview {
     pub assignments: Vec<AssignmentOverview>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct AssignmentOverview {
     pub queue: QueueName,
     pub flavor: FlavorName,
@@ -82,7 +82,7 @@ pub struct AssignmentOverview {
     pub message: String,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct QueueOverview {
     pub cohort: Option<String>,
     /// Why fedq leaves the queue alone, where it does.
@@ -90,7 +90,7 @@ pub struct QueueOverview {
     pub cells: BTreeMap<(FlavorName, ResourceName), CellOverview>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct CellOverview {
     /// What the hub's queue says now.
     pub nominal: Amount,
@@ -99,7 +99,7 @@ pub struct CellOverview {
     pub terms: BTreeMap<ClusterName, TermOverview>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TermOverview {
     pub requested: Amount,
     pub effective: Amount,

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Secret;
 use super::{
     client::ClusterClient,
     follow::{Following, follow_table},
-    list_watch::{Selector, Table},
+    list_watch::{Selector, State, Table},
     types::{
         claim::ClusterResourceClaim,
         cluster_metrics::ClusterMetrics,
@@ -83,6 +83,22 @@ impl Hub {
         let secrets = format!("/api/v1/namespaces/{}/secrets", self.namespace);
         let joined = Selector { labels: Some(CLUSTER_LABEL.to_owned()), fields: None };
         follow_table(f, &self.secrets, (secrets, joined, cancel.clone()), tasks);
+    }
+
+    /// Whether all of it is known and being followed at this moment.
+    pub fn is_current(&self) -> bool {
+        let current = |state: State| matches!(state, State::Absent | State::Synced { broken: None });
+        current(self.claims.state())
+            && current(self.queues.state())
+            && current(self.local_queues.state())
+            && current(self.flavors.state())
+            && current(self.cohorts.state())
+            && current(self.checks.state())
+            && current(self.multikueue_configs.state())
+            && current(self.namespaces.state())
+            && current(self.priority_classes.state())
+            && current(self.cluster_metrics.state())
+            && current(self.secrets.state())
     }
 
     /// Whether everything that a plan rests on is known.

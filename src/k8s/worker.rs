@@ -102,6 +102,19 @@ impl Worker {
             && self.direct_workloads.synced()
     }
 
+    /// Whether all of it is also being followed at this moment.
+    pub fn is_current(&self) -> bool {
+        let current = |state: State| matches!(state, State::Absent | State::Synced { broken: None });
+        current(self.queues.state())
+            && current(self.local_queues.state())
+            && current(self.flavors.state())
+            && current(self.cohorts.state())
+            && current(self.checks.state())
+            && current(self.namespaces.state())
+            && current(self.priority_classes.state())
+            && current(self.direct_workloads.state())
+    }
+
     /// Whether Kueue in a version fedq speaks (0.16 or newer) is installed.
     pub fn has_kueue(&self) -> bool {
         self.queues.state() != State::Absent && self.flavors.state() != State::Absent

@@ -30,6 +30,8 @@ pub struct Meta {
 
 /// Marks every object fedq makes on a worker with the hub it belongs to: two hubs may share a worker.
 pub const HUB_LABEL: &str = "fedq.dev/hub";
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+pub const MANAGED_BY_FEDQ: &str = "fedq";
 /// On an object that fedq did not make: hand it over.
 pub const ADOPT: &str = "fedq.dev/adopt";
 

@@ -1,0 +1,378 @@
+//! Quota: from claims and capacity to what the ClusterQueues of hub and workers say, and to the status
+//! of the claims. It alone writes ClusterQueues.
+//!
+//! Each activation reads everything anew, plans, and hands each cluster's writer what still differs. The
+//! order of writes needs no steps here: the plan lets a worker grow only into what is confirmed free, and
+//! the hub promise only what a worker has confirmed, so each confirmation simply leads to the next plan.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinSet,
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+
+use crate::{
+    clock::Clock,
+    domain::{
+        claim::{self, ClaimText, ValidClaim},
+        ids::{ClusterName, QueueName},
+        overview::{CapacityView, Overview},
+        quota::{ClusterInput, ClusterPlan, ClusterReport, HubQueueInput, HubQueuePlan, Mode, Planner},
+        resources::{Aliases, Cell},
+    },
+    k8s::{
+        hub::Hub,
+        types::claim::ClusterResourceClaim,
+        worker::JoinedClusters,
+        write::{Action, Change, Kind, Target as WriteTarget},
+    },
+    store::{ClaimRow, PageRequest, QuotaCell, Store, StoreError},
+    telemetry::Metrics,
+};
+
+use self::{
+    drift::Drift,
+    gather::{ClusterFacts, ReadClaim},
+    removal::Accepted,
+    settling::Settling,
+    target::{Target, Writing},
+};
+use super::writer::WriterConfig;
+
+mod changes;
+mod drift;
+mod gather;
+mod publish;
+mod record;
+mod removal;
+mod settling;
+mod status;
+mod target;
+
+const MANAGER: &str = "fedq-quota";
+/// On fedq's namespace: claims that vanished were meant to.
+pub const CONFIRM_REMOVAL: &str = "fedq.dev/confirm-removal";
+/// Looked at without a signal this often, so that nothing that was missed stays missed.
+const PERIOD: Duration = Duration::from_secs(15);
+
+#[derive(Clone)]
+pub struct Settings {
+    pub aliases: Aliases,
+    pub count_foreign: bool,
+    pub lost_timeout: Duration,
+    pub writer: WriterConfig,
+    pub drift_reverts_per_minute: u32,
+    pub copy_admission_checks: Vec<String>,
+}
+
+/// Which queues the claim in force of each live cluster names.
+pub type ClaimedQueues = BTreeMap<ClusterName, BTreeSet<QueueName>>;
+
+pub struct Inputs {
+    pub joined: watch::Receiver<Arc<JoinedClusters>>,
+    pub capacity: watch::Receiver<Arc<CapacityView>>,
+}
+
+pub struct Outputs {
+    pub overview: watch::Sender<Arc<Overview>>,
+    pub claimed: watch::Sender<Arc<ClaimedQueues>>,
+}
+
+pub struct QuotaController {
+    hub: Hub,
+    hub_id: String,
+    store: Store,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    settings: Settings,
+    outputs: Outputs,
+    signal: Arc<Notify>,
+    planner: Planner,
+    accepted: Accepted,
+    settling: Settling,
+    writing: Writing,
+    targets: BTreeMap<ClusterName, Target>,
+    /// What the planner was last told, so that it is told only what is new.
+    told: Told,
+    /// The terms each cluster was last counted with: kept while it does not answer.
+    terms: BTreeMap<ClusterName, BTreeMap<Cell, crate::domain::quantity::Amount>>,
+    recorded: record::Recorded,
+    tasks: JoinSet<()>,
+}
+
+#[derive(Default)]
+struct Told {
+    clusters: BTreeMap<ClusterName, ClusterInput>,
+    queues: BTreeMap<QueueName, HubQueueInput>,
+}
+
+/// One activation's view of everything.
+struct Round<'a> {
+    joined: &'a JoinedClusters,
+    capacity: &'a CapacityView,
+    claims: BTreeMap<String, ReadClaim>,
+    in_force: BTreeMap<ClusterName, ValidClaim>,
+    modes: BTreeMap<ClusterName, Mode>,
+    plans: BTreeMap<ClusterName, (ClusterPlan, ClusterReport)>,
+    queues: BTreeMap<QueueName, HubQueuePlan>,
+    unreadable: BTreeMap<QueueName, String>,
+    /// Queues whose cells somebody keeps changing back: by place and queue, who.
+    conflicts: BTreeMap<(String, String), String>,
+    /// When something changes by time alone.
+    next: Option<Instant>,
+}
+
+impl Round<'_> {
+    fn look_again(&mut self, at: Option<Instant>) {
+        self.next = [self.next, at].into_iter().flatten().min();
+    }
+}
+
+impl QuotaController {
+    pub async fn new(
+        (hub, hub_id): (Hub, String),
+        (store, clock, metrics): (Store, Clock, Arc<Metrics>),
+        settings: Settings,
+        outputs: Outputs,
+        signal: Arc<Notify>,
+    ) -> Result<Self, StoreError> {
+        let known = known_claims(&store, &settings.aliases).await?;
+        let cells = store.load_quota_cells().await?;
+        let terms = cells.into_iter().map(|(cluster, cells)| (cluster, terms_of(&cells))).collect();
+        let drift = Arc::new(Mutex::new(Drift::new(settings.drift_reverts_per_minute)));
+        let writing = Writing {
+            config: settings.writer.clone(),
+            drift,
+            metrics: Arc::clone(&metrics),
+            signal: Arc::clone(&signal),
+        };
+        Ok(Self {
+            accepted: Accepted::new(settings.writer.merge_window, known),
+            hub,
+            hub_id,
+            store,
+            clock,
+            metrics,
+            settings,
+            outputs,
+            signal,
+            planner: Planner::default(),
+            settling: Settling::default(),
+            writing,
+            targets: BTreeMap::new(),
+            told: Told::default(),
+            terms,
+            recorded: record::Recorded::default(),
+            tasks: JoinSet::new(),
+        })
+    }
+
+    pub async fn run(mut self, mut inputs: Inputs, cancel: CancellationToken) -> anyhow::Result<()> {
+        let hub = Target::hub(&self.hub, &self.writing, &mut self.tasks, &cancel);
+        loop {
+            let joined = Arc::clone(&inputs.joined.borrow_and_update());
+            let capacity = Arc::clone(&inputs.capacity.borrow_and_update());
+            let next = self.reconcile(&hub, &joined, &capacity, &cancel).await?;
+            let look_again = next.unwrap_or_else(|| Instant::now() + PERIOD).min(Instant::now() + PERIOD);
+            tokio::select! {
+                () = cancel.cancelled() => break,
+                () = self.signal.notified() => {}
+                changed = inputs.joined.changed() => changed?,
+                changed = inputs.capacity.changed() => changed?,
+                () = tokio::time::sleep_until(look_again) => {}
+            }
+        }
+        // Writes under way are finished, so that their outcome is known.
+        while let Some(ended) = self.tasks.join_next().await {
+            ended?;
+        }
+        Ok(())
+    }
+
+    async fn reconcile(
+        &mut self,
+        hub: &Target,
+        joined: &JoinedClusters,
+        capacity: &CapacityView,
+        cancel: &CancellationToken,
+    ) -> anyhow::Result<Option<Instant>> {
+        // Without a current view of the hub nothing can be decided, and the hub could not be written.
+        if !self.hub.is_current() {
+            return Ok(None);
+        }
+        let started = Instant::now();
+        self.keep_targets(joined, cancel);
+        let mut round = self.gather(joined, capacity, started);
+        self.confirm_removal().await;
+        self.plan(&mut round);
+        self.metrics.planned(started.elapsed());
+        let hub_changes = self.hub_changes(&mut round);
+        self.write_workers(&mut round);
+        let mut changes = hub_changes;
+        changes.extend(self.status_changes(&round, hub));
+        hub.writer.want(changes);
+        self.record(&round).await?;
+        self.publish(&round, hub);
+        Ok(round.next)
+    }
+
+    /// One writer for each worker, anew when its connection is.
+    fn keep_targets(&mut self, joined: &JoinedClusters, cancel: &CancellationToken) {
+        self.targets.retain(|name, target| {
+            let worker = joined.get(name).and_then(|entry| entry.worker.as_ref());
+            let stays = worker.is_some_and(|worker| target.is_for(worker));
+            if !stays {
+                target.stop();
+            }
+            stays
+        });
+        for (name, entry) in joined {
+            if let Some(worker) = &entry.worker
+                && !self.targets.contains_key(name)
+            {
+                let target = Target::worker(worker, &self.writing, &mut self.tasks, cancel);
+                self.targets.insert(name.clone(), target);
+            }
+        }
+        while self.tasks.try_join_next().is_some() {}
+    }
+
+    fn gather<'a>(
+        &mut self,
+        joined: &'a JoinedClusters,
+        capacity: &'a CapacityView,
+        now: Instant,
+    ) -> Round<'a> {
+        let claims = gather::claims(&self.hub, &self.settings.aliases);
+        let next = gather::accept(&claims, &mut self.accepted, now);
+        let clock = self.clock.now();
+        let modes = joined
+            .iter()
+            .map(|(name, entry)| (name.clone(), gather::mode(entry, clock, self.settings.lost_timeout)))
+            .collect();
+        Round {
+            joined,
+            capacity,
+            claims,
+            in_force: gather::by_cluster(&self.accepted),
+            modes,
+            plans: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
+            conflicts: BTreeMap::new(),
+            next,
+        }
+    }
+
+    fn plan(&mut self, round: &mut Round<'_>) {
+        let (queues, unreadable) = gather::hub_queues(&self.hub);
+        round.unreadable = unreadable;
+        for name in self.told.queues.keys().filter(|name| !queues.contains_key(*name)) {
+            self.planner.remove_queue(name);
+        }
+        for (name, queue) in &queues {
+            if self.told.queues.get(name) != Some(queue) {
+                self.planner.set_queue(queue.clone());
+            }
+        }
+        self.told.queues = queues;
+        let clusters = self.cluster_inputs(round);
+        for name in self.told.clusters.keys().filter(|name| !clusters.contains_key(*name)) {
+            self.planner.remove_cluster(name);
+            self.settling.forget(name);
+            self.metrics.forget(name);
+        }
+        for (name, cluster) in &clusters {
+            if self.told.clusters.get(name) != Some(cluster) {
+                self.planner.set_cluster(cluster.clone());
+            }
+        }
+        self.told.clusters = clusters;
+        self.planner.replan();
+        for name in self.told.clusters.keys() {
+            round.plans.extend(self.planner.cluster(name).map(|plan| (name.clone(), plan)));
+        }
+        for name in self.told.queues.keys() {
+            round.queues.extend(self.planner.queue(name).map(|plan| (name.clone(), plan)));
+        }
+    }
+
+    fn cluster_inputs(&mut self, round: &mut Round<'_>) -> BTreeMap<ClusterName, ClusterInput> {
+        let mut inputs = BTreeMap::new();
+        let now = Instant::now();
+        for (name, joined) in round.joined {
+            let facts = ClusterFacts {
+                name,
+                joined,
+                mode: round.modes[name],
+                claim: round.in_force.get(name),
+                capacity: round.capacity,
+                target: self.targets.get(name),
+            };
+            let (mut input, next) = facts.input(&self.hub_id, &self.settings, &mut self.settling, now);
+            input.last_terms = self.terms.get(name).cloned();
+            round.look_again(next);
+            inputs.insert(name.clone(), input);
+        }
+        inputs
+    }
+
+    /// Lets go of claims that are held, if a person said so on fedq's namespace.
+    async fn confirm_removal(&mut self) {
+        if self.accepted.held().is_empty() {
+            return;
+        }
+        let namespace = self.hub.namespaces.get(None, &self.hub.namespace);
+        if !namespace.is_some_and(|object| object.metadata.annotations.contains_key(CONFIRM_REMOVAL)) {
+            return;
+        }
+        let change = Change {
+            target: WriteTarget::cluster_scoped(Kind::Namespace, &self.hub.namespace),
+            action: Action::Merge(serde_json::json!({"metadata": {"annotations": {CONFIRM_REMOVAL: null}}})),
+            manager: MANAGER,
+        };
+        let client = self.hub.client.kube();
+        // Taken back first: a confirmation that stays would let the next mistake through as well.
+        match crate::k8s::write::send(&client, &change, self.settings.writer.deadline).await {
+            Ok(_) => {
+                let claims = self.accepted.confirm();
+                info!(?claims, "The removal of claims is confirmed");
+                self.signal.notify_one();
+            }
+            Err(error) => error!("Could not take back the confirmation of removed claims: {error}"),
+        }
+    }
+}
+
+/// The claims as they were last in force, which is what a claim that vanished meanwhile is judged by.
+async fn known_claims(store: &Store, aliases: &Aliases) -> Result<Vec<ValidClaim>, StoreError> {
+    let mut known = Vec::new();
+    let mut page = PageRequest::first(500);
+    loop {
+        let rows = store.claims(&page).await?;
+        known.extend(rows.items.iter().filter_map(|row| claim_of_row(row, aliases)));
+        match rows.next {
+            Some(cursor) => page = PageRequest::after(cursor, 500),
+            None => return Ok(known),
+        }
+    }
+}
+
+/// The store does not know who owned what: every value counts as a person's, until the hub shows it.
+fn claim_of_row(row: &ClaimRow, aliases: &Aliases) -> Option<ValidClaim> {
+    let spec = serde_json::from_value(row.spec.clone()).ok()?;
+    let object = ClusterResourceClaim::new(row.name.as_str(), spec);
+    claim::validate(&ClaimText::from(&object), aliases).ok()
+}
+
+fn terms_of(cells: &[QuotaCell]) -> BTreeMap<Cell, crate::domain::quantity::Amount> {
+    cells.iter().map(|cell| (cell.cell.clone(), cell.term)).collect()
+}

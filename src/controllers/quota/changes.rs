@@ -1,0 +1,313 @@
+//! What ClusterQueues still need, as writes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::{
+    domain::{
+        claim::ValidClaim,
+        ids::{ClusterName, QueueName},
+        queue::policy::{QueuePolicy, WorkerRules, policy_difference, worker_policy},
+        quota::{ClusterPlan, HubQueuePlan, Mode},
+        resource_groups::{Quota, ResourceGroups},
+        resources::FlavorResource,
+    },
+    k8s::{
+        read::{self, CELLS},
+        types::{
+            kueue::ClusterQueue,
+            meta::{HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ},
+        },
+        worker::Worker,
+        write::{Action, Change, Kind, Target as WriteTarget},
+    },
+};
+
+use super::{
+    ClaimedQueues, MANAGER, QuotaController, Round,
+    drift::{self, Verdict},
+    target::key,
+};
+
+impl QuotaController {
+    /// The hub's queues: quota and the annotation that lists fedq's cells, in one write.
+    pub(super) fn hub_changes(&mut self, round: &mut Round<'_>) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for (name, plan) in std::mem::take(&mut round.queues) {
+            let object = self.hub.queues.get(None, name.as_str());
+            if let Some(object) = object
+                && let Some(change) = self.hub_change(&name, &object, &plan, round)
+            {
+                changes.push(change);
+            }
+            round.queues.insert(name, plan);
+        }
+        changes
+    }
+
+    fn hub_change(
+        &self,
+        name: &QueueName,
+        object: &ClusterQueue,
+        plan: &HubQueuePlan,
+        round: &mut Round<'_>,
+    ) -> Option<Change> {
+        let observed = self.told.queues.get(name)?;
+        if plan.untouched.is_some() || (plan.groups == observed.groups && plan.managed == observed.managed) {
+            return None;
+        }
+        if !self.may_write("hub", object, &plan.groups, round) {
+            return None;
+        }
+        let body = json!({
+            "metadata": {
+                "resourceVersion": object.metadata.resource_version,
+                "annotations": {CELLS: read::render_cells(&plan.managed)},
+            },
+            "spec": {"resourceGroups": read::render_groups(&plan.groups)},
+        });
+        Some(merge(name, body))
+    }
+
+    /// Hands each live worker's writer what its queues still need.
+    pub(super) fn write_workers(&mut self, round: &mut Round<'_>) {
+        let mut claimed = ClaimedQueues::new();
+        let joined = round.joined;
+        for (name, entry) in joined {
+            let (Some(target), Some(worker)) = (self.targets.get(name), &entry.worker) else { continue };
+            let writer = target.writer.clone();
+            if round.modes[name] != Mode::Live {
+                // A change that was decided on before the cluster fell silent must not land after.
+                writer.want(Vec::new());
+                continue;
+            }
+            let queues = self.claimed_queues(name, round);
+            let changes = self.worker_changes(worker, &queues, round);
+            writer.want(changes);
+            claimed.insert(name.clone(), queues);
+        }
+        self.outputs.claimed.send_if_modified(|current| {
+            let changed = **current != claimed;
+            if changed {
+                *current = Arc::new(claimed);
+            }
+            changed
+        });
+    }
+
+    fn claimed_queues(&self, cluster: &ClusterName, round: &Round<'_>) -> BTreeSet<QueueName> {
+        let leaving = round.joined.get(cluster).is_none_or(|joined| joined.leaving);
+        let claim = round.in_force.get(cluster).filter(|_| !leaving);
+        let assignments = claim.into_iter().flat_map(ValidClaim::assignments);
+        assignments
+            .map(|assignment| assignment.queue.clone())
+            .filter(|queue| self.told.queues.contains_key(queue))
+            .collect()
+    }
+
+    fn worker_changes(
+        &self,
+        worker: &Worker,
+        claimed: &BTreeSet<QueueName>,
+        round: &mut Round<'_>,
+    ) -> Vec<Change> {
+        let Some((plan, _)) = round.plans.get(&worker.name) else { return Vec::new() };
+        let quotas = quotas_by_queue(plan);
+        let none = BTreeMap::new();
+        let mut changes = Vec::new();
+        for name in claimed {
+            if worker.queues.get(None, name.as_str()).is_none() {
+                let quotas = quotas.get(name).unwrap_or(&none);
+                changes.extend(self.create(worker, name, quotas, round));
+            }
+        }
+        for object in worker.queues.all() {
+            let Ok(name) = QueueName::new(&object.metadata.name) else { continue };
+            if !object.metadata.is_of_hub(&self.hub_id) || object.metadata.deletion_timestamp.is_some() {
+                continue;
+            }
+            let quotas = quotas.get(&name).unwrap_or(&none);
+            let is_claimed = claimed.contains(&name);
+            changes.extend(self.keep(worker, &object, (&name, quotas, is_claimed), round));
+        }
+        changes
+    }
+
+    fn create(
+        &self,
+        worker: &Worker,
+        name: &QueueName,
+        quotas: &BTreeMap<FlavorResource, Quota>,
+        round: &Round<'_>,
+    ) -> Option<Change> {
+        let hub_queue = self.hub.queues.get(None, name.as_str())?;
+        let groups = round.queues.get(name)?.groups.for_worker(quotas);
+        if groups.0.is_empty() {
+            return None;
+        }
+        let policy = self.policy(worker, &hub_queue, (&groups, None, true), round);
+        let mut spec = policy.fields().clone();
+        spec.insert("resourceGroups".to_owned(), json!(read::render_groups(&groups)));
+        let body = json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2",
+            "kind": "ClusterQueue",
+            "metadata": {
+                "name": name,
+                "labels": {HUB_LABEL: self.hub_id, MANAGED_BY: MANAGED_BY_FEDQ},
+            },
+            "spec": spec,
+        });
+        let target = WriteTarget::cluster_scoped(Kind::ClusterQueue, name.as_str());
+        Some(Change { target, action: Action::Create(body), manager: MANAGER })
+    }
+
+    /// One write with everything that differs, or the deletion of a queue that is of no use any more.
+    fn keep(
+        &self,
+        worker: &Worker,
+        object: &ClusterQueue,
+        (name, quotas, claimed): (&QueueName, &BTreeMap<FlavorResource, Quota>, bool),
+        round: &mut Round<'_>,
+    ) -> Option<Change> {
+        let hub_queue = self.hub.queues.get(None, name.as_str());
+        let observed = read::groups(&object.spec.resource_groups).ok()?;
+        let desired = desired_groups(&observed, round.queues.get(name), quotas);
+        let observed_policy = read::queues::policy(&object.spec);
+        let policy = match &hub_queue {
+            Some(hub) => self.policy(worker, hub, (&desired, Some(&observed_policy), claimed), round),
+            // The hub has no such queue any more: nothing new is admitted, the rest stays.
+            None => observed_policy.clone().held(),
+        };
+        let policy = policy_difference(&observed_policy, &policy);
+        let unlabelled = object.metadata.labels.get(HUB_LABEL) != Some(&self.hub_id);
+        if desired == observed && policy.is_empty() && !unlabelled {
+            return (!claimed).then(|| delete_if_empty(object)).flatten();
+        }
+        if desired != observed && !self.may_write(worker.name.as_str(), object, &desired, round) {
+            return None;
+        }
+        let mut spec = policy;
+        if desired != observed {
+            spec.insert("resourceGroups".to_owned(), json!(read::render_groups(&desired)));
+        }
+        let mut metadata = json!({"resourceVersion": object.metadata.resource_version});
+        if unlabelled {
+            metadata["labels"] = json!({HUB_LABEL: self.hub_id, MANAGED_BY: MANAGED_BY_FEDQ});
+        }
+        Some(merge(name, json!({"metadata": metadata, "spec": spec})))
+    }
+
+    /// The hub's policy as it is to be on this worker.
+    fn policy(
+        &self,
+        worker: &Worker,
+        hub_queue: &ClusterQueue,
+        (groups, observed, claimed): (&ResourceGroups, Option<&QueuePolicy>, bool),
+        round: &Round<'_>,
+    ) -> QueuePolicy {
+        let joined = round.joined.get(&worker.name);
+        let held = !claimed || joined.is_none_or(|joined| joined.cordoned || joined.leaving);
+        let wanted = self.settings.copy_admission_checks.iter();
+        let checks = wanted.filter(|name| worker.checks.get(None, name).is_some()).cloned().collect();
+        let rules = WorkerRules { held, checks: &checks, groups, observed };
+        worker_policy(&read::queues::policy(&hub_queue.spec), &rules)
+    }
+
+    /// Whether a write of these groups is not the umpteenth against somebody who writes them back.
+    fn may_write(
+        &self,
+        place: &str,
+        object: &ClusterQueue,
+        desired: &ResourceGroups,
+        round: &mut Round<'_>,
+    ) -> bool {
+        let name = &object.metadata.name;
+        let mut drift = self.writing.drift.lock().expect("no code panics while holding this lock");
+        match drift.judge(&key(place, name), desired, Instant::now()) {
+            Verdict::Write => true,
+            Verdict::Wait(until) => {
+                round.look_again(Some(until));
+                let who = drift::other_manager(&object.metadata);
+                round.conflicts.insert((place.to_owned(), name.clone()), who);
+                false
+            }
+        }
+    }
+}
+
+/// What each worker queue is to hold now. A cell that may not be written is left out.
+fn quotas_by_queue(plan: &ClusterPlan) -> BTreeMap<QueueName, BTreeMap<FlavorResource, Quota>> {
+    let mut queues: BTreeMap<QueueName, BTreeMap<FlavorResource, Quota>> = BTreeMap::new();
+    for (cell, planned) in &plan.cells {
+        let Some(granted) = planned.granted else { continue };
+        let at = FlavorResource { flavor: cell.flavor.clone(), resource: cell.resource.clone() };
+        let quota = Quota { nominal: granted, borrowing: planned.borrowing, lending: planned.lending };
+        queues.entry(cell.queue.clone()).or_default().insert(at, quota);
+    }
+    queues
+}
+
+/// The groups of an existing worker queue: the hub's form where it has one, and never less than the cells
+/// that are there, since removing a cell drops its usage from Kueue's accounting.
+fn desired_groups(
+    observed: &ResourceGroups,
+    hub: Option<&HubQueuePlan>,
+    quotas: &BTreeMap<FlavorResource, Quota>,
+) -> ResourceGroups {
+    let mut all: BTreeMap<FlavorResource, Quota> = BTreeMap::new();
+    for flavor in observed.0.iter().flat_map(|group| &group.flavors) {
+        for quota in &flavor.resources {
+            let at = FlavorResource { flavor: flavor.name.clone(), resource: quota.name.clone() };
+            let kept = Quota {
+                nominal: quota.nominal.amount(),
+                borrowing: quota.borrowing.as_ref().map(crate::domain::resource_groups::Written::amount),
+                lending: quota.lending.as_ref().map(crate::domain::resource_groups::Written::amount),
+            };
+            all.insert(at, kept);
+        }
+    }
+    let new = quotas.keys().any(|at| !all.contains_key(at));
+    all.extend(quotas.iter().map(|(at, quota)| (at.clone(), *quota)));
+    if let Some(hub) = hub.filter(|_| new) {
+        let whole = hub.groups.for_worker(&all);
+        if all.keys().all(|at| whole.cell(at).is_some()) {
+            return whole;
+        }
+    }
+    let mut groups = observed.clone();
+    for at in quotas.keys().filter(|at| observed.cell(at).is_none()) {
+        // A rule that forbids it is on the claim already, since the hub's queue has it too.
+        groups.extend(at).ok();
+    }
+    groups.set_cells(quotas);
+    groups
+}
+
+fn delete_if_empty(object: &ClusterQueue) -> Option<Change> {
+    let status = &object.status;
+    let settled = status.conditions.iter().any(|condition| {
+        condition.type_ == "Active"
+            && condition.status == "False"
+            && condition.observed_generation == object.metadata.generation
+    });
+    let empty =
+        status.reserving_workloads == 0 && status.admitted_workloads == 0 && status.pending_workloads == 0;
+    (settled && empty).then(|| Change {
+        target: WriteTarget::cluster_scoped(Kind::ClusterQueue, &object.metadata.name),
+        action: Action::Delete {
+            uid: object.metadata.uid.clone(),
+            resource_version: object.metadata.resource_version.clone(),
+        },
+        manager: MANAGER,
+    })
+}
+
+fn merge(name: &QueueName, body: Value) -> Change {
+    let target = WriteTarget::cluster_scoped(Kind::ClusterQueue, name.as_str());
+    Change { target, action: Action::Merge(body), manager: MANAGER }
+}

@@ -1,0 +1,261 @@
+//! What the API and the webhook read: built whole, published when it differs.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    domain::{
+        claim::Owner,
+        claim_status::{Condition, ConditionKind},
+        ids::{ClaimName, ClusterName, FlavorName, QueueName, ResourceName},
+        overview::{
+            AssignmentOverview, CellOverview, ClaimOverview, ClusterOverview, FlavorOverview, Overview,
+            QueueOverview, TermOverview,
+        },
+        quantity::Amount,
+        quota::{ClusterReport, HubQueuePlan, Reason, Untouched, WorkerCell},
+        resources::{Cell, FlavorResource, Resources},
+    },
+    k8s::{claims::conditions, worker::Joined},
+};
+
+use super::{QuotaController, Round, gather, target::Target};
+
+impl QuotaController {
+    pub(super) fn publish(&self, round: &Round<'_>, _hub: &Target) {
+        let overview = Overview {
+            revision: 0,
+            clusters: round
+                .joined
+                .iter()
+                .map(|(name, joined)| (name.clone(), cluster(round, name, joined)))
+                .collect(),
+            claims: round
+                .claims
+                .iter()
+                .filter_map(|(name, claim)| claim_overview(round, name, claim))
+                .collect(),
+            queues: round
+                .queues
+                .iter()
+                .map(|(name, plan)| (name.clone(), self.queue(round, name, plan)))
+                .collect(),
+            held_claims: self.accepted.held().clone(),
+            held_clusters: self
+                .accepted
+                .claims()
+                .filter(|claim| self.accepted.held().contains(claim.name()))
+                .map(|claim| claim.cluster().clone())
+                .collect(),
+        };
+        self.outputs.overview.send_if_modified(|current| {
+            let overview = Overview { revision: current.revision, ..overview };
+            let changed = **current != overview;
+            if changed {
+                *current = Arc::new(Overview { revision: current.revision + 1, ..overview });
+            }
+            changed
+        });
+    }
+
+    fn queue(&self, round: &Round<'_>, name: &QueueName, plan: &HubQueuePlan) -> QueueOverview {
+        let object = self.hub.queues.get(None, name.as_str());
+        let untouched = plan.untouched.as_ref().map(|why| match why {
+            Untouched::Automated => {
+                "its MultiKueueConfig has quotaManagement: Automated, so Kueue writes its quota".to_owned()
+            }
+            Untouched::Invalid(rule) => format!("Kueue would refuse any write to it: {rule}"),
+        });
+        let conflict = round.conflicts.get(&("hub".to_owned(), name.to_string()));
+        let conflict = conflict.map(|who| format!("{who} keeps changing the quota that fedq lists on it"));
+        let cell = |(at, cell): (&FlavorResource, &crate::domain::quota::HubCellPlan)| {
+            let key = (at.flavor.clone(), at.resource.clone());
+            let terms = self.terms_of_cell(round, name, at);
+            let overview = CellOverview {
+                nominal: cell.observed.unwrap_or_default(),
+                base: cell.base,
+                target: cell.target,
+                terms,
+            };
+            (key, overview)
+        };
+        QueueOverview {
+            cohort: object.and_then(|object| object.spec.cohort_name.clone()),
+            untouched: untouched.or(conflict).or_else(|| round.unreadable.get(name).cloned()),
+            cells: plan.cells.iter().map(cell).collect(),
+        }
+    }
+
+    fn terms_of_cell(
+        &self,
+        round: &Round<'_>,
+        queue: &QueueName,
+        at: &FlavorResource,
+    ) -> BTreeMap<ClusterName, TermOverview> {
+        let cell = Cell { queue: queue.clone(), flavor: at.flavor.clone(), resource: at.resource.clone() };
+        let term = |(name, (plan, _)): (&ClusterName, &(_, ClusterReport))| {
+            let plan: &crate::domain::quota::ClusterPlan = plan;
+            let planned = plan.cells.get(&cell)?;
+            let worker = self.worker_cell(name, queue, at);
+            let overview = TermOverview {
+                requested: planned.requested,
+                effective: planned.effective,
+                worker_nominal: worker.map(|worker| worker.nominal),
+                reserved: worker.map(|worker| worker.reserved).unwrap_or_default(),
+                term: planned.term,
+                reason: reason_word(&planned.reason).to_owned(),
+            };
+            Some((name.clone(), overview))
+        };
+        round.plans.iter().filter_map(term).collect()
+    }
+
+    fn worker_cell(
+        &self,
+        cluster: &ClusterName,
+        queue: &QueueName,
+        at: &FlavorResource,
+    ) -> Option<WorkerCell> {
+        let queues = &self.told.clusters.get(cluster)?.worker_queues;
+        queues.iter().find(|input| input.name == *queue && input.ours)?.cells.get(at).copied()
+    }
+}
+
+fn cluster(round: &Round<'_>, name: &ClusterName, joined: &Joined) -> ClusterOverview {
+    let capacity = round.capacity.get(name);
+    let report = round.plans.get(name).map(|(_, report)| report);
+    let flavors: BTreeMap<FlavorName, FlavorOverview> = report
+        .into_iter()
+        .flat_map(|report| &report.flavors)
+        .map(|(name, uses)| {
+            let pick = |field: fn(&crate::domain::quota::FlavorUse) -> Amount| {
+                uses.iter().map(|(resource, usage)| (resource.clone(), field(usage))).collect::<Resources>()
+            };
+            let overview = FlavorOverview {
+                capacity: pick(|usage| usage.capacity),
+                assigned: pick(|usage| usage.assigned),
+                unassigned: pick(|usage| usage.unassigned),
+            };
+            (name.clone(), overview)
+        })
+        .collect();
+    ClusterOverview {
+        connection: joined.connection.clone(),
+        cordoned: joined.cordoned,
+        source: joined.source,
+        server: joined.server.clone(),
+        kubernetes_version: joined.kubernetes_version.clone(),
+        kueue_version: joined
+            .worker
+            .as_ref()
+            .filter(|worker| worker.synced())
+            .map(|worker| if worker.has_kueue() { "v1beta2".to_owned() } else { "absent".to_owned() }),
+        credential_expires: joined.credential_expires,
+        last_seen: joined.last_seen,
+        nodes: capacity.map(|known| known.nodes).unwrap_or_default(),
+        capacity: capacity.map(|known| known.capacity.total.clone()).unwrap_or_default(),
+        foreign: report.map(foreign).unwrap_or_default(),
+        flavors,
+        claim: round.in_force.get(name).map(|claim| claim.name().clone()),
+    }
+}
+
+fn foreign(report: &ClusterReport) -> Resources {
+    let mut sums = Resources::new();
+    let uses = report.flavors.values().flatten();
+    for (resource, usage) in uses.filter(|(_, usage)| !usage.foreign.is_zero()) {
+        let resource: &ResourceName = resource;
+        let sum = sums.entry(resource.clone()).or_default();
+        *sum = sum.saturating_add(usage.foreign);
+    }
+    sums
+}
+
+fn assignment_overview(
+    round: &Round<'_>,
+    cluster: &ClusterName,
+    assignment: &crate::domain::claim::Assignment,
+) -> AssignmentOverview {
+    let plan = round.plans.get(cluster).map(|(plan, _)| plan);
+    let cells = assignment.resources.keys().filter_map(|resource| {
+        let cell = Cell {
+            queue: assignment.queue.clone(),
+            flavor: assignment.flavor.clone(),
+            resource: resource.clone(),
+        };
+        Some((resource.clone(), plan?.cells.get(&cell)?))
+    });
+    let cells: Vec<_> = cells.collect();
+    let reason =
+        cells.iter().map(|(_, planned)| reason_word(&planned.reason)).find(|word| *word != "Assigned");
+    AssignmentOverview {
+        queue: assignment.queue.clone(),
+        flavor: assignment.flavor.clone(),
+        requested: assignment.resources.clone(),
+        effective: cells.iter().map(|(resource, planned)| (resource.clone(), planned.effective)).collect(),
+        reason: reason.unwrap_or("Assigned").to_owned(),
+        message: String::new(),
+    }
+}
+
+/// The Ready condition as the claim has it: status, reason, message.
+fn ready(conditions: &[Condition]) -> (String, String, String) {
+    let ready = conditions.iter().find(|condition| condition.kind == ConditionKind::Ready);
+    ready.map_or_else(
+        || ("Unknown".to_owned(), "NotReconciled".to_owned(), String::new()),
+        |ready| (format!("{:?}", ready.status), ready.reason.clone(), ready.message.clone()),
+    )
+}
+
+fn reason_word(reason: &Reason) -> &'static str {
+    match reason {
+        Reason::MissingQueue => "QueueNotFound",
+        Reason::MissingFlavor => "FlavorNotFound",
+        Reason::CannotExtend(_) => "CannotExtend",
+        Reason::Automated => "Automated",
+        Reason::Conflict => "Conflict",
+        Reason::CapacityUnknown => "CapacityUnknown",
+        Reason::Lost => "Lost",
+        Reason::Frozen => "Stale",
+        Reason::Cordoned => "Cordoned",
+        Reason::Cap => "Capped",
+        Reason::Capacity(_) => "OverCapacity",
+        Reason::Draining => "Draining",
+        Reason::NotDispatched => "NotDispatched",
+        Reason::QueueInactive => "QueueInactive",
+        Reason::Unconfirmed => "Unconfirmed",
+        Reason::Direct => "Direct",
+        Reason::Unassigned => "Unassigned",
+        Reason::Satisfied => "Assigned",
+    }
+}
+
+fn claim_overview(
+    round: &Round<'_>,
+    name: &str,
+    claim: &gather::ReadClaim,
+) -> Option<(ClaimName, ClaimOverview)> {
+    let name = ClaimName::new(name).ok()?;
+    let cluster = ClusterName::new(&claim.object.spec.cluster_name).ok()?;
+    let (nominal, assignments) = match &claim.verdict {
+        gather::Verdict::Accepted(valid) => {
+            let nominal = valid.nominal().iter();
+            let nominal = nominal
+                .map(|(resource, nominal)| (resource.clone(), (nominal.amount, nominal.owner == Owner::Cap)))
+                .collect();
+            let assignments = valid.assignments().iter();
+            (
+                nominal,
+                assignments.map(|assignment| assignment_overview(round, &cluster, assignment)).collect(),
+            )
+        }
+        gather::Verdict::AlreadyClaimed(_) | gather::Verdict::Invalid(_) => (BTreeMap::new(), Vec::new()),
+    };
+    let overview = ClaimOverview {
+        cluster,
+        generation: claim.object.metadata.generation.unwrap_or_default(),
+        ready: ready(&conditions(&claim.object)),
+        nominal,
+        assignments,
+    };
+    Some((name, overview))
+}

@@ -1,0 +1,180 @@
+//! What a plan leaves in the store: each cluster's terms, which stand while it does not answer, and a
+//! line of history for each plan that says something new.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use crate::{
+    domain::{
+        claim::CAPACITY_MANAGER,
+        ids::ClusterName,
+        quantity::Amount,
+        quota::{ClusterPlan, Mode},
+        resources::{Cell, FlavorResource},
+    },
+    k8s::{types::claim::ClusterResourceClaim, worker::Worker},
+    store::{PlanCause, QuotaCell, StoreError},
+};
+
+use super::{QuotaController, Round};
+
+/// What was recorded last, so that a plan which says the same writes nothing.
+#[derive(Default)]
+pub(super) struct Recorded {
+    cells: BTreeMap<ClusterName, Vec<QuotaCell>>,
+    effective: BTreeMap<ClusterName, Last>,
+}
+
+#[derive(Default, Eq, PartialEq)]
+struct Last {
+    effective: BTreeMap<Cell, (Amount, Amount)>,
+    generation: Option<i64>,
+    capacity: Option<Vec<(FlavorResource, Amount)>>,
+    word: &'static str,
+}
+
+impl QuotaController {
+    pub(super) async fn record(&mut self, round: &Round<'_>) -> Result<(), StoreError> {
+        for (name, (plan, _)) in &round.plans {
+            if round.modes.get(name).is_none_or(|mode| *mode == Mode::Frozen) {
+                continue;
+            }
+            let worker = round.joined.get(name).and_then(|joined| joined.worker.as_deref());
+            let cells: Vec<QuotaCell> = plan
+                .cells
+                .iter()
+                .map(|(cell, planned)| QuotaCell {
+                    cell: cell.clone(),
+                    effective: planned.effective,
+                    acknowledged: acknowledged(worker, cell),
+                    term: planned.term,
+                })
+                .collect();
+            if self.recorded.cells.get(name) != Some(&cells) {
+                self.store.put_quota_cells(name, &cells).await?;
+                let terms = cells.iter().map(|cell| (cell.cell.clone(), cell.term)).collect();
+                self.terms.insert(name.clone(), terms);
+                self.recorded.cells.insert(name.clone(), cells);
+            }
+            self.record_plan(round, name, plan).await?;
+        }
+        self.terms.retain(|name, _| round.joined.contains_key(name));
+        Ok(())
+    }
+
+    async fn record_plan(
+        &mut self,
+        round: &Round<'_>,
+        name: &ClusterName,
+        plan: &ClusterPlan,
+    ) -> Result<(), StoreError> {
+        let now = last(round, name, plan);
+        let before = self.recorded.effective.get(name);
+        if before.is_some_and(|before| before.effective == now.effective) {
+            self.recorded.effective.insert(name.clone(), now);
+            return Ok(());
+        }
+        let cause = cause(round, name, before, &now);
+        let report: Vec<_> = plan
+            .cells
+            .iter()
+            .map(|(cell, planned)| {
+                json!({
+                    "clusterQueueName": cell.queue, "flavor": cell.flavor, "resource": cell.resource,
+                    "requested": planned.requested.text(&cell.resource),
+                    "effective": planned.effective.text(&cell.resource),
+                    "draining": planned.draining.text(&cell.resource),
+                    "term": planned.term.text(&cell.resource),
+                    "reason": format!("{:?}", planned.reason),
+                })
+            })
+            .collect();
+        self.store.record_plan(name, &cause, &json!({"cells": report}), self.clock.now()).await?;
+        self.recorded.effective.insert(name.clone(), now);
+        Ok(())
+    }
+}
+
+fn acknowledged(worker: Option<&Worker>, cell: &Cell) -> Amount {
+    let queue = worker.and_then(|worker| worker.queues.get(None, cell.queue.as_str()));
+    let groups = queue.and_then(|queue| crate::k8s::read::groups(&queue.spec.resource_groups).ok());
+    let at = FlavorResource { flavor: cell.flavor.clone(), resource: cell.resource.clone() };
+    groups.and_then(|groups| groups.cell(&at).map(|quota| quota.nominal.amount())).unwrap_or_default()
+}
+
+fn last(round: &Round<'_>, name: &ClusterName, plan: &ClusterPlan) -> Last {
+    let effective =
+        plan.cells.iter().map(|(cell, planned)| (cell.clone(), (planned.requested, planned.effective)));
+    let capacity = round.capacity.get(name).map(|known| {
+        let by_flavor = known.capacity.by_flavor.iter();
+        by_flavor
+            .flat_map(|(flavor, resources)| {
+                resources.iter().map(|(resource, amount)| {
+                    (FlavorResource { flavor: flavor.clone(), resource: resource.clone() }, *amount)
+                })
+            })
+            .collect()
+    });
+    Last {
+        effective: effective.collect(),
+        generation: claim_of(round, name).map(|(_, generation)| generation),
+        capacity,
+        word: round.joined.get(name).map_or("", |joined| joined.connection.word()),
+    }
+}
+
+fn claim_of(round: &Round<'_>, name: &ClusterName) -> Option<(crate::domain::ids::ClaimName, i64)> {
+    let claim = round.in_force.get(name)?;
+    let object = &round.claims.get(claim.name().as_str())?.object;
+    Some((claim.name().clone(), object.metadata.generation.unwrap_or_default()))
+}
+
+/// Names what differs from the plan before.
+fn cause(round: &Round<'_>, name: &ClusterName, before: Option<&Last>, now: &Last) -> PlanCause {
+    let mut cause = PlanCause::default();
+    let Some(before) = before else {
+        cause.other = Some("fedqd started, or the cluster joined".to_owned());
+        return cause;
+    };
+    if before.generation != now.generation {
+        if let Some((claim, generation)) = claim_of(round, name) {
+            let object = &round.claims.get(claim.as_str()).map(|claim| &claim.object);
+            cause.who = object.and_then(|object| edited_by(object));
+            (cause.claim, cause.generation) = (Some(claim), Some(generation));
+        } else {
+            cause.other = Some("the claim is gone".to_owned());
+        }
+    }
+    if before.capacity != now.capacity {
+        cause.capacity_change = Some(capacity_change(before, now));
+    }
+    if before.word != now.word {
+        cause.other = Some(format!("the cluster is {}", now.word));
+    }
+    if cause == PlanCause::default() {
+        cause.other = Some("a queue or its use changed".to_owned());
+    }
+    cause
+}
+
+/// The field manager that wrote the spec last and is not the daemon's.
+fn edited_by(claim: &ClusterResourceClaim) -> Option<String> {
+    let entries = claim.metadata.managed_fields.iter().flatten();
+    let of_spec = entries
+        .filter(|entry| entry.subresource.is_none() && entry.manager.as_deref() != Some(CAPACITY_MANAGER));
+    of_spec.max_by_key(|entry| entry.time.as_ref().map(|time| time.0)).and_then(|entry| entry.manager.clone())
+}
+
+fn capacity_change(before: &Last, now: &Last) -> String {
+    let map = |last: &Last| last.capacity.iter().flatten().cloned().collect::<BTreeMap<_, _>>();
+    let (before, now) = (map(before), map(now));
+    let changes = before.keys().chain(now.keys().filter(|at| !before.contains_key(*at)));
+    let changes = changes.filter(|at| before.get(*at) != now.get(*at)).map(|at| {
+        let text = |amount: Option<&Amount>| {
+            amount.map_or_else(|| "unknown".to_owned(), |amount| amount.text(&at.resource))
+        };
+        format!("{} {} {} → {}", at.flavor, at.resource, text(before.get(at)), text(now.get(at)))
+    });
+    changes.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,141 @@
+//! Tells when what a worker says its workloads hold may be relied on.
+//!
+//! Kueue admits against the quota in its cache. After a quota shrank, a reservation made a moment
+//! before may still be on its way into the status, of this queue or of a cohort's other queue that
+//! borrowed. So a queue's `reserved` counts only when the status is of the current generation, and a
+//! little time has passed since anything in its cohort shrank.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::domain::{
+    ids::{ClusterName, QueueName},
+    quantity::Amount,
+    quota::WorkerQueueInput,
+    resources::FlavorResource,
+};
+
+/// A reservation takes a scheduling cycle and a status write, milliseconds each; this is many times
+/// that, and only a move of quota from one queue to another waits for it.
+const SETTLE: Duration = Duration::from_millis(500);
+
+#[derive(Default)]
+pub(super) struct Settling {
+    clusters: BTreeMap<ClusterName, Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    nominal: BTreeMap<QueueName, BTreeMap<FlavorResource, Amount>>,
+    /// By cohort, or by queue where there is none.
+    shrunk: BTreeMap<String, Instant>,
+}
+
+impl Settling {
+    /// Lowers `settled` where it cannot be relied on yet; when to look again, if it is a matter of time.
+    pub fn observe(
+        &mut self,
+        cluster: &ClusterName,
+        queues: &mut [WorkerQueueInput],
+        now: Instant,
+    ) -> Option<Instant> {
+        let seen = self.clusters.entry(cluster.clone()).or_default();
+        let mut nominal = BTreeMap::new();
+        for queue in queues.iter() {
+            let cells: BTreeMap<FlavorResource, Amount> =
+                queue.cells.iter().map(|(at, cell)| (at.clone(), cell.nominal)).collect();
+            // A queue seen for the first time may have shrunk just before.
+            let before = seen.nominal.remove(&queue.name);
+            if before.is_none_or(|before| shrank(&before, &cells)) {
+                seen.shrunk.insert(group(queue), now);
+            }
+            nominal.insert(queue.name.clone(), cells);
+        }
+        seen.nominal = nominal;
+        seen.shrunk.retain(|_, at| now < *at + SETTLE);
+        let unsettled: BTreeSet<String> = queues
+            .iter()
+            .filter(|queue| !queue.settled)
+            .map(group)
+            .chain(seen.shrunk.keys().cloned())
+            .collect();
+        for queue in queues.iter_mut() {
+            queue.settled &= !unsettled.contains(&group(queue));
+        }
+        seen.shrunk.values().map(|at| *at + SETTLE).min()
+    }
+
+    pub fn forget(&mut self, cluster: &ClusterName) {
+        self.clusters.remove(cluster);
+    }
+}
+
+fn shrank(before: &BTreeMap<FlavorResource, Amount>, now: &BTreeMap<FlavorResource, Amount>) -> bool {
+    before.iter().any(|(at, amount)| now.get(at).copied().unwrap_or_default() < *amount)
+}
+
+fn group(queue: &WorkerQueueInput) -> String {
+    match &queue.cohort {
+        Some(cohort) => format!("cohort {cohort}"),
+        None => format!("queue {}", queue.name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{ids::CohortName, quota::WorkerCell};
+
+    fn queue(name: &str, cohort: Option<&str>, nominal: i64) -> WorkerQueueInput {
+        let at =
+            FlavorResource { flavor: "f".parse().expect("a name"), resource: "cpu".parse().expect("a name") };
+        WorkerQueueInput {
+            name: name.parse().expect("a name"),
+            ours: true,
+            conflict: false,
+            cohort: cohort.map(|name| CohortName::new(name).expect("a name")),
+            active: true,
+            settled: true,
+            cells: BTreeMap::from([(
+                at,
+                WorkerCell { nominal: Amount::new(nominal), ..WorkerCell::default() },
+            )]),
+        }
+    }
+
+    #[test]
+    fn a_shrink_unsettles_its_whole_cohort_for_a_while() {
+        let cluster = ClusterName::new("c").expect("a name");
+        let mut settling = Settling::default();
+        let start = Instant::now();
+        let mut queues = vec![queue("a", Some("x"), 5), queue("b", Some("x"), 5), queue("z", None, 5)];
+        settling.observe(&cluster, &mut queues, start);
+        assert!(queues.iter().all(|queue| !queue.settled), "first seen");
+
+        let later = start + SETTLE;
+        let mut queues = vec![queue("a", Some("x"), 3), queue("b", Some("x"), 5), queue("z", None, 6)];
+        let next = settling.observe(&cluster, &mut queues, later);
+        let settled: Vec<bool> = queues.iter().map(|queue| queue.settled).collect();
+        assert_eq!(settled, [false, false, true]);
+        assert_eq!(next, Some(later + SETTLE));
+
+        let mut queues = vec![queue("a", Some("x"), 3), queue("b", Some("x"), 5)];
+        settling.observe(&cluster, &mut queues, later + SETTLE);
+        assert!(queues.iter().all(|queue| queue.settled));
+    }
+
+    #[test]
+    fn a_queue_that_vanishes_with_its_cohort_peers_left_is_a_shrink_of_nothing_of_theirs() {
+        let cluster = ClusterName::new("c").expect("a name");
+        let mut settling = Settling::default();
+        let start = Instant::now();
+        settling.observe(&cluster, &mut [queue("a", None, 5), queue("b", None, 5)], start);
+        let mut queues = vec![queue("b", None, 5)];
+        settling.observe(&cluster, &mut queues, start + SETTLE);
+        assert!(queues[0].settled);
+    }
+}

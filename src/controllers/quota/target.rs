@@ -1,0 +1,147 @@
+//! Where quota is written: the hub, and each worker with a writer of its own.
+
+use std::sync::{Arc, Mutex};
+
+use tokio::{sync::Notify, task::JoinSet, time::Instant};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::{
+    controllers::writer::{Outcome, Writer, WriterConfig},
+    domain::{ids::ClusterName, resource_groups::ResourceGroups},
+    k8s::{
+        client::RetryClass,
+        hub::Hub,
+        read,
+        types::{claim::ClusterResourceClaim, kueue::ClusterQueue},
+        worker::Worker,
+        write::{self, Change, Kind},
+    },
+    telemetry::Metrics,
+};
+
+use super::drift::Drift;
+
+/// Shared by the tasks that write.
+#[derive(Clone)]
+pub(super) struct Writing {
+    pub config: WriterConfig,
+    pub drift: Arc<Mutex<Drift>>,
+    pub metrics: Arc<Metrics>,
+    pub signal: Arc<Notify>,
+}
+
+pub(super) struct Target {
+    pub writer: Writer,
+    /// The worker this writes to; `None` for the hub.
+    pub worker: Option<Arc<Worker>>,
+    stop: CancellationToken,
+}
+
+impl Target {
+    pub fn hub(hub: &Hub, writing: &Writing, tasks: &mut JoinSet<()>, cancel: &CancellationToken) -> Self {
+        let tables = hub.clone();
+        let absorb = move |change: &Change, object| match change.target.kind {
+            Kind::ClusterQueue => absorb::<ClusterQueue>(object, |queue| tables.queues.absorb(queue)),
+            Kind::Claim => absorb::<ClusterResourceClaim>(object, |claim| tables.claims.absorb(claim)),
+            _ => {}
+        };
+        Self::start(None, "hub", (hub.client.kube(), writing.clone()), absorb, (tasks, cancel))
+    }
+
+    pub fn worker(
+        worker: &Arc<Worker>,
+        writing: &Writing,
+        tasks: &mut JoinSet<()>,
+        cancel: &CancellationToken,
+    ) -> Self {
+        let tables = Arc::clone(worker);
+        let absorb = move |change: &Change, object| {
+            if change.target.kind == Kind::ClusterQueue {
+                absorb::<ClusterQueue>(object, |queue| tables.queues.absorb(queue));
+            }
+        };
+        let client = worker.client.kube();
+        let name = worker.name.as_str();
+        Self::start(Some(Arc::clone(worker)), name, (client, writing.clone()), absorb, (tasks, cancel))
+    }
+
+    fn start(
+        worker: Option<Arc<Worker>>,
+        name: &str,
+        (client, writing): (kube::Client, Writing),
+        absorb: impl Fn(&Change, serde_json::Value) + Send + Sync + 'static,
+        (tasks, cancel): (&mut JoinSet<()>, &CancellationToken),
+    ) -> Self {
+        let stop = cancel.child_token();
+        let writer = Writer::default();
+        let (task_writer, task_stop, place) = (writer.clone(), stop.clone(), name.to_owned());
+        tasks.spawn(async move {
+            let config = writing.config.clone();
+            let report = |change: &Change, outcome: &Outcome| {
+                writing.report(&place, change, outcome);
+                // A deleted object answers with a Status or its last state: the watch says it is gone.
+                if let Ok(object) = outcome
+                    && !matches!(change.action, write::Action::Delete { .. })
+                {
+                    absorb(change, object.clone());
+                }
+                writing.signal.notify_one();
+            };
+            task_writer.run(client, config, report, task_stop).await;
+        });
+        Self { writer, worker, stop }
+    }
+
+    pub fn is_for(&self, worker: &Arc<Worker>) -> bool {
+        self.worker.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, worker))
+    }
+
+    pub fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    pub fn is_being_written(&self, queue: &str) -> bool {
+        self.writer.is_in_flight(&write::Target::cluster_scoped(Kind::ClusterQueue, queue))
+    }
+}
+
+impl Writing {
+    fn report(&self, place: &str, change: &Change, outcome: &Outcome) {
+        let target = &change.target;
+        match outcome {
+            Ok(object) => {
+                if let Ok(cluster) = ClusterName::new(place) {
+                    self.metrics.wrote(&cluster, target.kind.plural());
+                }
+                if target.kind == Kind::ClusterQueue && !target.status {
+                    info!(cluster.name = place, "Wrote {target} on `{place}`");
+                    if let Some(groups) = groups_of(object) {
+                        let mut drift = self.drift.lock().expect("no code panics while holding this lock");
+                        drift.wrote(&key(place, &target.name), groups, Instant::now());
+                    }
+                }
+            }
+            // Somebody wrote in between; the next decision starts from there.
+            Err(error) if error.class == RetryClass::Conflict => {}
+            Err(error) => warn!(cluster.name = place, "Could not write {target} on `{place}`: {error}"),
+        }
+    }
+}
+
+pub(super) fn key(place: &str, queue: &str) -> String {
+    format!("{place}/{queue}")
+}
+
+fn groups_of(object: &serde_json::Value) -> Option<ResourceGroups> {
+    let queue: ClusterQueue = serde_json::from_value(object.clone()).ok()?;
+    read::groups(&queue.spec.resource_groups).ok()
+}
+
+fn absorb<T: serde::de::DeserializeOwned>(object: serde_json::Value, take: impl FnOnce(T)) {
+    match serde_json::from_value(object) {
+        Ok(object) => take(object),
+        // The watch brings the same object in a moment.
+        Err(error) => warn!("An answer cannot be read: {error}"),
+    }
+}
