@@ -82,7 +82,8 @@ pub struct Assignment {
     pub resources: Resources,
 }
 
-/// A ClusterQueue as it was last seen on a worker, whoever owns it.
+/// A ClusterQueue as it was last seen on a worker, whoever owns it. One that fedq has created is given
+/// as it was written until it is seen, so that no second plan hands out the same capacity.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "four independent facts about one object")]
 pub struct WorkerQueueInput {

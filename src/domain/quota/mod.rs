@@ -11,8 +11,12 @@ mod input;
 mod model;
 mod output;
 mod planner;
+#[cfg(test)]
+mod properties;
 mod report;
 mod shares;
+#[cfg(test)]
+mod simulation;
 mod solve;
 
 pub use input::{

@@ -210,12 +210,15 @@ impl Room {
         let flavors: Vec<FlavorName> = flavors.into_iter().cloned().collect();
         let capacity = input.capacity.clone().unwrap_or_default();
         let built = constraints::build(&capacity, &input.headroom, resource, &flavors);
-        let unsettled: BTreeSet<_> = counted
-            .filter(|queue| !queue.settled)
-            .flat_map(|queue| queue.cells.keys())
-            .filter(|cell| cell.resource == *resource)
-            .filter_map(|cell| flavors.binary_search(&cell.flavor).ok())
-            .collect();
+        let unsettled: BTreeMap<_, _> =
+            counted.filter(|queue| !queue.settled).map(|queue| (&queue.name, queue)).collect();
+        let of_seen = unsettled.values().flat_map(|queue| queue.cells.keys());
+        let of_seen = of_seen.filter(|cell| cell.resource == *resource).map(|cell| &cell.flavor);
+        // A cell that is assigned may be on its way to the queue already.
+        let on_its_way = cells.iter().filter(|(cell, _)| unsettled.contains_key(&cell.queue));
+        let on_its_way = on_its_way.map(|(cell, _)| &cell.flavor);
+        let unsettled: BTreeSet<_> =
+            of_seen.chain(on_its_way).filter_map(|flavor| flavors.binary_search(flavor).ok()).collect();
         let is_blocked = |c: &Constraint| c.flavors.iter().any(|f| unsettled.contains(&usize::from(*f)));
         let cap = input.claim.as_ref().and_then(|claim| claim.caps.get(resource));
         Self {
