@@ -112,25 +112,42 @@ impl<'a> Growth<'a> {
         together(group.foreign.iter().copied().chain(ours))
     }
 
-    /// Writes what is granted now: all of a shrink, and of growth what is free. A lendingLimit that
-    /// would take back what peers may have borrowed is growth, too, and otherwise waits.
+    /// Writes what is granted now: all of a shrink, and of growth what is free.
+    ///
+    /// Growth relies on a bound: what queues come to hold between being seen and being written is
+    /// within the new quotas if these allow all that the old ones did. So a growing cell never lends
+    /// less than before; lending less comes as a write of its own.
     fn grant(&mut self, i: usize) {
         let cell = &self.cells[i];
-        let (target, seen, share) = (cell.outcome.effective, cell.nominal, cell.lending_share);
-        let (before, unlimited) = (cell.holder().guaranteed, cell.lending.is_none());
-        let shared = |nominal: i64| share.map(|share| share.min(nominal));
-        let kept = |nominal: i64| (!unlimited).then(|| nominal - before.min(nominal));
-        let start = target.min(seen);
-        let waits =
-            self.counted(i, start, shared(start)) != self.counted[i] && !self.fits(i, start, shared(start));
-        let lending: &dyn Fn(i64) -> Option<i64> = if waits { &kept } else { &shared };
-        let granted = if seen < target { self.grow(i, seen, target, lending) } else { target };
-        let (lending, borrowing) = (lending(granted), cell_borrowing(&self.cells[i]));
+        let (target, seen) = (cell.outcome.effective, cell.nominal);
+        let (granted, lending) = if seen < target {
+            let lent = seen - cell.holder().guaranteed;
+            let share = cell.lending_share;
+            let lending = |nominal: i64| share.map(|share| share.min(nominal).max(lent));
+            let granted = self.grow(i, seen, target, &lending);
+            (granted, lending(granted))
+        } else {
+            (target, self.lending_of_shrink(i, target))
+        };
         self.count(i, granted, lending);
-        let outcome = &mut self.cells[i].outcome;
-        outcome.granted = Some(granted);
-        outcome.lending = lending;
-        outcome.borrowing = borrowing;
+        let cell = &mut self.cells[i];
+        cell.outcome.granted = Some(granted);
+        cell.outcome.lending = lending;
+        cell.outcome.borrowing = cell.borrowing_share;
+    }
+
+    /// The share of the limit, unless peers have borrowed what the queue would no longer lend: with
+    /// that, more could be held than there is. (A peer may still borrow it between being seen and this
+    /// write: no order of writes can rule that out but taking quota from the queue first, which would
+    /// let its workloads be preempted. Σ nominal stays within capacity all the same.)
+    fn lending_of_shrink(&self, i: usize, target: i64) -> Option<i64> {
+        let cell = &self.cells[i];
+        let share = cell.lending_share.map(|share| share.min(target));
+        if self.counted(i, target, share) == self.counted[i] || self.fits(i, target, share) {
+            return share;
+        }
+        let guaranteed = cell.holder().guaranteed;
+        cell.lending.map(|_| target - guaranteed.min(target))
     }
 
     /// The most between `from` and `to` that fits.
@@ -191,10 +208,6 @@ impl<'a> Growth<'a> {
             }
         }
     }
-}
-
-fn cell_borrowing(cell: &CellModel) -> Option<i64> {
-    cell.borrowing_share
 }
 
 #[cfg(test)]
