@@ -9,6 +9,7 @@ pub mod api;
 pub mod clock;
 pub mod config;
 pub mod controllers;
+pub mod daemon;
 pub mod domain;
 pub mod k8s;
 pub mod store;

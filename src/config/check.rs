@@ -41,7 +41,7 @@ fn names(config: &Config, problems: &mut Vec<String>) {
             ));
         }
     }
-    if let Err(error) = ClusterName::new(&config.hub_name) {
+    if let Some(Err(error)) = config.hub_name.as_deref().map(ClusterName::new) {
         problems.push(format!("hubName: {error}"));
     }
     for check in &config.quota.copy_admission_checks {

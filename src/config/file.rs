@@ -22,7 +22,8 @@ use crate::{
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Config {
     pub namespace: String,
-    pub hub_name: String,
+    /// `None`: the UID of the hub's kube-system namespace.
+    pub hub_name: Option<String>,
     pub hub: Hub,
     pub store: StoreSection,
     pub api: Api,
@@ -198,7 +199,7 @@ impl Default for Config {
         let gpu = ResourceName::new("nvidia.com/gpu").expect("a constant resource name is valid");
         Self {
             namespace: "fedq-system".to_owned(),
-            hub_name: "hub".to_owned(),
+            hub_name: None,
             hub: Hub::default(),
             store: StoreSection::default(),
             api: Api::default(),

@@ -81,7 +81,7 @@ fn flags_win_over_variables_and_variables_over_the_file() {
     assert_eq!(config.log.level.to_string(), "trace");
     assert_eq!(config.clusters.lost_timeout, Duration::from_mins(30));
     assert_eq!(config.clusters.stale_after, Duration::from_mins(1));
-    assert_eq!(config.hub_name, "east");
+    assert_eq!(config.hub_name.as_deref(), Some("east"));
     assert_eq!(config.store.path, PathBuf::from("/data/fedq.db"));
 }
 

@@ -41,11 +41,9 @@ mod nodes;
 #[derive(Clone)]
 pub struct Settings {
     pub filter: ResourceFilter,
-    pub headroom: Headroom,
-    /// Instead of `headroom.absolute`, by cluster.
-    pub headroom_of: BTreeMap<ClusterName, Resources>,
+    pub headroom_of: Arc<dyn Fn(&ClusterName) -> Headroom + Send + Sync>,
     /// No cluster counts for more than this, whatever it reports.
-    pub limits: BTreeMap<ClusterName, Resources>,
+    pub limits_of: Arc<dyn Fn(&ClusterName) -> Resources + Send + Sync>,
     pub timing: Timing,
     /// How often the position of a watch that changes nothing is stored.
     pub position_period: Duration,
@@ -55,7 +53,7 @@ pub struct CapacityController {
     hub: Hub,
     store: Store,
     clock: Clock,
-    metrics: Arc<Metrics>,
+    metrics: Metrics,
     settings: Arc<Settings>,
     clusters: BTreeMap<ClusterName, Cluster>,
     view: watch::Sender<Arc<CapacityView>>,
@@ -89,7 +87,7 @@ struct Nodes {
 impl CapacityController {
     pub fn new(
         hub: Hub,
-        (store, clock, metrics): (Store, Clock, Arc<Metrics>),
+        (store, clock, metrics): (Store, Clock, Metrics),
         settings: Settings,
         view: watch::Sender<Arc<CapacityView>>,
         signal: Arc<Notify>,
@@ -197,7 +195,7 @@ impl CapacityController {
             rows: Rows::new(name.clone(), self.store.clone(), &cluster.label_keys, &settings),
             label_keys: cluster.label_keys.clone(),
             settings,
-            metrics: Arc::clone(&self.metrics),
+            metrics: self.metrics.clone(),
             signal: Arc::clone(&self.signal),
         };
         let stop = cancel.child_token();
@@ -221,7 +219,8 @@ impl CapacityController {
             return Ok(None);
         }
         nodes.dirty = false;
-        let capacity = self.limited(name, nodes.table.capacity(flavors, &self.settings.headroom));
+        let headroom = (self.settings.headroom_of)(name);
+        let capacity = self.limited(name, nodes.table.capacity(flavors, &headroom));
         let bad: Vec<String> = nodes
             .table
             .bad_quantities()
@@ -230,18 +229,21 @@ impl CapacityController {
         let counts =
             NodeCounts { total: u32::try_from(nodes.table.len())?, usable: u32::try_from(capacity.nodes)? };
         drop(nodes);
-        let headroom =
-            self.settings.headroom_of.get(name).unwrap_or(&self.settings.headroom.absolute).clone();
         let observed = self.clock.now();
-        let sum =
-            ClusterCapacity { capacity, nodes: counts, flavors: flavors.to_vec(), headroom, observed, bad };
+        let sum = ClusterCapacity {
+            capacity,
+            nodes: counts,
+            flavors: flavors.to_vec(),
+            headroom: headroom.absolute,
+            observed,
+            bad,
+        };
         Ok((before.is_none_or(|before| !before.says_the_same(&sum))).then_some(sum))
     }
 
     /// A worker is not trusted to be larger than its operator says.
     fn limited(&self, name: &ClusterName, mut capacity: Capacity) -> Capacity {
-        let Some(limits) = self.settings.limits.get(name) else { return capacity };
-        for (resource, limit) in limits {
+        for (resource, limit) in &(self.settings.limits_of)(name) {
             let totals = capacity.classes.iter_mut().map(|class| &mut class.total);
             let mut left = *limit;
             for total in totals.chain([&mut capacity.total]).collect::<Vec<_>>() {

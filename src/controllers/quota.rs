@@ -91,7 +91,7 @@ pub struct QuotaController {
     hub_id: String,
     store: Store,
     clock: Clock,
-    metrics: Arc<Metrics>,
+    metrics: Metrics,
     settings: Settings,
     outputs: Outputs,
     signal: Arc<Notify>,
@@ -139,7 +139,7 @@ impl Round<'_> {
 impl QuotaController {
     pub async fn new(
         (hub, hub_id): (Hub, String),
-        (store, clock, metrics): (Store, Clock, Arc<Metrics>),
+        (store, clock, metrics): (Store, Clock, Metrics),
         settings: Settings,
         outputs: Outputs,
         signal: Arc<Notify>,
@@ -151,7 +151,7 @@ impl QuotaController {
         let writing = Writing {
             config: settings.writer.clone(),
             drift,
-            metrics: Arc::clone(&metrics),
+            metrics: metrics.clone(),
             signal: Arc::clone(&signal),
         };
         Ok(Self {

@@ -88,7 +88,7 @@ pub(super) struct Followed {
     pub rows: Rows,
     pub label_keys: BTreeSet<String>,
     pub settings: Arc<Settings>,
-    pub metrics: Arc<Metrics>,
+    pub metrics: Metrics,
     pub signal: Arc<Notify>,
 }
 
@@ -174,7 +174,7 @@ impl Followed {
 struct NodeSink {
     nodes: Arc<Mutex<Nodes>>,
     signal: Arc<Notify>,
-    metrics: Arc<Metrics>,
+    metrics: Metrics,
     cluster: ClusterName,
     batches: mpsc::UnboundedSender<Batch>,
     changes: Vec<NodeChange>,

@@ -27,7 +27,7 @@ use super::drift::Drift;
 pub(super) struct Writing {
     pub config: WriterConfig,
     pub drift: Arc<Mutex<Drift>>,
-    pub metrics: Arc<Metrics>,
+    pub metrics: Metrics,
     pub signal: Arc<Notify>,
 }
 

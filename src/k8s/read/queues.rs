@@ -1,6 +1,6 @@
 //! Queues and what belongs to them, into the types of `domain::queue`.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::{
     domain::queue::policy::QueuePolicy,

@@ -1,0 +1,356 @@
+//! Puts the parts of `fedqd` together: builds, spawns, waits, drains. Nothing is decided here.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use axum::{Router, extract::State as Extract, http::StatusCode, routing::get};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    sync::{Notify, watch},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use crate::{
+    clock::Clock,
+    config::{Args, Config},
+    controllers::{capacity, cluster, quota, writer::WriterConfig},
+    domain::overview::Overview,
+    k8s::{
+        client::{self, ClientLimits, ClusterClient},
+        follow::Following,
+        hub::Hub,
+        kubeconfig::Rules,
+        list_watch::Timing,
+    },
+    store::Store,
+    telemetry::{self, Metrics},
+};
+
+/// After a stop signal, what is under way gets this long.
+const DRAIN: Duration = Duration::from_secs(20);
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_secs(15);
+
+/// Runs until SIGTERM or SIGINT; a second signal ends at once.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    if args.print_crds {
+        return print(&crate::k8s::types::claim::crds_yaml());
+    }
+    let loaded = Config::load(args)?;
+    if args.check_config {
+        return print(&loaded.config.to_yaml()?);
+    }
+    if args.rebuild_store {
+        let kept = crate::store::rebuild(&loaded.config.store.path)?;
+        return print(&kept.map_or_else(
+            || "There is no database yet.\n".to_owned(),
+            |kept| format!("The database was moved to {}; the next start makes a new one.\n", kept.display()),
+        ));
+    }
+    telemetry::init(&loaded.config.log.level, loaded.config.log.format)?;
+    for warning in &loaded.warnings {
+        warn!("{warning}");
+    }
+    rustls::crypto::ring::default_provider()
+        .install_default()
+        .map_err(|_| anyhow::anyhow!("another TLS provider is installed already"))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(serve(loaded.config))
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
+    use std::io::Write as _;
+    std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+}
+
+/// What runs, and how it is stopped. One task that ends is the end of all.
+struct Daemon {
+    config: Config,
+    cancel: CancellationToken,
+    tasks: JoinSet<anyhow::Result<()>>,
+    follows: JoinSet<()>,
+    clock: Clock,
+    metrics: Metrics,
+    store: Store,
+}
+
+async fn serve(config: Config) -> anyhow::Result<()> {
+    let metrics = Metrics::new();
+    let on_commit = metrics.clone();
+    let store = Store::open_with(&config.store.path, Box::new(move |took| on_commit.committed(took))).await?;
+    let mut daemon = Daemon {
+        config,
+        cancel: CancellationToken::new(),
+        tasks: JoinSet::new(),
+        follows: JoinSet::new(),
+        clock: Clock::system(),
+        metrics,
+        store,
+    };
+    let ready = watch::Sender::new(false);
+    daemon.serve_metrics(ready.subscribe()).await?;
+    daemon.stop_on_signals()?;
+    let ended = daemon.run_with_hub(ready).await;
+    daemon.cancel.cancel();
+    daemon.drain().await;
+    daemon.store.close().await;
+    ended
+}
+
+impl Daemon {
+    async fn run_with_hub(&mut self, ready: watch::Sender<bool>) -> anyhow::Result<()> {
+        let Some(hub) = self.connect_hub().await? else { return Ok(()) };
+        self.start_controllers(&hub, ready).await?;
+        info!("Started");
+        tokio::select! {
+            () = self.cancel.cancelled() => Ok(()),
+            Some(ended) = self.tasks.join_next() => match ended {
+                _ if self.cancel.is_cancelled() => Ok(()),
+                Ok(Ok(())) => Err(anyhow::anyhow!("a part of fedqd ended by itself")),
+                Ok(Err(error)) => Err(error),
+                Err(panic) => Err(panic.into()),
+            },
+        }
+    }
+
+    /// Tries until the hub answers; `None` when stopped meanwhile.
+    async fn connect_hub(&self) -> anyhow::Result<Option<Hub>> {
+        let client = self.hub_client().await?;
+        let mut wait = FIRST_RETRY;
+        loop {
+            match client.identity(self.config.clusters.request_timeout).await {
+                Ok(identity) => {
+                    info!(version = %identity.version, "Connected to the hub at {}", client.server());
+                    let namespace = self.config.namespace.clone();
+                    return Ok(Some(Hub::new(client, identity.kube_system_uid, namespace)));
+                }
+                Err(error) => {
+                    warn!("The hub at {} does not answer, next try in {wait:.0?}: {error}", client.server())
+                }
+            }
+            tokio::select! {
+                () = self.cancel.cancelled() => return Ok(None),
+                () = tokio::time::sleep(wait) => wait = (wait * 2).min(LAST_RETRY),
+            }
+        }
+    }
+
+    async fn hub_client(&self) -> anyhow::Result<ClusterClient> {
+        let limits = self.limits();
+        match &self.config.hub.kubeconfig {
+            Some(path) => {
+                let rules = Rules { allow_loopback: true, ..self.rules() };
+                client::from_kubeconfig_path(path, self.config.hub.context.as_deref(), &rules, &limits)
+                    .with_context(|| format!("cannot use the hub's kubeconfig {}", path.display()))
+            }
+            None => client::in_cluster(&limits).context(
+                "hub.kubeconfig is not set, and this is not a pod of the hub with a service account",
+            ),
+        }
+    }
+
+    async fn start_controllers(&mut self, hub: &Hub, ready: watch::Sender<bool>) -> anyhow::Result<()> {
+        let hub_id = self.config.hub_name.clone().unwrap_or_else(|| hub.uid.clone());
+        let (quota_signal, capacity_signal) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let wake = vec![Arc::clone(&quota_signal), Arc::clone(&capacity_signal)];
+        let following =
+            Following { client: hub.client.clone(), timing: self.timing(), changed: wake.clone() };
+        hub.follow(&following, &mut self.follows, &self.cancel);
+
+        let (joined, capacity_view) = (watch::Sender::default(), watch::Sender::default());
+        let (overview, claimed) = (watch::Sender::<Arc<Overview>>::default(), watch::Sender::default());
+
+        let clusters = cluster::ClusterController::new(
+            hub.clone(),
+            hub_id.clone(),
+            (self.store.clone(), self.clock.clone()),
+            self.cluster_settings(),
+            (joined.clone(), wake),
+        );
+        self.tasks.spawn(clusters.run(self.cancel.clone()));
+
+        let capacities = capacity::CapacityController::new(
+            hub.clone(),
+            (self.store.clone(), self.clock.clone(), self.metrics.clone()),
+            self.capacity_settings()?,
+            capacity_view.clone(),
+            capacity_signal,
+        );
+        self.tasks.spawn(capacities.run(joined.subscribe(), self.cancel.clone()));
+
+        let quotas = quota::QuotaController::new(
+            (hub.clone(), hub_id),
+            (self.store.clone(), self.clock.clone(), self.metrics.clone()),
+            self.quota_settings(),
+            quota::Outputs { overview: overview.clone(), claimed },
+            quota_signal,
+        )
+        .await?;
+        let inputs = quota::Inputs { joined: joined.subscribe(), capacity: capacity_view.subscribe() };
+        self.tasks.spawn(quotas.run(inputs, self.cancel.clone()));
+        self.tasks.spawn(announce_ready(hub.clone(), overview.subscribe(), ready, self.cancel.clone()));
+        Ok(())
+    }
+
+    async fn serve_metrics(&mut self, ready: watch::Receiver<bool>) -> anyhow::Result<()> {
+        let router = Router::new()
+            .route("/healthz", get(async || "ok"))
+            .route("/readyz", get(readyz))
+            .with_state(ready)
+            .merge(Router::new().route("/metrics", get(exposition)).with_state(self.metrics.clone()));
+        let listener = listen(self.config.metrics.address, "metrics.address").await?;
+        let cancel = self.cancel.clone();
+        self.tasks.spawn(async move {
+            let served = axum::serve(listener, router).with_graceful_shutdown(cancel.cancelled_owned()).await;
+            served.context("the metrics server failed")
+        });
+        Ok(())
+    }
+
+    fn stop_on_signals(&mut self) -> anyhow::Result<()> {
+        let (mut terminate, mut interrupt) =
+            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let cancel = self.cancel.clone();
+        self.follows.spawn(async move {
+            let mut next = async || {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+            };
+            tokio::select! {
+                () = next() => {}
+                () = cancel.cancelled() => {}
+            }
+            info!("Stopping; a second signal ends at once");
+            cancel.cancel();
+            next().await;
+            std::process::exit(130);
+        });
+        Ok(())
+    }
+
+    async fn drain(&mut self) {
+        let finish = async {
+            while let Some(ended) = self.tasks.join_next().await {
+                if let Ok(Err(error)) = ended {
+                    error!("While stopping: {:#}", error);
+                }
+            }
+        };
+        if tokio::time::timeout(DRAIN, finish).await.is_err() {
+            warn!(
+                "Not everything ended within {DRAIN:?}; what was under way is decided anew at the next start"
+            );
+        }
+        self.follows.abort_all();
+    }
+
+    fn rules(&self) -> Rules {
+        let clusters = &self.config.clusters;
+        Rules {
+            allow_loopback: clusters.allow_loopback,
+            allow_proxy: clusters.allow_proxy,
+            allow_system_roots: clusters.allow_system_roots,
+            files_from: None,
+        }
+    }
+
+    fn limits(&self) -> ClientLimits {
+        let clusters = &self.config.clusters;
+        ClientLimits {
+            dial: clusters.connect_timeout,
+            headers: clusters.request_timeout,
+            ..ClientLimits::default()
+        }
+    }
+
+    fn timing(&self) -> Timing {
+        let clusters = &self.config.clusters;
+        Timing {
+            watch: clusters.watch_timeout,
+            request: clusters.request_timeout,
+            consistency: clusters.consistency_interval,
+            ..Timing::default()
+        }
+    }
+
+    fn cluster_settings(&self) -> cluster::Settings {
+        let clusters = &self.config.clusters;
+        cluster::Settings {
+            rules: self.rules(),
+            limits: self.limits(),
+            timing: self.timing(),
+            request: clusters.request_timeout,
+            stale_after: clusters.stale_after,
+            lost_timeout: clusters.lost_timeout,
+        }
+    }
+
+    fn capacity_settings(&self) -> anyhow::Result<capacity::Settings> {
+        let (headroom, limits) = (self.config.clone(), self.config.clone());
+        let checked = "the configuration was checked when it was loaded";
+        Ok(capacity::Settings {
+            filter: self.config.resource_filter()?,
+            headroom_of: Arc::new(move |cluster| headroom.headroom(cluster).expect(checked)),
+            limits_of: Arc::new(move |cluster| limits.limits(cluster).expect(checked)),
+            timing: self.timing(),
+            position_period: self.config.clusters.node_position_interval,
+        })
+    }
+
+    fn quota_settings(&self) -> quota::Settings {
+        quota::Settings {
+            aliases: self.config.aliases(),
+            count_foreign: self.config.capacity.count_foreign_quota,
+            lost_timeout: self.config.clusters.lost_timeout,
+            writer: WriterConfig {
+                merge_window: self.config.quota.merge_window,
+                deadline: self.config.clusters.request_timeout,
+            },
+            drift_reverts_per_minute: self.config.quota.drift_reverts_per_minute,
+            copy_admission_checks: self.config.quota.copy_admission_checks.clone(),
+        }
+    }
+}
+
+async fn listen(address: SocketAddr, key: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("{key}: cannot listen on {address}"))
+}
+
+/// Ready once the hub's objects are known and a first plan is made; never "all clusters up".
+async fn announce_ready(
+    hub: Hub,
+    mut overview: watch::Receiver<Arc<Overview>>,
+    ready: watch::Sender<bool>,
+    cancel: CancellationToken,
+) -> anyhow::Result<()> {
+    loop {
+        let planned = 0 < overview.borrow_and_update().revision;
+        if planned && hub.synced() {
+            ready.send_replace(true);
+            cancel.cancelled().await;
+            ready.send_replace(false);
+            return Ok(());
+        }
+        tokio::select! {
+            () = cancel.cancelled() => return Ok(()),
+            changed = overview.changed() => changed?,
+        }
+    }
+}
+
+async fn readyz(Extract(ready): Extract<watch::Receiver<bool>>) -> (StatusCode, &'static str) {
+    if *ready.borrow() {
+        (StatusCode::OK, "ok")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "the hub's objects are not known yet")
+    }
+}
+
+async fn exposition(Extract(metrics): Extract<Metrics>) -> Result<String, StatusCode> {
+    metrics.encode().map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
+}
