@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use crate::domain::{ids::FlavorName, quantity::Quantity, resource_groups::ResourceGroups};
+use super::{fill_weight, merge_patch};
+use crate::domain::{ids::FlavorName, resource_groups::ResourceGroups};
 
 const QUOTA: &str = "resourceGroups";
 const COHORT: &str = "cohortName";
@@ -51,8 +52,7 @@ impl QueuePolicy {
         }
         fill(&mut fields, &defaults());
         if let Some(Value::Object(sharing)) = fields.get_mut("fairSharing") {
-            let weight = sharing.get("weight").and_then(canonical).unwrap_or_else(|| json!("1"));
-            sharing.insert("weight".to_owned(), weight);
+            fill_weight(sharing);
         }
         Self(fields)
     }
@@ -165,17 +165,6 @@ fn has_no_checks(fields: &Map<String, Value>) -> bool {
         .is_some_and(|strategy| strategy["admissionChecks"].as_array().is_none_or(Vec::is_empty))
 }
 
-/// One text for each value, since people write `1`, `"1"` and `1000m`.
-fn canonical(weight: &Value) -> Option<Value> {
-    let text = match weight {
-        Value::String(text) => text.clone(),
-        Value::Number(number) => number.to_string(),
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
-    };
-    // What is no quantity stays as it is: the worker's server will say what is wrong with it.
-    Some(Quantity::parse(&text).map_or_else(|_| weight.clone(), |quantity| json!(quantity.to_string())))
-}
-
 /// The hub's rules on checks that the worker has, for flavors that the worker's queue has.
 fn copied_checks(hub: &QueuePolicy, rules: &WorkerRules<'_>) -> Option<Value> {
     let has_flavor = |name: &Value| {
@@ -198,26 +187,6 @@ fn copied_checks(hub: &QueuePolicy, rules: &WorkerRules<'_>) -> Option<Value> {
     let checks = hub.0.get(CHECKS)?.get("admissionChecks")?.as_array()?;
     let checks: Vec<Value> = checks.iter().filter_map(copied).collect();
     (!checks.is_empty()).then(|| json!({"admissionChecks": checks}))
-}
-
-/// RFC 7386, the other way round.
-fn merge_patch(from: &Map<String, Value>, to: &Map<String, Value>) -> Map<String, Value> {
-    let mut patch = Map::new();
-    for name in from.keys().filter(|name| !to.contains_key(*name)) {
-        patch.insert(name.clone(), Value::Null);
-    }
-    for (name, value) in to {
-        match (from.get(name), value) {
-            (Some(before), _) if before == value => {}
-            (Some(Value::Object(before)), Value::Object(after)) => {
-                patch.insert(name.clone(), Value::Object(merge_patch(before, after)));
-            }
-            _ => {
-                patch.insert(name.clone(), value.clone());
-            }
-        }
-    }
-    patch
 }
 
 #[cfg(test)]

@@ -145,6 +145,22 @@ pub struct LocalQueue {
     pub metadata: Meta,
     #[serde(default)]
     pub spec: LocalQueueSpec,
+    #[serde(default)]
+    pub status: LocalQueueStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct LocalQueueStatus {
+    #[serde(default)]
+    pub conditions: Vec<Condition>,
+    #[serde(default)]
+    pub pending_workloads: i64,
+    /// Admitted ones among them.
+    #[serde(default)]
+    pub reserving_workloads: i64,
+    #[serde(default)]
+    pub admitted_workloads: i64,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
