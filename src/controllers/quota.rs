@@ -6,7 +6,7 @@
 //! the hub promise only what a worker has confirmed, so each confirmation simply leads to the next plan.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -25,6 +25,7 @@ use crate::{
         claim::{self, ClaimText, ValidClaim},
         ids::{ClusterName, QueueName},
         overview::{CapacityView, Overview},
+        queue::ClaimedQueues,
         quota::{ClusterInput, ClusterPlan, ClusterReport, HubQueueInput, HubQueuePlan, Mode, Planner},
         resources::{Aliases, Cell},
     },
@@ -72,9 +73,6 @@ pub struct Settings {
     pub drift_reverts_per_minute: u32,
     pub copy_admission_checks: Vec<String>,
 }
-
-/// Which queues the claim in force of each live cluster names.
-pub type ClaimedQueues = BTreeMap<ClusterName, BTreeSet<QueueName>>;
 
 pub struct Inputs {
     pub joined: watch::Receiver<Arc<JoinedClusters>>,

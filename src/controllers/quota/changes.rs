@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::{
     domain::{
         claim::ValidClaim,
-        ids::{ClusterName, QueueName},
+        ids::{ClusterName, FlavorName, QueueName},
         queue::policy::{QueuePolicy, WorkerRules, policy_difference, worker_policy},
         quota::{ClusterPlan, HubQueuePlan, Mode},
         resource_groups::{Quota, ResourceGroups},
@@ -21,7 +21,7 @@ use crate::{
         read::{self, CELLS},
         types::{
             kueue::ClusterQueue,
-            meta::{HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ},
+            meta::{ADOPT, HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ},
         },
         worker::Worker,
         write::{Action, Change, Kind, Target as WriteTarget},
@@ -100,27 +100,32 @@ impl QuotaController {
         });
     }
 
-    fn claimed_queues(&self, cluster: &ClusterName, round: &Round<'_>) -> BTreeSet<QueueName> {
+    fn claimed_queues(
+        &self,
+        cluster: &ClusterName,
+        round: &Round<'_>,
+    ) -> BTreeMap<QueueName, BTreeSet<FlavorName>> {
         let leaving = round.joined.get(cluster).is_none_or(|joined| joined.leaving);
         let claim = round.in_force.get(cluster).filter(|_| !leaving);
         let assignments = claim.into_iter().flat_map(ValidClaim::assignments);
-        assignments
-            .map(|assignment| assignment.queue.clone())
-            .filter(|queue| self.told.queues.contains_key(queue))
-            .collect()
+        let mut queues: BTreeMap<QueueName, BTreeSet<FlavorName>> = BTreeMap::new();
+        for assignment in assignments.filter(|one| self.told.queues.contains_key(&one.queue)) {
+            queues.entry(assignment.queue.clone()).or_default().insert(assignment.flavor.clone());
+        }
+        queues
     }
 
     fn worker_changes(
         &self,
         worker: &Worker,
-        claimed: &BTreeSet<QueueName>,
+        claimed: &BTreeMap<QueueName, BTreeSet<FlavorName>>,
         round: &mut Round<'_>,
     ) -> Vec<Change> {
         let Some((plan, _)) = round.plans.get(&worker.name) else { return Vec::new() };
         let quotas = quotas_by_queue(plan);
         let none = BTreeMap::new();
         let mut changes = Vec::new();
-        for name in claimed {
+        for name in claimed.keys() {
             if worker.queues.get(None, name.as_str()).is_none() {
                 let quotas = quotas.get(name).unwrap_or(&none);
                 changes.extend(self.create(worker, name, quotas, round));
@@ -132,7 +137,7 @@ impl QuotaController {
                 continue;
             }
             let quotas = quotas.get(&name).unwrap_or(&none);
-            let is_claimed = claimed.contains(&name);
+            let is_claimed = claimed.contains_key(&name);
             changes.extend(self.keep(worker, &object, (&name, quotas, is_claimed), round));
         }
         changes
@@ -198,6 +203,8 @@ impl QuotaController {
         let mut metadata = json!({"resourceVersion": object.metadata.resource_version});
         if unlabelled {
             metadata["labels"] = json!({HUB_LABEL: self.hub_id, MANAGED_BY: MANAGED_BY_FEDQ});
+            // Handed over once: another hub that shares the worker must not take it in turn.
+            metadata["annotations"] = json!({ADOPT: null});
         }
         Some(merge(name, json!({"metadata": metadata, "spec": spec})))
     }

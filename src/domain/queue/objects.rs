@@ -16,7 +16,8 @@ use crate::domain::ids::{FlavorName, QueueName};
 pub const HUB_LABEL: &str = "fedq.dev/hub";
 /// On an object that fedq did not make: hand it over.
 pub const ADOPT: &str = "fedq.dev/adopt";
-const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+pub const MANAGED_BY_FEDQ: &str = "fedq";
 
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum ObjectRef {
@@ -53,7 +54,7 @@ pub struct Decision {
 /// The labels of an object that fedq makes.
 pub fn labels(hub_id: &str) -> Map<String, Value> {
     let label = |key: &str, value: &str| (key.to_owned(), json!(value));
-    [label(HUB_LABEL, hub_id), label(MANAGED_BY, "fedq")].into_iter().collect()
+    [label(HUB_LABEL, hub_id), label(MANAGED_BY, MANAGED_BY_FEDQ)].into_iter().collect()
 }
 
 /// What the worker needs for the queues that its claim names. With none claimed, what is ours is

@@ -29,6 +29,8 @@ fn checks(strategy: &AdmissionChecksStrategy) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Map;
+
     use super::*;
 
     #[test]

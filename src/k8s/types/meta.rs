@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 
+pub use crate::domain::queue::objects::{ADOPT, HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ};
+
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Meta {
@@ -27,13 +29,6 @@ pub struct Meta {
     #[serde(default)]
     pub managed_fields: Vec<Manager>,
 }
-
-/// Marks every object fedq makes on a worker with the hub it belongs to: two hubs may share a worker.
-pub const HUB_LABEL: &str = "fedq.dev/hub";
-pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-pub const MANAGED_BY_FEDQ: &str = "fedq";
-/// On an object that fedq did not make: hand it over.
-pub const ADOPT: &str = "fedq.dev/adopt";
 
 impl Meta {
     /// Whether fedq of this hub made the object, or a person handed it over.
