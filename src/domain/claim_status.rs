@@ -1,6 +1,9 @@
 //! What a claim's status says: what the cluster has, what each assignment gets, and what keeps it from
 //! the rest, in numbers and with the next step.
 
+mod conditions;
+mod words;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
@@ -23,6 +26,8 @@ pub struct StatusInput<'a> {
     pub verdict: &'a Verdict,
     /// As far as they can be read, also of a claim that is not accepted.
     pub assignments: &'a [Assignment],
+    /// Keys of `nominalResources` that a person owns.
+    pub caps: &'a Resources,
     /// `None`: no cluster of that name is joined.
     pub connection: Option<&'a Connection>,
     pub capacity: Option<&'a ClusterCapacity>,
@@ -134,6 +139,143 @@ pub enum Truth {
     Unknown,
 }
 
-pub fn claim_status(_input: &StatusInput<'_>) -> ClaimStatus {
-    todo!()
+pub fn claim_status(input: &StatusInput<'_>) -> ClaimStatus {
+    let mut seen = BTreeSet::new();
+    // A claim that names a queue and flavor twice is not accepted, but its status must be writable:
+    // they are the key of the list.
+    let once = input.assignments.iter().filter(|entry| seen.insert((&entry.queue, &entry.flavor)));
+    let assignments: Vec<Assigned> = once.map(|assignment| assigned(input, assignment)).collect();
+    ClaimStatus {
+        observed_generation: input.generation,
+        capacity: input.capacity.map(|capacity| capacity.capacity.total.clone()).unwrap_or_default(),
+        foreign: foreign(input),
+        flavors: flavors(input),
+        short: short(&assignments, input.aliases),
+        last_observed: input.capacity.map(|capacity| capacity.observed),
+        conditions: conditions::conditions(input, &assignments),
+        assignments: assignments.into_iter().map(|assigned| assigned.status).collect(),
+    }
 }
+
+/// An assignment's status, and how its reason ranks among others.
+struct Assigned {
+    status: AssignmentStatus,
+    finding: Finding,
+}
+
+/// What keeps an assignment from what it asks for.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+struct Finding {
+    weight: Weight,
+    word: &'static str,
+    message: String,
+}
+
+/// What a finding says about the claim. Of an assignment's cells the heaviest decides, of equal ones
+/// the first.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+enum Weight {
+    #[default]
+    Fine,
+    /// It has what it asks for as far as fedq can tell; another condition says what is amiss.
+    Unconfirmed,
+    /// Less than it asks for, for now.
+    Passing,
+    /// Less than it asks for, until somebody acts.
+    Lacking,
+    /// Nothing, until somebody acts.
+    Blocked,
+}
+
+fn assigned(input: &StatusInput<'_>, assignment: &Assignment) -> Assigned {
+    let mut effective = Resources::new();
+    let mut findings: Vec<Finding> = Vec::new();
+    if let Some(finding) = words::not_in_force(input) {
+        findings.push(finding);
+    } else {
+        for (resource, requested) in &assignment.resources {
+            let cell = Cell {
+                queue: assignment.queue.clone(),
+                flavor: assignment.flavor.clone(),
+                resource: resource.clone(),
+            };
+            let planned = input.plan.and_then(|plan| plan.cells.get(&cell));
+            effective.insert(resource.clone(), planned.map(|planned| planned.effective).unwrap_or_default());
+            findings.push(words::finding(input, &cell, *requested, planned));
+        }
+        findings.extend(words::incomplete(input, assignment));
+    }
+    let weight = findings.iter().map(|finding| finding.weight).max().unwrap_or_default();
+    let first = findings.iter().find(|finding| finding.weight == weight);
+    let word = first.map_or(words::ASSIGNED, |finding| finding.word);
+    let mut messages: Vec<&str> = Vec::new();
+    for finding in findings.iter().filter(|finding| !finding.message.is_empty()) {
+        if !messages.contains(&finding.message.as_str()) {
+            messages.push(&finding.message);
+        }
+    }
+    let message = messages.join("; ");
+    Assigned {
+        status: AssignmentStatus {
+            queue: assignment.queue.clone(),
+            flavor: assignment.flavor.clone(),
+            requested: assignment.resources.clone(),
+            effective,
+            reason: word,
+            message: message.clone(),
+        },
+        finding: Finding { weight, word, message },
+    }
+}
+
+fn foreign(input: &StatusInput<'_>) -> Resources {
+    let mut foreign = Resources::new();
+    let uses = input.report.iter().flat_map(|report| report.flavors.values()).flatten();
+    for (resource, use_) in uses.filter(|(_, use_)| !use_.foreign.is_zero()) {
+        let sum = foreign.entry(resource.clone()).or_default();
+        *sum = sum.saturating_add(use_.foreign);
+    }
+    foreign
+}
+
+fn flavors(input: &StatusInput<'_>) -> BTreeMap<FlavorName, FlavorStatus> {
+    let mut flavors: BTreeMap<FlavorName, FlavorStatus> = BTreeMap::new();
+    let known = input.capacity.iter().flat_map(|capacity| &capacity.capacity.by_flavor);
+    for (flavor, capacity) in known {
+        let status = FlavorStatus { capacity: capacity.clone(), ..FlavorStatus::default() };
+        flavors.insert(flavor.clone(), status);
+    }
+    for (flavor, uses) in input.report.iter().flat_map(|report| &report.flavors) {
+        let status = flavors.entry(flavor.clone()).or_default();
+        for (resource, use_) in uses {
+            status.capacity.insert(resource.clone(), use_.capacity);
+            status.assigned.insert(resource.clone(), use_.assigned);
+            status.unassigned.insert(resource.clone(), use_.unassigned);
+        }
+    }
+    // A flavor of some other cluster, which has no node here and nothing assigned, says nothing.
+    flavors.retain(|name, status| {
+        status.capacity.values().chain(status.assigned.values()).any(|amount| !amount.is_zero())
+            || input.assignments.iter().any(|assignment| assignment.flavor == *name)
+    });
+    flavors
+}
+
+fn short(assignments: &[Assigned], aliases: &Aliases) -> Option<String> {
+    let mut missing = Resources::new();
+    for Assigned { status, .. } in assignments {
+        for (resource, requested) in &status.requested {
+            let got = status.effective.get(resource).copied().unwrap_or_default();
+            let sum = missing.entry(resource.clone()).or_default();
+            *sum = sum.saturating_add(requested.saturating_sub(got));
+        }
+    }
+    missing.retain(|_, amount| !amount.is_zero());
+    let text = missing
+        .iter()
+        .map(|(resource, amount)| format!("{} {}", aliases.short(resource), amount.text(resource)));
+    (!missing.is_empty()).then(|| text.collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,313 @@
+//! What keeps a cell from what it asks for: a word for programs, a sentence with numbers and the next
+//! step for people.
+
+use jiff::Timestamp;
+
+use super::{Finding, StatusInput, Verdict, Weight};
+use crate::domain::{
+    cluster::{Connection, QuarantineReason},
+    quantity::Amount,
+    quota::{Assignment, CellPlan, Reason},
+    resources::Cell,
+};
+
+pub(super) const ASSIGNED: &str = "Assigned";
+/// Names in a list before it is cut.
+const SHOWN: usize = 5;
+
+/// Why no assignment of the claim gets anything, whatever it asks for.
+pub(super) fn not_in_force(input: &StatusInput<'_>) -> Option<Finding> {
+    let blocked = |word, message| Some(Finding { weight: Weight::Blocked, word, message });
+    match (input.verdict, input.connection, input.plan) {
+        (Verdict::Rejected(_), _, _) => blocked("NotAccepted", "the claim is not accepted".to_owned()),
+        (Verdict::ClaimedBy(_), _, _) => blocked("ClusterAlreadyClaimed", claimed(input)),
+        (Verdict::Accepted, None, _) => blocked("ClusterNotFound", no_cluster(input)),
+        (Verdict::Accepted, Some(_), None) => Some(Finding {
+            weight: Weight::Passing,
+            word: "Pending",
+            message: "waits for its first plan".to_owned(),
+        }),
+        (Verdict::Accepted, Some(_), Some(_)) => None,
+    }
+}
+
+pub(super) fn claimed(input: &StatusInput<'_>) -> String {
+    let Verdict::ClaimedBy(other) = input.verdict else { return String::new() };
+    format!(
+        "cluster `{}` is already claimed by `{other}`: edit that claim, and delete this one",
+        input.cluster
+    )
+}
+
+pub(super) fn no_cluster(input: &StatusInput<'_>) -> String {
+    let cluster = input.cluster;
+    format!("no cluster `{cluster}` is joined: run `fedq cluster join {cluster} --kubeconfig FILE`")
+}
+
+/// One cell: what the plan says of it, and what happened to its writes.
+pub(super) fn finding(
+    input: &StatusInput<'_>,
+    cell: &Cell,
+    requested: Amount,
+    planned: Option<&CellPlan>,
+) -> Finding {
+    let Some(planned) = planned else {
+        let message = format!("{} waits to be planned", name(input, cell));
+        return Finding { weight: Weight::Passing, word: "Pending", message };
+    };
+    let (word, message) = explain(input, cell, requested, planned);
+    let weight = weight(&planned.reason, planned.effective < requested);
+    if weight <= Weight::Unconfirmed && input.writes.conflicts.contains_key(cell) {
+        let message = conflict(input, cell);
+        return Finding { weight: Weight::Unconfirmed, word: "QuotaConflict", message };
+    }
+    Finding { weight, word, message }
+}
+
+fn weight(reason: &Reason, less: bool) -> Weight {
+    match reason {
+        Reason::MissingQueue
+        | Reason::MissingFlavor
+        | Reason::CannotExtend(_)
+        | Reason::Automated
+        | Reason::Conflict
+        | Reason::Lost
+        | Reason::NotDispatched
+        | Reason::QueueInactive => Weight::Blocked,
+        Reason::Cordoned | Reason::Cap | Reason::Capacity(_) | Reason::Direct => Weight::Lacking,
+        Reason::CapacityUnknown | Reason::Draining | Reason::Unassigned => Weight::Passing,
+        Reason::Frozen | Reason::Unconfirmed if less => Weight::Passing,
+        Reason::Frozen | Reason::Unconfirmed => Weight::Unconfirmed,
+        Reason::Satisfied => Weight::Fine,
+    }
+}
+
+fn explain(
+    input: &StatusInput<'_>,
+    cell: &Cell,
+    requested: Amount,
+    planned: &CellPlan,
+) -> (&'static str, String) {
+    let Cell { queue, flavor, resource } = cell;
+    let cluster = input.cluster;
+    let key = input.aliases.short(resource);
+    let name = name(input, cell);
+    let text = |amount: Amount| amount.text(resource);
+    let got = format!("{name} asks for {} and gets {}", text(requested), text(planned.effective));
+    match &planned.reason {
+        Reason::MissingQueue => {
+            ("QueueNotFound", format!("ClusterQueue `{queue}` is not on the hub: create it or name another"))
+        }
+        Reason::MissingFlavor => (
+            "FlavorNotFound",
+            format!(
+                "ResourceFlavor `{flavor}` is neither on the hub nor on `{cluster}`: create it or name another"
+            ),
+        ),
+        Reason::CannotExtend(rule) => (
+            "CannotExtend",
+            format!(
+                "ClusterQueue `{queue}` cannot take {key} of `{flavor}`: {rule}; change its resourceGroups"
+            ),
+        ),
+        Reason::Automated => (
+            "Automated",
+            format!(
+                "ClusterQueue `{queue}` has quotaManagement: Automated, so Kueue writes its quota and fedq does not"
+            ),
+        ),
+        Reason::Conflict => (
+            "Conflict",
+            format!(
+                "`{cluster}` has a ClusterQueue `{queue}` that is not fedq's: remove it, or annotate it fedq.dev/adopt: \"true\""
+            ),
+        ),
+        Reason::CapacityUnknown => {
+            ("CapacityUnknown", format!("the capacity of `{cluster}` is not known yet"))
+        }
+        Reason::Lost => ("Lost", unanswered(input)),
+        Reason::Frozen => (frozen(input.connection), unanswered(input)),
+        Reason::Cordoned => (
+            "Cordoned",
+            format!(
+                "`{cluster}` is cordoned, so only what its workloads hold counts: `fedq cluster uncordon {cluster}` lifts it"
+            ),
+        ),
+        Reason::Cap => ("Capped", format!("{got}: {}", cap(input, cell))),
+        Reason::Capacity(flavors) => {
+            let capacity = input.report.map(|report| {
+                let of = |flavor| report.flavors.get(flavor).and_then(|uses| uses.get(resource));
+                flavors.iter().filter_map(of).map(|use_| use_.capacity).max().unwrap_or_default()
+            });
+            let has = capacity.map(|capacity| format!(" of {}", text(capacity))).unwrap_or_default();
+            let nodes = list(flavors.iter().map(|flavor| format!("`{flavor}`")));
+            (
+                "OverCapacity",
+                format!(
+                    "{got}: the {key}{has} on the nodes of {nodes} is all given out; lower assignments or add nodes"
+                ),
+            )
+        }
+        Reason::Draining => (
+            "Draining",
+            format!(
+                "{} of the {} for {name} waits until running workloads free it",
+                text(planned.draining),
+                text(planned.effective)
+            ),
+        ),
+        Reason::NotDispatched => (
+            "NotDispatched",
+            format!(
+                "the MultiKueueConfig of ClusterQueue `{queue}` does not list `{cluster}`: add it, or its {} of {key} stays unused",
+                text(planned.effective)
+            ),
+        ),
+        Reason::QueueInactive => (
+            "QueueInactive",
+            format!(
+                "ClusterQueue `{queue}` on `{cluster}` is not active: its condition Active there says why"
+            ),
+        ),
+        Reason::Unconfirmed => {
+            ("Unconfirmed", format!("`{cluster}` has yet to confirm {} for {name}", text(planned.effective)))
+        }
+        Reason::Direct => (
+            "UsedDirectly",
+            format!(
+                "{} of the {} for {name} is held by workloads that the hub did not send to `{cluster}`",
+                text(planned.effective.saturating_sub(planned.term)),
+                text(planned.effective)
+            ),
+        ),
+        Reason::Unassigned => ("Pending", format!("{name} waits to be planned")),
+        Reason::Satisfied => (ASSIGNED, String::new()),
+    }
+}
+
+fn cap(input: &StatusInput<'_>, cell: &Cell) -> String {
+    let resource = &cell.resource;
+    let key = input.aliases.short(resource);
+    let sum: Amount =
+        input.assignments.iter().filter_map(|assignment| assignment.resources.get(resource)).copied().sum();
+    let sum = sum.text(resource);
+    match input.caps.get(resource) {
+        Some(cap) => format!(
+            "all assignments of {key} add up to {sum}, nominalResources caps it at {}; raise the cap or lower assignments",
+            cap.text(resource)
+        ),
+        None => format!("all assignments of {key} add up to {sum}, more than nominalResources allows"),
+    }
+}
+
+/// Covered cells of the assignment's flavor that hold 0 since the claim does not name them.
+pub(super) fn incomplete(input: &StatusInput<'_>, assignment: &Assignment) -> Option<Finding> {
+    let report = input.report?;
+    let here = |cell: &&Cell| cell.queue == assignment.queue && cell.flavor == assignment.flavor;
+    let missing: Vec<String> = report
+        .incomplete
+        .iter()
+        .filter(here)
+        .map(|cell| input.aliases.short(&cell.resource).to_owned())
+        .collect();
+    if missing.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "{} has no {} in ClusterQueue `{}`, and pods that ask for it are not admitted there: assign some",
+        assignment.flavor,
+        list(missing),
+        assignment.queue
+    );
+    Some(Finding { weight: Weight::Lacking, word: "Incomplete", message })
+}
+
+pub(super) fn conflict(input: &StatusInput<'_>, cell: &Cell) -> String {
+    let manager = input.writes.conflicts.get(cell).map_or("somebody", String::as_str);
+    format!(
+        "{} is changed back again and again by `{manager}`: stop that, or take the cell out of the claim",
+        name(input, cell)
+    )
+}
+
+/// Reason word of a cluster whose last share stands.
+pub(super) fn frozen(connection: Option<&Connection>) -> &'static str {
+    match connection {
+        Some(
+            connection @ (Connection::Connecting
+            | Connection::Quarantined { .. }
+            | Connection::Refused { .. }
+            | Connection::Lost { .. }),
+        ) => connection.word(),
+        Some(Connection::Stale { .. } | Connection::Ready | Connection::Unreached) | None => "Stale",
+    }
+}
+
+/// Why the cluster cannot be written to, and what that means for its share.
+pub(super) fn unanswered(input: &StatusInput<'_>) -> String {
+    let cluster = input.cluster;
+    match input.connection {
+        None => no_cluster(input),
+        Some(Connection::Connecting) => {
+            format!("`{cluster}` has not answered yet: its last share stands")
+        }
+        Some(Connection::Stale { since, reason }) => {
+            format!("`{cluster}` has not answered since {} ({reason}): its last share stands", time(*since))
+        }
+        Some(Connection::Lost { since, reason }) => format!(
+            "`{cluster}` has not answered since {} ({reason}): its share is off the hub until it returns",
+            time(*since)
+        ),
+        Some(Connection::Quarantined { since, reason }) => format!(
+            "`{cluster}` may be another cluster since {} ({}): if it is meant, run `fedq cluster confirm {cluster}`",
+            time(*since),
+            changed(reason)
+        ),
+        Some(Connection::Refused { reason }) => format!(
+            "the kubeconfig of `{cluster}` cannot be used ({reason}): join it again with one that can"
+        ),
+        Some(Connection::Unreached) => {
+            format!("the hub cannot reach `{cluster}`, so nothing is written there; its share counts at once")
+        }
+        Some(Connection::Ready) => format!("`{cluster}` answers again and is being read"),
+    }
+}
+
+fn changed(reason: &QuarantineReason) -> String {
+    match reason {
+        QuarantineReason::IdentityChanged { expected, found } => {
+            format!("its kube-system namespace has the UID {found}, it was {expected}")
+        }
+        QuarantineReason::VersionsWentBack { stored, found } => {
+            format!("its resourceVersion went back from {stored} to {found}")
+        }
+    }
+}
+
+/// `gpu of high-priority-queue on on-demand`
+pub(super) fn name(input: &StatusInput<'_>, cell: &Cell) -> String {
+    format!("{} of {} on {}", input.aliases.short(&cell.resource), cell.queue, cell.flavor)
+}
+
+/// To the second: finer is noise to a reader.
+pub(super) fn time(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// `a, b and 3 more`
+pub(super) fn list(items: impl IntoIterator<Item = String>) -> String {
+    cut(items, ", ")
+}
+
+/// As [`list`], of sentences.
+pub(super) fn sentences(items: impl IntoIterator<Item = String>) -> String {
+    cut(items, "; ")
+}
+
+fn cut(items: impl IntoIterator<Item = String>, between: &str) -> String {
+    let mut items: Vec<String> = items.into_iter().collect();
+    let more = items.len().saturating_sub(SHOWN);
+    items.truncate(SHOWN);
+    let text = items.join(between);
+    if more == 0 { text } else { format!("{text} and {more} more") }
+}
