@@ -1,6 +1,9 @@
 //! ClusterResourceClaims: read once, and their status rendered once.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::{
@@ -11,11 +14,16 @@ use kube::Resource;
 use serde_json::json;
 
 use crate::domain::{
-    claim_status::{ClaimStatus, Condition, ConditionKind, Truth},
+    claim::{ClaimText, validate},
+    claim_status::{ClaimStatus, Condition, ConditionKind, Truth, Verdict},
+    ids::{ClaimName, FlavorName, QueueName},
+    quantity::Amount,
+    quota::{Assignment, ClaimInput},
     resources::{Aliases, Resources},
 };
 
 use super::{
+    list_watch::Table,
     types::claim::{
         AssignmentStatus, ClusterResourceClaim, ClusterResourceClaimStatus, FlavorStatus, QuantityText,
     },
@@ -24,6 +32,96 @@ use super::{
 
 /// Field manager of the status.
 pub const STATUS_MANAGER: &str = "fedq-status";
+
+/// A claim as the plan and the status need it.
+#[derive(Clone, Debug)]
+pub struct ReadClaim {
+    pub object: Arc<ClusterResourceClaim>,
+    /// `spec.clusterName`; a claim that is not accepted need not name a cluster.
+    pub cluster: String,
+    pub verdict: Verdict,
+    /// Caps and assignments; of a claim that is not accepted as far as they can be read.
+    pub input: ClaimInput,
+}
+
+impl ReadClaim {
+    pub fn in_force(&self) -> bool {
+        self.verdict == Verdict::Accepted
+    }
+}
+
+/// All claims, each with its verdict: of several for one cluster the oldest is in force.
+pub fn read_claims(
+    claims: &Table<ClusterResourceClaim>,
+    aliases: &Aliases,
+) -> BTreeMap<ClaimName, ReadClaim> {
+    let objects = claims.all();
+    let mut first: HashMap<&str, &ClusterResourceClaim> = HashMap::new();
+    for claim in &objects {
+        let holder = first.entry(&claim.spec.cluster_name).or_insert(claim);
+        if age(claim) < age(holder) {
+            *holder = claim;
+        }
+    }
+    let read = |object: &Arc<ClusterResourceClaim>| {
+        let name = ClaimName::new(object.metadata.name.as_deref()?).ok()?;
+        let mut claim = read_claim(object, aliases);
+        let holder = first.get(object.spec.cluster_name.as_str())?;
+        let holder = ClaimName::new(holder.metadata.name.as_deref()?).ok()?;
+        if holder != name && claim.in_force() {
+            claim.verdict = Verdict::ClaimedBy(holder);
+        }
+        Some((name, claim))
+    };
+    objects.iter().filter_map(read).collect()
+}
+
+/// Older sorts first; of two from the same second the name decides.
+fn age(claim: &ClusterResourceClaim) -> (Option<Timestamp>, Option<&str>) {
+    let created = claim.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    (created, claim.metadata.name.as_deref())
+}
+
+/// One claim by itself.
+pub fn read_claim(object: &Arc<ClusterResourceClaim>, aliases: &Aliases) -> ReadClaim {
+    let text = ClaimText::from(object.as_ref());
+    let (verdict, input) = match validate(&text, aliases) {
+        Ok(valid) => {
+            let assignment = |assignment: &crate::domain::claim::Assignment| Assignment {
+                queue: assignment.queue.clone(),
+                flavor: assignment.flavor.clone(),
+                resources: assignment.resources.clone(),
+            };
+            let assignments = valid.assignments().iter().map(assignment).collect();
+            (Verdict::Accepted, ClaimInput { caps: valid.caps(), assignments })
+        }
+        Err(problems) => {
+            let problem = |problem: &crate::domain::claim::problem::ClaimProblem| {
+                (problem.problem.reason(), problem.to_string())
+            };
+            let verdict = Verdict::Rejected(problems.iter().map(problem).collect());
+            (verdict, ClaimInput { caps: Resources::new(), assignments: legible(&text, aliases) })
+        }
+    };
+    ReadClaim { object: Arc::clone(object), cluster: text.cluster, verdict, input }
+}
+
+/// What can be read of the assignments of a claim that is not accepted, to show it.
+fn legible(text: &ClaimText, aliases: &Aliases) -> Vec<Assignment> {
+    let assignment = |assignment: &crate::domain::claim::AssignmentText| {
+        let amount = |(key, text): (&String, &String)| {
+            let resource = aliases.resolve(key).ok()?;
+            let amount = Amount::exact(text, &resource).ok()?;
+            Some((resource, amount))
+        };
+        Some(Assignment {
+            queue: QueueName::new(&assignment.queue).ok()?,
+            flavor: FlavorName::new(&assignment.flavor).ok()?,
+            resources: assignment.resources.iter().filter_map(amount).collect(),
+        })
+    };
+    text.assignments.iter().filter_map(assignment).collect()
+}
 
 /// The conditions that the claim has now; ones that are not fedq's are left out, and alone.
 pub fn conditions(claim: &ClusterResourceClaim) -> Vec<Condition> {
@@ -119,7 +217,7 @@ fn says_the_same(found: &ClusterResourceClaimStatus, wanted: &ClusterResourceCla
 }
 
 fn short(resources: &Resources, aliases: &Aliases) -> BTreeMap<String, QuantityText> {
-    let text = |(resource, amount): (&_, &crate::domain::quantity::Amount)| {
+    let text = |(resource, amount): (&_, &Amount)| {
         (aliases.short(resource).to_owned(), QuantityText(Quantity(amount.text(resource))))
     };
     resources.iter().map(text).collect()
@@ -194,5 +292,45 @@ mod tests {
         let change = status_change(&found, &later, &aliases).expect("a write");
         let Action::Apply(body) = change.action else { panic!("an apply") };
         assert_eq!(body["status"]["lastObservedTime"], "1970-01-01T00:15:00Z");
+    }
+
+    fn of(name: &str, second: i64, quantity: &str) -> ClusterResourceClaim {
+        let created = Time(at(second));
+        serde_json::from_value(json!({
+            "apiVersion": "galaxy.kubestellar.io/v1alpha1",
+            "kind": "ClusterResourceClaim",
+            "metadata": {"name": name, "resourceVersion": "5", "creationTimestamp": created},
+            "spec": {"clusterName": "cluster2", "nominalResources": {"gpu": 10}, "resourceAssignments": [
+                {"clusterQueueName": "high", "flavor": "on-demand", "resources": {"gpu": quantity, "cpu": "1"}},
+            ]},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn of_two_claims_the_older_is_in_force() {
+        let table = Table::new();
+        table.absorb(of("a-younger", 200, "5"));
+        table.absorb(of("b-older", 100, "5"));
+        table.absorb(of("c-same-second", 100, "5"));
+        let read = read_claims(&table, &Aliases::default());
+        let claimed = Verdict::ClaimedBy(ClaimName::new("b-older").unwrap());
+        let verdicts: Vec<&Verdict> = read.values().map(|claim| &claim.verdict).collect();
+        assert_eq!(verdicts, [&claimed, &Verdict::Accepted, &claimed]);
+        let gpu = ResourceName::new("nvidia.com/gpu").unwrap();
+        let older = &read["b-older"];
+        assert!(older.in_force());
+        assert_eq!(older.input.caps, Resources::from([(gpu.clone(), Amount::new(10))]));
+        assert_eq!(older.input.assignments[0].resources[&gpu], Amount::new(5));
+    }
+
+    #[test]
+    fn a_claim_that_is_not_accepted_is_shown_as_far_as_it_reads() {
+        let read = read_claim(&Arc::new(of("c", 1, "many")), &Aliases::default());
+        let Verdict::Rejected(problems) = &read.verdict else { panic!("{:?}", read.verdict) };
+        assert_eq!(problems[0].0, "InvalidQuantity");
+        assert!(problems[0].1.starts_with("spec.resourceAssignments[0].resources.gpu: `many`"));
+        let [assignment] = read.input.assignments.as_slice() else { panic!("one assignment") };
+        assert_eq!(assignment.resources.keys().map(ResourceName::as_str).collect::<Vec<_>>(), ["cpu"]);
     }
 }

@@ -85,13 +85,8 @@ fn resolved(input: &StatusInput<'_>) -> Said {
         Unresolved::Rule { .. } => "CannotExtend",
     };
     let message = |unresolved: &Unresolved| match unresolved {
-        Unresolved::Queue(queue) => {
-            format!("ClusterQueue `{queue}` is not on the hub: create it or name another")
-        }
-        Unresolved::Flavor(flavor) => format!(
-            "ResourceFlavor `{flavor}` is neither on the hub nor on `{}`: create it or name another",
-            input.cluster
-        ),
+        Unresolved::Queue(queue) => words::no_queue(queue),
+        Unresolved::Flavor(flavor) => words::no_flavor(flavor, input.cluster),
         Unresolved::Rule { queue, flavor, rule } => {
             format!("ClusterQueue `{queue}` cannot take flavor `{flavor}`: {rule}; change its resourceGroups")
         }
@@ -107,8 +102,9 @@ fn capacity_known(input: &StatusInput<'_>) -> Said {
     let unanswered = |truth, word| (truth, word, words::unanswered(input));
     match (input.connection, input.capacity) {
         (None, _) => (Truth::Unknown, "ClusterNotFound", words::no_cluster(input)),
-        (Some(connection @ Connection::Lost { .. }), _) => unanswered(Truth::False, connection.word()),
-        (Some(connection @ Connection::Refused { .. }), _) => unanswered(Truth::False, connection.word()),
+        (Some(connection @ (Connection::Lost { .. } | Connection::Refused { .. })), _) => {
+            unanswered(Truth::False, connection.word())
+        }
         (
             Some(
                 connection @ (Connection::Connecting

@@ -196,7 +196,7 @@ fn reasons() -> Vec<(Reason, i64, &'static str, &'static str, &'static str)> {
             Reason::Capacity(nodes),
             3,
             "OverCapacity",
-            "asks for 5 and gets 3: the gpu of 10 on the nodes of `on-demand`, `spot`",
+            "asks for 5 and gets 3: all gpu on the nodes of `on-demand`, `spot` (9) is given out",
             "False/OverCapacity",
         ),
         (Reason::Draining, 5, "Draining", "2 of the 5 for gpu of high", "False/Draining"),

@@ -1,11 +1,14 @@
 //! What keeps a cell from what it asks for: a word for programs, a sentence with numbers and the next
 //! step for people.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use super::{Finding, StatusInput, Verdict, Weight};
 use crate::domain::{
     cluster::{Connection, QuarantineReason},
+    ids::{FlavorName, QueueName},
     quantity::Amount,
     quota::{Assignment, CellPlan, Reason},
     resources::Cell,
@@ -55,7 +58,8 @@ pub(super) fn finding(
         let message = format!("{} waits to be planned", name(input, cell));
         return Finding { weight: Weight::Passing, word: "Pending", message };
     };
-    let (word, message) = explain(input, cell, requested, planned);
+    let word = word(&planned.reason, input.connection);
+    let message = sentence(input, cell, requested, planned);
     let weight = weight(&planned.reason, planned.effective < requested);
     if weight <= Weight::Unconfirmed && input.writes.conflicts.contains_key(cell) {
         let message = conflict(input, cell);
@@ -82,107 +86,94 @@ fn weight(reason: &Reason, less: bool) -> Weight {
     }
 }
 
-fn explain(
-    input: &StatusInput<'_>,
-    cell: &Cell,
-    requested: Amount,
-    planned: &CellPlan,
-) -> (&'static str, String) {
-    let Cell { queue, flavor, resource } = cell;
-    let cluster = input.cluster;
-    let key = input.aliases.short(resource);
-    let name = name(input, cell);
-    let text = |amount: Amount| amount.text(resource);
-    let got = format!("{name} asks for {} and gets {}", text(requested), text(planned.effective));
-    match &planned.reason {
-        Reason::MissingQueue => {
-            ("QueueNotFound", format!("ClusterQueue `{queue}` is not on the hub: create it or name another"))
-        }
-        Reason::MissingFlavor => (
-            "FlavorNotFound",
-            format!(
-                "ResourceFlavor `{flavor}` is neither on the hub nor on `{cluster}`: create it or name another"
-            ),
-        ),
-        Reason::CannotExtend(rule) => (
-            "CannotExtend",
-            format!(
-                "ClusterQueue `{queue}` cannot take {key} of `{flavor}`: {rule}; change its resourceGroups"
-            ),
-        ),
-        Reason::Automated => (
-            "Automated",
-            format!(
-                "ClusterQueue `{queue}` has quotaManagement: Automated, so Kueue writes its quota and fedq does not"
-            ),
-        ),
-        Reason::Conflict => (
-            "Conflict",
-            format!(
-                "`{cluster}` has a ClusterQueue `{queue}` that is not fedq's: remove it, or annotate it fedq.dev/adopt: \"true\""
-            ),
-        ),
-        Reason::CapacityUnknown => {
-            ("CapacityUnknown", format!("the capacity of `{cluster}` is not known yet"))
-        }
-        Reason::Lost => ("Lost", unanswered(input)),
-        Reason::Frozen => (frozen(input.connection), unanswered(input)),
-        Reason::Cordoned => (
-            "Cordoned",
-            format!(
-                "`{cluster}` is cordoned, so only what its workloads hold counts: `fedq cluster uncordon {cluster}` lifts it"
-            ),
-        ),
-        Reason::Cap => ("Capped", format!("{got}: {}", cap(input, cell))),
-        Reason::Capacity(flavors) => {
-            let capacity = input.report.map(|report| {
-                let of = |flavor| report.flavors.get(flavor).and_then(|uses| uses.get(resource));
-                flavors.iter().filter_map(of).map(|use_| use_.capacity).max().unwrap_or_default()
-            });
-            let has = capacity.map(|capacity| format!(" of {}", text(capacity))).unwrap_or_default();
-            let nodes = list(flavors.iter().map(|flavor| format!("`{flavor}`")));
-            (
-                "OverCapacity",
-                format!(
-                    "{got}: the {key}{has} on the nodes of {nodes} is all given out; lower assignments or add nodes"
-                ),
-            )
-        }
-        Reason::Draining => (
-            "Draining",
-            format!(
-                "{} of the {} for {name} waits until running workloads free it",
-                text(planned.draining),
-                text(planned.effective)
-            ),
-        ),
-        Reason::NotDispatched => (
-            "NotDispatched",
-            format!(
-                "the MultiKueueConfig of ClusterQueue `{queue}` does not list `{cluster}`: add it, or its {} of {key} stays unused",
-                text(planned.effective)
-            ),
-        ),
-        Reason::QueueInactive => (
-            "QueueInactive",
-            format!(
-                "ClusterQueue `{queue}` on `{cluster}` is not active: its condition Active there says why"
-            ),
-        ),
-        Reason::Unconfirmed => {
-            ("Unconfirmed", format!("`{cluster}` has yet to confirm {} for {name}", text(planned.effective)))
-        }
-        Reason::Direct => (
-            "UsedDirectly",
-            format!(
-                "{} of the {} for {name} is held by workloads that the hub did not send to `{cluster}`",
-                text(planned.effective.saturating_sub(planned.term)),
-                text(planned.effective)
-            ),
-        ),
-        Reason::Unassigned => ("Pending", format!("{name} waits to be planned")),
-        Reason::Satisfied => (ASSIGNED, String::new()),
+fn word(reason: &Reason, connection: Option<&Connection>) -> &'static str {
+    match reason {
+        Reason::MissingQueue => "QueueNotFound",
+        Reason::MissingFlavor => "FlavorNotFound",
+        Reason::CannotExtend(_) => "CannotExtend",
+        Reason::Automated => "Automated",
+        Reason::Conflict => "Conflict",
+        Reason::CapacityUnknown => "CapacityUnknown",
+        Reason::Lost => "Lost",
+        Reason::Frozen => frozen(connection),
+        Reason::Cordoned => "Cordoned",
+        Reason::Cap => "Capped",
+        Reason::Capacity(_) => "OverCapacity",
+        Reason::Draining => "Draining",
+        Reason::NotDispatched => "NotDispatched",
+        Reason::QueueInactive => "QueueInactive",
+        Reason::Unconfirmed => "Unconfirmed",
+        Reason::Direct => "UsedDirectly",
+        Reason::Unassigned => "Pending",
+        Reason::Satisfied => ASSIGNED,
     }
+}
+
+fn sentence(input: &StatusInput<'_>, cell: &Cell, requested: Amount, planned: &CellPlan) -> String {
+    let Cell { queue, flavor, resource } = cell;
+    let (cluster, key, name) = (input.cluster, input.aliases.short(resource), name(input, cell));
+    let effective = planned.effective.text(resource);
+    let got = || format!("{name} asks for {} and gets {effective}", requested.text(resource));
+    match &planned.reason {
+        Reason::MissingQueue => no_queue(queue),
+        Reason::MissingFlavor => no_flavor(flavor, cluster),
+        Reason::CannotExtend(rule) => format!(
+            "ClusterQueue `{queue}` cannot take {key} of `{flavor}`: {rule}; change its resourceGroups"
+        ),
+        Reason::Automated => format!(
+            "ClusterQueue `{queue}` has quotaManagement: Automated, so Kueue writes its quota and fedq does not"
+        ),
+        Reason::Conflict => format!(
+            "`{cluster}` has a ClusterQueue `{queue}` that is not fedq's: remove it, or annotate it fedq.dev/adopt: \"true\""
+        ),
+        Reason::CapacityUnknown => format!("the capacity of `{cluster}` is not known yet"),
+        Reason::Lost | Reason::Frozen => unanswered(input),
+        Reason::Cordoned => format!(
+            "`{cluster}` is cordoned, so only what its workloads hold counts: `fedq cluster uncordon {cluster}` lifts it"
+        ),
+        Reason::Cap => format!("{}: {}", got(), cap(input, cell)),
+        Reason::Capacity(flavors) => format!("{}: {}", got(), full(input, cell, flavors)),
+        Reason::Draining => format!(
+            "{} of the {effective} for {name} waits until running workloads free it",
+            planned.draining.text(resource)
+        ),
+        Reason::NotDispatched => format!(
+            "the MultiKueueConfig of ClusterQueue `{queue}` does not list `{cluster}`: add it, or its {effective} of {key} stays unused"
+        ),
+        Reason::QueueInactive => format!(
+            "ClusterQueue `{queue}` on `{cluster}` is not active: its condition Active there says why"
+        ),
+        Reason::Unconfirmed => format!("`{cluster}` has yet to confirm {effective} for {name}"),
+        Reason::Direct => format!(
+            "{} of the {effective} for {name} is held by workloads that the hub did not send to `{cluster}`",
+            planned.effective.saturating_sub(planned.term).text(resource)
+        ),
+        Reason::Unassigned => format!("{name} waits to be planned"),
+        Reason::Satisfied => String::new(),
+    }
+}
+
+pub(super) fn no_queue(queue: &QueueName) -> String {
+    format!("ClusterQueue `{queue}` is not on the hub: create it or name another")
+}
+
+pub(super) fn no_flavor(flavor: &FlavorName, cluster: &str) -> String {
+    format!("ResourceFlavor `{flavor}` is neither on the hub nor on `{cluster}`: create it or name another")
+}
+
+fn full(input: &StatusInput<'_>, cell: &Cell, flavors: &BTreeSet<FlavorName>) -> String {
+    let resource = &cell.resource;
+    let uses = input.report.iter().flat_map(|report| &report.flavors);
+    let of_flavors = uses.filter(|(flavor, _)| flavors.contains(*flavor));
+    let has = of_flavors.filter_map(|(_, uses)| uses.get(resource)).map(|use_| {
+        let free_of_ours = use_.capacity.saturating_sub(use_.foreign);
+        free_of_ours.text(resource)
+    });
+    // Flavors may share nodes, so their sum would count some twice.
+    let has = list(has);
+    let nodes = list(flavors.iter().map(|flavor| format!("`{flavor}`")));
+    let key = input.aliases.short(resource);
+    format!("all {key} on the nodes of {nodes} ({has}) is given out; lower assignments or add nodes")
 }
 
 fn cap(input: &StatusInput<'_>, cell: &Cell) -> String {
