@@ -1,5 +1,7 @@
 //! The loop: list, watch, back off, list again.
 
+use std::time::Duration;
+
 use http::{
     Request, Response, StatusCode,
     header::{ACCEPT, ACCEPT_ENCODING},
@@ -11,7 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Caps, Codec, Link, Selector, Sink, Timing,
+    Caps, Codec, Link, Record, Selector, Sink, Table, Timing,
     backoff::jittered,
     body::{self, Plain},
     events::Event,
@@ -53,6 +55,9 @@ const PAGE_BYTES: usize = 64 << 20;
 /// Lists begun anew because a page's version expired meanwhile.
 const RESTARTS: usize = 3;
 
+/// What happened since the stored version comes at once and in one go; when it pauses, it is through.
+const SETTLED: Duration = Duration::from_millis(250);
+
 enum Failure {
     WentBack { found: u64 },
     Api(ApiError),
@@ -81,6 +86,13 @@ impl Follow {
     pub async fn run(self, sink: &mut impl Sink, stop: CancellationToken) -> Stopped {
         // The sink is only called between awaits, so that stopping never leaves it half told.
         stop.run_until_cancelled(self.drive(sink)).await.unwrap_or(Stopped::Cancelled)
+    }
+
+    /// Keeps `table` current until `stop`, also when the server goes back to a backup: nothing is
+    /// stored, so the next list is simply right.
+    pub async fn run_into<T: Record>(self, table: &Table<T>, stop: CancellationToken) {
+        let follow = Self { start: None, ..self };
+        while follow.clone().run(&mut table.sink(), stop.clone()).await != Stopped::Cancelled {}
     }
 
     async fn drive(&self, sink: &mut impl Sink) -> Stopped {
@@ -224,15 +236,18 @@ impl Follow {
             answer => answer?,
         };
         progress.alive(sink);
-        progress.synced(sink);
         let mut reader = WatchReader::new(self.codec, self.caps.object);
         let mut body = answer.into_body();
         // The server ends it at `length`; one that trickles on is cut.
         let end = (Instant::now() + length + self.timing.request).min(progress.list_due);
         loop {
-            let Ok(frame) = timeout_at(end.min(Instant::now() + self.timing.silent), body.frame()).await
-            else {
-                return Ok(Ended::Closed);
+            let silent = if progress.synced { self.timing.silent } else { SETTLED };
+            let Ok(frame) = timeout_at(end.min(Instant::now() + silent), body.frame()).await else {
+                if progress.synced || end <= Instant::now() {
+                    return Ok(Ended::Closed);
+                }
+                progress.synced(sink);
+                continue;
             };
             let Some(frame) = frame else { return Ok(Ended::Closed) };
             let frame = frame.map_err(|error| ApiError::from_body(&error))?;

@@ -289,9 +289,9 @@ async fn a_stored_version_is_resumed_without_a_list() {
         .answer("limit=1", list("50", &["a"]))
         .answer("watch=1 resourceVersion=40", events(&[("ADDED", "c", 45)]));
     let running = follow(script, Codec::Json, |follow| follow.start = Some(40));
-    running.log.until("at 45").await;
+    running.log.until("synced").await;
     let (log, requests) = running.stop().await;
-    assert_eq!(*log.lines(), ["synced", "set c", "at 45"]);
+    assert_eq!(*log.lines(), ["set c", "at 45", "synced"]);
     assert_eq!(requests.len(), 2, "{requests:?}");
 }
 
@@ -319,11 +319,7 @@ async fn a_backup_restored_while_following_is_noticed_before_a_row_is_touched() 
 #[tokio::test]
 async fn an_expired_version_is_listed_again() {
     let gone = json!({"kind": "Status", "reason": "Expired", "code": 410, "message": "too old"});
-    let listed = ["begin", "set a", "end", "at 60"];
-    for (refusal, told) in [
-        (answer(200, expired()), [&["synced"], &listed[..]].concat()),
-        (answer(410, gone.to_string()), [&listed[..], &["synced"]].concat()),
-    ] {
+    for refusal in [answer(200, expired()), answer(410, gone.to_string())] {
         let script = Script::default()
             .answer("limit=1", list("50", &[]))
             .answer("watch=1 resourceVersion=40", refusal)
@@ -331,7 +327,7 @@ async fn an_expired_version_is_listed_again() {
         let running = follow(script, Codec::Json, |follow| follow.start = Some(40));
         running.script.until("resourceVersion=60").await;
         let (log, _) = running.stop().await;
-        assert_eq!(*log.lines(), told);
+        assert_eq!(*log.lines(), ["begin", "set a", "end", "at 60", "synced"]);
     }
 }
 
@@ -427,6 +423,7 @@ async fn failures_are_told_and_tried_again_from_where_it_was() {
         .answer("watch=1 resourceVersion=6", events(&[("ADDED", "c", 7)]));
     let running = follow(script, Codec::Json, |_| {});
     running.log.until("at 7").await;
+    tokio::time::sleep(2 * SETTLED).await;
     let (log, _) = running.stop().await;
     let lines = log.lines().clone();
     let broken: Vec<_> = lines.iter().filter(|line| line.starts_with("broken")).collect();
@@ -436,7 +433,7 @@ async fn failures_are_told_and_tried_again_from_where_it_was() {
     assert!(broken[2].starts_with("broken Forbidden things is forbidden"), "{lines:#?}");
     assert!(broken[3].starts_with("broken Unreachable the answer broke off"), "{lines:#?}");
     let tail = lines.iter().rev().take(3).rev().collect::<Vec<_>>();
-    assert_eq!(tail, ["synced", "set c", "at 7"]);
+    assert_eq!(tail, ["set c", "at 7", "synced"]);
     assert_eq!(log.count("end"), 1);
 }
 
@@ -563,6 +560,27 @@ async fn a_table_holds_what_is_followed() {
     timeout(WITHIN, settled).await.expect("in time");
     let row = table.get(None, "b").expect("a row");
     assert_eq!(row.metadata.resource_version.as_deref(), Some("6"));
+    stop.cancel();
+    task.await.expect("no panic");
+}
+
+#[tokio::test]
+async fn a_table_outlives_a_restored_backup() {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    let script = Script::default()
+        .answer("limit=500", list("50", &["a", "b"]))
+        .answer("watch=1", answer(200, ""))
+        .answer("limit=1", list("20", &[]))
+        .answer("limit=500", list("20", &["b"]));
+    let server = script.serve();
+    let mut follow = Follow::new(server.client().kube(), "/api/v1/configmaps", Codec::Json);
+    follow.timing = quick();
+    let table: Table<ConfigMap> = Table::new();
+    let stop = CancellationToken::new();
+    let (kept, token) = (table.clone(), stop.clone());
+    let task = tokio::spawn(async move { follow.run_into(&kept, token).await });
+    script.until("resourceVersion=20").await;
+    assert_eq!(table.all().len(), 1);
     stop.cancel();
     task.await.expect("no panic");
 }
