@@ -23,13 +23,14 @@ use crate::{
     clock::Clock,
     domain::{
         claim::{self, ClaimText, ValidClaim},
-        ids::{ClusterName, QueueName},
+        ids::{ClaimName, ClusterName, QueueName},
         overview::{CapacityView, Overview},
         queue::ClaimedQueues,
         quota::{ClusterInput, ClusterPlan, ClusterReport, HubQueueInput, HubQueuePlan, Mode, Planner},
         resources::{Aliases, Cell},
     },
     k8s::{
+        claims::{ReadClaim, read_claims},
         hub::Hub,
         types::claim::ClusterResourceClaim,
         worker::JoinedClusters,
@@ -41,7 +42,7 @@ use crate::{
 
 use self::{
     drift::Drift,
-    gather::{ClusterFacts, ReadClaim},
+    gather::ClusterFacts,
     removal::Accepted,
     settling::Settling,
     target::{Target, Writing},
@@ -116,7 +117,7 @@ struct Told {
 struct Round<'a> {
     joined: &'a JoinedClusters,
     capacity: &'a CapacityView,
-    claims: BTreeMap<String, ReadClaim>,
+    claims: BTreeMap<ClaimName, ReadClaim>,
     in_force: BTreeMap<ClusterName, ValidClaim>,
     modes: BTreeMap<ClusterName, Mode>,
     plans: BTreeMap<ClusterName, (ClusterPlan, ClusterReport)>,
@@ -249,7 +250,7 @@ impl QuotaController {
         capacity: &'a CapacityView,
         now: Instant,
     ) -> Round<'a> {
-        let claims = gather::claims(&self.hub, &self.settings.aliases);
+        let claims = read_claims(&self.hub.claims, &self.settings.aliases);
         let next = gather::accept(&claims, &mut self.accepted, now);
         let clock = self.clock.now();
         let modes = joined

@@ -14,7 +14,7 @@ use kube::Resource;
 use serde_json::json;
 
 use crate::domain::{
-    claim::{ClaimText, validate},
+    claim::{ClaimText, ValidClaim, validate},
     claim_status::{ClaimStatus, Condition, ConditionKind, Truth, Verdict},
     ids::{ClaimName, FlavorName, QueueName},
     quantity::Amount,
@@ -42,6 +42,8 @@ pub struct ReadClaim {
     pub verdict: Verdict,
     /// Caps and assignments; of a claim that is not accepted as far as they can be read.
     pub input: ClaimInput,
+    /// What the validator made of it, also where an older claim has the cluster.
+    pub valid: Option<ValidClaim>,
 }
 
 impl ReadClaim {
@@ -85,7 +87,7 @@ fn age(claim: &ClusterResourceClaim) -> (Option<Timestamp>, Option<&str>) {
 /// One claim by itself.
 pub fn read_claim(object: &Arc<ClusterResourceClaim>, aliases: &Aliases) -> ReadClaim {
     let text = ClaimText::from(object.as_ref());
-    let (verdict, input) = match validate(&text, aliases) {
+    let (verdict, input, valid) = match validate(&text, aliases) {
         Ok(valid) => {
             let assignment = |assignment: &crate::domain::claim::Assignment| Assignment {
                 queue: assignment.queue.clone(),
@@ -93,17 +95,17 @@ pub fn read_claim(object: &Arc<ClusterResourceClaim>, aliases: &Aliases) -> Read
                 resources: assignment.resources.clone(),
             };
             let assignments = valid.assignments().iter().map(assignment).collect();
-            (Verdict::Accepted, ClaimInput { caps: valid.caps(), assignments })
+            (Verdict::Accepted, ClaimInput { caps: valid.caps(), assignments }, Some(valid))
         }
         Err(problems) => {
             let problem = |problem: &crate::domain::claim::problem::ClaimProblem| {
                 (problem.problem.reason(), problem.to_string())
             };
             let verdict = Verdict::Rejected(problems.iter().map(problem).collect());
-            (verdict, ClaimInput { caps: Resources::new(), assignments: legible(&text, aliases) })
+            (verdict, ClaimInput { caps: Resources::new(), assignments: legible(&text, aliases) }, None)
         }
     };
-    ReadClaim { object: Arc::clone(object), cluster: text.cluster, verdict, input }
+    ReadClaim { object: Arc::clone(object), cluster: text.cluster, verdict, input, valid }
 }
 
 /// What can be read of the assignments of a claim that is not accepted, to show it.

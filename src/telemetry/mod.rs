@@ -35,7 +35,7 @@ pub enum LogError {
 
 /// kube logs each failed attempt as an error and without the cluster's name, which fedq does better;
 /// sqlx logs statements.
-const QUIET: &str = "kube_client=off,sqlx=warn,h2=warn,hyper=warn,rustls=warn";
+const QUIET: &str = "kube_client=off,tower=off,sqlx=warn,h2=warn,hyper=warn,rustls=warn";
 
 /// Starts logging to stderr. Once a process.
 pub fn init(level: &LogLevel, format: LogFormat) -> Result<(), LogError> {

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
     time::Duration,
 };
 
@@ -12,76 +11,31 @@ use tracing::warn;
 
 use crate::{
     domain::{
-        claim::{self, ClaimText, ValidClaim, problem::ClaimProblem},
+        claim::{self, ValidClaim},
         cluster::Connection,
         ids::{ClaimName, ClusterName, QueueName},
         overview::CapacityView,
         quota::{Assignment, ClaimInput, ClusterInput, HubQueueInput, Mode, WorkerQueueInput},
-        resources::Aliases,
     },
     k8s::{
+        claims::ReadClaim,
         hub::Hub,
         read,
-        types::claim::ClusterResourceClaim,
         worker::{Joined, Worker},
     },
 };
 
 use super::{Settings, removal::Accepted, settling::Settling, target::Target};
 
-/// A claim on the hub, with what fedq makes of it.
-pub(super) struct ReadClaim {
-    pub object: Arc<ClusterResourceClaim>,
-    pub verdict: Verdict,
-}
-
-pub(super) enum Verdict {
-    Accepted(ValidClaim),
-    /// An older claim names the same cluster.
-    AlreadyClaimed(ClaimName),
-    Invalid(Vec<ClaimProblem>),
-}
-
-/// Reads all claims; of several for one cluster the oldest is accepted.
-pub(super) fn claims(hub: &Hub, aliases: &Aliases) -> BTreeMap<String, ReadClaim> {
-    let mut objects = hub.claims.all();
-    objects.retain(|object| object.metadata.deletion_timestamp.is_none());
-    objects.sort_by_key(|object| {
-        let created = object.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        (created, object.metadata.name.clone())
-    });
-    let mut owners: BTreeMap<ClusterName, ClaimName> = BTreeMap::new();
-    let mut claims = BTreeMap::new();
-    for object in objects {
-        let name = object.metadata.name.clone().unwrap_or_default();
-        let verdict = match claim::validate(&ClaimText::from(&*object), aliases) {
-            Err(problems) => Verdict::Invalid(problems),
-            Ok(valid) => {
-                let owner = owners.entry(valid.cluster().clone()).or_insert_with(|| valid.name().clone());
-                if owner == valid.name() {
-                    Verdict::Accepted(valid)
-                } else {
-                    Verdict::AlreadyClaimed(owner.clone())
-                }
-            }
-        };
-        claims.insert(name, ReadClaim { object, verdict });
-    }
-    claims
-}
-
 /// Feeds the claims into what is in force; when to look again.
 pub(super) fn accept(
-    claims: &BTreeMap<String, ReadClaim>,
+    claims: &BTreeMap<ClaimName, ReadClaim>,
     accepted: &mut Accepted,
     now: Instant,
 ) -> Option<Instant> {
-    let present: BTreeSet<ClaimName> = claims.keys().filter_map(|name| ClaimName::new(name).ok()).collect();
-    let valid = claims.values().filter_map(|claim| match &claim.verdict {
-        Verdict::Accepted(valid) => Some(valid.clone()),
-        Verdict::AlreadyClaimed(_) | Verdict::Invalid(_) => None,
-    });
-    accepted.observe(valid.collect(), &present, now)
+    let present: BTreeSet<ClaimName> = claims.keys().cloned().collect();
+    let in_force = claims.values().filter(|claim| claim.in_force());
+    accepted.observe(in_force.filter_map(|claim| claim.valid.clone()).collect(), &present, now)
 }
 
 /// The claim in force for each cluster: one that is there beats one that is held.

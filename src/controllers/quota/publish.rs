@@ -6,7 +6,7 @@ use crate::{
     domain::{
         claim::Owner,
         claim_status::{Condition, ConditionKind},
-        ids::{ClaimName, ClusterName, FlavorName, QueueName, ResourceName},
+        ids::{ClusterName, FlavorName, QueueName, ResourceName},
         overview::{
             AssignmentOverview, CellOverview, ClaimOverview, ClusterOverview, FlavorOverview, Overview,
             QueueOverview, TermOverview,
@@ -15,10 +15,13 @@ use crate::{
         quota::{ClusterReport, HubQueuePlan, Reason, Untouched, WorkerCell},
         resources::{Cell, FlavorResource, Resources},
     },
-    k8s::{claims::conditions, worker::Joined},
+    k8s::{
+        claims::{ReadClaim, conditions},
+        worker::Joined,
+    },
 };
 
-use super::{QuotaController, Round, gather, target::Target};
+use super::{QuotaController, Round, target::Target};
 
 impl QuotaController {
     pub(super) fn publish(&self, round: &Round<'_>, _hub: &Target) {
@@ -32,7 +35,7 @@ impl QuotaController {
             claims: round
                 .claims
                 .iter()
-                .filter_map(|(name, claim)| claim_overview(round, name, claim))
+                .filter_map(|(name, claim)| Some((name.clone(), claim_overview(round, claim)?)))
                 .collect(),
             queues: round
                 .queues
@@ -229,33 +232,21 @@ fn reason_word(reason: &Reason) -> &'static str {
     }
 }
 
-fn claim_overview(
-    round: &Round<'_>,
-    name: &str,
-    claim: &gather::ReadClaim,
-) -> Option<(ClaimName, ClaimOverview)> {
-    let name = ClaimName::new(name).ok()?;
-    let cluster = ClusterName::new(&claim.object.spec.cluster_name).ok()?;
-    let (nominal, assignments) = match &claim.verdict {
-        gather::Verdict::Accepted(valid) => {
-            let nominal = valid.nominal().iter();
-            let nominal = nominal
-                .map(|(resource, nominal)| (resource.clone(), (nominal.amount, nominal.owner == Owner::Cap)))
-                .collect();
-            let assignments = valid.assignments().iter();
-            (
-                nominal,
-                assignments.map(|assignment| assignment_overview(round, &cluster, assignment)).collect(),
-            )
+fn claim_overview(round: &Round<'_>, claim: &ReadClaim) -> Option<ClaimOverview> {
+    let cluster = ClusterName::new(&claim.cluster).ok()?;
+    let (mut nominal, mut assignments) = (BTreeMap::new(), Vec::new());
+    if let Some(valid) = claim.valid.as_ref().filter(|_| claim.in_force()) {
+        for (resource, of) in valid.nominal() {
+            nominal.insert(resource.clone(), (of.amount, of.owner == Owner::Cap));
         }
-        gather::Verdict::AlreadyClaimed(_) | gather::Verdict::Invalid(_) => (BTreeMap::new(), Vec::new()),
-    };
-    let overview = ClaimOverview {
+        let overviews = valid.assignments().iter();
+        assignments.extend(overviews.map(|assignment| assignment_overview(round, &cluster, assignment)));
+    }
+    Some(ClaimOverview {
         cluster,
         generation: claim.object.metadata.generation.unwrap_or_default(),
         ready: ready(&conditions(&claim.object)),
         nominal,
         assignments,
-    };
-    Some((name, overview))
+    })
 }

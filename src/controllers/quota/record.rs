@@ -126,7 +126,7 @@ fn last(round: &Round<'_>, name: &ClusterName, plan: &ClusterPlan) -> Last {
 
 fn claim_of(round: &Round<'_>, name: &ClusterName) -> Option<(crate::domain::ids::ClaimName, i64)> {
     let claim = round.in_force.get(name)?;
-    let object = &round.claims.get(claim.name().as_str())?.object;
+    let object = &round.claims.get(claim.name())?.object;
     Some((claim.name().clone(), object.metadata.generation.unwrap_or_default()))
 }
 
@@ -139,7 +139,7 @@ fn cause(round: &Round<'_>, name: &ClusterName, before: Option<&Last>, now: &Las
     };
     if before.generation != now.generation {
         if let Some((claim, generation)) = claim_of(round, name) {
-            let object = &round.claims.get(claim.as_str()).map(|claim| &claim.object);
+            let object = &round.claims.get(&claim).map(|claim| &claim.object);
             cause.who = object.and_then(|object| edited_by(object));
             (cause.claim, cause.generation) = (Some(claim), Some(generation));
         } else {

@@ -4,24 +4,18 @@ use std::collections::BTreeMap;
 
 use crate::{
     domain::{
-        claim::ClaimText,
-        claim_status::{HubCell, StatusInput, Verdict, WriteState, claim_status},
-        ids::{ClusterName, FlavorName, QueueName},
-        quantity::Amount,
+        claim_status::{HubCell, StatusInput, WriteState, claim_status},
+        ids::ClusterName,
         quota::Assignment,
-        resources::{Cell, FlavorResource, Resources},
+        resources::{Cell, FlavorResource},
     },
     k8s::{
-        claims::{conditions, status_change},
+        claims::{ReadClaim, conditions, status_change},
         write::Change,
     },
 };
 
-use super::{
-    QuotaController, Round,
-    gather::{self, ReadClaim},
-    target::Target,
-};
+use super::{QuotaController, Round, target::Target};
 
 impl QuotaController {
     pub(super) fn status_changes(&self, round: &Round<'_>, hub: &Target) -> Vec<Change> {
@@ -39,25 +33,23 @@ impl QuotaController {
         claim: &ReadClaim,
         hub_failures: &BTreeMap<String, String>,
     ) -> Option<Change> {
-        let cluster = &claim.object.spec.cluster_name;
-        let name = ClusterName::new(cluster).ok();
-        let assignments = assignments(claim, self);
-        let verdict = verdict(claim);
-        let accepted = verdict == Verdict::Accepted;
+        let name = ClusterName::new(&claim.cluster).ok();
+        let assignments = &claim.input.assignments;
         let joined = name.as_ref().and_then(|name| round.joined.get(name));
-        let plan = name.as_ref().filter(|_| accepted).and_then(|name| round.plans.get(name));
+        let plan = name.as_ref().filter(|_| claim.in_force()).and_then(|name| round.plans.get(name));
         let previous = conditions(&claim.object);
         let input = StatusInput {
             generation: claim.object.metadata.generation.unwrap_or_default(),
-            cluster,
-            verdict: &verdict,
-            assignments: &assignments,
+            cluster: &claim.cluster,
+            verdict: &claim.verdict,
+            assignments,
+            caps: &claim.input.caps,
             connection: joined.map(|joined| &joined.connection),
             capacity: name.as_ref().and_then(|name| round.capacity.get(name)).map(AsRef::as_ref),
             plan: plan.map(|(plan, _)| plan),
             report: plan.map(|(_, report)| report),
-            hub: &hub_cells(round, &assignments),
-            writes: &self.write_state(round, name.as_ref(), &assignments, hub_failures),
+            hub: &hub_cells(round, assignments),
+            writes: &self.write_state(round, name.as_ref(), assignments, hub_failures),
             aliases: &self.settings.aliases,
             now: self.clock.now(),
             previous: &previous,
@@ -94,43 +86,6 @@ impl QuotaController {
         }
         state
     }
-}
-
-fn verdict(claim: &ReadClaim) -> Verdict {
-    match &claim.verdict {
-        gather::Verdict::Accepted(_) => Verdict::Accepted,
-        gather::Verdict::AlreadyClaimed(owner) => Verdict::ClaimedBy(owner.clone()),
-        gather::Verdict::Invalid(problems) => Verdict::Rejected(
-            problems.iter().map(|problem| (problem.problem.reason(), problem.to_string())).collect(),
-        ),
-    }
-}
-
-/// The claim's assignments, as far as they can be read where it is invalid.
-fn assignments(claim: &ReadClaim, controller: &QuotaController) -> Vec<Assignment> {
-    if let gather::Verdict::Accepted(valid) = &claim.verdict {
-        let assignment = |assignment: &crate::domain::claim::Assignment| Assignment {
-            queue: assignment.queue.clone(),
-            flavor: assignment.flavor.clone(),
-            resources: assignment.resources.clone(),
-        };
-        return valid.assignments().iter().map(assignment).collect();
-    }
-    let aliases = &controller.settings.aliases;
-    let text = ClaimText::from(&*claim.object);
-    let readable = text.assignments.iter().filter_map(|assignment| {
-        let amount = |(key, amount): (&String, &String)| {
-            let resource = aliases.resolve(key).ok()?;
-            let amount = Amount::exact(amount, &resource).ok()?;
-            Some((resource, amount))
-        };
-        Some(Assignment {
-            queue: QueueName::new(&assignment.queue).ok()?,
-            flavor: FlavorName::new(&assignment.flavor).ok()?,
-            resources: assignment.resources.iter().filter_map(amount).collect::<Resources>(),
-        })
-    });
-    readable.collect()
 }
 
 fn cells(assignment: &Assignment) -> impl Iterator<Item = Cell> + '_ {
