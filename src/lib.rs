@@ -14,4 +14,5 @@ pub mod domain;
 pub mod k8s;
 pub mod store;
 pub mod telemetry;
+pub mod webhook;
 pub mod wire;

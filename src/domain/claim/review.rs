@@ -12,6 +12,7 @@ use super::{
 };
 use crate::domain::{
     ids::{ClaimName, ClusterName, ResourceName},
+    overview::Overview,
     quantity::Amount,
     resources::{Aliases, Resources},
 };
@@ -25,6 +26,24 @@ pub struct ClaimContext {
     pub claims_of_cluster: Vec<ClaimName>,
     pub aliases: Aliases,
     pub requester: Requester,
+}
+
+impl ClaimContext {
+    /// What is known now of the cluster that a claim names.
+    pub fn new(overview: &Overview, cluster: &str, aliases: &Aliases, requester: Requester) -> Self {
+        let known = overview.clusters.get(cluster);
+        let in_force = known.and_then(|known| known.claim.clone());
+        let others = overview.claims.iter().filter(|(_, claim)| claim.cluster.as_str() == cluster);
+        let others = others.map(|(name, _)| name.clone()).filter(|name| in_force.as_ref() != Some(name));
+        let claims_of_cluster = in_force.clone().into_iter().chain(others).collect();
+        // A cluster nothing has been heard of yet has no resources on record, which is not zero.
+        let capacity = known.filter(|known| !known.capacity.is_empty()).map(|known| {
+            let foreign = |resource| known.foreign.get(resource).copied().unwrap_or_default();
+            let capacity = known.capacity.iter();
+            capacity.map(|(name, amount)| (name.clone(), amount.saturating_sub(foreign(name)))).collect()
+        });
+        Self { capacity, claims_of_cluster, aliases: aliases.clone(), requester }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,0 +1,290 @@
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use axum::http::Request;
+use http_body_util::{BodyExt, Full};
+use hyper_rustls::HttpsConnectorBuilder;
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, pem::PemObject},
+};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use super::{certificate::ServingCertificate, *};
+use crate::clock::Clock;
+use crate::domain::{
+    claim::CAPACITY_MANAGER,
+    cluster::Connection,
+    ids::{ClaimName, ClusterName, ResourceName},
+    overview::{ClaimOverview, ClusterOverview, NodeCounts},
+    quantity::Amount,
+    resources::Aliases,
+};
+
+const DAEMON: &str = "system:serviceaccount:fedq-system:fedqd";
+
+type TlsClient = Client<hyper_rustls::HttpsConnector<HttpConnector>, Full<axum::body::Bytes>>;
+
+/// A webhook on a port of its own and a client that trusts its authority only.
+struct Bed {
+    address: SocketAddr,
+    client: TlsClient,
+    tls: RustlsConfig,
+    overview: watch::Sender<Arc<Overview>>,
+    stop: CancellationToken,
+    serving: JoinHandle<io::Result<()>>,
+}
+
+fn client_of(certificate: &ServingCertificate) -> TlsClient {
+    let mut roots = RootCertStore::empty();
+    for authority in CertificateDer::pem_slice_iter(certificate.ca_bundle().as_bytes()) {
+        roots.add(authority.unwrap()).unwrap();
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let https = HttpsConnectorBuilder::new().with_tls_config(config).https_only().enable_http1().build();
+    // No connection is kept, so that each request meets the certificate of its time.
+    Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(https)
+}
+
+/// Good at the real time, since that is what a TLS client checks.
+fn own_certificate() -> ServingCertificate {
+    ServingCertificate::issue(&["127.0.0.1".to_owned()], Clock::system().now()).unwrap()
+}
+
+impl Bed {
+    fn start() -> Self {
+        let certificate = own_certificate();
+        let tls = RustlsConfig::from_config(certificate.server_config().unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (overview, seen) = watch::channel(Arc::default());
+        let judge = Arc::new(Judge { aliases: Aliases::default(), daemon: Some(DAEMON.to_owned()) });
+        let webhook = Webhook { judge, overview: seen };
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(webhook.serve(listener, tls.clone(), stop.clone()));
+        Self { address, client: client_of(&certificate), tls, overview, stop, serving }
+    }
+
+    async fn post(&self, body: impl Into<axum::body::Bytes>) -> (StatusCode, Value) {
+        let request = Request::post(format!("https://{}{PATH}", self.address))
+            .header("content-type", "application/json")
+            .body(Full::new(body.into()))
+            .unwrap();
+        let response = self.client.request(request).await.unwrap();
+        let status = response.status();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let text = || Value::String(String::from_utf8_lossy(&body).into_owned());
+        (status, serde_json::from_slice(&body).unwrap_or_else(|_| text()))
+    }
+
+    /// The `response` of a review.
+    async fn review(&self, review: &Value) -> Value {
+        let (status, answer) = self.post(review.to_string()).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+        assert_eq!(answer["apiVersion"], "admission.k8s.io/v1");
+        assert_eq!(answer["kind"], "AdmissionReview");
+        assert_eq!(answer["response"]["uid"], review["request"]["uid"]);
+        answer["response"].clone()
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        self.serving.await.unwrap().unwrap();
+    }
+}
+
+fn claim(cap: &str, gpus: &[&str]) -> Value {
+    let assignments: Vec<Value> = gpus
+        .iter()
+        .enumerate()
+        .map(|(index, gpu)| {
+            json!({ "clusterQueueName": format!("q{index}"), "flavor": "f", "resources": { "gpu": gpu } })
+        })
+        .collect();
+    json!({
+        "apiVersion": "galaxy.kubestellar.io/v1alpha1", "kind": "ClusterResourceClaim",
+        "metadata": { "name": "w1-resource-claim" },
+        "spec": { "clusterName": "w1", "nominalResources": { "gpu": cap }, "resourceAssignments": assignments },
+    })
+}
+
+/// As API servers send it.
+fn request(operation: &str, old: Option<&Value>, new: Option<&Value>) -> Value {
+    json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+            "kind": { "group": "galaxy.kubestellar.io", "version": "v1alpha1", "kind": "ClusterResourceClaim" },
+            "resource": { "group": "galaxy.kubestellar.io", "version": "v1alpha1", "resource": "clusterresourceclaims" },
+            "name": "w1-resource-claim", "operation": operation,
+            "userInfo": { "username": "ada", "groups": ["system:authenticated"] },
+            "object": new, "oldObject": old, "dryRun": false,
+            "options": { "apiVersion": "meta.k8s.io/v1", "kind": "UpdateOptions", "fieldManager": "kubectl-edit" },
+        },
+    })
+}
+
+#[tokio::test]
+async fn an_edit_above_a_cap_is_forbidden_with_its_cause() {
+    let bed = Bed::start();
+    let old = claim("10", &["5"]);
+    let answer = bed.review(&request("UPDATE", Some(&old), Some(&claim("10", &["5", "7"])))).await;
+    assert_eq!(answer["allowed"], false);
+    let status = &answer["status"];
+    assert_eq!(status["code"], 403);
+    assert_eq!(status["reason"], "Forbidden");
+    let message = "spec.resourceAssignments: gpu: the assignments add up to 12, nominalResources allows 10: \
+         2 too much; lower them or raise the cap";
+    assert_eq!(status["message"], message);
+    assert_eq!(status["details"]["causes"][0]["reason"], "AboveCap");
+    assert_eq!(status["details"]["causes"][0]["field"], "spec.resourceAssignments");
+
+    let answer = bed.review(&request("UPDATE", Some(&old), Some(&claim("10", &["5", "5"])))).await;
+    assert_eq!(answer["allowed"], true);
+    bed.end().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_invalid_and_each_problem_has_a_line() {
+    let bed = Bed::start();
+    let answer = bed.review(&request("CREATE", None, Some(&claim("x", &["1m", "1"])))).await;
+    assert_eq!(answer["status"]["code"], 422);
+    assert_eq!(answer["status"]["reason"], "Invalid");
+    let message = answer["status"]["message"].as_str().unwrap();
+    assert_eq!(message.matches("\n* spec.").count(), 2, "{message}");
+
+    let mut endless = claim("1", &["1"]);
+    let bad: serde_json::Map<_, _> = (0..60).map(|i| (format!("r{i}"), json!("x"))).collect();
+    endless["spec"]["nominalResources"] = Value::Object(bad);
+    let answer = bed.review(&request("CREATE", None, Some(&endless))).await;
+    assert!(answer["status"]["message"].as_str().unwrap().ends_with("* and 40 more"));
+    assert_eq!(answer["status"]["details"]["causes"].as_array().unwrap().len(), 20);
+    bed.end().await;
+}
+
+#[tokio::test]
+async fn warnings_and_second_claims_come_from_the_snapshot() {
+    let bed = Bed::start();
+    let first = ClaimName::new("first").unwrap();
+    let cluster = ClusterName::new("w1").unwrap();
+    let gpu = ResourceName::new("nvidia.com/gpu").unwrap();
+    let mut overview = Overview::default();
+    let mut known = ClusterOverview {
+        connection: Connection::Ready,
+        cordoned: false,
+        source: "kubeconfig",
+        server: None,
+        kubernetes_version: None,
+        kueue_version: None,
+        credential_expires: None,
+        last_seen: None,
+        nodes: NodeCounts::default(),
+        capacity: [(gpu.clone(), Amount::new(8))].into(),
+        foreign: [(gpu, Amount::new(2))].into(),
+        flavors: BTreeMap::default(),
+        claim: None,
+    };
+    overview.clusters.insert(cluster.clone(), known.clone());
+    bed.overview.send_replace(Arc::new(overview.clone()));
+    let create = request("CREATE", None, Some(&claim("10", &["7"])));
+    let answer = bed.review(&create).await;
+    assert_eq!(answer["allowed"], true);
+    let warning = "gpu: the assignments add up to 7, the cluster has 6: 1 cannot be given until it grows";
+    assert_eq!(answer["warnings"], json!([warning]));
+
+    known.claim = Some(first.clone());
+    overview.clusters.insert(cluster.clone(), known);
+    let ready = ("True".to_owned(), String::new(), String::new());
+    let in_force = ClaimOverview {
+        cluster,
+        generation: 1,
+        ready,
+        nominal: BTreeMap::default(),
+        assignments: Vec::new(),
+    };
+    overview.claims.insert(first, in_force);
+    bed.overview.send_replace(Arc::new(overview));
+    let answer = bed.review(&create).await;
+    assert_eq!(answer["status"]["code"], 403);
+    let message = answer["status"]["message"].as_str().unwrap();
+    assert!(message.contains("`w1` is already claimed by `first`"), "{message}");
+    bed.end().await;
+}
+
+#[tokio::test]
+async fn fedqd_deletions_and_other_kinds_are_never_held_up() {
+    let bed = Bed::start();
+    let above = claim("1", &["5"]);
+    let mut by_daemon = request("CREATE", None, Some(&above));
+    by_daemon["request"]["userInfo"]["username"] = json!(DAEMON);
+    by_daemon["request"]["options"]["fieldManager"] = json!(CAPACITY_MANAGER);
+    assert_eq!(bed.review(&by_daemon).await["allowed"], true);
+    // Its name alone is not enough, since it edits for people as well.
+    by_daemon["request"]["options"]["fieldManager"] = json!("fedq-edit");
+    assert_eq!(bed.review(&by_daemon).await["allowed"], false);
+    // Nor is the manager's name, which anyone may write under.
+    let mut by_person = request("CREATE", None, Some(&above));
+    by_person["request"]["options"]["fieldManager"] = json!(CAPACITY_MANAGER);
+    assert_eq!(bed.review(&by_person).await["allowed"], false);
+
+    assert_eq!(bed.review(&request("DELETE", Some(&above), None)).await["allowed"], true);
+    let mut status = request("UPDATE", Some(&claim("9", &["5"])), Some(&above));
+    status["request"]["subResource"] = json!("status");
+    assert_eq!(bed.review(&status).await["allowed"], true);
+    let mut other = request("CREATE", None, Some(&json!({ "metadata": {} })));
+    other["request"]["kind"]["kind"] = json!("ConfigMap");
+    assert_eq!(bed.review(&other).await["allowed"], true);
+    bed.end().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_before_can_be_repaired() {
+    let bed = Bed::start();
+    let mut broken = claim("1", &[]);
+    broken["spec"]["nominalResources"] = json!("much");
+    let answer = bed.review(&request("UPDATE", Some(&broken), Some(&claim("1", &["5"])))).await;
+    assert_eq!(answer["allowed"], true);
+    let answer = bed.review(&request("CREATE", None, Some(&broken))).await;
+    assert_eq!(answer["warnings"][0], "fedq cannot read this claim: check the installed CRD");
+    bed.end().await;
+}
+
+#[tokio::test]
+async fn nonsense_is_a_bad_request_and_a_flood_is_refused() {
+    let bed = Bed::start();
+    for body in ["", "{", "[]", "null", "{}", r#"{"apiVersion":"v1","kind":"Pod"}"#] {
+        let (status, text) = bed.post(body).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{body}: {text}");
+    }
+    let no_request = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview" });
+    let (status, text) = bed.post(no_request.to_string()).await;
+    assert_eq!((status, text), (StatusCode::BAD_REQUEST, json!("an AdmissionReview without a request")));
+    let deep = "[".repeat(1 << 20);
+    assert_eq!(bed.post(deep).await.0, StatusCode::BAD_REQUEST);
+    let (status, _) = bed.post(vec![b' '; MAX_BODY + 1]).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
+    bed.end().await;
+}
+
+#[tokio::test]
+async fn a_renewed_certificate_serves_without_a_restart() {
+    let mut bed = Bed::start();
+    let create = request("CREATE", None, Some(&claim("9", &["5"])));
+    assert_eq!(bed.review(&create).await["allowed"], true);
+    let other = own_certificate();
+    bed.tls.reload_from_config(other.server_config().unwrap());
+    let stranger = Request::get(format!("https://{}/", bed.address)).body(Full::default()).unwrap();
+    assert!(bed.client.request(stranger).await.is_err(), "the old authority is not that of the new one");
+    bed.client = client_of(&other);
+    assert_eq!(bed.review(&create).await["allowed"], true);
+    bed.end().await;
+}
