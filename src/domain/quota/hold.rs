@@ -85,8 +85,11 @@ impl<'a> Growth<'a> {
 
     pub fn grant_all(mut self) {
         for i in 0..self.cells.len() {
-            if !self.cells[i].conflict {
+            if self.cells[i].is_writable() {
                 self.grant(i);
+            } else {
+                let outcome = &mut self.cells[i].outcome;
+                (outcome.granted, outcome.lending, outcome.borrowing) = (None, None, None);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Hub queues: what of them concerns the clusters, and what is to be written to them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Dispatch, HubCellPlan, HubQueueInput, HubQueuePlan, ManagedCell, Untouched,
@@ -8,9 +8,9 @@ use super::{
 };
 use crate::domain::{
     capacity::MAX_QUOTA,
-    ids::{ClusterName, CohortName},
+    ids::{ClusterName, CohortName, FlavorName, ResourceName},
     quantity::Amount,
-    resource_groups::{Quota, ResourceGroups, ResourceQuota, Rule, Written},
+    resource_groups::{Quota, ResourceGroup, ResourceGroups, ResourceQuota, Rule, Written},
     resources::FlavorResource,
 };
 
@@ -22,7 +22,11 @@ pub(super) struct QueueFacts {
     pub cohort: Option<CohortName>,
     /// `None` without a queue.
     pub dispatch: Option<Dispatch>,
+    /// Named cells of flavors that the hub does not have.
+    pub unknown: BTreeSet<FlavorResource>,
     pub forbidden: BTreeMap<FlavorResource, Rule>,
+    /// What each of the queue's groups covers, with which flavors.
+    pub shape: Vec<(Vec<ResourceName>, Vec<FlavorName>)>,
     pub limits: BTreeMap<FlavorResource, Limits>,
 }
 
@@ -37,11 +41,16 @@ impl QueueFacts {
     /// The facts, and the queue's groups with every named cell that may be added.
     pub fn of(
         input: Option<&HubQueueInput>,
+        flavors: Option<&BTreeSet<FlavorName>>,
         named: impl Iterator<Item = FlavorResource>,
     ) -> (Self, ResourceGroups) {
         let Some(input) = input else { return (Self::default(), ResourceGroups::default()) };
         let mut groups = input.groups.clone();
-        let forbidden = groups.extend_all(named);
+        let (known, unknown): (BTreeSet<_>, BTreeSet<_>) =
+            named.partition(|cell| flavors.is_none_or(|flavors| flavors.contains(&cell.flavor)));
+        let forbidden = groups.extend_all(known.into_iter());
+        let flavors =
+            |group: &ResourceGroup| group.flavors.iter().map(|flavor| flavor.name.clone()).collect();
         let has_cohort = input.cohort.is_some();
         let limited = groups.cells().filter(|_| has_cohort).filter_map(|(flavor, quota)| {
             let at = FlavorResource { flavor: flavor.clone(), resource: quota.name.clone() };
@@ -56,7 +65,9 @@ impl QueueFacts {
             automated: input.automated,
             cohort: input.cohort.clone(),
             dispatch: Some(input.dispatch.clone()),
+            unknown,
             forbidden,
+            shape: groups.0.iter().map(|group| (group.covered.clone(), flavors(group))).collect(),
             limits: limited.collect(),
         };
         (facts, groups)
@@ -65,6 +76,8 @@ impl QueueFacts {
     pub fn for_cluster(&self, at: &FlavorResource, cluster: &ClusterName) -> HubFacts<'_> {
         let verdict = if !self.exists {
             Verdict::MissingQueue
+        } else if self.unknown.contains(at) {
+            Verdict::MissingFlavor
         } else if self.forbidden.contains_key(at) {
             Verdict::Forbidden
         } else {
@@ -121,8 +134,9 @@ pub(super) fn plan(
     for (at, terms) in by_cell {
         let was_managed = input.managed.get(&at);
         let Some(quota) = groups.cell(&at).filter(|_| terms.named || was_managed.is_some()) else { continue };
-        let (cell, kept, quota) =
-            plan_cell(quota, was_managed, terms, held && input.groups.cell(&at).is_some());
+        let observed = input.groups.cell(&at).map(|quota| quota.nominal.amount());
+        let (mut cell, kept, quota) = plan_cell(quota, was_managed, terms, held && observed.is_some());
+        cell.observed = observed;
         managed.insert(at.clone(), kept);
         quotas.insert(at.clone(), quota);
         cells.insert(at, cell);

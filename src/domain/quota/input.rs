@@ -14,6 +14,9 @@ use crate::domain::{
 /// comes twice counts once, its last entry.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct PlanInput {
+    /// The hub's ResourceFlavors: a queue with any other is inactive, so that none is ever added to
+    /// one. `None`: not known, and not checked.
+    pub flavors: Option<BTreeSet<FlavorName>>,
     pub clusters: Vec<ClusterInput>,
     pub queues: Vec<HubQueueInput>,
 }

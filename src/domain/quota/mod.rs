@@ -36,6 +36,7 @@ pub const MAX_COMPONENT: usize = 10;
 /// The whole plan at once.
 pub fn plan(input: &PlanInput) -> (Plan, Report) {
     let mut planner = Planner::default();
+    planner.set_flavors(input.flavors.clone());
     for queue in &input.queues {
         planner.set_queue(queue.clone());
     }

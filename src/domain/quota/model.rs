@@ -36,6 +36,7 @@ pub(super) struct HubFacts<'a> {
 pub(super) enum Verdict {
     Possible,
     MissingQueue,
+    MissingFlavor,
     Forbidden,
 }
 
@@ -118,6 +119,11 @@ impl CellModel {
     /// Whether the assignment can have any effect.
     pub fn is_resolved(&self) -> bool {
         self.assigned && self.flavor_known && !self.conflict && self.verdict == Verdict::Possible
+    }
+
+    /// An assignment that waits makes nothing on the worker.
+    pub fn is_writable(&self) -> bool {
+        !self.conflict && (self.exists || self.is_resolved())
     }
 
     /// What it holds as last seen.

@@ -36,7 +36,7 @@ pub struct CellPlan {
     pub requested: Amount,
     /// What it gets of the cluster's usable capacity.
     pub effective: Amount,
-    /// What the worker cell must be written to now. `None`: nothing may be written.
+    /// What the worker cell must be written to now. `None`: nothing is written, nor made.
     pub granted: Option<Amount>,
     /// What of `effective` waits until somebody else's workloads end or a shrink is confirmed.
     pub draining: Amount,
@@ -54,7 +54,7 @@ pub struct CellPlan {
 pub enum Reason {
     /// The hub has no such ClusterQueue.
     MissingQueue,
-    /// Neither hub nor worker has such a flavor.
+    /// The hub, or the worker, has no such flavor.
     MissingFlavor,
     /// The hub queue cannot be extended with this flavor and resource.
     CannotExtend(Rule),
@@ -94,7 +94,7 @@ pub struct ClusterReport {
     pub overcommitted: Vec<Overcommit>,
     /// Names that assignments wait for, each once.
     pub unresolved: BTreeSet<Unresolved>,
-    /// Covered cells that have 0 because the claim does not give that flavor the resource.
+    /// Cells that the worker's queue covers at 0, since the claim gives that flavor nothing of it.
     pub incomplete: BTreeSet<Cell>,
     /// Resources the cluster has and an assigned queue does not cover: pods asking for them are never
     /// admitted there.
@@ -137,7 +137,8 @@ pub enum Unresolved {
 /// The desired quota of one hub queue.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HubQueuePlan {
-    /// Why nothing is written to it; `groups`, `cells` and `managed` then are as observed.
+    /// Why nothing is written to it. `groups` and `managed` then are as observed, and `cells` what
+    /// clusters add all the same.
     pub untouched: Option<Untouched>,
     pub groups: ResourceGroups,
     pub cells: BTreeMap<FlavorResource, HubCellPlan>,

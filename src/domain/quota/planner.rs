@@ -16,7 +16,7 @@ use super::{
     solve,
 };
 use crate::domain::{
-    ids::{ClusterName, QueueName},
+    ids::{ClusterName, FlavorName, QueueName},
     quantity::Amount,
     resource_groups::{ResourceGroups, Rule},
     resources::{Cell, FlavorResource},
@@ -42,6 +42,7 @@ pub struct Planner {
     queue_ids: BTreeMap<QueueName, QueueId>,
     cells: Vec<HubCell>,
     cell_ids: HashMap<Cell, CellId>,
+    flavors: Option<BTreeSet<FlavorName>>,
     /// Frozen clusters whose last terms are not known.
     unknown: BTreeSet<ClusterId>,
     dirty: Dirty,
@@ -91,6 +92,14 @@ struct HubCell {
 }
 
 impl Planner {
+    /// The hub's ResourceFlavors ([`super::PlanInput::flavors`]).
+    pub fn set_flavors(&mut self, flavors: Option<BTreeSet<FlavorName>>) {
+        if self.flavors != flavors {
+            self.flavors = flavors;
+            self.dirty.facts.extend(self.queue_ids.values());
+        }
+    }
+
     /// Adds or replaces a cluster. Takes effect at the next [`Planner::replan`], as all changes do.
     pub fn set_cluster(&mut self, cluster: ClusterInput) {
         let id = self.cluster_ids.get(&cluster.name).copied().unwrap_or_else(|| {
@@ -170,9 +179,14 @@ impl Planner {
     /// The plan of one cluster as of the last [`Planner::replan`].
     pub fn cluster(&self, name: &ClusterName) -> Option<(ClusterPlan, ClusterReport)> {
         let state = self.clusters.get(self.cluster_ids.get(name)?)?;
-        let planned = Planned { input: &state.input, model: &state.model, names: &state.names };
-        let forbidden = |cell: &Cell| self.forbidden(cell);
-        Some((planned.plan(&forbidden), planned.report(&forbidden)))
+        let planned = Planned {
+            input: &state.input,
+            model: &state.model,
+            names: &state.names,
+            forbidden: &|cell| self.forbidden(cell),
+            groups: &|queue| Some(&self.queues[*self.queue_ids.get(queue)? as usize].groups),
+        };
+        Some((planned.plan(), planned.report()))
     }
 
     /// The plan of one hub queue as of the last [`Planner::replan`].
@@ -288,7 +302,8 @@ impl Planner {
         let state = &self.queues[id as usize];
         let cells = &self.cells;
         let named = state.cells.values().map(|cell| &cells[*cell as usize]).filter(|cell| 0 < cell.named);
-        let (facts, groups) = QueueFacts::of(state.input.as_ref(), named.map(|cell| cell.at.clone()));
+        let (facts, groups) =
+            QueueFacts::of(state.input.as_ref(), self.flavors.as_ref(), named.map(|cell| cell.at.clone()));
         if facts != state.facts {
             for cell in state.cells.values() {
                 self.dirty.shares.insert(*cell);

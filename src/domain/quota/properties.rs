@@ -201,6 +201,7 @@ enum Step {
     Cluster(Box<ClusterInput>),
     NoCluster(usize),
     Queue(Box<HubQueueInput>),
+    Flavors(Option<Vec<usize>>),
     NoQueue(usize),
     Replan,
 }
@@ -211,6 +212,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (0..CLUSTERS).prop_map(Step::NoCluster),
         4 => hub_queue().prop_map(|input| Step::Queue(Box::new(input))),
         1 => (0..QUEUES).prop_map(Step::NoQueue),
+        1 => prop::option::of(subsequence(vec![0, 1, 2], 0..=3)).prop_map(Step::Flavors),
         4 => Just(Step::Replan),
     ];
     prop::collection::vec(step, 1..24)
@@ -220,6 +222,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct History {
     clusters: BTreeMap<ClusterName, ClusterInput>,
     queues: BTreeMap<QueueName, HubQueueInput>,
+    flavors: Option<BTreeSet<FlavorName>>,
     planner: Planner,
 }
 
@@ -238,6 +241,10 @@ impl History {
                 self.planner.set_queue((*input).clone());
                 self.queues.insert(input.name.clone(), *input);
             }
+            Step::Flavors(some) => {
+                self.flavors = some.map(|some| some.into_iter().map(flavor).collect());
+                self.planner.set_flavors(self.flavors.clone());
+            }
             Step::NoQueue(i) => {
                 self.planner.remove_queue(&queue(i));
                 self.queues.remove(&queue(i));
@@ -248,6 +255,7 @@ impl History {
 
     fn input(&self) -> PlanInput {
         PlanInput {
+            flavors: self.flavors.clone(),
             clusters: self.clusters.values().cloned().collect(),
             queues: self.queues.values().cloned().collect(),
         }
@@ -292,7 +300,9 @@ proptest! {
     #[test]
     fn the_order_of_the_input_is_of_no_consequence(steps in steps(), seed in any::<u64>()) {
         let mut history = History::default();
-        steps.into_iter().for_each(|step| history.take(step));
+        for step in steps {
+            history.take(step);
+        }
         let input = history.input();
         let mut shuffled = input.clone();
         let by = |text: &str| text.bytes().fold(seed, |hash, byte| hash.rotate_left(7).wrapping_mul(31) ^ u64::from(byte));
@@ -300,7 +310,7 @@ proptest! {
         shuffled.queues.sort_by_key(|queue| by(queue.name.as_str()));
         for cluster in &mut shuffled.clusters {
             cluster.worker_queues.sort_by_key(|queue| by(queue.name.as_str()));
-            for claim in &mut cluster.claim {
+            if let Some(claim) = &mut cluster.claim {
                 claim.assignments.sort_by_key(|a| by(&format!("{}{}", a.queue, a.flavor)));
             }
         }
@@ -309,7 +319,7 @@ proptest! {
 
     #[test]
     fn no_set_of_flavors_gets_more_than_its_nodes_have(input in cluster_input(), queues in prop::collection::vec(hub_queue(), 0..4)) {
-        let input_of_plan = PlanInput { clusters: vec![input.clone()], queues };
+        let input_of_plan = PlanInput { flavors: None, clusters: vec![input.clone()], queues };
         let (plan, _) = plan(&input_of_plan);
         let Some(capacity) = &input.capacity else { return Ok(()) };
         for r in 0..2 {
@@ -336,7 +346,9 @@ proptest! {
     #[test]
     fn what_is_planned_is_what_kueue_takes(steps in steps()) {
         let mut history = History::default();
-        steps.into_iter().for_each(|step| history.take(step));
+        for step in steps {
+            history.take(step);
+        }
         let (plan, _) = plan(&history.input());
         for (name, queue) in &plan.queues {
             let has_cohort = history.queues[name].cohort.is_some();
@@ -353,7 +365,7 @@ proptest! {
                 let quota = |cell: &CellPlan| Quota {
                     nominal: cell.granted.unwrap_or_default(), lending: cell.lending, borrowing: cell.borrowing
                 };
-                let cells = cells.map(|(cell, planned)| {
+                let cells = cells.filter(|(_, planned)| planned.granted.is_some()).map(|(cell, planned)| {
                     (FlavorResource { flavor: cell.flavor.clone(), resource: cell.resource.clone() }, quota(planned))
                 });
                 let worker = queue.groups.for_worker(&cells.collect());

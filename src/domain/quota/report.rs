@@ -11,7 +11,7 @@ use super::{
 use crate::domain::{
     ids::{FlavorName, QueueName, ResourceName},
     quantity::Amount,
-    resource_groups::Rule,
+    resource_groups::{Quota, ResourceGroups, Rule},
     resources::{Cell, FlavorResource},
 };
 
@@ -20,24 +20,27 @@ pub(super) struct Planned<'a> {
     pub input: &'a ClusterInput,
     pub model: &'a Model,
     pub names: &'a [(Cell, Option<Amount>)],
+    /// The rule that forbids a cell.
+    pub forbidden: &'a dyn Fn(&Cell) -> Option<Rule>,
+    /// A hub queue's groups.
+    pub groups: &'a dyn Fn(&QueueName) -> Option<&'a ResourceGroups>,
 }
 
 impl Planned<'_> {
-    /// `forbidden` gives the rule that forbids a cell.
-    pub fn plan(&self, forbidden: &dyn Fn(&Cell) -> Option<Rule>) -> ClusterPlan {
+    pub fn plan(&self) -> ClusterPlan {
         let mut cells = BTreeMap::new();
         for room in &self.model.rooms {
             for position in room.range.clone() {
                 let (cell, name) = (&self.model.cells[position], &self.names[position].0);
                 if cell.assigned || cell.exists {
-                    cells.insert(name.clone(), self.cell(room, cell, || forbidden(name)));
+                    cells.insert(name.clone(), self.cell(room, cell, name));
                 }
             }
         }
         ClusterPlan { cells }
     }
 
-    fn cell(&self, room: &Room, cell: &CellModel, forbidden: impl FnOnce() -> Option<Rule>) -> CellPlan {
+    fn cell(&self, room: &Room, cell: &CellModel, name: &Cell) -> CellPlan {
         let outcome = cell.outcome;
         let waiting = outcome.granted.map_or(0, |granted| (outcome.effective - granted).max(0));
         CellPlan {
@@ -48,18 +51,21 @@ impl Planned<'_> {
             term: Amount::new(outcome.term),
             lending: outcome.lending.map(Amount::new),
             borrowing: outcome.borrowing.map(Amount::new),
-            reason: self.reason(room, cell, forbidden),
+            reason: self.reason(room, cell, name),
         }
     }
 
-    fn reason(&self, room: &Room, cell: &CellModel, forbidden: impl FnOnce() -> Option<Rule>) -> Reason {
+    fn reason(&self, room: &Room, cell: &CellModel, name: &Cell) -> Reason {
         let outcome = cell.outcome;
         if !cell.assigned {
             return Reason::Unassigned;
         }
         match cell.verdict {
             Verdict::MissingQueue => return Reason::MissingQueue,
-            Verdict::Forbidden => return forbidden().map_or(Reason::MissingQueue, Reason::CannotExtend),
+            Verdict::MissingFlavor => return Reason::MissingFlavor,
+            Verdict::Forbidden => {
+                return (self.forbidden)(name).map_or(Reason::MissingQueue, Reason::CannotExtend);
+            }
             Verdict::Possible => {}
         }
         let mode = mode(self.input);
@@ -93,14 +99,14 @@ impl Planned<'_> {
         conditions.into_iter().find(|(holds, _)| *holds).map_or(Reason::Satisfied, |(_, reason)| reason)
     }
 
-    pub fn report(&self, forbidden: &dyn Fn(&Cell) -> Option<Rule>) -> ClusterReport {
+    pub fn report(&self) -> ClusterReport {
         let mut report = ClusterReport { flavors: self.flavors(), ..ClusterReport::default() };
         for room in &self.model.rooms {
             self.overcommitted(room, &mut report.overcommitted);
             report.unchecked.extend(names(room, &room.unchecked));
         }
         for ((name, _), cell) in self.names.iter().zip(&self.model.cells).filter(|(_, cell)| cell.assigned) {
-            if let Some(unresolved) = unresolved(name, cell, forbidden) {
+            if let Some(unresolved) = unresolved(name, cell, self.forbidden) {
                 report.unresolved.insert(unresolved);
             }
             if cell.runs_locally {
@@ -201,30 +207,23 @@ impl Planned<'_> {
     /// What the worker's queues lack: resources of the group that a flavor was given nothing of, and
     /// resources of the cluster that a queue does not cover at all.
     fn coverage(&self, report: &mut ClusterReport) {
-        let mut by_queue: BTreeMap<&QueueName, BTreeMap<&FlavorName, BTreeSet<&ResourceName>>> =
-            BTreeMap::new();
+        let mut by_queue: BTreeMap<&QueueName, BTreeMap<FlavorResource, Quota>> = BTreeMap::new();
         for ((name, _), cell) in
             self.names.iter().zip(&self.model.cells).filter(|(_, cell)| cell.is_resolved())
         {
-            let flavors = by_queue.entry(&name.queue).or_default();
-            let resources = flavors.entry(&name.flavor).or_default();
-            if 0 < cell.requested {
-                resources.insert(&name.resource);
-            }
+            let at = FlavorResource { flavor: name.flavor.clone(), resource: name.resource.clone() };
+            let quota = Quota { nominal: Amount::new(cell.requested), ..Quota::default() };
+            by_queue.entry(&name.queue).or_default().insert(at, quota);
         }
-        let has = self.input.capacity.iter().flat_map(|capacity| capacity.total.keys());
-        let has: BTreeSet<_> = has.collect();
-        for (queue, flavors) in by_queue {
-            let covered: BTreeSet<_> = flavors.values().flatten().copied().collect();
-            for (flavor, resources) in &flavors {
-                // Flavors of one group cover the same resources; a flavor shares its group with those it
-                // has a resource in common with.
-                let of_group = flavors.values().filter(|others| !others.is_disjoint(resources)).flatten();
-                for resource in of_group.filter(|resource| !resources.contains(*resource)) {
-                    let (queue, flavor, resource) = (queue.clone(), (*flavor).clone(), (*resource).clone());
-                    report.incomplete.insert(Cell { queue, flavor, resource });
-                }
+        let has: BTreeSet<_> =
+            self.input.capacity.iter().flat_map(|capacity| capacity.total.keys()).collect();
+        for (queue, cells) in by_queue {
+            let worker = (self.groups)(queue).map(|groups| groups.for_worker(&cells)).unwrap_or_default();
+            for (flavor, quota) in worker.cells().filter(|(_, quota)| quota.nominal.amount().is_zero()) {
+                let (queue, flavor, resource) = (queue.clone(), flavor.clone(), quota.name.clone());
+                report.incomplete.insert(Cell { queue, flavor, resource });
             }
+            let covered: BTreeSet<_> = worker.0.iter().flat_map(|group| &group.covered).collect();
             let uncovered: BTreeSet<_> =
                 has.difference(&covered).map(|resource| (*resource).clone()).collect();
             if !uncovered.is_empty() {
@@ -245,6 +244,7 @@ fn unresolved(
 ) -> Option<Unresolved> {
     match cell.verdict {
         Verdict::MissingQueue => Some(Unresolved::Queue(name.queue.clone())),
+        Verdict::MissingFlavor => Some(Unresolved::Flavor(name.flavor.clone())),
         Verdict::Forbidden => {
             let (queue, flavor) = (name.queue.clone(), name.flavor.clone());
             forbidden(name).map(|rule| Unresolved::Rule { queue, flavor, rule })

@@ -301,7 +301,8 @@ impl World {
             }
             hub
         });
-        PlanInput { clusters: vec![of_cluster], queues: queues.collect() }
+        let flavors = Some((0..FLAVORS).map(flavor).collect());
+        PlanInput { flavors, clusters: vec![of_cluster], queues: queues.collect() }
     }
 
     /// A person's lendingLimit, as far as the hub's quota lets them write it.
