@@ -118,7 +118,7 @@ impl Daemon {
 
     /// Tries until the hub answers; `None` when stopped meanwhile.
     async fn connect_hub(&self) -> anyhow::Result<Option<Hub>> {
-        let client = self.hub_client().await?;
+        let client = self.hub_client()?;
         let mut wait = FIRST_RETRY;
         loop {
             match client.identity(self.config.clusters.request_timeout).await {
@@ -138,7 +138,7 @@ impl Daemon {
         }
     }
 
-    async fn hub_client(&self) -> anyhow::Result<ClusterClient> {
+    fn hub_client(&self) -> anyhow::Result<ClusterClient> {
         let limits = self.limits();
         match &self.config.hub.kubeconfig {
             Some(path) => {

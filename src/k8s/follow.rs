@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     client::ClusterClient,
-    list_watch::{Codec, Follow, Record, Selector, Stopped, Table, Timing},
+    list_watch::{Codec, Follow, Record, Selector, Table, Timing},
 };
 
 /// Where to follow, how patiently, and whom to wake on a change.
@@ -28,12 +28,9 @@ pub fn follow_table<T: Record>(
     let mut follow = Follow::new(following.client.kube(), path, Codec::Json);
     follow.selector = selector;
     follow.timing = following.timing.clone();
-    let (mut sink, mut changes) = (table.sink(), table.changed());
+    let (table, mut changes) = (table.clone(), table.changed());
     let (stop, wake) = (cancel.clone(), following.changed.clone());
-    tasks.spawn(async move {
-        // A table starts without a version, so the server can never be older than it.
-        let (Stopped::Cancelled | Stopped::VersionsWentBack { .. }) = follow.run(&mut sink, stop).await;
-    });
+    tasks.spawn(async move { follow.run_into(&table, stop).await });
     tasks.spawn(async move {
         loop {
             tokio::select! {

@@ -16,11 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::{
-    domain::{
-        capacity::{NodeFacts, NodeTable, TaintFacts},
-        cluster::QuarantineReason,
-        ids::ClusterName,
-    },
+    domain::{capacity::NodeTable, cluster::QuarantineReason, ids::ClusterName},
     k8s::{
         list_watch::{Codec, Follow, Link, Malformed, Sink, Skipped, Stopped, protobuf},
         worker::Worker,
@@ -196,19 +192,7 @@ impl Sink for NodeSink {
 
     fn set(&mut self, object: &[u8]) -> Result<(), Malformed> {
         let node = protobuf::Node::parse(object)?;
-        let mut taints = Vec::with_capacity(node.taints.len());
-        for taint in &node.taints {
-            taints.push(TaintFacts { key: taint.key, value: taint.value, effect: taint.effect });
-        }
-        let facts = NodeFacts {
-            name: node.name,
-            labels: &node.labels,
-            taints: &taints,
-            allocatable: &node.allocatable,
-            unschedulable: node.unschedulable,
-            ready: node.ready,
-            deleting: node.deleting,
-        };
+        let facts = node.facts();
         let mut nodes = lock(&self.nodes);
         let table = nodes.being_filled();
         let changed = table.set(&facts);
