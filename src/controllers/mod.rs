@@ -3,5 +3,6 @@
 pub mod capacity;
 pub mod cluster;
 pub mod driver;
+pub mod queue;
 pub mod quota;
 pub mod writer;

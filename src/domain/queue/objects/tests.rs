@@ -1,1 +1,330 @@
+use super::*;
+use crate::domain::queue::{
+    input::{CohortFacts, HubQueue, WorkerLocalQueue},
+    selector::{Requirement, Selector, Test},
+};
 
+type Claimed = BTreeMap<QueueName, BTreeSet<FlavorName>>;
+
+fn queue(name: &str) -> QueueName {
+    QueueName::new(name).expect("a name")
+}
+
+fn flavor(name: &str) -> FlavorName {
+    FlavorName::new(name).expect("a name")
+}
+
+fn key(namespace: &str, name: &str) -> LocalQueueKey {
+    (namespace.to_owned(), name.to_owned())
+}
+
+fn labels_of(pairs: &[(&str, &str)]) -> Labels {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+fn object<T>(owner: Owner, content: T) -> Object<T> {
+    Object { owner, deleting: false, content }
+}
+
+fn fields_of(value: Value) -> Map<String, Value> {
+    value.as_object().cloned().expect("an object")
+}
+
+fn ours() -> Value {
+    json!({"fedq.dev/hub": "hub-1", "app.kubernetes.io/managed-by": "fedq"})
+}
+
+/// Queue `research` takes namespaces labelled `team`; team-a submits to it through `main`.
+fn hub() -> HubObjects {
+    let selector = Selector(vec![Requirement {
+        key: "team".to_owned(),
+        test: Test::In(["a".to_owned()].into()),
+    }]);
+    HubObjects {
+        id: "hub-1".to_owned(),
+        queues: [(queue("research"), HubQueue { cohort: None, namespaces: Some(selector) })].into(),
+        local_queues: [(key("team-a", "main"), LocalQueueSpec::new("research", None, None))].into(),
+        namespaces: [("team-a".to_owned(), labels_of(&[("team", "a"), ("owner", "x")]))].into(),
+        flavors: [(flavor("spot"), fields_of(json!({"nodeLabels": {"pool": "spot"}})))].into(),
+        priority_classes: [("high".to_owned(), PriorityClass { value: 10, description: String::new() })].into(),
+        ..HubObjects::default()
+    }
+}
+
+fn claimed() -> Claimed {
+    [(queue("research"), [flavor("spot")].into())].into()
+}
+
+fn local_queue(owner: Owner, spec: LocalQueueSpec, workloads: i64) -> Object<WorkerLocalQueue> {
+    object(owner, WorkerLocalQueue { spec, workloads: Some(workloads) })
+}
+
+/// As fedq leaves a worker for [`hub`].
+fn complete() -> WorkerObjects {
+    let hub = hub();
+    WorkerObjects {
+        local_queues: hub
+            .local_queues
+            .iter()
+            .map(|(key, spec)| (key.clone(), local_queue(Owner::Ours, spec.clone(), 3)))
+            .collect(),
+        namespaces: [("team-a".to_owned(), object(Owner::Ours, labels_of(&[("team", "a")])))].into(),
+        flavors: hub.flavors.into_iter().map(|(name, spec)| (name, object(Owner::Ours, spec))).collect(),
+        priority_classes: hub
+            .priority_classes
+            .into_iter()
+            .map(|(name, class)| (name, object(Owner::Ours, class)))
+            .collect(),
+        used_flavors: ["spot".to_owned()].into(),
+        has_our_queues: true,
+        ..WorkerObjects::default()
+    }
+}
+
+fn steps(decision: &Decision) -> Vec<(ObjectRef, Step)> {
+    decision.wanted.iter().map(|wanted| (wanted.object.clone(), wanted.step.clone())).collect()
+}
+
+fn patch(object: ObjectRef, patch: Value) -> (ObjectRef, Step) {
+    (object, Step::Patch(fields_of(patch)))
+}
+
+fn problems(decision: &Decision) -> Vec<Problem> {
+    decision.reports.iter().map(|report| report.problem.clone()).collect()
+}
+
+#[test]
+fn an_empty_worker_gets_namespaces_first_and_local_queues_next() {
+    let mut worker = WorkerObjects::default();
+    let decision = worker_objects(&hub(), &worker, &claimed());
+    let mut namespace_labels = ours();
+    namespace_labels["team"] = json!("a");
+    let create = |object, fields: Value| (object, Step::Create(fields_of(fields)));
+    let namespace = ObjectRef::Namespace("team-a".to_owned());
+    assert_eq!(
+        steps(&decision),
+        [
+            create(namespace, json!({"metadata": {"labels": namespace_labels}})),
+            create(
+                ObjectRef::Flavor(flavor("spot")),
+                json!({"metadata": {"labels": ours()}, "spec": {"nodeLabels": {"pool": "spot"}}})
+            ),
+            create(
+                ObjectRef::PriorityClass("high".to_owned()),
+                json!({"metadata": {"labels": ours()}, "value": 10})
+            ),
+        ]
+    );
+
+    worker = WorkerObjects { local_queues: BTreeMap::new(), ..complete() };
+    let decision = worker_objects(&hub(), &worker, &claimed());
+    let spec = json!({"clusterQueue": "research", "stopPolicy": "None"});
+    let local_queue = ObjectRef::LocalQueue(key("team-a", "main"));
+    assert_eq!(
+        steps(&decision),
+        [create(local_queue, json!({"metadata": {"labels": ours()}, "spec": spec}))]
+    );
+}
+
+#[test]
+fn a_complete_worker_needs_nothing() {
+    assert_eq!(worker_objects(&hub(), &complete(), &claimed()), Decision::default());
+}
+
+#[test]
+fn ours_are_kept_in_step() {
+    let mut worker = complete();
+    worker.namespaces.insert("team-a".to_owned(), object(Owner::Ours, labels_of(&[("x", "y")])));
+    let changed = fields_of(json!({"nodeLabels": {"pool": "old"}, "nodeTaints": [{"key": "k"}]}));
+    worker.flavors.insert(flavor("spot"), object(Owner::Ours, changed));
+    let class = PriorityClass { value: 1, description: "odd".to_owned() };
+    worker.priority_classes.insert("high".to_owned(), object(Owner::Ours, class));
+    let held = LocalQueueSpec::new("research", Some("Hold"), Some(Map::new()));
+    worker.local_queues.insert(key("team-a", "main"), local_queue(Owner::Ours, held, 0));
+    assert_eq!(
+        steps(&worker_objects(&hub(), &worker, &claimed())),
+        [
+            patch(ObjectRef::Namespace("team-a".to_owned()), json!({"metadata": {"labels": {"team": "a"}}})),
+            patch(
+                ObjectRef::Flavor(flavor("spot")),
+                json!({"spec": {"nodeTaints": null, "nodeLabels": {"pool": "spot"}}})
+            ),
+            patch(ObjectRef::PriorityClass("high".to_owned()), json!({"description": null, "value": 10})),
+            patch(
+                ObjectRef::LocalQueue(key("team-a", "main")),
+                json!({"spec": {"fairSharing": null, "stopPolicy": "None"}})
+            ),
+        ]
+    );
+}
+
+#[test]
+fn what_is_foreign_is_reported_where_it_matters_and_never_written() {
+    let mut worker = complete();
+    worker.namespaces.insert("team-a".to_owned(), object(Owner::Foreign, labels_of(&[("team", "b")])));
+    worker.flavors.insert(flavor("spot"), object(Owner::Foreign, Map::new()));
+    let class = PriorityClass { value: 1, description: String::new() };
+    worker.priority_classes.insert("high".to_owned(), object(Owner::Foreign, class));
+    let other = LocalQueueSpec::new("other", None, None);
+    worker.local_queues.insert(key("team-a", "main"), local_queue(Owner::Foreign, other, 0));
+    let decision = worker_objects(&hub(), &worker, &claimed());
+    assert_eq!(steps(&decision), []);
+    assert_eq!(
+        problems(&decision),
+        [
+            Problem::PriorityClassDiffers { name: "high".to_owned(), hub: 10, worker: 1 },
+            Problem::NamespaceNotSelected { namespace: "team-a".to_owned(), keys: vec!["team".to_owned()] },
+            Problem::LocalQueueConflict {
+                namespace: "team-a".to_owned(),
+                name: "main".to_owned(),
+                leads_to: "other".to_owned()
+            },
+        ]
+    );
+
+    // Nor when nothing is claimed any more.
+    assert_eq!(steps(&worker_objects(&hub(), &worker, &Claimed::new())), []);
+}
+
+#[test]
+fn a_foreign_local_queue_to_the_same_queue_will_do() {
+    let mut worker = complete();
+    let held = LocalQueueSpec::new("research", Some("Hold"), None);
+    worker.local_queues.insert(key("team-a", "main"), local_queue(Owner::Foreign, held, 0));
+    assert_eq!(worker_objects(&hub(), &worker, &claimed()), Decision::default());
+}
+
+#[test]
+fn what_is_handed_over_is_labelled_once() {
+    let mut worker = complete();
+    worker.namespaces.insert("team-a".to_owned(), object(Owner::HandedOver, labels_of(&[])));
+    let mut labels = ours();
+    labels["team"] = json!("a");
+    assert_eq!(
+        steps(&worker_objects(&hub(), &worker, &claimed())),
+        [patch(
+            ObjectRef::Namespace("team-a".to_owned()),
+            json!({"metadata": {"labels": labels, "annotations": {"fedq.dev/adopt": null}}})
+        )]
+    );
+}
+
+#[test]
+fn what_nobody_claims_is_held_then_deleted_when_empty() {
+    let object = ObjectRef::LocalQueue(key("team-a", "main"));
+    let mut worker = complete();
+    let decision = worker_objects(&hub(), &worker, &Claimed::new());
+    assert_eq!(steps(&decision), [patch(object.clone(), json!({"spec": {"stopPolicy": "Hold"}}))]);
+
+    let held = LocalQueueSpec::new("research", Some("Hold"), None);
+    let with = |workloads| {
+        object_with(&held, workloads).map(|object| [(key("team-a", "main"), object)].into()).unwrap_or_default()
+    };
+    worker.local_queues = with(Some(Some(2)));
+    let decision = worker_objects(&hub(), &worker, &Claimed::new());
+    assert_eq!(steps(&decision), []);
+    let in_use =
+        Problem::LocalQueueInUse { namespace: "team-a".to_owned(), name: "main".to_owned(), workloads: 2 };
+    assert_eq!(problems(&decision), [in_use]);
+
+    worker.local_queues = with(Some(None));
+    assert_eq!(worker_objects(&hub(), &worker, &Claimed::new()), Decision::default());
+
+    worker.local_queues = with(Some(Some(0)));
+    let decision = worker_objects(&hub(), &worker, &Claimed::new());
+    assert_eq!(steps(&decision), [(object, Step::Delete)]);
+
+    // At last what only queues needed; the namespace stays.
+    worker.local_queues = with(None);
+    worker.used_flavors.clear();
+    worker.has_our_queues = false;
+    let decision = worker_objects(&hub(), &worker, &Claimed::new());
+    let expected = [ObjectRef::Flavor(flavor("spot")), ObjectRef::PriorityClass("high".to_owned())];
+    assert_eq!(steps(&decision), expected.map(|object| (object, Step::Delete)));
+}
+
+fn object_with(spec: &LocalQueueSpec, workloads: Option<Option<i64>>) -> Option<Object<WorkerLocalQueue>> {
+    workloads.map(|workloads| object(Owner::Ours, WorkerLocalQueue { spec: spec.clone(), workloads }))
+}
+
+#[test]
+fn a_local_queue_that_leads_elsewhere_is_made_anew() {
+    let mut worker = complete();
+    let other = LocalQueueSpec::new("other", None, None);
+    worker.local_queues.insert(key("team-a", "main"), local_queue(Owner::Ours, other, 0));
+    let object = ObjectRef::LocalQueue(key("team-a", "main"));
+    let decision = worker_objects(&hub(), &worker, &claimed());
+    assert_eq!(steps(&decision), [patch(object.clone(), json!({"spec": {"stopPolicy": "Hold"}}))]);
+
+    let held = LocalQueueSpec::new("other", Some("Hold"), None);
+    worker.local_queues.insert(key("team-a", "main"), local_queue(Owner::Ours, held, 0));
+    assert_eq!(steps(&worker_objects(&hub(), &worker, &claimed())), [(object, Step::Delete)]);
+}
+
+#[test]
+fn nothing_is_removed_while_the_hub_cannot_be_read_whole() {
+    let hub = HubObjects { local_queues: BTreeMap::new(), partial: true, ..hub() };
+    let worker = WorkerObjects { used_flavors: BTreeSet::new(), ..complete() };
+    assert_eq!(steps(&worker_objects(&hub, &worker, &Claimed::new())), []);
+}
+
+#[test]
+fn an_object_that_is_going_is_waited_for() {
+    let mut worker = complete();
+    worker.local_queues.clear();
+    for namespace in worker.namespaces.values_mut() {
+        namespace.deleting = true;
+    }
+    for flavor in worker.flavors.values_mut() {
+        (flavor.deleting, flavor.content) = (true, Map::new());
+    }
+    let decision = worker_objects(&hub(), &worker, &claimed());
+    assert_eq!(steps(&decision), []);
+    assert_eq!(problems(&decision), [Problem::NamespaceTerminating { namespace: "team-a".to_owned() }]);
+}
+
+#[test]
+fn a_flavor_with_a_topology_changes_its_taints_only() {
+    let mut hub = hub();
+    let spec = json!({"nodeLabels": {"pool": "spot"}, "topologyName": "racks"});
+    hub.flavors.insert(flavor("spot"), fields_of(spec.clone()));
+    let mut worker = complete();
+    worker.flavors.insert(flavor("spot"), object(Owner::Ours, fields_of(spec.clone())));
+    let missing = Problem::TopologyMissing { flavor: flavor("spot"), topology: "racks".to_owned() };
+    assert_eq!(problems(&worker_objects(&hub, &worker, &claimed())), [missing]);
+
+    worker.topologies.insert("racks".to_owned());
+    let mut tainted = spec.clone();
+    tainted["nodeTaints"] = json!([{"key": "gpu", "effect": "NoSchedule"}]);
+    hub.flavors.insert(flavor("spot"), fields_of(tainted.clone()));
+    let decision = worker_objects(&hub, &worker, &claimed());
+    let taints = json!({"spec": {"nodeTaints": tainted["nodeTaints"]}});
+    assert_eq!(steps(&decision), [patch(ObjectRef::Flavor(flavor("spot")), taints)]);
+
+    hub.flavors.insert(flavor("spot"), fields_of(json!({"nodeLabels": {"pool": "new"}})));
+    let decision = worker_objects(&hub, &worker, &claimed());
+    assert_eq!(steps(&decision), []);
+    assert_eq!(problems(&decision), [Problem::FlavorUnchangeable { flavor: flavor("spot") }]);
+}
+
+#[test]
+fn a_cohort_with_quota_of_its_own_is_reported_with_those_above() {
+    let mut hub = hub();
+    hub.queues.insert(queue("research"), HubQueue { cohort: Some("lab".to_owned()), namespaces: None });
+    let cohort = |parent: Option<&str>, has_quota| CohortFacts { parent: parent.map(str::to_owned), has_quota };
+    hub.cohorts = [("lab".to_owned(), cohort(Some("all"), false))].into();
+    let mut worker = complete();
+    // A cycle ends.
+    worker.cohorts = [("all".to_owned(), cohort(Some("lab"), true))].into();
+    let expected = Problem::CohortHasQuota { cohort: "all".to_owned(), on_hub: false };
+    assert_eq!(problems(&worker_objects(&hub, &worker, &claimed())), [expected]);
+}
+
+#[test]
+fn a_label_that_the_hub_took_off_goes_from_ours() {
+    let mut hub = hub();
+    hub.namespaces.insert("team-a".to_owned(), Labels::new());
+    let decision = worker_objects(&hub, &complete(), &claimed());
+    let namespace = ObjectRef::Namespace("team-a".to_owned());
+    assert_eq!(steps(&decision), [patch(namespace, json!({"metadata": {"labels": {"team": null}}}))]);
+}

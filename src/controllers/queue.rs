@@ -1,0 +1,270 @@
+//! Everything around the queues of workers: namespaces, LocalQueues, flavors and priority classes, as the
+//! hub has them. ClusterQueues themselves are the quota controller's.
+//!
+//! A cluster is decided on again when something of it or of the hub changed, so a hub with many clusters
+//! costs what changes, not what there is.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    domain::{
+        ids::{ClusterName, FlavorName, QueueName},
+        queue::{
+            ClaimedQueues,
+            input::HubObjects,
+            objects::worker_objects,
+            report::{Problem, QueueReport},
+        },
+    },
+    k8s::{
+        hub::Hub,
+        list_watch::{Record, State, Table},
+        read::queues::{WorkerSnapshot, hub_objects},
+        worker::{Joined, JoinedClusters, Worker},
+    },
+    telemetry::Metrics,
+};
+
+use self::target::Target;
+use super::writer::WriterConfig;
+
+mod render;
+mod target;
+
+const MANAGER: &str = "fedq-queue";
+/// Looked at without a signal this often, so that nothing that was missed stays missed.
+const PERIOD: Duration = Duration::from_secs(30);
+
+#[derive(Clone)]
+pub struct Settings {
+    pub writer: WriterConfig,
+}
+
+/// What stands in the way on each cluster that is decided on.
+pub type QueueReports = BTreeMap<ClusterName, Vec<QueueReport>>;
+
+pub struct Inputs {
+    pub joined: watch::Receiver<Arc<JoinedClusters>>,
+    pub claimed: watch::Receiver<Arc<ClaimedQueues>>,
+}
+
+pub struct QueueController {
+    hub: Hub,
+    hub_id: String,
+    metrics: Metrics,
+    settings: Settings,
+    reports: watch::Sender<Arc<QueueReports>>,
+    signal: Arc<Notify>,
+    /// What the hub says, and the changes of its tables that are in it.
+    hub_objects: (Stamp, Arc<HubObjects>),
+    clusters: BTreeMap<ClusterName, Cluster>,
+    tasks: JoinSet<()>,
+}
+
+/// What is kept of one cluster between activations.
+struct Cluster {
+    target: Target,
+    /// What the last decision was made from.
+    decided: Option<Seen>,
+    reports: Vec<QueueReport>,
+}
+
+#[derive(Clone, PartialEq)]
+struct Seen {
+    hub: Stamp,
+    worker: Stamp,
+    claimed: BTreeMap<QueueName, BTreeSet<FlavorName>>,
+}
+
+/// How often each of some tables has changed.
+type Stamp = Vec<u64>;
+
+impl QueueController {
+    pub fn new(
+        (hub, hub_id): (Hub, String),
+        metrics: Metrics,
+        settings: Settings,
+        reports: watch::Sender<Arc<QueueReports>>,
+        signal: Arc<Notify>,
+    ) -> Self {
+        Self {
+            hub,
+            hub_id,
+            metrics,
+            settings,
+            reports,
+            signal,
+            hub_objects: Default::default(),
+            clusters: BTreeMap::new(),
+            tasks: JoinSet::new(),
+        }
+    }
+
+    pub async fn run(mut self, mut inputs: Inputs, cancel: CancellationToken) -> anyhow::Result<()> {
+        loop {
+            let joined = Arc::clone(&inputs.joined.borrow_and_update());
+            let claimed = Arc::clone(&inputs.claimed.borrow_and_update());
+            self.reconcile(&joined, &claimed, &cancel);
+            tokio::select! {
+                () = cancel.cancelled() => break,
+                () = self.signal.notified() => {}
+                changed = inputs.joined.changed() => changed?,
+                changed = inputs.claimed.changed() => changed?,
+                () = tokio::time::sleep(PERIOD) => {}
+            }
+        }
+        // Writes under way are finished, so that their outcome is known.
+        while let Some(ended) = self.tasks.join_next().await {
+            ended?;
+        }
+        Ok(())
+    }
+
+    fn reconcile(&mut self, joined: &JoinedClusters, claimed: &ClaimedQueues, cancel: &CancellationToken) {
+        self.keep_targets(joined, cancel);
+        if !self.hub.is_current() || !has_kueue(&self.hub) {
+            // Not the same as a hub whose queues were all deleted.
+            self.clusters.values().for_each(|cluster| cluster.target.writer.want(Vec::new()));
+            return;
+        }
+        self.read_hub();
+        for (name, entry) in joined {
+            let Some(cluster) = self.clusters.get_mut(name) else { continue };
+            match (writable(entry), claimed.get(name)) {
+                (Some(worker), Some(queues)) => cluster.decide(worker, &self.hub_objects, queues),
+                // A write that was decided on before the cluster fell silent must not land after.
+                (_, _) => cluster.forget(),
+            }
+        }
+        self.publish();
+    }
+
+    /// One writer for each worker, anew when its connection is.
+    fn keep_targets(&mut self, joined: &JoinedClusters, cancel: &CancellationToken) {
+        self.clusters.retain(|name, cluster| {
+            let worker = joined.get(name).and_then(|entry| entry.worker.as_ref());
+            let stays = worker.is_some_and(|worker| cluster.target.is_for(worker));
+            if !stays {
+                cluster.target.stop();
+            }
+            stays
+        });
+        for (name, entry) in joined {
+            let Some(worker) = entry.worker.as_ref().filter(|_| !self.clusters.contains_key(name)) else {
+                continue;
+            };
+            let told = (self.metrics.clone(), Arc::clone(&self.signal));
+            let config = self.settings.writer.clone();
+            let target = Target::start(worker, config, told, (&mut self.tasks, cancel));
+            self.clusters.insert(name.clone(), Cluster { target, decided: None, reports: Vec::new() });
+        }
+        while self.tasks.try_join_next().is_some() {}
+    }
+
+    fn read_hub(&mut self) {
+        let hub = &self.hub;
+        let stamp = vec![
+            changes(&hub.queues),
+            changes(&hub.local_queues),
+            changes(&hub.namespaces),
+            changes(&hub.flavors),
+            changes(&hub.priority_classes),
+            changes(&hub.cohorts),
+        ];
+        if self.hub_objects.0 != stamp {
+            self.hub_objects = (stamp, Arc::new(hub_objects(hub, &self.hub_id)));
+        }
+    }
+
+    fn publish(&self) {
+        let reports: QueueReports =
+            self.clusters.iter().map(|(name, cluster)| (name.clone(), cluster.all_reports())).collect();
+        self.reports.send_if_modified(|current| {
+            let changed = **current != reports;
+            if changed {
+                *current = Arc::new(reports);
+            }
+            changed
+        });
+    }
+}
+
+impl Cluster {
+    fn decide(
+        &mut self,
+        worker: &Worker,
+        (hub_stamp, hub): &(Stamp, Arc<HubObjects>),
+        claimed: &BTreeMap<QueueName, BTreeSet<FlavorName>>,
+    ) {
+        let seen = Seen { hub: hub_stamp.clone(), worker: worker_stamp(worker), claimed: claimed.clone() };
+        if self.decided.as_ref() == Some(&seen) {
+            return;
+        }
+        self.decided = Some(seen);
+        if !worker.has_kueue() {
+            let missing = QueueReport { queue: None, problem: Problem::NoKueue };
+            self.reports = if claimed.is_empty() { Vec::new() } else { vec![missing] };
+            self.target.writer.want(Vec::new());
+            return;
+        }
+        let snapshot = WorkerSnapshot::take(worker);
+        let decision = worker_objects(hub, &snapshot.objects(worker, &hub.id), claimed);
+        self.reports = decision.reports;
+        let changes = decision.wanted.into_iter().filter_map(|wanted| render::change(wanted, &snapshot));
+        self.target.writer.want(changes.collect());
+    }
+
+    fn forget(&mut self) {
+        self.decided = None;
+        self.target.writer.want(Vec::new());
+    }
+
+    fn all_reports(&self) -> Vec<QueueReport> {
+        let failures = self.target.writer.failures();
+        let failed = failures.into_iter().map(|(target, reason)| QueueReport {
+            queue: None,
+            problem: Problem::NotWritten { object: target.to_string(), reason },
+        });
+        self.reports.iter().cloned().chain(failed).collect()
+    }
+}
+
+fn writable(entry: &Joined) -> Option<&Worker> {
+    let worker = entry.worker.as_deref()?;
+    (entry.connection.is_writable() && worker.synced()).then_some(worker)
+}
+
+fn has_kueue(hub: &Hub) -> bool {
+    [hub.queues.state(), hub.local_queues.state(), hub.flavors.state(), hub.priority_classes.state()]
+        .iter()
+        .all(|state| *state != State::Absent)
+}
+
+fn worker_stamp(worker: &Worker) -> Stamp {
+    vec![
+        changes(&worker.queues),
+        changes(&worker.local_queues),
+        changes(&worker.namespaces),
+        changes(&worker.flavors),
+        changes(&worker.priority_classes),
+        changes(&worker.topologies),
+        changes(&worker.cohorts),
+    ]
+}
+
+fn changes<T: Record>(table: &Table<T>) -> u64 {
+    *table.changed().borrow()
+}
+
+#[cfg(test)]
+mod tests;
