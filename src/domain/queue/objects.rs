@@ -8,7 +8,7 @@ use super::{
     input::{HubObjects, LocalQueueKey, LocalQueueSpec, Object, Owner, PriorityClass, WorkerObjects},
     merge_patch,
     report::{Problem, QueueReport},
-    selector::Labels,
+    selector::{Labels, Selector},
 };
 use crate::domain::ids::{FlavorName, QueueName};
 
@@ -112,7 +112,9 @@ impl<'a> Deciding<'a> {
             };
             if namespace.deleting {
                 let problem = Problem::NamespaceTerminating { namespace: name.to_owned() };
-                queues.iter().for_each(|queue| self.report(Some(queue), problem.clone()));
+                for queue in queues {
+                    self.report(Some(queue), problem.clone());
+                }
             } else if namespace.owner == Owner::Foreign {
                 self.report_unselected(name, &queues, hub_labels);
             } else {
@@ -134,7 +136,7 @@ impl<'a> Deciding<'a> {
         observed: &Labels,
     ) -> Map<String, Value> {
         let selectors = queues.iter().filter_map(|queue| self.hub.queues.get(*queue)?.namespaces.as_ref());
-        let keys: BTreeSet<&str> = selectors.flat_map(|selector| selector.keys()).collect();
+        let keys: BTreeSet<&str> = selectors.flat_map(Selector::keys).collect();
         let differing = keys.into_iter().filter(|key| hub.get(*key) != observed.get(*key));
         differing
             .map(|key| (key.to_owned(), hub.get(key).map_or(Value::Null, |value| json!(value))))

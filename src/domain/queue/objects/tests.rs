@@ -26,7 +26,7 @@ fn object<T>(owner: Owner, content: T) -> Object<T> {
     Object { owner, deleting: false, content }
 }
 
-fn fields_of(value: Value) -> Map<String, Value> {
+fn fields_of(value: &Value) -> Map<String, Value> {
     value.as_object().cloned().expect("an object")
 }
 
@@ -36,17 +36,16 @@ fn ours() -> Value {
 
 /// Queue `research` takes namespaces labelled `team`; team-a submits to it through `main`.
 fn hub() -> HubObjects {
-    let selector = Selector(vec![Requirement {
-        key: "team".to_owned(),
-        test: Test::In(["a".to_owned()].into()),
-    }]);
+    let selector =
+        Selector(vec![Requirement { key: "team".to_owned(), test: Test::In(["a".to_owned()].into()) }]);
     HubObjects {
         id: "hub-1".to_owned(),
         queues: [(queue("research"), HubQueue { cohort: None, namespaces: Some(selector) })].into(),
         local_queues: [(key("team-a", "main"), LocalQueueSpec::new("research", None, None))].into(),
         namespaces: [("team-a".to_owned(), labels_of(&[("team", "a"), ("owner", "x")]))].into(),
-        flavors: [(flavor("spot"), fields_of(json!({"nodeLabels": {"pool": "spot"}})))].into(),
-        priority_classes: [("high".to_owned(), PriorityClass { value: 10, description: String::new() })].into(),
+        flavors: [(flavor("spot"), fields_of(&json!({"nodeLabels": {"pool": "spot"}})))].into(),
+        priority_classes: [("high".to_owned(), PriorityClass { value: 10, description: String::new() })]
+            .into(),
         ..HubObjects::default()
     }
 }
@@ -85,7 +84,7 @@ fn steps(decision: &Decision) -> Vec<(ObjectRef, Step)> {
     decision.wanted.iter().map(|wanted| (wanted.object.clone(), wanted.step.clone())).collect()
 }
 
-fn patch(object: ObjectRef, patch: Value) -> (ObjectRef, Step) {
+fn patch(object: ObjectRef, patch: &Value) -> (ObjectRef, Step) {
     (object, Step::Patch(fields_of(patch)))
 }
 
@@ -99,7 +98,7 @@ fn an_empty_worker_gets_namespaces_first_and_local_queues_next() {
     let decision = worker_objects(&hub(), &worker, &claimed());
     let mut namespace_labels = ours();
     namespace_labels["team"] = json!("a");
-    let create = |object, fields: Value| (object, Step::Create(fields_of(fields)));
+    let create = |object, fields: Value| (object, Step::Create(fields_of(&fields)));
     let namespace = ObjectRef::Namespace("team-a".to_owned());
     assert_eq!(
         steps(&decision),
@@ -135,7 +134,7 @@ fn a_complete_worker_needs_nothing() {
 fn ours_are_kept_in_step() {
     let mut worker = complete();
     worker.namespaces.insert("team-a".to_owned(), object(Owner::Ours, labels_of(&[("x", "y")])));
-    let changed = fields_of(json!({"nodeLabels": {"pool": "old"}, "nodeTaints": [{"key": "k"}]}));
+    let changed = fields_of(&json!({"nodeLabels": {"pool": "old"}, "nodeTaints": [{"key": "k"}]}));
     worker.flavors.insert(flavor("spot"), object(Owner::Ours, changed));
     let class = PriorityClass { value: 1, description: "odd".to_owned() };
     worker.priority_classes.insert("high".to_owned(), object(Owner::Ours, class));
@@ -144,15 +143,15 @@ fn ours_are_kept_in_step() {
     assert_eq!(
         steps(&worker_objects(&hub(), &worker, &claimed())),
         [
-            patch(ObjectRef::Namespace("team-a".to_owned()), json!({"metadata": {"labels": {"team": "a"}}})),
+            patch(ObjectRef::Namespace("team-a".to_owned()), &json!({"metadata": {"labels": {"team": "a"}}})),
             patch(
                 ObjectRef::Flavor(flavor("spot")),
-                json!({"spec": {"nodeTaints": null, "nodeLabels": {"pool": "spot"}}})
+                &json!({"spec": {"nodeTaints": null, "nodeLabels": {"pool": "spot"}}})
             ),
-            patch(ObjectRef::PriorityClass("high".to_owned()), json!({"description": null, "value": 10})),
+            patch(ObjectRef::PriorityClass("high".to_owned()), &json!({"description": null, "value": 10})),
             patch(
                 ObjectRef::LocalQueue(key("team-a", "main")),
-                json!({"spec": {"fairSharing": null, "stopPolicy": "None"}})
+                &json!({"spec": {"fairSharing": null, "stopPolicy": "None"}})
             ),
         ]
     );
@@ -204,7 +203,7 @@ fn what_is_handed_over_is_labelled_once() {
         steps(&worker_objects(&hub(), &worker, &claimed())),
         [patch(
             ObjectRef::Namespace("team-a".to_owned()),
-            json!({"metadata": {"labels": labels, "annotations": {"fedq.dev/adopt": null}}})
+            &json!({"metadata": {"labels": labels, "annotations": {"fedq.dev/adopt": null}}})
         )]
     );
 }
@@ -214,37 +213,34 @@ fn what_nobody_claims_is_held_then_deleted_when_empty() {
     let object = ObjectRef::LocalQueue(key("team-a", "main"));
     let mut worker = complete();
     let decision = worker_objects(&hub(), &worker, &Claimed::new());
-    assert_eq!(steps(&decision), [patch(object.clone(), json!({"spec": {"stopPolicy": "Hold"}}))]);
+    assert_eq!(steps(&decision), [patch(object.clone(), &json!({"spec": {"stopPolicy": "Hold"}}))]);
 
     let held = LocalQueueSpec::new("research", Some("Hold"), None);
     let with = |workloads| {
-        object_with(&held, workloads).map(|object| [(key("team-a", "main"), object)].into()).unwrap_or_default()
+        let content = WorkerLocalQueue { spec: held.clone(), workloads };
+        BTreeMap::from([(key("team-a", "main"), Object { owner: Owner::Ours, deleting: false, content })])
     };
-    worker.local_queues = with(Some(Some(2)));
+    worker.local_queues = with(Some(2));
     let decision = worker_objects(&hub(), &worker, &Claimed::new());
     assert_eq!(steps(&decision), []);
     let in_use =
         Problem::LocalQueueInUse { namespace: "team-a".to_owned(), name: "main".to_owned(), workloads: 2 };
     assert_eq!(problems(&decision), [in_use]);
 
-    worker.local_queues = with(Some(None));
+    worker.local_queues = with(None);
     assert_eq!(worker_objects(&hub(), &worker, &Claimed::new()), Decision::default());
 
-    worker.local_queues = with(Some(Some(0)));
+    worker.local_queues = with(Some(0));
     let decision = worker_objects(&hub(), &worker, &Claimed::new());
     assert_eq!(steps(&decision), [(object, Step::Delete)]);
 
     // At last what only queues needed; the namespace stays.
-    worker.local_queues = with(None);
+    worker.local_queues.clear();
     worker.used_flavors.clear();
     worker.has_our_queues = false;
     let decision = worker_objects(&hub(), &worker, &Claimed::new());
     let expected = [ObjectRef::Flavor(flavor("spot")), ObjectRef::PriorityClass("high".to_owned())];
     assert_eq!(steps(&decision), expected.map(|object| (object, Step::Delete)));
-}
-
-fn object_with(spec: &LocalQueueSpec, workloads: Option<Option<i64>>) -> Option<Object<WorkerLocalQueue>> {
-    workloads.map(|workloads| object(Owner::Ours, WorkerLocalQueue { spec: spec.clone(), workloads }))
 }
 
 #[test]
@@ -254,7 +250,7 @@ fn a_local_queue_that_leads_elsewhere_is_made_anew() {
     worker.local_queues.insert(key("team-a", "main"), local_queue(Owner::Ours, other, 0));
     let object = ObjectRef::LocalQueue(key("team-a", "main"));
     let decision = worker_objects(&hub(), &worker, &claimed());
-    assert_eq!(steps(&decision), [patch(object.clone(), json!({"spec": {"stopPolicy": "Hold"}}))]);
+    assert_eq!(steps(&decision), [patch(object.clone(), &json!({"spec": {"stopPolicy": "Hold"}}))]);
 
     let held = LocalQueueSpec::new("other", Some("Hold"), None);
     worker.local_queues.insert(key("team-a", "main"), local_queue(Owner::Ours, held, 0));
@@ -287,21 +283,21 @@ fn an_object_that_is_going_is_waited_for() {
 fn a_flavor_with_a_topology_changes_its_taints_only() {
     let mut hub = hub();
     let spec = json!({"nodeLabels": {"pool": "spot"}, "topologyName": "racks"});
-    hub.flavors.insert(flavor("spot"), fields_of(spec.clone()));
+    hub.flavors.insert(flavor("spot"), fields_of(&spec));
     let mut worker = complete();
-    worker.flavors.insert(flavor("spot"), object(Owner::Ours, fields_of(spec.clone())));
+    worker.flavors.insert(flavor("spot"), object(Owner::Ours, fields_of(&spec)));
     let missing = Problem::TopologyMissing { flavor: flavor("spot"), topology: "racks".to_owned() };
     assert_eq!(problems(&worker_objects(&hub, &worker, &claimed())), [missing]);
 
     worker.topologies.insert("racks".to_owned());
     let mut tainted = spec.clone();
     tainted["nodeTaints"] = json!([{"key": "gpu", "effect": "NoSchedule"}]);
-    hub.flavors.insert(flavor("spot"), fields_of(tainted.clone()));
+    hub.flavors.insert(flavor("spot"), fields_of(&tainted));
     let decision = worker_objects(&hub, &worker, &claimed());
     let taints = json!({"spec": {"nodeTaints": tainted["nodeTaints"]}});
-    assert_eq!(steps(&decision), [patch(ObjectRef::Flavor(flavor("spot")), taints)]);
+    assert_eq!(steps(&decision), [patch(ObjectRef::Flavor(flavor("spot")), &taints)]);
 
-    hub.flavors.insert(flavor("spot"), fields_of(json!({"nodeLabels": {"pool": "new"}})));
+    hub.flavors.insert(flavor("spot"), fields_of(&json!({"nodeLabels": {"pool": "new"}})));
     let decision = worker_objects(&hub, &worker, &claimed());
     assert_eq!(steps(&decision), []);
     assert_eq!(problems(&decision), [Problem::FlavorUnchangeable { flavor: flavor("spot") }]);
@@ -311,7 +307,8 @@ fn a_flavor_with_a_topology_changes_its_taints_only() {
 fn a_cohort_with_quota_of_its_own_is_reported_with_those_above() {
     let mut hub = hub();
     hub.queues.insert(queue("research"), HubQueue { cohort: Some("lab".to_owned()), namespaces: None });
-    let cohort = |parent: Option<&str>, has_quota| CohortFacts { parent: parent.map(str::to_owned), has_quota };
+    let cohort =
+        |parent: Option<&str>, has_quota| CohortFacts { parent: parent.map(str::to_owned), has_quota };
     hub.cohorts = [("lab".to_owned(), cohort(Some("all"), false))].into();
     let mut worker = complete();
     // A cycle ends.
@@ -326,5 +323,5 @@ fn a_label_that_the_hub_took_off_goes_from_ours() {
     hub.namespaces.insert("team-a".to_owned(), Labels::new());
     let decision = worker_objects(&hub, &complete(), &claimed());
     let namespace = ObjectRef::Namespace("team-a".to_owned());
-    assert_eq!(steps(&decision), [patch(namespace, json!({"metadata": {"labels": {"team": null}}}))]);
+    assert_eq!(steps(&decision), [patch(namespace, &json!({"metadata": {"labels": {"team": null}}}))]);
 }
