@@ -1,11 +1,9 @@
 //! Puts the parts of `fedqd` together: builds, spawns, waits, drains. Nothing is decided here.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use axum::{Router, extract::State as Extract, http::StatusCode, routing::get};
 use tokio::{
-    net::TcpListener,
     signal::unix::{SignalKind, signal},
     sync::{Notify, watch},
     task::JoinSet,
@@ -28,6 +26,8 @@ use crate::{
     store::Store,
     telemetry::{self, Metrics},
 };
+
+mod serve;
 
 /// After a stop signal, what is under way gets this long.
 const DRAIN: Duration = Duration::from_secs(20);
@@ -195,21 +195,6 @@ impl Daemon {
         Ok(())
     }
 
-    async fn serve_metrics(&mut self, ready: watch::Receiver<bool>) -> anyhow::Result<()> {
-        let router = Router::new()
-            .route("/healthz", get(async || "ok"))
-            .route("/readyz", get(readyz))
-            .with_state(ready)
-            .merge(Router::new().route("/metrics", get(exposition)).with_state(self.metrics.clone()));
-        let listener = listen(self.config.metrics.address, "metrics.address").await?;
-        let cancel = self.cancel.clone();
-        self.tasks.spawn(async move {
-            let served = axum::serve(listener, router).with_graceful_shutdown(cancel.cancelled_owned()).await;
-            served.context("the metrics server failed")
-        });
-        Ok(())
-    }
-
     fn stop_on_signals(&mut self) -> anyhow::Result<()> {
         let (mut terminate, mut interrupt) =
             (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -287,6 +272,7 @@ impl Daemon {
             request: clusters.request_timeout,
             stale_after: clusters.stale_after,
             lost_timeout: clusters.lost_timeout,
+            watch_cluster_metrics: self.config.capacity.cluster_metrics.watch,
         }
     }
 
@@ -317,10 +303,6 @@ impl Daemon {
     }
 }
 
-async fn listen(address: SocketAddr, key: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| format!("{key}: cannot listen on {address}"))
-}
-
 /// Ready once the hub's objects are known and a first plan is made; never "all clusters up".
 async fn announce_ready(
     hub: Hub,
@@ -341,16 +323,4 @@ async fn announce_ready(
             changed = overview.changed() => changed?,
         }
     }
-}
-
-async fn readyz(Extract(ready): Extract<watch::Receiver<bool>>) -> (StatusCode, &'static str) {
-    if *ready.borrow() {
-        (StatusCode::OK, "ok")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "the hub's objects are not known yet")
-    }
-}
-
-async fn exposition(Extract(metrics): Extract<Metrics>) -> Result<String, StatusCode> {
-    metrics.encode().map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
 }

@@ -28,7 +28,7 @@ use crate::{
         list_watch::Timing,
         read,
         types::cluster_metrics::ClusterMetrics,
-        worker::{Joined, JoinedClusters, Worker},
+        worker::{CLUSTER_METRICS, Joined, JoinedClusters, Worker},
     },
     store::{CapacityRow, Store, StoreError},
     telemetry::Metrics,
@@ -173,7 +173,7 @@ impl CapacityController {
         }
         let settings = Arc::clone(&self.settings);
         let cluster = self.clusters.get_mut(name).expect("the cluster was put there above");
-        if entry.source == "clusterMetrics" {
+        if entry.source == CLUSTER_METRICS {
             if let Some(metrics) = self.hub.cluster_metrics.get(None, name.as_str()) {
                 cluster.fill_from_metrics(&metrics, label_keys, &settings.filter);
             }

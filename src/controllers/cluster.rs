@@ -27,10 +27,10 @@ use crate::{
         hub::{CLUSTER_LABEL, Hub},
         kubeconfig::Rules,
         list_watch::Timing,
-        worker::{Joined, JoinedClusters},
+        worker::{CLUSTER_METRICS, Joined, JoinedClusters, KUBECONFIG},
         write::{self, Action, Change, Kind, Target},
     },
-    store::Store,
+    store::{ClusterRow, ClusterSource, Store},
 };
 
 use self::member::Member;
@@ -45,6 +45,8 @@ const CONTEXT: &str = "fedq.dev/context";
 const MANAGER: &str = "fedq-cluster";
 /// How often a leaving cluster is looked at again, besides on every change.
 const LEAVING_PERIOD: Duration = Duration::from_secs(2);
+/// Time alone makes a cluster that OCM calls unavailable a lost one.
+const PERIOD: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
 pub struct Settings {
@@ -57,6 +59,8 @@ pub struct Settings {
     pub stale_after: Duration,
     /// Without an answer for this long, its share is taken off the hub.
     pub lost_timeout: Duration,
+    /// Whether clusters that only report count.
+    pub watch_cluster_metrics: bool,
 }
 
 /// What the tasks of all clusters share.
@@ -150,16 +154,21 @@ impl ClusterController {
     /// Follows the Secrets until cancelled.
     pub async fn run(mut self, cancel: CancellationToken) -> anyhow::Result<()> {
         let mut secrets = self.context.hub.secrets.changed();
+        let mut reports = self.context.hub.cluster_metrics.changed();
+        let mut managed = self.context.hub.managed_clusters.changed();
         loop {
-            if self.context.hub.secrets.synced() {
+            if self.context.hub.secrets.synced() && self.context.hub.cluster_metrics.synced() {
                 self.reconcile(&cancel).await?;
             }
             let leaving = self.context.joined.borrow().values().any(|joined| joined.leaving);
+            let look_again = if leaving { LEAVING_PERIOD } else { PERIOD };
             tokio::select! {
                 () = cancel.cancelled() => break,
                 changed = secrets.changed() => changed?,
+                changed = reports.changed() => changed?,
+                changed = managed.changed() => changed?,
                 Some(ended) = self.tasks.join_next() => ended?,
-                () = tokio::time::sleep(LEAVING_PERIOD), if leaving => {}
+                () = tokio::time::sleep(look_again) => {}
             }
         }
         while let Some(ended) = self.tasks.join_next().await {
@@ -178,6 +187,38 @@ impl ClusterController {
         for membership in memberships.into_values() {
             self.keep(&membership, cancel);
             self.keep_finalizer(&membership).await;
+        }
+        self.keep_unreached().await
+    }
+
+    /// Clusters that only report: those with a ClusterMetrics object and no Secret.
+    async fn keep_unreached(&mut self) -> anyhow::Result<()> {
+        let mut reported: BTreeMap<ClusterName, Connection> = BTreeMap::new();
+        if self.context.settings.watch_cluster_metrics {
+            for report in self.context.hub.cluster_metrics.all() {
+                let name = ClusterName::new(&report.metadata.name);
+                if let Ok(name) = name.as_ref().map(Clone::clone)
+                    && !self.members.contains_key(&name)
+                {
+                    let connection = self.context.reported_connection(&name);
+                    reported.insert(name, connection);
+                }
+            }
+        }
+        let joined = Arc::clone(&self.context.joined.borrow());
+        let unreached = joined.iter().filter(|(_, entry)| entry.source == CLUSTER_METRICS);
+        for (name, _) in unreached.filter(|(name, _)| !reported.contains_key(*name)) {
+            if self.members.contains_key(name) {
+                self.context.publish(name, |entry| entry.source = KUBECONFIG);
+            } else {
+                self.forget(name).await?;
+            }
+        }
+        for (name, connection) in reported {
+            if joined.get(&name).is_some_and(|entry| entry.connection == connection) {
+                continue;
+            }
+            self.context.put_unreached(&name, connection).await?;
         }
         Ok(())
     }
@@ -270,6 +311,40 @@ impl Context {
         self.wake();
     }
 
+    /// ClusterMetrics carries no time, so silence alone proves nothing; OCM's word does.
+    fn reported_connection(&self, name: &ClusterName) -> Connection {
+        let managed = self.hub.managed_clusters.get(None, name.as_str());
+        let Some((since, message)) = managed.as_ref().and_then(|managed| managed.unavailable()) else {
+            return Connection::Unreached;
+        };
+        let now = self.clock.now();
+        let since = since.unwrap_or(now);
+        let reason = format!("its ManagedCluster is not available: {message}");
+        silent(since, now, &self.settings, reason.clone()).unwrap_or(Connection::Stale { since, reason })
+    }
+
+    async fn put_unreached(&self, name: &ClusterName, connection: Connection) -> anyhow::Result<()> {
+        let now = self.clock.now();
+        let row = ClusterRow {
+            name: name.clone(),
+            identity: None,
+            server: String::new(),
+            source: ClusterSource::ClusterMetrics,
+            connection: connection.word().to_owned(),
+            last_seen: Some(now),
+            cordoned: false,
+            version: None,
+            joined: now,
+        };
+        self.store.put_cluster(&row).await?;
+        self.joined.send_modify(|joined| {
+            let entry = Arc::make_mut(joined).entry(name.clone()).or_insert_with(unconnected);
+            (entry.connection, entry.source) = (connection, CLUSTER_METRICS);
+        });
+        self.wake();
+        Ok(())
+    }
+
     fn set_flags(&self, membership: &Membership) {
         let changed = self.joined.send_if_modified(|joined| {
             let flags = (membership.cordoned, membership.leaving);
@@ -319,7 +394,7 @@ fn unconnected() -> Joined {
         connection: Connection::Connecting,
         cordoned: false,
         leaving: false,
-        source: "kubeconfig",
+        source: KUBECONFIG,
         server: None,
         kubernetes_version: None,
         credential_expires: None,
@@ -352,6 +427,7 @@ mod tests {
             request: Duration::from_secs(10),
             stale_after: Duration::from_secs(40),
             lost_timeout: Duration::from_secs(900),
+            watch_cluster_metrics: true,
         }
     }
 

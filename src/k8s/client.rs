@@ -8,7 +8,8 @@ use std::{collections::BTreeMap, io, path::Path, time::Duration};
 
 use http::{HeaderName, HeaderValue, Request, Uri, header::USER_AGENT};
 use jiff::Timestamp;
-use kube::{Client, Config, client::Body};
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use kube::{Api, Client, Config, api::PostParams, client::Body};
 use serde::Deserialize;
 
 use super::kubeconfig::{self, CheckedKubeconfig, KubeconfigError, Rules};
@@ -155,6 +156,15 @@ impl ClusterClient {
             async move { client.send(request).await }
         });
         Ok(Client::new(service, namespace))
+    }
+
+    /// Who the cluster takes us for.
+    pub async fn whoami(&self, deadline: Duration) -> Result<String, ApiError> {
+        let api: Api<SelfSubjectReview> = Api::all(self.client.clone());
+        let review =
+            call(deadline, api.create(&PostParams::default(), &SelfSubjectReview::default())).await?;
+        let user = review.status.and_then(|status| status.user_info).and_then(|user| user.username);
+        user.ok_or_else(|| ApiError::new(RetryClass::Invalid, "the answer names no user"))
     }
 
     pub async fn identity(&self, deadline: Duration) -> Result<ClusterIdentity, ApiError> {

@@ -11,7 +11,7 @@ use super::{
     list_watch::{Selector, State, Table},
     types::{
         claim::ClusterResourceClaim,
-        cluster_metrics::ClusterMetrics,
+        cluster_metrics::{ClusterMetrics, ManagedCluster},
         kueue::{
             AdmissionCheck, ClusterQueue, Cohort, LocalQueue, MultiKueueConfig, ResourceFlavor,
             WorkloadPriorityClass,
@@ -40,6 +40,7 @@ pub struct Hub {
     pub namespaces: Table<MetaOnly>,
     pub priority_classes: Table<WorkloadPriorityClass>,
     pub cluster_metrics: Table<ClusterMetrics>,
+    pub managed_clusters: Table<ManagedCluster>,
     pub secrets: Table<Secret>,
 }
 
@@ -59,6 +60,7 @@ impl Hub {
             namespaces: Table::new(),
             priority_classes: Table::new(),
             cluster_metrics: Table::new(),
+            managed_clusters: Table::new(),
             secrets: Table::new(),
         }
     }
@@ -79,6 +81,8 @@ impl Hub {
         follow_table(f, &self.multikueue_configs, start(kueue("multikueueconfigs")), tasks);
         follow_table(f, &self.priority_classes, start(kueue("workloadpriorityclasses")), tasks);
         follow_table(f, &self.cluster_metrics, start(galaxy("clustermetrics")), tasks);
+        let managed_clusters = "/apis/cluster.open-cluster-management.io/v1/managedclusters";
+        follow_table(f, &self.managed_clusters, start(managed_clusters.to_owned()), tasks);
         follow_table(f, &self.namespaces, start("/api/v1/namespaces".to_owned()), tasks);
         let secrets = format!("/api/v1/namespaces/{}/secrets", self.namespace);
         let joined = Selector { labels: Some(CLUSTER_LABEL.to_owned()), fields: None };
@@ -98,6 +102,7 @@ impl Hub {
             && current(self.namespaces.state())
             && current(self.priority_classes.state())
             && current(self.cluster_metrics.state())
+            && current(self.managed_clusters.state())
             && current(self.secrets.state())
     }
 
@@ -113,6 +118,7 @@ impl Hub {
             && self.namespaces.synced()
             && self.priority_classes.synced()
             && self.cluster_metrics.synced()
+            && self.managed_clusters.synced()
             && self.secrets.synced()
     }
 }

@@ -121,6 +121,10 @@ impl Worker {
     }
 }
 
+/// Where a joined cluster is known from.
+pub const KUBECONFIG: &str = "kubeconfig";
+pub const CLUSTER_METRICS: &str = "clusterMetrics";
+
 /// A joined cluster as it stands now.
 #[derive(Clone)]
 pub struct Joined {
@@ -135,6 +139,18 @@ pub struct Joined {
     pub last_seen: Option<Timestamp>,
     /// There once its identity is checked.
     pub worker: Option<Arc<Worker>>,
+}
+
+impl Joined {
+    /// The link as people are told of it: a cluster without Kueue answers, but is of no use.
+    pub fn told(&self) -> Connection {
+        let without_kueue = self.worker.as_ref().is_some_and(|worker| worker.synced() && !worker.has_kueue());
+        if self.connection == Connection::Ready && without_kueue {
+            let reason = "it does not serve kueue.x-k8s.io/v1beta2: install Kueue 0.16 or newer there";
+            return Connection::Refused { reason: reason.to_owned() };
+        }
+        self.connection.clone()
+    }
 }
 
 /// All joined clusters, published whole.

@@ -142,7 +142,7 @@ fn cluster(round: &Round<'_>, name: &ClusterName, joined: &Joined) -> ClusterOve
         })
         .collect();
     ClusterOverview {
-        connection: joined.connection.clone(),
+        connection: joined.told(),
         cordoned: joined.cordoned,
         source: joined.source,
         server: joined.server.clone(),

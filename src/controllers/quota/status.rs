@@ -11,6 +11,7 @@ use crate::{
     },
     k8s::{
         claims::{ReadClaim, conditions, status_change},
+        worker::Joined,
         write::Change,
     },
 };
@@ -38,13 +39,14 @@ impl QuotaController {
         let joined = name.as_ref().and_then(|name| round.joined.get(name));
         let plan = name.as_ref().filter(|_| claim.in_force()).and_then(|name| round.plans.get(name));
         let previous = conditions(&claim.object);
+        let connection = joined.map(Joined::told);
         let input = StatusInput {
             generation: claim.object.metadata.generation.unwrap_or_default(),
             cluster: &claim.cluster,
             verdict: &claim.verdict,
             assignments,
             caps: &claim.input.caps,
-            connection: joined.map(|joined| &joined.connection),
+            connection: connection.as_ref(),
             capacity: name.as_ref().and_then(|name| round.capacity.get(name)).map(AsRef::as_ref),
             plan: plan.map(|(plan, _)| plan),
             report: plan.map(|(_, report)| report),

@@ -118,6 +118,7 @@ macro_rules! record {
 record!(
     MetaOnly,
     super::cluster_metrics::ClusterMetrics,
+    super::cluster_metrics::ManagedCluster,
     super::kueue::AdmissionCheck,
     super::kueue::ClusterQueue,
     super::kueue::Cohort,
