@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 use crate::{
     clock::Clock,
     config::{Args, Config},
-    controllers::{capacity, cluster, quota, writer::WriterConfig},
+    controllers::{capacity, cluster, queue, quota, writer::WriterConfig},
     domain::overview::Overview,
     k8s::{
         client::{self, ClientLimits, ClusterClient},
@@ -154,8 +154,8 @@ impl Daemon {
 
     async fn start_controllers(&mut self, hub: &Hub, ready: watch::Sender<bool>) -> anyhow::Result<()> {
         let hub_id = self.config.hub_name.clone().unwrap_or_else(|| hub.uid.clone());
-        let (quota_signal, capacity_signal) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let wake = vec![Arc::clone(&quota_signal), Arc::clone(&capacity_signal)];
+        let [quota_signal, capacity_signal, queue_signal] = std::array::from_fn(|_| Arc::new(Notify::new()));
+        let wake = [&quota_signal, &capacity_signal, &queue_signal].map(Arc::clone).to_vec();
         let following =
             Following { client: hub.client.clone(), timing: self.timing(), changed: wake.clone() };
         hub.follow(&following, &mut self.follows, &self.cancel);
@@ -182,15 +182,25 @@ impl Daemon {
         self.tasks.spawn(capacities.run(joined.subscribe(), self.cancel.clone()));
 
         let quotas = quota::QuotaController::new(
-            (hub.clone(), hub_id),
+            (hub.clone(), hub_id.clone()),
             (self.store.clone(), self.clock.clone(), self.metrics.clone()),
             self.quota_settings(),
-            quota::Outputs { overview: overview.clone(), claimed },
+            quota::Outputs { overview: overview.clone(), claimed: claimed.clone() },
             quota_signal,
         )
         .await?;
         let inputs = quota::Inputs { joined: joined.subscribe(), capacity: capacity_view.subscribe() };
         self.tasks.spawn(quotas.run(inputs, self.cancel.clone()));
+
+        let queues = queue::QueueController::new(
+            (hub.clone(), hub_id),
+            self.metrics.clone(),
+            queue::Settings { writer: self.writer_config() },
+            watch::Sender::default(),
+            queue_signal,
+        );
+        let inputs = queue::Inputs { joined: joined.subscribe(), claimed: claimed.subscribe() };
+        self.tasks.spawn(queues.run(inputs, self.cancel.clone()));
         self.tasks.spawn(announce_ready(hub.clone(), overview.subscribe(), ready, self.cancel.clone()));
         Ok(())
     }
@@ -288,15 +298,19 @@ impl Daemon {
         })
     }
 
+    fn writer_config(&self) -> WriterConfig {
+        WriterConfig {
+            merge_window: self.config.quota.merge_window,
+            deadline: self.config.clusters.request_timeout,
+        }
+    }
+
     fn quota_settings(&self) -> quota::Settings {
         quota::Settings {
             aliases: self.config.aliases(),
             count_foreign: self.config.capacity.count_foreign_quota,
             lost_timeout: self.config.clusters.lost_timeout,
-            writer: WriterConfig {
-                merge_window: self.config.quota.merge_window,
-                deadline: self.config.clusters.request_timeout,
-            },
+            writer: self.writer_config(),
             drift_reverts_per_minute: self.config.quota.drift_reverts_per_minute,
             copy_admission_checks: self.config.quota.copy_admission_checks.clone(),
         }
