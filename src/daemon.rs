@@ -128,7 +128,7 @@ impl Daemon {
                     return Ok(Some(Hub::new(client, identity.kube_system_uid, namespace)));
                 }
                 Err(error) => {
-                    warn!("The hub at {} does not answer, next try in {wait:.0?}: {error}", client.server())
+                    warn!("The hub at {} does not answer, next try in {wait:.0?}: {error}", client.server());
                 }
             }
             tokio::select! {

@@ -196,8 +196,7 @@ impl ClusterController {
         let mut reported: BTreeMap<ClusterName, Connection> = BTreeMap::new();
         if self.context.settings.watch_cluster_metrics {
             for report in self.context.hub.cluster_metrics.all() {
-                let name = ClusterName::new(&report.metadata.name);
-                if let Ok(name) = name.as_ref().map(Clone::clone)
+                if let Ok(name) = ClusterName::new(&report.metadata.name)
                     && !self.members.contains_key(&name)
                 {
                     let connection = self.context.reported_connection(&name);
