@@ -5,4 +5,5 @@ pub mod cluster;
 pub mod driver;
 pub mod queue;
 pub mod quota;
+pub mod webhook;
 pub mod writer;
