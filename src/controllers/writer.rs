@@ -190,3 +190,152 @@ impl Pace {
         wanted || self.in_flight || self.not_before.is_some_and(|at| Instant::now() < at)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+    use crate::k8s::write::{Action, Kind};
+
+    const WINDOW: Duration = Duration::from_millis(80);
+
+    fn change(queue: &str, value: u32) -> Change {
+        Change {
+            target: Target::cluster_scoped(Kind::ClusterQueue, queue),
+            action: Action::Merge(json!({"value": value})),
+            manager: "fedq-quota",
+        }
+    }
+
+    /// Answers with `statuses` in turn, then with 200; remembers when it was asked for what.
+    struct Server {
+        client: Client,
+        asked: Arc<Mutex<Vec<(Instant, String)>>>,
+    }
+
+    impl Server {
+        fn new(statuses: Vec<u16>, takes: Duration) -> Self {
+            let asked = Arc::new(Mutex::new(Vec::new()));
+            let (log, statuses) = (Arc::clone(&asked), Arc::new(Mutex::new(statuses)));
+            let service = tower::service_fn(move |request: Request<Body>| {
+                let (log, statuses) = (Arc::clone(&log), Arc::clone(&statuses));
+                async move {
+                    let path = request.uri().path().to_owned();
+                    log.lock().expect("the log").push((Instant::now(), path));
+                    tokio::time::sleep(takes).await;
+                    let mut statuses = statuses.lock().expect("the script");
+                    let code = if statuses.is_empty() { 200 } else { statuses.remove(0) };
+                    let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {},
+                        "status": if code == 200 { "Success" } else { "Failure" },
+                        "code": code, "reason": if code == 409 { "Conflict" } else { "" }, "message": "scripted"});
+                    let body = Body::from(body.to_string().into_bytes());
+                    Ok::<_, Infallible>(Response::builder().status(code).body(body).expect("a response"))
+                }
+            });
+            Self { client: Client::new(service, "default"), asked }
+        }
+
+        fn times(&self, queue: &str) -> Vec<Instant> {
+            let asked = self.asked.lock().expect("the log");
+            asked.iter().filter(|(_, path)| path.ends_with(queue)).map(|(at, _)| *at).collect()
+        }
+    }
+
+    /// Runs the writer for a while, beside what `act` does.
+    async fn run(server: &Server, writer: &Writer, act: impl Future<Output = ()>) -> usize {
+        let config = WriterConfig { merge_window: WINDOW, deadline: Duration::from_secs(5) };
+        let cancel = CancellationToken::new();
+        let mut reports = 0;
+        let running = writer.run(server.client.clone(), config, |_, _| reports += 1, cancel.clone());
+        tokio::join!(running, async {
+            act.await;
+            cancel.cancel();
+        });
+        reports
+    }
+
+    #[tokio::test]
+    async fn the_first_write_goes_at_once_and_those_after_it_as_one() {
+        let (server, writer) = (Server::new(vec![], Duration::ZERO), Writer::default());
+        let start = Instant::now();
+        let reports = run(&server, &writer, async {
+            for value in 0..20 {
+                writer.want(vec![change("q", value)]);
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            tokio::time::sleep(WINDOW * 2).await;
+        })
+        .await;
+        let times = server.times("q");
+        assert_eq!((times.len(), reports), (2, 2));
+        assert!(times[0] - start < WINDOW && WINDOW <= times[1] - times[0]);
+        assert!(writer.is_idle());
+    }
+
+    #[tokio::test]
+    async fn what_is_wanted_no_more_is_not_written() {
+        let (server, writer) = (Server::new(vec![], Duration::ZERO), Writer::default());
+        run(&server, &writer, async {
+            writer.want(vec![change("q", 1)]);
+            tokio::time::sleep(WINDOW / 4).await;
+            writer.want(vec![change("q", 2)]);
+            writer.want(vec![]);
+            tokio::time::sleep(WINDOW * 2).await;
+        })
+        .await;
+        assert_eq!(server.times("q").len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_conflict_is_left_to_the_next_decision_and_other_failures_are_tried_again() {
+        let (server, writer) = (Server::new(vec![409, 500], Duration::ZERO), Writer::default());
+        run(&server, &writer, async {
+            writer.want(vec![change("q", 1)]);
+            tokio::time::sleep(WINDOW).await;
+            assert_eq!(server.times("q").len(), 1);
+            writer.want(vec![change("q", 2)]);
+            tokio::time::sleep(FIRST_RETRY / 2).await;
+            assert_eq!(server.times("q").len(), 2);
+            assert_eq!(writer.failures().len(), 1);
+            tokio::time::sleep(FIRST_RETRY).await;
+        })
+        .await;
+        assert_eq!(server.times("q").len(), 3);
+        assert!(writer.failures().is_empty());
+    }
+
+    #[tokio::test]
+    async fn one_object_is_written_once_at_a_time_and_others_do_not_wait() {
+        let (server, writer) = (Server::new(vec![], WINDOW), Writer::default());
+        run(&server, &writer, async {
+            writer.want(vec![change("a", 1), change("b", 1)]);
+            tokio::time::sleep(WINDOW / 4).await;
+            assert!(writer.is_in_flight(&change("a", 1).target));
+            writer.want(vec![change("a", 2), change("b", 1)]);
+            tokio::time::sleep(WINDOW / 4).await;
+            assert_eq!((server.times("a").len(), server.times("b").len()), (1, 1));
+            tokio::time::sleep(WINDOW * 3).await;
+        })
+        .await;
+        assert_eq!(server.times("a").len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_stop_waits_for_the_write_under_way_and_starts_none() {
+        let (server, writer) = (Server::new(vec![], WINDOW), Writer::default());
+        let reports = run(&server, &writer, async {
+            writer.want(vec![change("a", 1)]);
+            tokio::time::sleep(WINDOW / 4).await;
+            writer.want(vec![change("a", 1), change("b", 1)]);
+            tokio::task::yield_now().await;
+        })
+        .await;
+        assert!(1 <= reports);
+        assert_eq!(server.times("a").len(), 1);
+    }
+}

@@ -95,3 +95,96 @@ fn add(sums: &mut Resources, resource: &crate::domain::ids::ResourceName, amount
     let sum = sums.entry(resource.clone()).or_default();
     *sum = sum.saturating_add(amount);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{
+        claim::{AssignmentText, ClaimText, validate},
+        resources::Aliases,
+    };
+
+    const WINDOW: Duration = Duration::from_secs(1);
+
+    fn claim(cluster: &str, gpus: u32) -> ValidClaim {
+        let text = ClaimText {
+            name: format!("{cluster}-resource-claim"),
+            cluster: cluster.to_owned(),
+            assignments: vec![AssignmentText {
+                queue: "q".to_owned(),
+                flavor: "f".to_owned(),
+                resources: BTreeMap::from([("gpu".to_owned(), gpus.to_string())]),
+            }],
+            ..ClaimText::default()
+        };
+        validate(&text, &Aliases::default()).expect("a valid claim")
+    }
+
+    fn present(claims: &[&ValidClaim]) -> BTreeSet<ClaimName> {
+        claims.iter().map(|claim| claim.name().clone()).collect()
+    }
+
+    fn in_force(accepted: &Accepted) -> Vec<&str> {
+        accepted.claims().map(|claim| claim.cluster().as_str()).collect()
+    }
+
+    #[test]
+    fn one_claim_of_several_goes_after_the_window() {
+        let (a, b, c) = (claim("a", 4), claim("b", 4), claim("c", 4));
+        let mut accepted = Accepted::new(WINDOW, [a, b.clone(), c.clone()]);
+        let start = Instant::now();
+        let next = accepted.observe(vec![b.clone(), c.clone()], &present(&[&b, &c]), start);
+        assert_eq!(next, Some(start + WINDOW));
+        assert_eq!(in_force(&accepted), ["a", "b", "c"]);
+        assert_eq!(accepted.observe(vec![], &present(&[&b, &c]), start + WINDOW), None);
+        assert_eq!(in_force(&accepted), ["b", "c"]);
+    }
+
+    #[test]
+    fn most_of_the_quota_goes_only_with_a_word() {
+        let (a, b, c) = (claim("a", 4), claim("b", 4), claim("c", 4));
+        let mut accepted = Accepted::new(WINDOW, [a, b, c.clone()]);
+        let start = Instant::now();
+        accepted.observe(vec![c.clone()], &present(&[&c]), start);
+        accepted.observe(vec![c.clone()], &present(&[&c]), start + WINDOW);
+        assert_eq!(in_force(&accepted), ["a", "b", "c"]);
+        assert_eq!(accepted.held().len(), 2);
+        accepted.observe(vec![c.clone()], &present(&[&c]), start + WINDOW * 100);
+        assert_eq!(accepted.held().len(), 2, "time is no word");
+        assert_eq!(accepted.confirm().len(), 2);
+        assert_eq!(in_force(&accepted), ["c"]);
+    }
+
+    #[test]
+    fn a_claim_that_comes_back_is_held_no_more() {
+        let a = claim("a", 4);
+        let mut accepted = Accepted::new(WINDOW, [a.clone()]);
+        let start = Instant::now();
+        accepted.observe(vec![], &BTreeSet::new(), start);
+        accepted.observe(vec![], &BTreeSet::new(), start + WINDOW);
+        assert_eq!(accepted.held().len(), 1);
+        accepted.observe(vec![a.clone()], &present(&[&a]), start + WINDOW * 2);
+        assert!(accepted.held().is_empty());
+        assert_eq!(in_force(&accepted), ["a"]);
+    }
+
+    #[test]
+    fn claims_without_assignments_may_all_go() {
+        let empty = claim("a", 0);
+        let mut accepted = Accepted::new(WINDOW, [empty]);
+        let start = Instant::now();
+        accepted.observe(vec![], &BTreeSet::new(), start);
+        accepted.observe(vec![], &BTreeSet::new(), start + WINDOW);
+        assert!(in_force(&accepted).is_empty());
+    }
+
+    #[test]
+    fn an_edit_that_is_invalid_leaves_the_last_valid_one_in_force() {
+        let a = claim("a", 4);
+        let mut accepted = Accepted::new(WINDOW, [a.clone()]);
+        let start = Instant::now();
+        accepted.observe(vec![], &present(&[&a]), start);
+        accepted.observe(vec![], &present(&[&a]), start + WINDOW * 100);
+        assert_eq!(in_force(&accepted), ["a"]);
+    }
+}
