@@ -3,6 +3,7 @@
 pub mod capacity;
 pub mod check;
 pub mod claim;
+pub mod claim_keeping;
 pub mod claim_status;
 pub mod cluster;
 pub mod ids;

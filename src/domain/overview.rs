@@ -20,6 +20,9 @@ pub struct Overview {
     pub clusters: BTreeMap<ClusterName, ClusterOverview>,
     pub claims: BTreeMap<ClaimName, ClaimOverview>,
     pub queues: BTreeMap<QueueName, QueueOverview>,
+    /// The claims that the plan rests on, with their clusters. One that vanished stays here until its
+    /// removal is believed.
+    pub in_force: BTreeMap<ClaimName, ClusterName>,
     /// Claims that vanished and whose removal waits for a person's word, and the clusters they claimed:
     /// nothing is written for these, and no claim is made anew.
     pub held_claims: BTreeSet<ClaimName>,

@@ -42,6 +42,11 @@ impl QuotaController {
                 .iter()
                 .map(|(name, plan)| (name.clone(), self.queue(round, name, plan)))
                 .collect(),
+            in_force: self
+                .accepted
+                .claims()
+                .map(|claim| (claim.name().clone(), claim.cluster().clone()))
+                .collect(),
             held_claims: self.accepted.held().clone(),
             held_clusters: self
                 .accepted
