@@ -1,6 +1,7 @@
 //! Loops that gather, decide, apply and report. The deciding is in `domain`; nothing here adds or compares quotas.
 
 pub mod capacity;
+pub mod claim;
 pub mod cluster;
 pub mod driver;
 pub mod queue;

@@ -1,5 +1,7 @@
 //! ClusterResourceClaims: read once, and their status rendered once.
 
+pub mod keeping;
+
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
