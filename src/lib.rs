@@ -6,6 +6,7 @@
 //! ARCHITECTURE.md and enforced by `tests/architecture.rs`.
 
 pub mod api;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod controllers;

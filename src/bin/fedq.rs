@@ -1,1 +1,7 @@
-fn main() {}
+//! The command line, also as `kubectl-fedq`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    fedq::cli::run(std::env::args_os())
+}

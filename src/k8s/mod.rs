@@ -7,6 +7,7 @@ pub mod follow;
 pub mod hub;
 pub mod kubeconfig;
 pub mod list_watch;
+pub mod onboard;
 pub mod read;
 pub mod session;
 pub mod types;

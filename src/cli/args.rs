@@ -1,0 +1,476 @@
+//! What may be typed. Nothing here does anything.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use super::print::Color;
+
+/// Joins clusters to a hub and shares out their quota.
+#[derive(Debug, Parser)]
+#[command(
+    name = "fedq",
+    version,
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    max_term_width = 100,
+    after_help = "Examples:
+  fedq login --server https://fedq.example.com --token -
+  fedq cluster join eu-west --kubeconfig eu-west.yaml
+  fedq claim edit eu-west-resource-claim
+  fedq quota explain team-a"
+)]
+pub struct Cli {
+    #[command(flatten)]
+    pub connection: Connection,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Where the server is; what is not given comes from the file that `fedq login` wrote.
+#[derive(Args, Clone, Default)]
+pub struct Connection {
+    /// URL of fedqd
+    #[arg(
+        long,
+        global = true,
+        env = "FEDQ_SERVER",
+        hide_env_values = true,
+        value_name = "URL",
+        help_heading = "Connection"
+    )]
+    pub server: Option<String>,
+    /// Token to log in with; better in the environment, since others see what is typed here
+    #[arg(
+        long,
+        global = true,
+        env = "FEDQ_TOKEN",
+        value_name = "TOKEN",
+        hide_env_values = true,
+        help_heading = "Connection"
+    )]
+    pub token: Option<String>,
+    /// PEM file with the server's CA
+    #[arg(
+        long,
+        global = true,
+        env = "FEDQ_CA_FILE",
+        hide_env_values = true,
+        value_name = "FILE",
+        help_heading = "Connection"
+    )]
+    pub ca_file: Option<PathBuf>,
+    /// The same as PEM text, for the environment
+    #[arg(long, global = true, env = "FEDQ_CA", hide = true)]
+    pub ca: Option<String>,
+    /// Configuration file [default: ~/.config/fedq/config.yaml]
+    #[arg(
+        long,
+        global = true,
+        env = "FEDQ_CONFIG",
+        hide_env_values = true,
+        value_name = "FILE",
+        help_heading = "Connection"
+    )]
+    pub config: Option<PathBuf>,
+    /// When to use colour
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "WHEN",
+        hide_possible_values = true,
+        help_heading = "Connection"
+    )]
+    pub color: Color,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Remember a server and how to log in to it
+    Login(LoginArgs),
+    /// Join, look at and leave clusters
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
+    /// Say which queue gets what of a cluster
+    #[command(subcommand)]
+    Claim(ClaimCommand),
+    /// What clusters have, what is assigned and what is left
+    Capacity(CapacityArgs),
+    /// The quota of queues, and why it is what it is
+    #[command(subcommand)]
+    Quota(QuotaCommand),
+    /// Find out what is wrong with the hub or a cluster
+    Check(CheckArgs),
+    /// Versions of this program and of the server
+    Version(VersionArgs),
+    /// Print a completion script for a shell
+    Completion(CompletionArgs),
+}
+
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+pub enum Format {
+    #[default]
+    Table,
+    /// A table with more columns
+    Wide,
+    Json,
+    Yaml,
+    /// Only names
+    Name,
+}
+
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct Output {
+    /// Output format: table, wide, json, yaml or name
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT", hide_possible_values = true)]
+    pub output: Format,
+    /// Leave the headers of tables out
+    #[arg(long)]
+    pub no_headers: bool,
+}
+
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct ListArgs {
+    #[command(flatten)]
+    pub output: Output,
+    /// Go on and print what changes
+    #[arg(short, long)]
+    pub watch: bool,
+}
+
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct DryRun {
+    /// Let the server check everything and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  fedq login --server https://fedq.example.com --ca-file ca.pem --token -
+  fedq login --server https://fedq.example.com --token-command 'kubectl create token me --audience fedq'
+  fedq login --server https://fedq.example.com --kubeconfig ~/.kube/config --service-account team-a/alice
+
+With --token - the token is read from stdin.")]
+pub struct LoginArgs {
+    /// A command that prints a token, run for each request
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["token", "kubeconfig"])]
+    pub token_command: Option<String>,
+    /// Ask the hub for a token, with the rights of this kubeconfig
+    #[arg(long, value_name = "FILE", requires = "service_account", conflicts_with = "token")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig
+    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    pub context: Option<String>,
+    /// Whose token to ask for
+    #[arg(long, value_name = "NAMESPACE/NAME", requires = "kubeconfig")]
+    pub service_account: Option<String>,
+    /// How many hours that token is valid
+    #[arg(long, value_name = "HOURS", default_value_t = 12, value_parser = clap::value_parser!(u16).range(1..=8760))]
+    pub hours: u16,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ClusterCommand {
+    /// Join a cluster
+    #[command(after_help = "Examples:
+  fedq cluster join eu-west --kubeconfig eu-west.yaml
+  fedq cluster join eu-west --kubeconfig ~/.kube/config --context eu-west --create-serviceaccount
+
+The kubeconfig must hold a token or a certificate itself: no paths, no programs to run.
+With --create-serviceaccount your own rights are used once, to make a ServiceAccount with just the
+rights fedq needs; only its token is sent to the server.")]
+    Join(JoinArgs),
+    /// List joined clusters
+    #[command(after_help = "Examples:
+  fedq cluster list
+  fedq cluster list -o wide -w")]
+    List(ListArgs),
+    /// Show all about a cluster
+    #[command(after_help = "Examples:
+  fedq cluster show eu-west
+  fedq cluster show eu-west -o json")]
+    Show(ShowClusterArgs),
+    /// Send nothing new to a cluster; what runs there goes on
+    #[command(after_help = "Examples:
+  fedq cluster cordon eu-west")]
+    Cordon(ClusterArgs),
+    /// Let a cluster have work again
+    #[command(after_help = "Examples:
+  fedq cluster uncordon eu-west")]
+    Uncordon(ClusterArgs),
+    /// Accept the cluster that answers now as the one that was joined
+    #[command(after_help = "Examples:
+  fedq cluster confirm eu-west
+  fedq cluster confirm eu-west --uid 5f9c0c1e-8d0f-4c8a-9d59-0c9a6f1f2f5e")]
+    Confirm(ConfirmArgs),
+    /// Take a cluster out: its share first, then its empty queues
+    #[command(after_help = "Examples:
+  fedq cluster leave eu-west
+  fedq cluster leave eu-west --yes")]
+    Leave(LeaveArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct JoinArgs {
+    /// Name of the cluster
+    pub name: String,
+    /// Kubeconfig of the cluster; - for stdin
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: PathBuf,
+    /// Context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+    /// Make a ServiceAccount with just the rights fedq needs and join with that
+    #[arg(long)]
+    pub create_serviceaccount: bool,
+    /// Do not wait until the cluster is Ready
+    #[arg(long)]
+    pub no_wait: bool,
+    /// How long to wait
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub timeout: u64,
+    #[command(flatten)]
+    pub dry_run: DryRun,
+}
+
+#[derive(Args, Debug)]
+pub struct ShowClusterArgs {
+    pub name: String,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Args, Debug)]
+pub struct ClusterArgs {
+    pub name: String,
+    #[command(flatten)]
+    pub dry_run: DryRun,
+}
+
+#[derive(Args, Debug)]
+pub struct ConfirmArgs {
+    pub name: String,
+    /// UID of its kube-system namespace [default: the one it answers with]
+    #[arg(long, value_name = "UID")]
+    pub uid: Option<String>,
+    #[command(flatten)]
+    pub dry_run: DryRun,
+}
+
+#[derive(Args, Debug)]
+pub struct LeaveArgs {
+    pub name: String,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+    #[command(flatten)]
+    pub dry_run: DryRun,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ClaimCommand {
+    /// List claims
+    #[command(after_help = "Examples:
+  fedq claim list
+  fedq claim list -o wide -w")]
+    List(ListArgs),
+    /// Show a claim: what it asks for, what it gets and why
+    #[command(after_help = "Examples:
+  fedq claim show eu-west-resource-claim
+  fedq claim show eu-west-resource-claim -o yaml")]
+    Show(ShowClaimArgs),
+    /// Edit a claim in your editor
+    #[command(after_help = "Examples:
+  fedq claim edit eu-west-resource-claim
+  KUBE_EDITOR='code --wait' fedq claim edit eu-west-resource-claim
+  fedq claim edit eu-west-resource-claim --dry-run
+
+The editor is $KUBE_EDITOR, else $EDITOR, else vi. Before anything is written you see what each queue
+gains and loses. What somebody else changed meanwhile is kept; nothing you typed is lost.")]
+    Edit(EditArgs),
+    /// Set one assignment of a claim
+    #[command(after_help = "Examples:
+  fedq claim assign eu-west-resource-claim --queue team-a --flavor on-demand cpu=500 gpu=5
+  fedq claim assign eu-west-resource-claim --queue team-a --flavor on-demand --remove")]
+    Assign(AssignArgs),
+    /// Show what a file would change: exit code 0 for nothing, 1 for something, 2 for an error
+    #[command(after_help = "Examples:
+  fedq claim diff -f claim.yaml
+  fedq claim show eu-west-resource-claim -o yaml | sed 's/gpu: .*/gpu: 8/' | fedq claim diff -f -
+
+The file holds `name` and `spec`, as `fedq claim show -o yaml` prints them, or a whole manifest.")]
+    Diff(DiffArgs),
+    /// Show who changed a claim, and how
+    #[command(after_help = "Examples:
+  fedq claim history eu-west-resource-claim")]
+    History(HistoryArgs),
+    /// Say that the removal of many claims at once is meant
+    #[command(after_help = "Examples:
+  fedq claim confirm-removal
+
+When claims that hold more than half of all assigned quota vanish together, fedq writes nothing until
+someone confirms.")]
+    ConfirmRemoval(ConfirmRemovalArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct ShowClaimArgs {
+    pub name: String,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Args, Debug)]
+pub struct EditArgs {
+    pub name: String,
+    /// Apply without asking
+    #[arg(short, long)]
+    pub yes: bool,
+    #[command(flatten)]
+    pub dry_run: DryRun,
+}
+
+#[derive(Args, Debug)]
+pub struct AssignArgs {
+    pub name: String,
+    #[arg(long, value_name = "QUEUE")]
+    pub queue: String,
+    #[arg(long, value_name = "FLAVOR")]
+    pub flavor: String,
+    /// Take the assignment away
+    #[arg(long, conflicts_with = "resources")]
+    pub remove: bool,
+    /// What the queue gets, such as cpu=500 gpu=5; replaces what it had
+    #[arg(value_name = "RESOURCE=QUANTITY", required_unless_present = "remove")]
+    pub resources: Vec<String>,
+    #[command(flatten)]
+    pub dry_run: DryRun,
+}
+
+#[derive(Args, Debug)]
+pub struct DiffArgs {
+    /// File with the claim; - for stdin
+    #[arg(short, long, value_name = "FILE")]
+    pub filename: PathBuf,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Args, Debug)]
+pub struct HistoryArgs {
+    pub name: String,
+    /// How many changes at most
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    pub limit: u32,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Args, Debug)]
+pub struct ConfirmRemovalArgs {
+    #[command(flatten)]
+    pub dry_run: DryRun,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  fedq capacity
+  fedq capacity eu-west
+  fedq capacity eu-west --history")]
+pub struct CapacityArgs {
+    /// Only this cluster
+    pub cluster: Option<String>,
+    /// Show how it changed
+    #[arg(long, requires = "cluster", conflicts_with = "watch")]
+    pub history: bool,
+    #[command(flatten)]
+    pub list: ListArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum QuotaCommand {
+    /// List the quota of queues
+    #[command(after_help = "Examples:
+  fedq quota list
+  fedq quota list -w")]
+    List(ListArgs),
+    /// Why a queue's quota is what it is
+    #[command(after_help = "Examples:
+  fedq quota explain team-a
+  fedq quota explain team-a -o json")]
+    Explain(ExplainArgs),
+    /// Change what a queue holds besides what clusters contribute
+    #[command(after_help = "Examples:
+  fedq quota base team-a --flavor on-demand gpu=4")]
+    Base(BaseArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct ExplainArgs {
+    pub queue: String,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Args, Debug)]
+pub struct BaseArgs {
+    pub queue: String,
+    #[arg(long, value_name = "FLAVOR")]
+    pub flavor: String,
+    /// The new base, such as gpu=4
+    #[arg(value_name = "RESOURCE=QUANTITY")]
+    pub base: String,
+    #[command(flatten)]
+    pub dry_run: DryRun,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  fedq check
+  fedq check eu-west
+
+The exit code is 1 where something failed.")]
+pub struct CheckArgs {
+    /// Only this cluster
+    pub cluster: Option<String>,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  fedq version
+  fedq version --client -o json")]
+pub struct VersionArgs {
+    /// Only of this program
+    #[arg(long)]
+    pub client: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  source <(fedq completion bash)
+  fedq completion zsh > \"${fpath[1]}/_fedq\"
+  fedq completion fish > ~/.config/fish/completions/fedq.fish")]
+pub struct CompletionArgs {
+    #[arg(value_enum)]
+    pub shell: Shell,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}

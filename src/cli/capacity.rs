@@ -1,0 +1,81 @@
+//! `fedq capacity`.
+
+use super::{
+    DONE, Session,
+    args::CapacityArgs,
+    client::escape,
+    error::CliError,
+    list::{self, Row},
+    table::Table,
+};
+use crate::wire::{
+    capacity::{Capacity, CapacityChange},
+    cluster::Flavor,
+    list::List,
+    quantity::Quantity,
+};
+
+pub async fn run(args: CapacityArgs, session: &mut Session) -> Result<u8, CliError> {
+    let Some(cluster) = args.cluster else {
+        return list::run::<Capacity>("/capacity", &args.list, session).await.map(|()| DONE);
+    };
+    if args.history {
+        let (api, printer) = session.both()?;
+        let path = format!("/capacity/{}/history?limit=100", escape(&cluster));
+        let changes: List<CapacityChange> = api.get(&path).await?;
+        list::print(&changes.items, args.list.output, printer)?;
+        return Ok(DONE);
+    }
+    // So that a wrong name is told apart from a cluster without nodes.
+    session.api()?.get::<serde_json::Value>(&format!("/clusters/{}", escape(&cluster))).await?;
+    let wanted = |row: &Capacity| row.cluster == cluster;
+    list::run_filtered::<Capacity>("/capacity", &args.list, session, wanted).await?;
+    Ok(DONE)
+}
+
+impl Row for Capacity {
+    fn headers(_wide: bool) -> &'static [&'static str] {
+        &["CLUSTER", "STATE", "FLAVOR", "RESOURCE", "CAPACITY", "ASSIGNED", "LEFT"]
+    }
+
+    fn rows(&self, _wide: bool) -> Vec<Vec<String>> {
+        let row = [&self.cluster, &self.state, &self.flavor, &self.resource];
+        let amounts = [&self.capacity, &self.assigned, &self.unassigned];
+        vec![row.into_iter().cloned().chain(amounts.into_iter().map(ToString::to_string)).collect()]
+    }
+
+    fn name(&self) -> String {
+        format!("capacity/{}/{}/{}", self.cluster, self.flavor, self.resource)
+    }
+}
+
+impl Row for CapacityChange {
+    fn headers(_wide: bool) -> &'static [&'static str] {
+        &["TIME", "FLAVOR", "RESOURCE", "CAPACITY", "USABLE"]
+    }
+
+    fn rows(&self, _wide: bool) -> Vec<Vec<String>> {
+        let text = |amount: &Option<Quantity>| amount.as_ref().map_or("gone".to_owned(), ToString::to_string);
+        let (capacity, usable) = (text(&self.capacity), text(&self.usable));
+        vec![vec![self.at.to_string(), self.flavor.clone(), self.resource.clone(), capacity, usable]]
+    }
+
+    fn name(&self) -> String {
+        format!("capacity/{}/{}/{}", self.cluster, self.flavor, self.resource)
+    }
+}
+
+/// What one cluster has, by flavor.
+pub fn flavors_table(flavors: &[Flavor]) -> Table {
+    let mut table = Table::new(&["FLAVOR", "RESOURCE", "CAPACITY", "ASSIGNED", "LEFT"]);
+    for flavor in flavors {
+        for (resource, capacity) in &flavor.capacity {
+            let of = |amounts: &crate::wire::quantity::Quantities| {
+                amounts.get(resource).map_or_else(|| "0".to_owned(), ToString::to_string)
+            };
+            let (assigned, left) = (of(&flavor.assigned), of(&flavor.unassigned));
+            table.row([&flavor.name, resource, &capacity.0, &assigned, &left]);
+        }
+    }
+    table
+}

@@ -1,0 +1,259 @@
+//! `fedq claim`.
+
+use super::{
+    DONE, FAILED, Session, USAGE,
+    args::{AssignArgs, ClaimCommand, ConfirmRemovalArgs, DiffArgs, Format, HistoryArgs, ShowClaimArgs},
+    claim_edit, claim_text,
+    client::escape,
+    cluster::{report, with_dry_run, words},
+    error::CliError,
+    list::{self, Row},
+    print::Printer,
+    quota::assignment,
+    settings,
+    table::Table,
+};
+use crate::wire::{
+    claim::{Assign, Claim, ClaimChange, ClaimDetail, ClaimHistory},
+    cluster::Done,
+    list::List,
+};
+
+pub async fn run(command: ClaimCommand, session: &mut Session) -> Result<u8, CliError> {
+    match command {
+        ClaimCommand::List(args) => list::run::<Claim>("/claims", &args, session).await.map(|()| DONE),
+        ClaimCommand::Show(args) => show(args, session).await,
+        ClaimCommand::Edit(args) => claim_edit::run(args, session).await,
+        ClaimCommand::Assign(args) => assign(args, session).await,
+        ClaimCommand::Diff(args) => Ok(diff(args, session).await),
+        ClaimCommand::History(args) => history(args, session).await,
+        ClaimCommand::ConfirmRemoval(args) => confirm_removal(args, session).await,
+    }
+}
+
+pub fn path(name: &str) -> String {
+    format!("/claims/{}", escape(name))
+}
+
+impl Row for Claim {
+    fn headers(wide: bool) -> &'static [&'static str] {
+        if wide {
+            &["NAME", "CLUSTER", "READY", "SHORT", "QUEUES", "REASON", "MESSAGE"]
+        } else {
+            &["NAME", "CLUSTER", "READY", "SHORT", "QUEUES"]
+        }
+    }
+
+    fn rows(&self, wide: bool) -> Vec<Vec<String>> {
+        let mut queues: Vec<&str> =
+            self.assignments.iter().map(|assignment| assignment.queue.as_str()).collect();
+        queues.dedup();
+        let mut row = vec![
+            self.name.clone(),
+            self.cluster.clone(),
+            self.ready.status.clone(),
+            words(&self.short),
+            queues.join(","),
+        ];
+        if wide {
+            row.extend([self.ready.reason.clone(), self.ready.message.clone()]);
+        }
+        vec![row]
+    }
+
+    fn name(&self) -> String {
+        format!("clusterresourceclaim/{}", self.name)
+    }
+}
+
+async fn show(args: ShowClaimArgs, session: &mut Session) -> Result<u8, CliError> {
+    let (api, printer) = session.both()?;
+    let detail: ClaimDetail = api.get(&path(&args.name)).await?;
+    match args.output.output {
+        Format::Json => printer.json(&detail)?,
+        // What `claim diff -f` reads.
+        Format::Yaml => {
+            let text = claim_text::body(&detail.name, &detail.spec);
+            let text = text.map_err(|message| CliError::Failed { message, next: None })?;
+            printer.raw(text.as_bytes())?;
+        }
+        Format::Name => printer.line(&format!("clusterresourceclaim/{}", detail.name))?,
+        Format::Table | Format::Wide => describe(&detail, printer)?,
+    }
+    Ok(DONE)
+}
+
+fn describe(detail: &ClaimDetail, printer: &mut Printer) -> Result<(), CliError> {
+    let mut facts = Table::default();
+    facts.row(["Name:", &detail.name]);
+    facts.row(["Cluster:", &detail.spec.cluster_name]);
+    let Some(state) = &detail.state else {
+        facts.row(["Ready:", "Unknown (fedqd has not looked at it yet)"]);
+        return printer.table(&facts);
+    };
+    let ready = &state.ready;
+    facts.row(["Ready:", &ready.status]);
+    for (label, text) in [("Reason:", &ready.reason), ("Message:", &ready.message)] {
+        if !text.is_empty() {
+            facts.row([label, text]);
+        }
+    }
+    printer.table(&facts)?;
+    let mut nominal = Table::new(&["RESOURCE", "NOMINAL", "MEANS"]);
+    for entry in &state.nominal {
+        let meaning = if entry.cap { "cap set by a person" } else { "follows capacity" };
+        nominal.row([entry.resource.as_str(), &entry.amount.0, meaning]);
+    }
+    let mut assigned = Table::new(&["QUEUE", "FLAVOR", "RESOURCE", "REQUESTED", "EFFECTIVE", "REASON"]);
+    for assignment in &state.assignments {
+        for (resource, requested) in &assignment.requested {
+            let effective = assignment.effective.get(resource).map_or("0", |amount| &amount.0);
+            let (queue, flavor, reason) = (&assignment.queue, &assignment.flavor, &assignment.reason);
+            assigned.row([queue.as_str(), flavor, resource, &requested.0, effective, reason]);
+        }
+    }
+    let capacity = super::capacity::flavors_table(&detail.flavors);
+    for table in [nominal, assigned, capacity].iter().filter(|table| !table.is_empty()) {
+        printer.line("")?;
+        printer.table(table)?;
+    }
+    for assignment in state.assignments.iter().filter(|assignment| !assignment.message.is_empty()) {
+        printer.note(&format!("{} {}: {}", assignment.queue, assignment.flavor, assignment.message));
+    }
+    Ok(())
+}
+
+async fn assign(args: AssignArgs, session: &mut Session) -> Result<u8, CliError> {
+    let resources = args.resources.iter().map(|text| assignment(text)).collect::<Result<_, _>>()?;
+    let (api, printer) = session.both()?;
+    let target = with_dry_run(&format!("{}/assign", path(&args.name)), args.dry_run.dry_run);
+    let assign = Assign { queue: args.queue, flavor: args.flavor, resources };
+    let change: ClaimChange = api.post(&target, &assign).await?;
+    print_changes(&change, printer);
+    let outcome = if change.changes.is_empty() { "unchanged" } else { "edited" };
+    let suffix = if change.dry_run { " (dry run)" } else { "" };
+    printer.line(&format!("clusterresourceclaim/{} {outcome}{suffix}", args.name))?;
+    Ok(DONE)
+}
+
+/// For the person, before they decide.
+pub fn print_changes(change: &ClaimChange, printer: &mut Printer) {
+    for warning in &change.warnings {
+        printer.warning(warning);
+    }
+    if change.changes.is_empty() {
+        printer.note("No queue gains or loses anything.");
+    } else {
+        printer.note_table(&changes_table(change));
+    }
+}
+
+fn changes_table(change: &ClaimChange) -> Table {
+    let mut table = Table::new(&["QUEUE", "FLAVOR", "RESOURCE", "BEFORE", "AFTER", "CHANGE"]);
+    for cell in &change.changes {
+        table.row([&cell.queue, &cell.flavor, &cell.resource, &cell.before.0, &cell.after.0, &cell.change]);
+    }
+    table
+}
+
+/// 0: nothing, 1: something, 2: an error, as diff and kubectl diff have it.
+async fn diff(args: DiffArgs, session: &mut Session) -> u8 {
+    match try_diff(args, session).await {
+        Ok(code) => code,
+        Err(error) => {
+            session.printer.error(&error);
+            USAGE
+        }
+    }
+}
+
+async fn try_diff(args: DiffArgs, session: &mut Session) -> Result<u8, CliError> {
+    let text = settings::read_text(&args.filename)?;
+    let file = claim_text::parse_any(&text).map_err(|reason| {
+        CliError::usage(
+            format!("`{}` is not a claim: {reason}", args.filename.display()),
+            "fedq claim show NAME -o yaml prints one",
+        )
+    })?;
+    let (api, printer) = session.both()?;
+    let current: ClaimDetail = api.get(&path(&file.name)).await?;
+    let change: ClaimChange = api.post(&format!("{}/diff", path(&file.name)), &file.spec).await?;
+    for warning in &change.warnings {
+        printer.warning(warning);
+    }
+    match args.output.output {
+        Format::Json => printer.json(&change)?,
+        Format::Yaml => printer.yaml(&change)?,
+        Format::Name if change.changes.is_empty() => {}
+        Format::Name => printer.line(&format!("clusterresourceclaim/{}", file.name))?,
+        Format::Table | Format::Wide => {
+            let (before, after) =
+                (claim_text::body(&file.name, &current.spec), claim_text::body(&file.name, &file.spec));
+            let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+            let lines = similar::TextDiff::from_lines(&before, &after);
+            let lines = lines.unified_diff().context_radius(2).header("now", "file").to_string();
+            lines.lines().try_for_each(|line| printer.line(line))?;
+            if !change.changes.is_empty() {
+                let table = changes_table(&change);
+                printer.table(&if args.output.no_headers { table.without_headers() } else { table })?;
+            }
+        }
+    }
+    let same = super::merge::is_same(&current.spec, &file.spec);
+    Ok(if same { DONE } else { FAILED })
+}
+
+async fn history(args: HistoryArgs, session: &mut Session) -> Result<u8, CliError> {
+    let (api, printer) = session.both()?;
+    let target = format!("{}/history?limit={}", path(&args.name), args.limit);
+    let history: List<ClaimHistory> = api.get(&target).await?;
+    list::print(&history.items, args.output, printer)?;
+    Ok(DONE)
+}
+
+impl Row for ClaimHistory {
+    fn headers(_wide: bool) -> &'static [&'static str] {
+        &["TIME", "GENERATION", "WHO", "CHANGE"]
+    }
+
+    fn rows(&self, wide: bool) -> Vec<Vec<String>> {
+        let lines = self.changes();
+        let more = lines.len().saturating_sub(3);
+        let mut text =
+            if wide { lines.join("; ") } else { lines.into_iter().take(3).collect::<Vec<_>>().join("; ") };
+        if 0 < more && !wide {
+            text = format!("{text}; {more} more");
+        }
+        vec![vec![self.at.to_string(), self.generation.to_string(), self.who.clone(), text]]
+    }
+
+    fn name(&self) -> String {
+        format!("clusterresourceclaim/{}/{}", self.claim, self.generation)
+    }
+}
+
+impl ClaimHistory {
+    /// In words: `team-a on-demand gpu 5 → 6`.
+    fn changes(&self) -> Vec<String> {
+        let spec = |value: &Option<serde_json::Value>| {
+            let value = value.clone()?;
+            serde_json::from_value(value).ok()
+        };
+        match (&self.before, &self.after) {
+            (None, _) => vec!["created".to_owned()],
+            (_, None) => vec!["deleted".to_owned()],
+            (before, after) => match (spec(before), spec(after)) {
+                (Some(before), Some(after)) => super::merge::changes(&before, &after),
+                _ => vec!["changed".to_owned()],
+            },
+        }
+    }
+}
+
+async fn confirm_removal(args: ConfirmRemovalArgs, session: &mut Session) -> Result<u8, CliError> {
+    let (api, printer) = session.both()?;
+    let target = with_dry_run("/claims/confirm-removal", args.dry_run.dry_run);
+    let done: Done = api.post(&target, &serde_json::json!({})).await?;
+    report(&done, printer);
+    Ok(DONE)
+}

@@ -1,0 +1,191 @@
+//! What the command line does with a person's own kubeconfig: once, on their machine, with their
+//! rights. Nothing of it is sent to the daemon but the token it makes.
+
+use std::{path::Path, time::Duration};
+
+use k8s_openapi::api::{
+    authentication::v1::{TokenRequest, TokenRequestSpec},
+    core::v1::{Secret, ServiceAccount},
+};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams, TypeMeta},
+    core::GroupVersionKind,
+};
+use serde_json::{Value, json};
+
+use super::{
+    client::{self, ApiError, ClientLimits, ConnectError, call},
+    kubeconfig::{self, CheckedKubeconfig, KubeconfigError, Rules},
+};
+
+/// The rights fedq needs on a cluster.
+const MANIFEST: &str = include_str!("../../deploy/worker/rbac.yaml");
+const NAMESPACE: &str = "fedq-system";
+const SERVICE_ACCOUNT: &str = "fedq";
+const TOKEN_SECRET: &str = "fedq-token";
+const MANAGER: &str = "fedq-join";
+const DEADLINE: Duration = Duration::from_secs(15);
+/// The token controller fills the Secret within a second, unless it is stopped.
+const TOKEN_TRIES: u32 = 40;
+const TOKEN_PAUSE: Duration = Duration::from_millis(250);
+
+#[derive(Debug, thiserror::Error)]
+pub enum OnboardError {
+    #[error("the kubeconfig cannot be used")]
+    Kubeconfig(#[from] KubeconfigError),
+    #[error("cannot connect to the cluster")]
+    Connect(#[from] ConnectError),
+    #[error("cannot apply {kind} {name}")]
+    Apply { kind: String, name: String, source: ApiError },
+    #[error("cannot make a token for ServiceAccount {name}")]
+    Token { name: String, source: ApiError },
+    #[error("the cluster made no token for ServiceAccount {NAMESPACE}/{SERVICE_ACCOUNT}")]
+    NoToken,
+    #[error("the manifest of rights in this program cannot be read")]
+    Manifest(#[source] serde_saphyr::Error),
+}
+
+/// Whose token is asked for.
+pub struct TokenFor<'a> {
+    pub namespace: &'a str,
+    pub name: &'a str,
+    pub audience: &'a str,
+    pub seconds: i64,
+}
+
+/// Makes a ServiceAccount with just the rights fedq needs; a kubeconfig that holds only its token.
+/// Doing it again changes nothing.
+pub async fn create_service_account(
+    kubeconfig: &[u8],
+    context: Option<&str>,
+    folder: Option<&Path>,
+) -> Result<String, OnboardError> {
+    let (checked, client) = connect(kubeconfig, context, folder)?;
+    for object in manifest()? {
+        apply(&client, &object).await?;
+    }
+    apply(&client, &token_secret()).await?;
+    let token = read_token(&client).await?;
+    with_token(&checked, &token)
+}
+
+/// A token of a ServiceAccount that is there already.
+pub async fn request_token(
+    kubeconfig: &[u8],
+    context: Option<&str>,
+    folder: Option<&Path>,
+    account: &TokenFor<'_>,
+) -> Result<String, OnboardError> {
+    let (_, client) = connect(kubeconfig, context, folder)?;
+    let api = Api::<ServiceAccount>::namespaced(client, account.namespace);
+    let spec = TokenRequestSpec {
+        audiences: vec![account.audience.to_owned()],
+        expiration_seconds: Some(account.seconds),
+        ..TokenRequestSpec::default()
+    };
+    let request = TokenRequest { spec, ..TokenRequest::default() };
+    let answer =
+        call(DEADLINE, api.create_token_request(account.name, &PostParams::default(), &request)).await;
+    let name = format!("{}/{}", account.namespace, account.name);
+    let answer = answer.map_err(|source| OnboardError::Token { name, source })?;
+    answer.status.map(|status| status.token).ok_or(OnboardError::NoToken)
+}
+
+/// The person's own kubeconfig, on their own machine: files and loopback are theirs to use. Programs
+/// are not run.
+fn connect(
+    kubeconfig: &[u8],
+    context: Option<&str>,
+    folder: Option<&Path>,
+) -> Result<(CheckedKubeconfig, Client), OnboardError> {
+    let rules = Rules {
+        allow_loopback: true,
+        allow_proxy: true,
+        allow_system_roots: true,
+        files_from: Some(folder.unwrap_or(Path::new(".")).to_owned()),
+    };
+    let checked = kubeconfig::check(kubeconfig, context, &rules)?;
+    let client = client::connect(&checked, &ClientLimits::default())?.kube();
+    Ok((checked, client))
+}
+
+fn manifest() -> Result<Vec<DynamicObject>, OnboardError> {
+    serde_saphyr::from_multiple(MANIFEST).map_err(OnboardError::Manifest)
+}
+
+fn token_secret() -> DynamicObject {
+    DynamicObject {
+        types: Some(TypeMeta { api_version: "v1".to_owned(), kind: "Secret".to_owned() }),
+        metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+            name: Some(TOKEN_SECRET.to_owned()),
+            namespace: Some(NAMESPACE.to_owned()),
+            annotations: Some(
+                [("kubernetes.io/service-account.name".to_owned(), SERVICE_ACCOUNT.to_owned())].into(),
+            ),
+            ..Default::default()
+        },
+        data: json!({"type": "kubernetes.io/service-account-token"}),
+    }
+}
+
+async fn apply(client: &Client, object: &DynamicObject) -> Result<(), OnboardError> {
+    let types = object.types.clone().unwrap_or_default();
+    let name = object.metadata.name.clone().unwrap_or_default();
+    let (group, version) = types.api_version.split_once('/').unwrap_or(("", &types.api_version));
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &types.kind));
+    let api: Api<DynamicObject> = match &object.metadata.namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    let parameters = PatchParams::apply(MANAGER).force();
+    let applied = call(DEADLINE, api.patch(&name, &parameters, &Patch::Apply(object))).await;
+    applied.map(|_| ()).map_err(|source| OnboardError::Apply { kind: types.kind, name, source })
+}
+
+async fn read_token(client: &Client) -> Result<String, OnboardError> {
+    let api = Api::<Secret>::namespaced(client.clone(), NAMESPACE);
+    for _ in 0..TOKEN_TRIES {
+        let secret = call(DEADLINE, api.get(TOKEN_SECRET)).await;
+        let name = || format!("{NAMESPACE}/{SERVICE_ACCOUNT}");
+        let secret = secret.map_err(|source| OnboardError::Token { name: name(), source })?;
+        let token = secret.data.and_then(|mut data| data.remove("token"));
+        if let Some(token) = token.and_then(|token| String::from_utf8(token.0).ok()) {
+            return Ok(token);
+        }
+        tokio::time::sleep(TOKEN_PAUSE).await;
+    }
+    Err(OnboardError::NoToken)
+}
+
+/// The same server with another credential.
+fn with_token(checked: &CheckedKubeconfig, token: &str) -> Result<String, OnboardError> {
+    let rendered = checked.render();
+    let mut kubeconfig: Value = serde_saphyr::from_str(&rendered).map_err(OnboardError::Manifest)?;
+    if let Some(users) = kubeconfig.get_mut("users").and_then(Value::as_array_mut) {
+        for user in users {
+            user["user"] = json!({"token": token});
+        }
+    }
+    Ok(kubeconfig.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manifest_makes_the_service_account_that_the_token_is_for() {
+        let objects = manifest().expect("a manifest");
+        let has = |kind: &str, name: &str| {
+            objects.iter().any(|object| {
+                object.types.as_ref().is_some_and(|types| types.kind == kind)
+                    && object.metadata.name.as_deref() == Some(name)
+            })
+        };
+        assert!(has("Namespace", NAMESPACE));
+        assert!(has("ServiceAccount", SERVICE_ACCOUNT));
+        let secret = token_secret();
+        assert_eq!(secret.metadata.namespace.as_deref(), Some(NAMESPACE));
+    }
+}
