@@ -1,5 +1,10 @@
 //! What the compiler does not check: generated files match the code, and modules keep to their edges.
 
+#[path = "architecture/documents.rs"]
+mod documents;
+#[path = "architecture/imports.rs"]
+mod imports;
+
 use std::{fs, path::Path};
 
 /// Fails when `path` does not hold `expected`; `UPDATE_EXPECT=1` rewrites it instead.
