@@ -14,14 +14,16 @@ use tracing::{error, info, warn};
 use crate::{
     clock::Clock,
     config::{Args, Config},
-    controllers::{capacity, cluster, queue, quota, writer::WriterConfig},
-    domain::overview::Overview,
+    controllers::{capacity, claim, cluster, queue, quota, writer::WriterConfig},
+    domain::overview::{CapacityView, Overview},
     k8s::{
         client::{self, ClientLimits, ClusterClient},
+        events::claim_events,
         follow::Following,
         hub::Hub,
         kubeconfig::Rules,
         list_watch::Timing,
+        worker::JoinedClusters,
     },
     store::Store,
     telemetry::{self, Metrics},
@@ -76,6 +78,12 @@ struct Daemon {
     metrics: Metrics,
     store: Store,
 }
+
+type Published<'a> = (
+    &'a watch::Sender<Arc<JoinedClusters>>,
+    &'a watch::Sender<Arc<CapacityView>>,
+    &'a watch::Sender<Arc<Overview>>,
+);
 
 async fn serve(config: Config) -> anyhow::Result<()> {
     let metrics = Metrics::new();
@@ -201,8 +209,28 @@ impl Daemon {
         );
         let inputs = queue::Inputs { joined: joined.subscribe(), claimed: claimed.subscribe() };
         self.tasks.spawn(queues.run(inputs, self.cancel.clone()));
+        self.start_claims(hub, (&joined, &capacity_view, &overview));
+        self.serve_people(hub, &overview, &joined).await?;
         self.tasks.spawn(announce_ready(hub.clone(), overview.subscribe(), ready, self.cancel.clone()));
         Ok(())
+    }
+
+    fn start_claims(&mut self, hub: &Hub, (joined, capacity, overview): Published<'_>) {
+        let (events, sender) = claim_events();
+        let settings =
+            claim::Settings { aliases: self.config.aliases(), writer: self.quota_settings().writer };
+        let claims = claim::ClaimController::new(
+            hub.clone(),
+            (self.store.clone(), self.clock.clone()),
+            settings,
+            (events, sender),
+        );
+        let inputs = claim::Inputs {
+            joined: joined.subscribe(),
+            capacity: capacity.subscribe(),
+            overview: overview.subscribe(),
+        };
+        self.tasks.spawn(claims.run(inputs, self.cancel.clone()));
     }
 
     fn stop_on_signals(&mut self) -> anyhow::Result<()> {

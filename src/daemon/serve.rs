@@ -1,15 +1,42 @@
 //! What `fedqd` listens on: metrics and probes, the REST API, the admission webhook.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use axum::{Router, extract::State as Extract, http::StatusCode, routing::get};
-use tokio::{net::TcpListener, sync::watch};
+use axum_server::{Handle, tls_rustls::RustlsConfig};
+use futures::{FutureExt, future::BoxFuture};
+use tokio::{
+    net::TcpListener,
+    sync::{Notify, watch},
+};
 use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
 
 use super::Daemon;
-use crate::telemetry::Metrics;
+use crate::{
+    api::{self, Authenticator, Diagnose, TokenFile},
+    config::Listen,
+    controllers::{
+        driver::{Driver, Pace},
+        webhook::{Registration, Settings, WebhookController},
+    },
+    domain::{
+        check::{Finding, Outcome},
+        ids::ClusterName,
+        overview::Overview,
+    },
+    k8s::{hub::Hub, session::Sessions, worker::JoinedClusters},
+    telemetry::Metrics,
+    webhook::{
+        Webhook,
+        certificate::{service_names, url_names},
+        review::Judge,
+    },
+};
 
+/// Certificates given as files are read again this often.
+const RELOAD: Duration = Duration::from_mins(1);
 /// For requests under way when the daemon stops.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -23,6 +50,185 @@ impl Daemon {
         let listener = listen(self.config.metrics.address, "metrics.address").await?;
         self.tasks.spawn(serve_plain(listener, router, self.cancel.clone()));
         Ok(())
+    }
+
+    /// The REST API and the webhook, which share a certificate where the API has none of its own.
+    pub(super) async fn serve_people(
+        &mut self,
+        hub: &Hub,
+        overview: &watch::Sender<Arc<Overview>>,
+        joined: &watch::Sender<Arc<JoinedClusters>>,
+    ) -> anyhow::Result<()> {
+        let own = self.own_certificate(hub).await?;
+        self.serve_webhook(hub, overview, own.as_ref()).await?;
+        self.serve_api(hub, overview, joined, own).await
+    }
+
+    /// The certificate fedqd makes itself, if anything is served with it.
+    async fn own_certificate(&mut self, hub: &Hub) -> anyhow::Result<Option<RustlsConfig>> {
+        let (api, webhook) = (&self.config.api, &self.config.webhook);
+        let for_webhook = matches!(webhook.address, Listen::At(_)) && webhook.cert_file.is_none();
+        if !for_webhook && !api.tls.self_signed {
+            return Ok(None);
+        }
+        let namespace = webhook.service.namespace.as_deref().unwrap_or(&self.config.namespace);
+        let mut names = match &webhook.url {
+            Some(url) => url_names(url).context("webhook.url")?,
+            None => service_names(&webhook.service.name, namespace),
+        };
+        if api.tls.self_signed {
+            names.extend(["localhost".to_owned(), api.address.ip().to_string()]);
+        }
+        names.sort();
+        names.dedup();
+        let registration = for_webhook.then(|| match &webhook.url {
+            Some(url) => Registration::Url(url.clone()),
+            None => Registration::Manifests,
+        });
+        let settings = Settings {
+            namespace: self.config.namespace.clone(),
+            names,
+            registration,
+            deadline: self.config.clusters.request_timeout,
+        };
+        let controller = WebhookController::new(hub.client.kube(), self.clock.clone(), settings).await?;
+        let tls = controller.tls();
+        let driver = Driver {
+            name: "webhook",
+            signal: Arc::new(Notify::new()),
+            pace: Pace::default(),
+            metrics: self.metrics.clone(),
+        };
+        let cancel = self.cancel.clone();
+        self.tasks.spawn(driver.run(controller, cancel).map(Ok));
+        Ok(Some(tls))
+    }
+
+    async fn serve_webhook(
+        &mut self,
+        hub: &Hub,
+        overview: &watch::Sender<Arc<Overview>>,
+        own: Option<&RustlsConfig>,
+    ) -> anyhow::Result<()> {
+        let Listen::At(address) = self.config.webhook.address else { return Ok(()) };
+        let files = (self.config.webhook.cert_file.clone(), self.config.webhook.key_file.clone());
+        let tls = match (files, own) {
+            ((Some(certificate), Some(key)), _) => self.from_files(&certificate, &key).await?,
+            (_, Some(own)) => own.clone(),
+            _ => anyhow::bail!("webhook: neither certFile and keyFile nor a certificate of its own"),
+        };
+        let daemon = match hub.client.whoami(self.config.clusters.request_timeout).await {
+            Ok(name) => Some(name),
+            Err(error) => {
+                warn!(
+                    "The hub does not say who fedqd is, so the webhook knows it by its field managers: {error}"
+                );
+                None
+            }
+        };
+        let judge = Arc::new(Judge { aliases: self.config.aliases(), daemon });
+        let webhook = Webhook { judge, overview: overview.subscribe() };
+        let listener = listen(address, "webhook.address").await?.into_std()?;
+        let cancel = self.cancel.clone();
+        info!("The webhook listens on {address}");
+        self.tasks
+            .spawn(async move { webhook.serve(listener, tls, cancel).await.context("the webhook failed") });
+        Ok(())
+    }
+
+    async fn serve_api(
+        &mut self,
+        hub: &Hub,
+        overview: &watch::Sender<Arc<Overview>>,
+        joined: &watch::Sender<Arc<JoinedClusters>>,
+        own: Option<RustlsConfig>,
+    ) -> anyhow::Result<()> {
+        let config = &self.config.api;
+        let authenticator = match &config.token_file {
+            Some(path) => Authenticator::token_file(TokenFile::read(path).context("api.tokenFile")?),
+            None => Authenticator::token_review(&config.audience),
+        };
+        let diagnosis = Diagnosis {
+            hub: hub.clone(),
+            joined: joined.subscribe(),
+            deadline: self.config.clusters.request_timeout,
+        };
+        let state = api::State::new(api::Parts {
+            overview: overview.subscribe(),
+            store: self.store.clone(),
+            hub: Sessions::new(Arc::new(hub.client.clone()), &self.config.namespace),
+            authenticator,
+            aliases: self.config.aliases(),
+            kubeconfig_rules: self.rules(),
+            diagnose: Arc::new(diagnosis),
+            clock: self.clock.clone(),
+        });
+        let router = api::router(state);
+        let listener = listen(config.address, "api.address").await?;
+        let tls = match (&config.tls.cert_file, &config.tls.key_file) {
+            (Some(certificate), Some(key)) => {
+                let (certificate, key) = (certificate.clone(), key.clone());
+                Some(self.from_files(&certificate, &key).await?)
+            }
+            _ => own.filter(|_| self.config.api.tls.self_signed),
+        };
+        let cancel = self.cancel.clone();
+        info!(tls = tls.is_some(), "The API listens on {}", listener.local_addr()?);
+        match tls {
+            Some(tls) => self.tasks.spawn(serve_tls(listener.into_std()?, tls, router, cancel)),
+            None => self.tasks.spawn(serve_plain(listener, router, cancel)),
+        };
+        Ok(())
+    }
+
+    /// A certificate that somebody else keeps on disk; what they renew is taken over.
+    async fn from_files(&mut self, certificate: &Path, key: &Path) -> anyhow::Result<RustlsConfig> {
+        let named = || format!("cannot use the certificate {}", certificate.display());
+        let tls = RustlsConfig::from_pem_file(certificate, key).await.with_context(named)?;
+        let (reloaded, cancel) = (tls.clone(), self.cancel.clone());
+        let (certificate, key) = (certificate.to_owned(), key.to_owned());
+        self.tasks.spawn(async move {
+            loop {
+                tokio::select! {
+                    () = cancel.cancelled() => return Ok(()),
+                    () = tokio::time::sleep(RELOAD) => {}
+                }
+                if let Err(error) = reloaded.reload_from_pem_file(&certificate, &key).await {
+                    warn!("The certificate {} stays as it was: {error}", certificate.display());
+                }
+            }
+        });
+        Ok(tls)
+    }
+}
+
+/// `fedq check` for the API.
+struct Diagnosis {
+    hub: Hub,
+    joined: watch::Receiver<Arc<JoinedClusters>>,
+    deadline: Duration,
+}
+
+impl Diagnose for Diagnosis {
+    fn diagnose<'a>(&'a self, cluster: Option<&'a ClusterName>) -> BoxFuture<'a, Vec<Finding>> {
+        let joined = cluster.map(|name| self.joined.borrow().get(name).cloned());
+        async move {
+            let client = match &joined {
+                None => Some(&self.hub.client),
+                Some(joined) => {
+                    joined.as_ref().and_then(|joined| joined.worker.as_ref()).map(|worker| &worker.client)
+                }
+            };
+            let (outcome, message) = match client {
+                None => (Outcome::Failed, "it is not connected: `fedq cluster show` says why".to_owned()),
+                Some(client) => match client.identity(self.deadline).await {
+                    Ok(identity) => (Outcome::Ok, format!("it answers, Kubernetes {}", identity.version)),
+                    Err(error) => (Outcome::Failed, error.to_string()),
+                },
+            };
+            vec![Finding { name: "reachable".to_owned(), outcome, message, next: None }]
+        }
+        .boxed()
     }
 }
 
@@ -41,6 +247,22 @@ async fn serve_plain(listener: TcpListener, router: Router, cancel: Cancellation
         ended = served => ended.context("a listener failed"),
         () = give_up => Ok(()),
     }
+}
+
+async fn serve_tls(
+    listener: std::net::TcpListener,
+    tls: RustlsConfig,
+    router: Router,
+    cancel: CancellationToken,
+) -> anyhow::Result<()> {
+    let handle = Handle::new();
+    let server = axum_server::from_tcp_rustls(listener, tls)?.handle(handle.clone());
+    let mut serving = std::pin::pin!(server.serve(router.into_make_service()));
+    tokio::select! {
+        ended = &mut serving => return ended.context("the API's listener failed"),
+        () = cancel.cancelled() => handle.graceful_shutdown(Some(DRAIN)),
+    }
+    serving.await.context("the API's listener failed")
 }
 
 async fn readyz(Extract(ready): Extract<watch::Receiver<bool>>) -> (StatusCode, &'static str) {

@@ -65,7 +65,13 @@ fn the_scan_sees_imports_in_every_form() {
                 use super::super::up;\nfn f() { crate::store::open(); }\n// crate::comment::is_not\n";
     let found: BTreeSet<String> = imports("src/api/one/two.rs", text).into_iter().collect();
     let wanted = [
-        "api::one::a", "api::one::b::C", "api::up", "clock::Clock", "k8s::hub::Hub", "k8s::read", "store::open",
+        "api::one::a",
+        "api::one::b::C",
+        "api::up",
+        "clock::Clock",
+        "k8s::hub::Hub",
+        "k8s::read",
+        "store::open",
     ];
     assert_eq!(found, wanted.map(str::to_owned).into());
     assert!(covers("k8s", "k8s::hub::Hub") && covers("k8s::hub", "k8s::hub::Hub"));
@@ -138,7 +144,8 @@ fn imports(path: &str, text: &str) -> Vec<String> {
     if is_test(path) {
         return Vec::new();
     }
-    let code: String = text.lines().map(|line| line.split("//").next().unwrap_or_default().to_owned() + "\n").collect();
+    let code: String =
+        text.lines().map(|line| line.split("//").next().unwrap_or_default().to_owned() + "\n").collect();
     let mut found = Vec::new();
     for (at, _) in code.match_indices("crate::") {
         expand("", &code[at + "crate::".len()..], &mut found);
@@ -190,7 +197,7 @@ fn expand<'a>(prefix: &str, text: &'a str, found: &mut Vec<String>) -> &'a str {
         found.push(path);
     }
     // `as other`
-    rest.trim_start().strip_prefix("as ").map_or(rest, |alias| {
-        alias.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_')
-    })
+    rest.trim_start()
+        .strip_prefix("as ")
+        .map_or(rest, |alias| alias.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_'))
 }
