@@ -15,7 +15,10 @@ use crate::{
     clock::Clock,
     config::{Args, Config},
     controllers::{capacity, claim, cluster, queue, quota, writer::WriterConfig},
-    domain::overview::{CapacityView, Overview},
+    domain::{
+        overview::{CapacityView, Overview},
+        queue::ClaimedQueues,
+    },
     k8s::{
         client::{self, ClientLimits, ClusterClient},
         events::claim_events,
@@ -77,13 +80,18 @@ struct Daemon {
     clock: Clock,
     metrics: Metrics,
     store: Store,
+    /// Held until the end, so that no part takes the end of another for a failure.
+    published: Published,
 }
 
-type Published<'a> = (
-    &'a watch::Sender<Arc<JoinedClusters>>,
-    &'a watch::Sender<Arc<CapacityView>>,
-    &'a watch::Sender<Arc<Overview>>,
-);
+/// What the parts tell each other.
+#[derive(Default)]
+struct Published {
+    joined: watch::Sender<Arc<JoinedClusters>>,
+    capacity: watch::Sender<Arc<CapacityView>>,
+    overview: watch::Sender<Arc<Overview>>,
+    claimed: watch::Sender<Arc<ClaimedQueues>>,
+}
 
 async fn serve(config: Config) -> anyhow::Result<()> {
     let metrics = Metrics::new();
@@ -97,6 +105,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         clock: Clock::system(),
         metrics,
         store,
+        published: Published::default(),
     };
     let ready = watch::Sender::new(false);
     daemon.serve_metrics(ready.subscribe()).await?;
@@ -168,8 +177,9 @@ impl Daemon {
             Following { client: hub.client.clone(), timing: self.timing(), changed: wake.clone() };
         hub.follow(&following, &mut self.follows, &self.cancel);
 
-        let (joined, capacity_view) = (watch::Sender::default(), watch::Sender::default());
-        let (overview, claimed) = (watch::Sender::<Arc<Overview>>::default(), watch::Sender::default());
+        let Published { joined, capacity, overview, claimed } = &self.published;
+        let (joined, capacity) = (joined.clone(), capacity.clone());
+        let (overview, claimed) = (overview.clone(), claimed.clone());
 
         let clusters = cluster::ClusterController::new(
             hub.clone(),
@@ -184,7 +194,7 @@ impl Daemon {
             hub.clone(),
             (self.store.clone(), self.clock.clone(), self.metrics.clone()),
             self.capacity_settings()?,
-            capacity_view.clone(),
+            capacity.clone(),
             capacity_signal,
         );
         self.tasks.spawn(capacities.run(joined.subscribe(), self.cancel.clone()));
@@ -197,7 +207,7 @@ impl Daemon {
             quota_signal,
         )
         .await?;
-        let inputs = quota::Inputs { joined: joined.subscribe(), capacity: capacity_view.subscribe() };
+        let inputs = quota::Inputs { joined: joined.subscribe(), capacity: capacity.subscribe() };
         self.tasks.spawn(quotas.run(inputs, self.cancel.clone()));
 
         let queues = queue::QueueController::new(
@@ -209,13 +219,13 @@ impl Daemon {
         );
         let inputs = queue::Inputs { joined: joined.subscribe(), claimed: claimed.subscribe() };
         self.tasks.spawn(queues.run(inputs, self.cancel.clone()));
-        self.start_claims(hub, (&joined, &capacity_view, &overview));
-        self.serve_people(hub, &overview, &joined).await?;
+        self.start_claims(hub);
+        self.serve_people(hub).await?;
         self.tasks.spawn(announce_ready(hub.clone(), overview.subscribe(), ready, self.cancel.clone()));
         Ok(())
     }
 
-    fn start_claims(&mut self, hub: &Hub, (joined, capacity, overview): Published<'_>) {
+    fn start_claims(&mut self, hub: &Hub) {
         let (events, sender) = claim_events();
         let settings =
             claim::Settings { aliases: self.config.aliases(), writer: self.quota_settings().writer };
@@ -226,9 +236,9 @@ impl Daemon {
             (events, sender),
         );
         let inputs = claim::Inputs {
-            joined: joined.subscribe(),
-            capacity: capacity.subscribe(),
-            overview: overview.subscribe(),
+            joined: self.published.joined.subscribe(),
+            capacity: self.published.capacity.subscribe(),
+            overview: self.published.overview.subscribe(),
         };
         self.tasks.spawn(claims.run(inputs, self.cancel.clone()));
     }

@@ -24,7 +24,6 @@ use crate::{
     domain::{
         check::{Finding, Outcome},
         ids::ClusterName,
-        overview::Overview,
     },
     k8s::{hub::Hub, session::Sessions, worker::JoinedClusters},
     telemetry::Metrics,
@@ -53,15 +52,10 @@ impl Daemon {
     }
 
     /// The REST API and the webhook, which share a certificate where the API has none of its own.
-    pub(super) async fn serve_people(
-        &mut self,
-        hub: &Hub,
-        overview: &watch::Sender<Arc<Overview>>,
-        joined: &watch::Sender<Arc<JoinedClusters>>,
-    ) -> anyhow::Result<()> {
+    pub(super) async fn serve_people(&mut self, hub: &Hub) -> anyhow::Result<()> {
         let own = self.own_certificate(hub).await?;
-        self.serve_webhook(hub, overview, own.as_ref()).await?;
-        self.serve_api(hub, overview, joined, own).await
+        self.serve_webhook(hub, own.as_ref()).await?;
+        self.serve_api(hub, own).await
     }
 
     /// The certificate fedqd makes itself, if anything is served with it.
@@ -104,12 +98,7 @@ impl Daemon {
         Ok(Some(tls))
     }
 
-    async fn serve_webhook(
-        &mut self,
-        hub: &Hub,
-        overview: &watch::Sender<Arc<Overview>>,
-        own: Option<&RustlsConfig>,
-    ) -> anyhow::Result<()> {
+    async fn serve_webhook(&mut self, hub: &Hub, own: Option<&RustlsConfig>) -> anyhow::Result<()> {
         let Listen::At(address) = self.config.webhook.address else { return Ok(()) };
         let files = (self.config.webhook.cert_file.clone(), self.config.webhook.key_file.clone());
         let tls = match (files, own) {
@@ -127,7 +116,7 @@ impl Daemon {
             }
         };
         let judge = Arc::new(Judge { aliases: self.config.aliases(), daemon });
-        let webhook = Webhook { judge, overview: overview.subscribe() };
+        let webhook = Webhook { judge, overview: self.published.overview.subscribe() };
         let listener = listen(address, "webhook.address").await?.into_std()?;
         let cancel = self.cancel.clone();
         info!("The webhook listens on {address}");
@@ -136,13 +125,7 @@ impl Daemon {
         Ok(())
     }
 
-    async fn serve_api(
-        &mut self,
-        hub: &Hub,
-        overview: &watch::Sender<Arc<Overview>>,
-        joined: &watch::Sender<Arc<JoinedClusters>>,
-        own: Option<RustlsConfig>,
-    ) -> anyhow::Result<()> {
+    async fn serve_api(&mut self, hub: &Hub, own: Option<RustlsConfig>) -> anyhow::Result<()> {
         let config = &self.config.api;
         let authenticator = match &config.token_file {
             Some(path) => Authenticator::token_file(TokenFile::read(path).context("api.tokenFile")?),
@@ -150,11 +133,11 @@ impl Daemon {
         };
         let diagnosis = Diagnosis {
             hub: hub.clone(),
-            joined: joined.subscribe(),
+            joined: self.published.joined.subscribe(),
             deadline: self.config.clusters.request_timeout,
         };
         let state = api::State::new(api::Parts {
-            overview: overview.subscribe(),
+            overview: self.published.overview.subscribe(),
             store: self.store.clone(),
             hub: Sessions::new(Arc::new(hub.client.clone()), &self.config.namespace),
             authenticator,
