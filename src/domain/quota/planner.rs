@@ -158,8 +158,11 @@ impl Planner {
         for id in std::mem::take(&mut self.dirty.modelled) {
             self.remodel(id);
         }
+        // Together, while the cluster is at hand: those whose share of a limit then changes, which are
+        // few, are granted once more.
         for id in std::mem::take(&mut self.dirty.filled) {
             self.fill(id);
+            self.grant(id);
         }
         for id in std::mem::take(&mut self.dirty.shares) {
             self.share_limits(id);
@@ -342,7 +345,6 @@ impl Planner {
                 self.dirty.shares.insert(*id);
             }
         }
-        self.dirty.granted.insert(id);
     }
 
     /// Shares a hub cell's limits among its clusters: by what they get or, where all get nothing, by
