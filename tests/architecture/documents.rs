@@ -1,7 +1,7 @@
 //! The README names what there is: keys of the configuration, metrics, commands, files.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::{fs, path::Path, process::Command};
 
 use serde_json::Value;
 
@@ -89,4 +89,169 @@ fn registered_metrics() -> BTreeSet<String> {
 
 fn without_code_blocks(text: &str) -> String {
     text.split("```").step_by(2).collect()
+}
+
+#[test]
+fn labels_and_annotations_in_the_documents_exist() {
+    let known: BTreeSet<String> = sources("src")
+        .iter()
+        .flat_map(|(_, text)| text.split('"').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>())
+        .filter(|literal| literal.starts_with("fedq.dev/"))
+        .collect();
+    for document in DOCUMENTS {
+        let text = read(document);
+        for (at, _) in text.match_indices("fedq.dev/") {
+            let rest = &text[at..];
+            let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || "./-".contains(c)));
+            let name = rest[..end.unwrap_or(rest.len())].trim_end_matches(['.', '-']);
+            assert!(known.contains(name), "{document} names `{name}`, which no source does");
+        }
+    }
+}
+
+/// The words of conditions and assignments: each is explained, and only those that exist are.
+#[test]
+fn the_readme_explains_every_reason() {
+    let files = [
+        "src/domain/claim/problem.rs",
+        "src/domain/claim_status.rs",
+        "src/domain/claim_status/conditions.rs",
+        "src/domain/claim_status/words.rs",
+        "src/domain/cluster.rs",
+    ];
+    // The status and the names of conditions themselves.
+    let others = ["True", "False", "Unknown", "CapacityKnown", "QuotaSynced", "Unreached"];
+    let in_source: BTreeSet<String> = files
+        .iter()
+        .flat_map(|file| literals(&read(file)))
+        .filter(|word| is_word(word) && !others.contains(&word.as_str()))
+        .collect();
+    let readme = read("README.md");
+    let section = readme.split("\n## ").find(|section| section.starts_with("Troubleshooting"));
+    let section = section.expect("README.md has a section Troubleshooting");
+    let explained: BTreeSet<String> = section
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .flat_map(|row| names(row.split('|').nth(1).unwrap_or_default()))
+        .chain(section.lines().filter(|line| !line.starts_with('|')).flat_map(names).filter(|name| is_word(name)))
+        .collect();
+    assert_eq!(explained, in_source);
+}
+
+/// What stands in double quotes, line by line: a quote in a comment must not shift all that follows.
+fn literals(text: &str) -> Vec<String> {
+    text.lines()
+        .map(|line| line.split("//").next().unwrap_or_default())
+        .flat_map(|line| line.split('"').skip(1).step_by(2).map(str::to_owned))
+        .collect()
+}
+
+/// `QueueNotFound`
+fn is_word(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_uppercase())
+        && text.chars().all(|c| c.is_ascii_alphabetic())
+        && text.chars().any(|c| c.is_ascii_lowercase())
+}
+
+#[test]
+fn the_readme_lists_every_command_and_no_other() {
+    let mut commands = BTreeSet::new();
+    let mut open = vec![Vec::new()];
+    while let Some(path) = open.pop() {
+        let below = subcommands(&path);
+        if below.is_empty() {
+            commands.insert(format!("fedq {}", path.join(" ")));
+        }
+        open.extend(below.into_iter().map(|name| [path.clone(), vec![name]].concat()));
+    }
+    let readme = read("README.md");
+    let section = readme.split("\n## ").find(|section| section.starts_with("Commands"));
+    let rows = section.expect("README.md has a section Commands").lines().filter(|line| line.starts_with("| `fedq "));
+    let listed: BTreeSet<String> = rows
+        .filter_map(|row| names(row).into_iter().next())
+        .map(|name| name.trim_end_matches(|c: char| c.is_ascii_uppercase()).trim_end().to_owned())
+        .collect();
+    assert_eq!(listed, commands);
+}
+
+/// The names under `Commands:` in the help of a command.
+fn subcommands(path: &[String]) -> Vec<String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_fedq"))
+        .args(path)
+        .arg("--help")
+        .output()
+        .expect("fedq can be run");
+    let help = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "fedq {} --help: {help}", path.join(" "));
+    help.lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        // Continuation lines of a description are indented deeper.
+        .filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')))
+        .filter_map(|line| line.split_whitespace().next().map(str::to_owned))
+        .collect()
+}
+
+#[test]
+fn manifests_are_yaml_and_agree_with_the_configuration() {
+    let config: Value = serde_saphyr::from_str(&read("config/fedqd.yaml")).expect("valid YAML");
+    let text = |pointer: &str| config.pointer(pointer).and_then(Value::as_str).expect(pointer).to_owned();
+    let namespace = text("/namespace");
+    let mut services = Vec::new();
+    let mut ports = BTreeSet::new();
+    for (path, manifest) in manifests() {
+        let kind = manifest["kind"].as_str().unwrap_or_else(|| panic!("{path}: an object without a kind"));
+        assert!(manifest["metadata"]["name"].is_string(), "{path}: {kind} without a name");
+        if kind == "Namespace" {
+            assert_eq!(manifest["metadata"]["name"], Value::from(namespace.as_str()), "{path}");
+        } else if let Some(found) = manifest["metadata"]["namespace"].as_str() {
+            let kubernetes_own = ["kube-system", "default"].contains(&found);
+            assert!(kubernetes_own || found == namespace, "{path}: {kind} is in namespace {found}");
+        }
+        if kind == "Service" {
+            services.push(manifest["metadata"]["name"].as_str().unwrap_or_default().to_owned());
+        }
+        collect_ports(&manifest, &mut ports);
+    }
+    let service = text("/webhook/service/name");
+    assert!(services.contains(&service), "no Service {service} in deploy: {services:?}");
+    for key in ["/api/address", "/metrics/address", "/webhook/address"] {
+        let address = text(key);
+        let port = address.rsplit(':').next().and_then(|port| port.parse::<i64>().ok()).expect(key);
+        assert!(ports.contains(&port), "no container in deploy has port {port} of {key}: {ports:?}");
+    }
+}
+
+fn collect_ports(value: &Value, ports: &mut BTreeSet<i64>) {
+    match value {
+        Value::Object(members) => {
+            ports.extend(members.get("containerPort").and_then(Value::as_i64));
+            members.values().for_each(|member| collect_ports(member, ports));
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect_ports(item, ports)),
+        _ => {}
+    }
+}
+
+/// Every object in every manifest under deploy, with its file.
+fn manifests() -> Vec<(String, Value)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders = vec![root.join("deploy")];
+    let mut found = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("deploy can be listed") {
+            let path = entry.expect("deploy can be listed").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "yaml") {
+                let name = path.strip_prefix(root).expect("under the root").to_string_lossy().into_owned();
+                let text = read(&name);
+                let objects: Vec<Value> =
+                    serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+                found.extend(objects.into_iter().map(|object| (name.clone(), object)));
+            }
+        }
+    }
+    found
 }
