@@ -21,7 +21,7 @@ use crate::{
     },
     k8s::{
         client::{self, ClientLimits, ClusterClient},
-        events::claim_events,
+        events::{ClaimEvents, EventSender, claim_events},
         follow::Following,
         hub::Hub,
         kubeconfig::Rules,
@@ -199,11 +199,12 @@ impl Daemon {
         );
         self.tasks.spawn(capacities.run(joined.subscribe(), self.cancel.clone()));
 
+        let (events, sender) = claim_events();
         let quotas = quota::QuotaController::new(
             (hub.clone(), hub_id.clone()),
             (self.store.clone(), self.clock.clone(), self.metrics.clone()),
             self.quota_settings(),
-            quota::Outputs { overview: overview.clone(), claimed: claimed.clone() },
+            quota::Outputs { events: events.clone(), overview: overview.clone(), claimed: claimed.clone() },
             quota_signal,
         )
         .await?;
@@ -219,14 +220,13 @@ impl Daemon {
         );
         let inputs = queue::Inputs { joined: joined.subscribe(), claimed: claimed.subscribe() };
         self.tasks.spawn(queues.run(inputs, self.cancel.clone()));
-        self.start_claims(hub);
+        self.start_claims(hub, (events, sender));
         self.serve_people(hub).await?;
         self.tasks.spawn(announce_ready(hub.clone(), overview.subscribe(), ready, self.cancel.clone()));
         Ok(())
     }
 
-    fn start_claims(&mut self, hub: &Hub) {
-        let (events, sender) = claim_events();
+    fn start_claims(&mut self, hub: &Hub, (events, sender): (ClaimEvents, EventSender)) {
         let settings =
             claim::Settings { aliases: self.config.aliases(), writer: self.quota_settings().writer };
         let claims = claim::ClaimController::new(

@@ -31,6 +31,7 @@ use crate::{
     },
     k8s::{
         claims::{ReadClaim, read_claims},
+        events::ClaimEvents,
         hub::Hub,
         types::claim::ClusterResourceClaim,
         worker::JoinedClusters,
@@ -81,6 +82,7 @@ pub struct Inputs {
 }
 
 pub struct Outputs {
+    pub events: ClaimEvents,
     pub overview: watch::Sender<Arc<Overview>>,
     pub claimed: watch::Sender<Arc<ClaimedQueues>>,
 }

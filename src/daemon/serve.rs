@@ -102,7 +102,7 @@ impl Daemon {
         let Listen::At(address) = self.config.webhook.address else { return Ok(()) };
         let files = (self.config.webhook.cert_file.clone(), self.config.webhook.key_file.clone());
         let tls = match (files, own) {
-            ((Some(certificate), Some(key)), _) => self.from_files(&certificate, &key).await?,
+            ((Some(certificate), Some(key)), _) => self.load_files(&certificate, &key).await?,
             (_, Some(own)) => own.clone(),
             _ => anyhow::bail!("webhook: neither certFile and keyFile nor a certificate of its own"),
         };
@@ -151,7 +151,7 @@ impl Daemon {
         let tls = match (&config.tls.cert_file, &config.tls.key_file) {
             (Some(certificate), Some(key)) => {
                 let (certificate, key) = (certificate.clone(), key.clone());
-                Some(self.from_files(&certificate, &key).await?)
+                Some(self.load_files(&certificate, &key).await?)
             }
             _ => own.filter(|_| self.config.api.tls.self_signed),
         };
@@ -165,7 +165,7 @@ impl Daemon {
     }
 
     /// A certificate that somebody else keeps on disk; what they renew is taken over.
-    async fn from_files(&mut self, certificate: &Path, key: &Path) -> anyhow::Result<RustlsConfig> {
+    async fn load_files(&mut self, certificate: &Path, key: &Path) -> anyhow::Result<RustlsConfig> {
         let named = || format!("cannot use the certificate {}", certificate.display());
         let tls = RustlsConfig::from_pem_file(certificate, key).await.with_context(named)?;
         let (reloaded, cancel) = (tls.clone(), self.cancel.clone());

@@ -4,6 +4,8 @@
 mod conditions;
 mod words;
 
+pub use words::word as reason_word;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;

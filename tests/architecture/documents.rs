@@ -133,7 +133,13 @@ fn the_readme_explains_every_reason() {
         .lines()
         .filter(|line| line.starts_with("| `"))
         .flat_map(|row| names(row.split('|').nth(1).unwrap_or_default()))
-        .chain(section.lines().filter(|line| !line.starts_with('|')).flat_map(names).filter(|name| is_word(name)))
+        .chain(
+            section
+                .lines()
+                .filter(|line| !line.starts_with('|'))
+                .flat_map(names)
+                .filter(|name| is_word(name)),
+        )
         .collect();
     assert_eq!(explained, in_source);
 }
@@ -166,7 +172,10 @@ fn the_readme_lists_every_command_and_no_other() {
     }
     let readme = read("README.md");
     let section = readme.split("\n## ").find(|section| section.starts_with("Commands"));
-    let rows = section.expect("README.md has a section Commands").lines().filter(|line| line.starts_with("| `fedq "));
+    let rows = section
+        .expect("README.md has a section Commands")
+        .lines()
+        .filter(|line| line.starts_with("| `fedq "));
     let listed: BTreeSet<String> = rows
         .filter_map(|row| names(row).into_iter().next())
         .map(|name| name.trim_end_matches(|c: char| c.is_ascii_uppercase()).trim_end().to_owned())
@@ -176,11 +185,8 @@ fn the_readme_lists_every_command_and_no_other() {
 
 /// The names under `Commands:` in the help of a command.
 fn subcommands(path: &[String]) -> Vec<String> {
-    let output = Command::new(env!("CARGO_BIN_EXE_fedq"))
-        .args(path)
-        .arg("--help")
-        .output()
-        .expect("fedq can be run");
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_fedq")).args(path).arg("--help").output().expect("fedq can be run");
     let help = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "fedq {} --help: {help}", path.join(" "));
     help.lines()

@@ -5,14 +5,14 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::{
     domain::{
         claim::Owner,
-        claim_status::{Condition, ConditionKind},
+        claim_status::{Condition, ConditionKind, reason_word},
         ids::{ClusterName, FlavorName, QueueName, ResourceName},
         overview::{
             AssignmentOverview, CellOverview, ClaimOverview, ClusterOverview, FlavorOverview, Overview,
             QueueOverview, TermOverview,
         },
         quantity::Amount,
-        quota::{ClusterReport, HubQueuePlan, Reason, Untouched, WorkerCell},
+        quota::{ClusterReport, HubQueuePlan, Untouched, WorkerCell},
         resources::{Cell, FlavorResource, Resources},
     },
     k8s::{
@@ -103,6 +103,7 @@ impl QuotaController {
         let term = |(name, (plan, _)): (&ClusterName, &(_, ClusterReport))| {
             let plan: &crate::domain::quota::ClusterPlan = plan;
             let planned = plan.cells.get(&cell)?;
+            let connection = round.joined.get(name).map(|joined| &joined.connection);
             let worker = self.worker_cell(name, queue, at);
             let overview = TermOverview {
                 requested: planned.requested,
@@ -110,7 +111,7 @@ impl QuotaController {
                 worker_nominal: worker.map(|worker| worker.nominal),
                 reserved: worker.map(|worker| worker.reserved).unwrap_or_default(),
                 term: planned.term,
-                reason: reason_word(&planned.reason).to_owned(),
+                reason: reason_word(&planned.reason, connection).to_owned(),
             };
             Some((name.clone(), overview))
         };
@@ -193,8 +194,11 @@ fn assignment_overview(
         Some((resource.clone(), plan?.cells.get(&cell)?))
     });
     let cells: Vec<_> = cells.collect();
-    let reason =
-        cells.iter().map(|(_, planned)| reason_word(&planned.reason)).find(|word| *word != "Assigned");
+    let connection = round.joined.get(cluster).map(|joined| &joined.connection);
+    let reason = cells
+        .iter()
+        .map(|(_, planned)| reason_word(&planned.reason, connection))
+        .find(|word| *word != "Assigned");
     AssignmentOverview {
         queue: assignment.queue.clone(),
         flavor: assignment.flavor.clone(),
@@ -212,29 +216,6 @@ fn ready(conditions: &[Condition]) -> (String, String, String) {
         || ("Unknown".to_owned(), "NotReconciled".to_owned(), String::new()),
         |ready| (format!("{:?}", ready.status), ready.reason.clone(), ready.message.clone()),
     )
-}
-
-fn reason_word(reason: &Reason) -> &'static str {
-    match reason {
-        Reason::MissingQueue => "QueueNotFound",
-        Reason::MissingFlavor => "FlavorNotFound",
-        Reason::CannotExtend(_) => "CannotExtend",
-        Reason::Automated => "Automated",
-        Reason::Conflict => "Conflict",
-        Reason::CapacityUnknown => "CapacityUnknown",
-        Reason::Lost => "Lost",
-        Reason::Frozen => "Stale",
-        Reason::Cordoned => "Cordoned",
-        Reason::Cap => "Capped",
-        Reason::Capacity(_) => "OverCapacity",
-        Reason::Draining => "Draining",
-        Reason::NotDispatched => "NotDispatched",
-        Reason::QueueInactive => "QueueInactive",
-        Reason::Unconfirmed => "Unconfirmed",
-        Reason::Direct => "Direct",
-        Reason::Unassigned => "Unassigned",
-        Reason::Satisfied => "Assigned",
-    }
 }
 
 fn claim_overview(round: &Round<'_>, claim: &ReadClaim) -> Option<ClaimOverview> {

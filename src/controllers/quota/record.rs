@@ -7,13 +7,12 @@ use serde_json::json;
 
 use crate::{
     domain::{
-        claim::CAPACITY_MANAGER,
         ids::ClusterName,
         quantity::Amount,
         quota::{ClusterPlan, Mode},
         resources::{Cell, FlavorResource},
     },
-    k8s::{types::claim::ClusterResourceClaim, worker::Worker},
+    k8s::{claims::keeping::last_editor, worker::Worker},
     store::{PlanCause, QuotaCell, StoreError},
 };
 
@@ -76,6 +75,7 @@ impl QuotaController {
             return Ok(());
         }
         let cause = cause(round, name, before, &now);
+        let is_first = before.is_none();
         let report: Vec<_> = plan
             .cells
             .iter()
@@ -90,7 +90,12 @@ impl QuotaController {
                 })
             })
             .collect();
-        self.store.record_plan(name, &cause, &json!({"cells": report}), self.clock.now()).await?;
+        let report = json!({"cells": report});
+        // A restart that plans the same is no news.
+        let latest = if is_first { self.store.latest_plan(name).await? } else { None };
+        if latest.is_none_or(|latest| latest.report != report) {
+            self.store.record_plan(name, &cause, &report, self.clock.now()).await?;
+        }
         self.recorded.effective.insert(name.clone(), now);
         Ok(())
     }
@@ -140,7 +145,7 @@ fn cause(round: &Round<'_>, name: &ClusterName, before: Option<&Last>, now: &Las
     if before.generation != now.generation {
         if let Some((claim, generation)) = claim_of(round, name) {
             let object = &round.claims.get(&claim).map(|claim| &claim.object);
-            cause.who = object.and_then(|object| edited_by(object));
+            cause.who = object.map(|object| last_editor(object));
             (cause.claim, cause.generation) = (Some(claim), Some(generation));
         } else {
             cause.other = Some("the claim is gone".to_owned());
@@ -156,14 +161,6 @@ fn cause(round: &Round<'_>, name: &ClusterName, before: Option<&Last>, now: &Las
         cause.other = Some("a queue or its use changed".to_owned());
     }
     cause
-}
-
-/// The field manager that wrote the spec last and is not the daemon's.
-fn edited_by(claim: &ClusterResourceClaim) -> Option<String> {
-    let entries = claim.metadata.managed_fields.iter().flatten();
-    let of_spec = entries
-        .filter(|entry| entry.subresource.is_none() && entry.manager.as_deref() != Some(CAPACITY_MANAGER));
-    of_spec.max_by_key(|entry| entry.time.as_ref().map(|time| time.0)).and_then(|entry| entry.manager.clone())
 }
 
 fn capacity_change(before: &Last, now: &Last) -> String {

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use crate::{
     domain::{
-        claim_status::{HubCell, StatusInput, WriteState, claim_status},
+        claim_status::{Condition, ConditionKind, HubCell, StatusInput, WriteState, claim_status},
         ids::ClusterName,
         quota::Assignment,
         resources::{Cell, FlavorResource},
     },
     k8s::{
         claims::{ReadClaim, conditions, status_change},
+        events::Happening,
         worker::Joined,
         write::Change,
     },
@@ -56,7 +57,12 @@ impl QuotaController {
             now: self.clock.now(),
             previous: &previous,
         };
-        status_change(&claim.object, &claim_status(&input), &self.settings.aliases)
+        let status = claim_status(&input);
+        let change = status_change(&claim.object, &status, &self.settings.aliases)?;
+        if let Some((happening, note)) = news(&previous, &status.conditions) {
+            self.outputs.events.tell(&claim.object, happening, note, input.now);
+        }
+        Some(change)
     }
 
     fn write_state(
@@ -88,6 +94,35 @@ impl QuotaController {
         }
         state
     }
+}
+
+/// What of a new status deserves an event: the claim got ready, or something else than before keeps it
+/// from being so.
+fn news(before: &[Condition], now: &[Condition]) -> Option<(Happening, String)> {
+    let find =
+        |conditions: &[Condition], kind| conditions.iter().find(|condition| condition.kind == kind).cloned();
+    let overcommitted = find(now, ConditionKind::Overcommitted);
+    if let Some(condition) = overcommitted.filter(|_| find(before, ConditionKind::Overcommitted).is_none()) {
+        return Some((Happening::OverCommitted, condition.message));
+    }
+    let (before, now) = (find(before, ConditionKind::Ready), find(now, ConditionKind::Ready)?);
+    let same = before.as_ref().is_some_and(|before| {
+        (before.status, &before.reason, before.observed_generation)
+            == (now.status, &now.reason, now.observed_generation)
+    });
+    if same {
+        return None;
+    }
+    let was_lost = before.is_some_and(|before| matches!(before.reason.as_str(), "Lost" | "Stale"));
+    let happening = match now.reason.as_str() {
+        "Ready" if was_lost => Happening::Returned,
+        "Ready" => Happening::QuotaApplied,
+        "Draining" => Happening::Draining,
+        "Lost" | "Stale" => Happening::Lost,
+        "Conflict" | "QuotaConflict" => Happening::Conflict,
+        _ => return None,
+    };
+    Some((happening, now.message))
 }
 
 fn cells(assignment: &Assignment) -> impl Iterator<Item = Cell> + '_ {

@@ -86,7 +86,7 @@ fn weight(reason: &Reason, less: bool) -> Weight {
     }
 }
 
-fn word(reason: &Reason, connection: Option<&Connection>) -> &'static str {
+pub fn word(reason: &Reason, connection: Option<&Connection>) -> &'static str {
     match reason {
         Reason::MissingQueue => "QueueNotFound",
         Reason::MissingFlavor => "FlavorNotFound",

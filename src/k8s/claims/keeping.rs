@@ -18,7 +18,8 @@ use crate::{
 };
 
 /// Set by whoever writes a claim for somebody else.
-const EDITED_BY: &str = "fedq.dev/edited-by";
+/// On a claim: the person for whom the API wrote it last.
+pub const EDITED_BY: &str = "fedq.dev/edited-by";
 const NOMINAL: &str = ".spec.nominalResources.";
 
 pub fn kept_claim(claim: &ClusterResourceClaim, refused: BTreeSet<String>) -> KeptClaim {

@@ -10,6 +10,7 @@ use super::{CONFIRM_REMOVAL, DEADLINE, HubError, Session};
 use crate::{
     domain::{claim::EDIT_MANAGER, ids::ClaimName},
     k8s::{
+        claims::keeping::EDITED_BY,
         client::call,
         types::claim::{ClusterResourceClaim, ClusterResourceClaimSpec},
     },
@@ -35,7 +36,7 @@ impl Session {
         let parameters =
             PatchParams { dry_run, field_manager: Some(EDIT_MANAGER.to_owned()), ..PatchParams::default() };
         let name = current.metadata.name.as_deref().unwrap_or_default();
-        let patch = Patch::Merge(patch(current, wanted));
+        let patch = Patch::Merge(patch(current, wanted, &self.user));
         Ok(call(DEADLINE, api.patch(name, &parameters, &patch)).await?)
     }
 
@@ -49,7 +50,7 @@ impl Session {
     }
 }
 
-fn patch(current: &ClusterResourceClaim, wanted: &ClusterResourceClaimSpec) -> Value {
+fn patch(current: &ClusterResourceClaim, wanted: &ClusterResourceClaimSpec, user: &str) -> Value {
     let mut nominal: Value = json!(wanted.nominal_resources);
     for key in current.spec.nominal_resources.keys() {
         if !wanted.nominal_resources.contains_key(key) {
@@ -57,7 +58,10 @@ fn patch(current: &ClusterResourceClaim, wanted: &ClusterResourceClaimSpec) -> V
         }
     }
     json!({
-        "metadata": {"resourceVersion": current.metadata.resource_version},
+        "metadata": {
+            "resourceVersion": current.metadata.resource_version,
+            "annotations": {EDITED_BY: user},
+        },
         "spec": {
             "clusterName": wanted.cluster_name,
             "nominalResources": nominal,
