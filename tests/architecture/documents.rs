@@ -59,7 +59,7 @@ fn files_in_the_documents_exist() {
         for name in names(&without_code_blocks(&read(document))) {
             // A file may be named from a folder that the text has just named.
             let is_source = name.ends_with(".rs") && !name.contains(' ');
-            let there = all.iter().any(|path| path.ends_with(&format!("/{name}")));
+            let there = all.iter().any(|path| *path == name || path.ends_with(&format!("/{name}")));
             let is_file = ["deploy/", "config/", "tests/"].iter().any(|folder| name.starts_with(folder));
             if (is_source && !there) || (is_file && !is_source && !root.join(&name).exists()) {
                 missing.push(format!("{document}: `{name}`"));
@@ -67,6 +67,17 @@ fn files_in_the_documents_exist() {
         }
     }
     assert!(missing.is_empty(), "no such file:\n{}", missing.join("\n"));
+}
+
+#[test]
+fn functions_and_types_in_architecture_md_exist() {
+    let code: String = sources("src").into_iter().map(|(_, text)| text).collect();
+    let known: BTreeSet<&str> = code.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    let named = names(&without_code_blocks(&read("ARCHITECTURE.md")));
+    let paths = named.iter().filter(|name| name.contains("::") && !name.contains(['{', '/', ' ']));
+    let unknown: Vec<&String> =
+        paths.filter(|path| path.split("::").any(|part| !part.is_empty() && !known.contains(part))).collect();
+    assert!(unknown.is_empty(), "no source has {unknown:?}");
 }
 
 /// `fedq_writes_total{cluster="c"}` → `fedq_writes`
@@ -208,12 +219,19 @@ fn manifests_are_yaml_and_agree_with_the_configuration() {
     let mut ports = BTreeSet::new();
     for (path, manifest) in manifests() {
         let kind = manifest["kind"].as_str().unwrap_or_else(|| panic!("{path}: an object without a kind"));
+        if kind == "Kustomization" {
+            continue;
+        }
         assert!(manifest["metadata"]["name"].is_string(), "{path}: {kind} without a name");
         if kind == "Namespace" {
             assert_eq!(manifest["metadata"]["name"], Value::from(namespace.as_str()), "{path}");
         } else if let Some(found) = manifest["metadata"]["namespace"].as_str() {
             let kubernetes_own = ["kube-system", "default"].contains(&found);
             assert!(kubernetes_own || found == namespace, "{path}: {kind} is in namespace {found}");
+        }
+        if kind == "ValidatingWebhookConfiguration" {
+            let name = fedq::controllers::webhook::CONFIGURATION;
+            assert_eq!(manifest["metadata"]["name"], Value::from(name), "{path}: fedqd looks for that name");
         }
         if kind == "Service" {
             services.push(manifest["metadata"]["name"].as_str().unwrap_or_default().to_owned());
