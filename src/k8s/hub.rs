@@ -40,6 +40,7 @@ pub struct Hub {
     pub namespaces: Table<MetaOnly>,
     pub priority_classes: Table<WorkloadPriorityClass>,
     pub cluster_metrics: Table<ClusterMetrics>,
+    /// Not waited for: without OCM, or without the right to read them, all else goes on.
     pub managed_clusters: Table<ManagedCluster>,
     pub secrets: Table<Secret>,
 }
@@ -102,7 +103,6 @@ impl Hub {
             && current(self.namespaces.state())
             && current(self.priority_classes.state())
             && current(self.cluster_metrics.state())
-            && current(self.managed_clusters.state())
             && current(self.secrets.state())
     }
 
@@ -118,7 +118,6 @@ impl Hub {
             && self.namespaces.synced()
             && self.priority_classes.synced()
             && self.cluster_metrics.synced()
-            && self.managed_clusters.synced()
             && self.secrets.synced()
     }
 }
