@@ -7,8 +7,10 @@ use std::{
     time::Duration,
 };
 
+use futures::future::try_join_all;
+use jiff::Timestamp;
 use tokio::{
-    sync::{Notify, watch},
+    sync::{Notify, mpsc, watch},
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
@@ -60,7 +62,12 @@ pub struct CapacityController {
     /// Bumped by node events and by changes of flavors.
     signal: Arc<Notify>,
     tasks: JoinSet<()>,
+    /// Sums to be stored. Nobody waits for that: a commit takes longer than all else on the way from a
+    /// node to a queue.
+    records: mpsc::UnboundedSender<Record>,
 }
+
+type Record = (ClusterName, Arc<ClusterCapacity>);
 
 /// What is kept of one cluster between activations.
 struct Cluster {
@@ -80,8 +87,8 @@ struct Nodes {
     next: Option<NodeTable>,
     /// Whether the table was complete once: from the store or from a list.
     known: bool,
-    /// Whether what counts changed since the last sum.
-    dirty: bool,
+    /// Since when what counts differs from the last sum.
+    dirty: Option<Timestamp>,
 }
 
 impl CapacityController {
@@ -102,6 +109,8 @@ impl CapacityController {
             view,
             signal,
             tasks: JoinSet::new(),
+            // Replaced when it runs, by a channel with somebody at its other end.
+            records: mpsc::unbounded_channel().0,
         }
     }
 
@@ -110,6 +119,10 @@ impl CapacityController {
         mut joined: watch::Receiver<Arc<JoinedClusters>>,
         cancel: CancellationToken,
     ) -> anyhow::Result<()> {
+        let (records, recorded) = mpsc::unbounded_channel();
+        self.records = records;
+        let storing = store_records(self.store.clone(), recorded);
+        tokio::pin!(storing);
         loop {
             let clusters = Arc::clone(&joined.borrow_and_update());
             if self.hub.flavors.synced() && self.hub.secrets.synced() {
@@ -120,12 +133,14 @@ impl CapacityController {
                 changed = joined.changed() => changed?,
                 () = self.signal.notified() => {}
                 Some(ended) = self.tasks.join_next() => ended?,
+                failed = &mut storing => return failed.map_err(Into::into),
             }
         }
         while let Some(ended) = self.tasks.join_next().await {
             ended?;
         }
-        Ok(())
+        drop(self);
+        storing.await.map_err(Into::into)
     }
 
     async fn reconcile(&mut self, joined: &JoinedClusters, cancel: &CancellationToken) -> anyhow::Result<()> {
@@ -138,22 +153,23 @@ impl CapacityController {
         });
         let hub_flavors = read::flavors(&self.hub.flavors);
         let mut view: CapacityView = CapacityView::clone(&self.view.borrow());
+        let known = view.len();
         view.retain(|name, _| joined.contains_key(name));
+        let mut changed = view.len() < known;
         for (name, entry) in joined {
             let flavors = flavors_of(entry, &hub_flavors);
             self.keep(name, entry, &flavors, cancel).await?;
             if let Some(capacity) = self.sum(name, &flavors, view.get(name))? {
-                self.record(name, &capacity).await?;
-                view.insert(name.clone(), Arc::new(capacity));
+                let capacity = Arc::new(capacity);
+                view.insert(name.clone(), Arc::clone(&capacity));
+                // Fails only when storing failed, which ends the controller.
+                self.records.send((name.clone(), capacity)).ok();
+                changed = true;
             }
         }
-        self.view.send_if_modified(|current| {
-            let changed = **current != view;
-            if changed {
-                *current = Arc::new(view);
-            }
-            changed
-        });
+        if changed {
+            self.view.send_replace(Arc::new(view));
+        }
         Ok(())
     }
 
@@ -175,13 +191,14 @@ impl CapacityController {
         let cluster = self.clusters.get_mut(name).expect("the cluster was put there above");
         if entry.source == CLUSTER_METRICS {
             if let Some(metrics) = self.hub.cluster_metrics.get(None, name.as_str()) {
-                cluster.fill_from_metrics(&metrics, label_keys, &settings.filter);
+                cluster.fill_from_metrics(&metrics, label_keys, (&settings.filter, self.clock.now()));
             }
             return Ok(());
         }
         let more_labels = !label_keys.is_subset(&cluster.label_keys);
         let Some(worker) = entry.worker.as_ref().filter(|worker| worker.flavors.synced()) else {
-            return cluster.restore(name, &self.store, &settings.filter).await.map_err(Into::into);
+            let now = self.clock.now();
+            return cluster.restore(name, &self.store, (&settings.filter, now)).await.map_err(Into::into);
         };
         let same = cluster.followed.as_ref().is_some_and(|(followed, _)| Arc::ptr_eq(followed, worker));
         if same && !more_labels {
@@ -197,6 +214,7 @@ impl CapacityController {
             settings,
             metrics: self.metrics.clone(),
             signal: Arc::clone(&self.signal),
+            clock: self.clock.clone(),
         };
         let stop = cancel.child_token();
         cluster.followed = Some((Arc::clone(worker), stop.clone()));
@@ -215,10 +233,10 @@ impl CapacityController {
         let Some(cluster) = self.clusters.get(name) else { return Ok(None) };
         let mut nodes = lock(&cluster.nodes);
         let flavors_changed = before.is_none_or(|before| before.flavors != flavors);
-        if !nodes.known || !nodes.dirty && !flavors_changed {
+        if !nodes.known || nodes.dirty.is_none() && !flavors_changed {
             return Ok(None);
         }
-        nodes.dirty = false;
+        let observed = nodes.dirty.take().unwrap_or_else(|| self.clock.now());
         let headroom = (self.settings.headroom_of)(name);
         let capacity = self.limited(name, nodes.table.capacity(flavors, &headroom));
         let bad: Vec<String> = nodes
@@ -229,7 +247,6 @@ impl CapacityController {
         let counts =
             NodeCounts { total: u32::try_from(nodes.table.len())?, usable: u32::try_from(capacity.nodes)? };
         drop(nodes);
-        let observed = self.clock.now();
         let sum = ClusterCapacity {
             capacity,
             nodes: counts,
@@ -265,34 +282,45 @@ impl CapacityController {
         }
         capacity
     }
+}
 
-    async fn record(&self, name: &ClusterName, capacity: &ClusterCapacity) -> Result<(), StoreError> {
-        let of_flavor = |(flavor, resources): (&FlavorName, &Resources)| -> Vec<CapacityRow> {
-            let row = |(resource, amount): (&_, &Amount)| CapacityRow {
-                flavor: flavor.clone(),
-                resource: Clone::clone(resource),
-                capacity: *amount,
-                foreign: Amount::ZERO,
-                usable: *amount,
-            };
-            resources.iter().map(row).collect()
-        };
-        let rows: Vec<CapacityRow> = capacity.capacity.by_flavor.iter().flat_map(of_flavor).collect();
-        let changed = self.store.record_capacity(name, &rows, capacity.observed).await?;
-        if 0 < changed {
-            debug!(cluster.name = %name, changed, "Capacity of `{name}` changed");
-        }
-        if !capacity.bad.is_empty() {
-            warn!(cluster.name = %name, "Quantities of `{name}` that cannot be read count as 0: {}", capacity.bad.join(", "));
-        }
-        Ok(())
+/// Stores sums as they come; those that wait meanwhile share a commit.
+async fn store_records(store: Store, mut records: mpsc::UnboundedReceiver<Record>) -> Result<(), StoreError> {
+    /// More would not make the commit cheaper.
+    const BATCH: usize = 256;
+    let mut batch = Vec::new();
+    while 0 < records.recv_many(&mut batch, BATCH).await {
+        try_join_all(batch.drain(..).map(|record| store_record(&store, record))).await?;
     }
+    Ok(())
+}
+
+async fn store_record(store: &Store, (name, capacity): Record) -> Result<(), StoreError> {
+    let of_flavor = |(flavor, resources): (&FlavorName, &Resources)| -> Vec<CapacityRow> {
+        let row = |(resource, amount): (&_, &Amount)| CapacityRow {
+            flavor: flavor.clone(),
+            resource: Clone::clone(resource),
+            capacity: *amount,
+            foreign: Amount::ZERO,
+            usable: *amount,
+        };
+        resources.iter().map(row).collect()
+    };
+    let rows: Vec<CapacityRow> = capacity.capacity.by_flavor.iter().flat_map(of_flavor).collect();
+    let changed = store.record_capacity(&name, &rows, capacity.observed).await?;
+    if 0 < changed {
+        debug!(cluster.name = %name, changed, "Capacity of `{name}` changed");
+    }
+    if !capacity.bad.is_empty() {
+        warn!(cluster.name = %name, "Quantities of `{name}` that cannot be read count as 0: {}", capacity.bad.join(", "));
+    }
+    Ok(())
 }
 
 impl Cluster {
     fn new(label_keys: BTreeSet<String>, filter: &ResourceFilter) -> Self {
         let table = NodeTable::new(label_keys.clone(), filter.clone());
-        let nodes = Nodes { table, next: None, known: false, dirty: false };
+        let nodes = Nodes { table, next: None, known: false, dirty: None };
         Self { nodes: Arc::new(Mutex::new(nodes)), followed: None, label_keys, metrics_version: 0 }
     }
 
@@ -307,7 +335,7 @@ impl Cluster {
         &mut self,
         name: &ClusterName,
         store: &Store,
-        filter: &ResourceFilter,
+        (filter, now): (&ResourceFilter, Timestamp),
     ) -> Result<(), StoreError> {
         if lock(&self.nodes).known || self.followed.is_some() {
             return Ok(());
@@ -318,7 +346,7 @@ impl Cluster {
         }
         let mut table = NodeTable::new(self.label_keys.clone(), filter.clone());
         rows.iter().filter_map(|(_, row)| decode(row)).for_each(|row| table.restore(&row));
-        *lock(&self.nodes) = Nodes { table, next: None, known: true, dirty: true };
+        *lock(&self.nodes) = Nodes { table, next: None, known: true, dirty: Some(now) };
         Ok(())
     }
 
@@ -326,7 +354,7 @@ impl Cluster {
         &mut self,
         metrics: &ClusterMetrics,
         label_keys: BTreeSet<String>,
-        filter: &ResourceFilter,
+        (filter, now): (&ResourceFilter, Timestamp),
     ) {
         let version = metrics.metadata.version();
         if version == self.metrics_version && label_keys.is_subset(&self.label_keys) {
@@ -359,7 +387,7 @@ impl Cluster {
                 deleting: false,
             });
         }
-        *lock(&self.nodes) = Nodes { table, next: None, known: true, dirty: true };
+        *lock(&self.nodes) = Nodes { table, next: None, known: true, dirty: Some(now) };
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{Notify, watch},
+    sync::{Notify, mpsc, watch},
     task::JoinSet,
     time::Instant,
 };
@@ -106,6 +106,7 @@ pub struct QuotaController {
     /// The terms each cluster was last counted with: kept while it does not answer.
     terms: BTreeMap<ClusterName, BTreeMap<Cell, crate::domain::quantity::Amount>>,
     recorded: record::Recorded,
+    records: mpsc::UnboundedSender<record::Record>,
     tasks: JoinSet<()>,
 }
 
@@ -153,6 +154,7 @@ impl QuotaController {
             config: settings.writer.clone(),
             drift,
             metrics: metrics.clone(),
+            clock: clock.clone(),
             signal: Arc::clone(&signal),
         };
         Ok(Self {
@@ -172,16 +174,22 @@ impl QuotaController {
             told: Told::default(),
             terms,
             recorded: record::Recorded::default(),
+            // Replaced when it runs, by a channel with somebody at its other end.
+            records: mpsc::unbounded_channel().0,
             tasks: JoinSet::new(),
         })
     }
 
     pub async fn run(mut self, mut inputs: Inputs, cancel: CancellationToken) -> anyhow::Result<()> {
         let hub = Target::hub(&self.hub, &self.writing, &mut self.tasks, &cancel);
+        let (records, recorded) = mpsc::unbounded_channel();
+        self.records = records;
+        let storing = record::store_records(self.store.clone(), recorded);
+        tokio::pin!(storing);
         loop {
             let joined = Arc::clone(&inputs.joined.borrow_and_update());
             let capacity = Arc::clone(&inputs.capacity.borrow_and_update());
-            let next = self.reconcile(&hub, &joined, &capacity, &cancel).await?;
+            let next = self.reconcile(&hub, &joined, &capacity, &cancel).await;
             let look_again = next.unwrap_or_else(|| Instant::now() + PERIOD).min(Instant::now() + PERIOD);
             tokio::select! {
                 () = cancel.cancelled() => break,
@@ -189,13 +197,15 @@ impl QuotaController {
                 changed = inputs.joined.changed() => changed?,
                 changed = inputs.capacity.changed() => changed?,
                 () = tokio::time::sleep_until(look_again) => {}
+                failed = &mut storing => return failed.map_err(Into::into),
             }
         }
         // Writes under way are finished, so that their outcome is known.
         while let Some(ended) = self.tasks.join_next().await {
             ended?;
         }
-        Ok(())
+        drop(self);
+        storing.await.map_err(Into::into)
     }
 
     async fn reconcile(
@@ -204,10 +214,10 @@ impl QuotaController {
         joined: &JoinedClusters,
         capacity: &CapacityView,
         cancel: &CancellationToken,
-    ) -> anyhow::Result<Option<Instant>> {
+    ) -> Option<Instant> {
         // Without a current view of the hub nothing can be decided, and the hub could not be written.
         if !self.hub.is_current() {
-            return Ok(None);
+            return None;
         }
         let started = Instant::now();
         self.keep_targets(joined, cancel);
@@ -220,9 +230,9 @@ impl QuotaController {
         let mut changes = hub_changes;
         changes.extend(self.status_changes(&round, hub));
         hub.writer.want(changes);
-        self.record(&round).await?;
+        self.record(&round);
         self.publish(&round, hub);
-        Ok(round.next)
+        round.next
     }
 
     /// One writer for each worker, anew when its connection is.

@@ -244,7 +244,7 @@ impl Metrics {
         self.0.store_commit_seconds.observe(took.as_secs_f64());
     }
 
-    /// From the event that changed capacity to the last write that follows from it.
+    /// From the event that changed capacity to the first queue written for it.
     pub fn capacity_written(&self, took: Duration) {
         self.0.capacity_to_write_seconds.observe(took.as_secs_f64());
     }
@@ -330,7 +330,7 @@ impl Families {
         let latency = self.capacity_to_write_seconds.clone();
         registry.register(
             "capacity_to_write_seconds",
-            "From a change of capacity to the quota written",
+            "From a change of capacity seen to the first queue written for it",
             latency,
         );
     }

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::{
+    clock::Clock,
     domain::{capacity::NodeTable, cluster::QuarantineReason, ids::ClusterName},
     k8s::{
         list_watch::{Codec, Follow, Link, Malformed, Sink, Skipped, Stopped, protobuf},
@@ -86,6 +87,7 @@ pub(super) struct Followed {
     pub settings: Arc<Settings>,
     pub metrics: Metrics,
     pub signal: Arc<Notify>,
+    pub clock: Clock,
 }
 
 impl Followed {
@@ -118,6 +120,7 @@ impl Followed {
             nodes: self.nodes,
             signal: self.signal,
             metrics: self.metrics,
+            clock: self.clock,
             cluster: self.worker.name.clone(),
             batches,
             changes: Vec::new(),
@@ -146,6 +149,7 @@ impl Followed {
         let position = positions.into_iter().find(|position| position.kind == KIND);
         let mut table = NodeTable::new(self.label_keys.clone(), self.settings.filter.clone());
         rows.iter().filter_map(|(_, row)| decode(row)).for_each(|row| table.restore(&row));
+        let now = self.clock.now();
         let mut nodes = lock(&self.nodes);
         let Some(position) = position else {
             nodes.next = Some(table);
@@ -154,13 +158,13 @@ impl Followed {
         if position.labels_of_interest != self.rows.labels_of_interest {
             // What is known goes on counting until the new list is complete.
             if !nodes.known {
-                (nodes.table, nodes.known, nodes.dirty) = (table, true, true);
+                (nodes.table, nodes.known, nodes.dirty) = (table, true, Some(now));
                 table = NodeTable::new(self.label_keys.clone(), self.settings.filter.clone());
             }
             nodes.next = Some(table);
             return Ok(None);
         }
-        (nodes.table, nodes.known, nodes.dirty) = (table, true, true);
+        (nodes.table, nodes.known, nodes.dirty) = (table, true, Some(now));
         drop(nodes);
         self.signal.notify_one();
         Ok(position.resource_version.parse().ok())
@@ -171,6 +175,7 @@ struct NodeSink {
     nodes: Arc<Mutex<Nodes>>,
     signal: Arc<Notify>,
     metrics: Metrics,
+    clock: Clock,
     cluster: ClusterName,
     batches: mpsc::UnboundedSender<Batch>,
     changes: Vec<NodeChange>,
@@ -232,7 +237,7 @@ impl Sink for NodeSink {
     fn at(&mut self, version: u64) {
         if self.changed {
             self.changed = false;
-            lock(&self.nodes).dirty = true;
+            lock(&self.nodes).dirty.get_or_insert(self.clock.now());
             self.signal.notify_one();
         }
         let due = self.listed || !self.changes.is_empty() || self.period <= self.stored_at.elapsed();

@@ -88,6 +88,8 @@ impl QuotaController {
             }
             let queues = self.claimed_queues(name, round);
             let changes = self.worker_changes(worker, &queues, round);
+            let observed = round.capacity.get(name).map(|known| known.observed);
+            target.follows(observed, !changes.is_empty());
             writer.want(changes);
             claimed.insert(name.clone(), queues);
         }

@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
+use futures::future::try_join_all;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 use crate::{
     domain::{
@@ -13,7 +16,7 @@ use crate::{
         resources::{Cell, FlavorResource},
     },
     k8s::{claims::keeping::last_editor, worker::Worker},
-    store::{PlanCause, QuotaCell, StoreError},
+    store::{PlanCause, QuotaCell, Store, StoreError},
 };
 
 use super::{QuotaController, Round};
@@ -25,6 +28,20 @@ pub(super) struct Recorded {
     effective: BTreeMap<ClusterName, Last>,
 }
 
+/// What is to be stored of one cluster. Nobody waits for that: a commit takes longer than all else on the
+/// way from a change to the queues, and the next write follows from what the clusters say.
+pub(super) enum Record {
+    Cells(ClusterName, Vec<QuotaCell>),
+    Plan {
+        cluster: ClusterName,
+        cause: PlanCause,
+        report: Value,
+        at: Timestamp,
+        /// Since fedqd started.
+        is_first: bool,
+    },
+}
+
 #[derive(Default, Eq, PartialEq)]
 struct Last {
     effective: BTreeMap<Cell, (Amount, Amount)>,
@@ -33,8 +50,38 @@ struct Last {
     word: &'static str,
 }
 
+/// Stores records in their order; those that wait meanwhile share a commit.
+pub(super) async fn store_records(
+    store: Store,
+    mut records: mpsc::UnboundedReceiver<Record>,
+) -> Result<(), StoreError> {
+    /// More would not make the commit cheaper.
+    const BATCH: usize = 256;
+    let mut batch = Vec::new();
+    while 0 < records.recv_many(&mut batch, BATCH).await {
+        try_join_all(batch.drain(..).map(|record| record.store(&store))).await?;
+    }
+    Ok(())
+}
+
+impl Record {
+    async fn store(self, store: &Store) -> Result<(), StoreError> {
+        match self {
+            Self::Cells(cluster, cells) => store.put_quota_cells(&cluster, &cells).await,
+            Self::Plan { cluster, cause, report, at, is_first } => {
+                // A restart that plans the same is no news.
+                let latest = if is_first { store.latest_plan(&cluster).await? } else { None };
+                if latest.is_none_or(|latest| latest.report != report) {
+                    store.record_plan(&cluster, &cause, &report, at).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
 impl QuotaController {
-    pub(super) async fn record(&mut self, round: &Round<'_>) -> Result<(), StoreError> {
+    pub(super) fn record(&mut self, round: &Round<'_>) {
         for (name, (plan, _)) in &round.plans {
             if round.modes.get(name).is_none_or(|mode| *mode == Mode::Frozen) {
                 continue;
@@ -51,28 +98,27 @@ impl QuotaController {
                 })
                 .collect();
             if self.recorded.cells.get(name) != Some(&cells) {
-                self.store.put_quota_cells(name, &cells).await?;
+                self.store_later(Record::Cells(name.clone(), cells.clone()));
                 let terms = cells.iter().map(|cell| (cell.cell.clone(), cell.term)).collect();
                 self.terms.insert(name.clone(), terms);
                 self.recorded.cells.insert(name.clone(), cells);
             }
-            self.record_plan(round, name, plan).await?;
+            self.record_plan(round, name, plan);
         }
         self.terms.retain(|name, _| round.joined.contains_key(name));
-        Ok(())
     }
 
-    async fn record_plan(
-        &mut self,
-        round: &Round<'_>,
-        name: &ClusterName,
-        plan: &ClusterPlan,
-    ) -> Result<(), StoreError> {
+    fn store_later(&self, record: Record) {
+        // Fails only when storing failed, which ends the controller.
+        self.records.send(record).ok();
+    }
+
+    fn record_plan(&mut self, round: &Round<'_>, name: &ClusterName, plan: &ClusterPlan) {
         let now = last(round, name, plan);
         let before = self.recorded.effective.get(name);
         if before.is_some_and(|before| before.effective == now.effective) {
             self.recorded.effective.insert(name.clone(), now);
-            return Ok(());
+            return;
         }
         let cause = cause(round, name, before, &now);
         let is_first = before.is_none();
@@ -91,13 +137,9 @@ impl QuotaController {
             })
             .collect();
         let report = json!({"cells": report});
-        // A restart that plans the same is no news.
-        let latest = if is_first { self.store.latest_plan(name).await? } else { None };
-        if latest.is_none_or(|latest| latest.report != report) {
-            self.store.record_plan(name, &cause, &report, self.clock.now()).await?;
-        }
+        let (cluster, at) = (name.clone(), self.clock.now());
+        self.store_later(Record::Plan { cluster, cause, report, at, is_first });
         self.recorded.effective.insert(name.clone(), now);
-        Ok(())
     }
 }
 

@@ -1,12 +1,17 @@
 //! Where quota is written: the hub, and each worker with a writer of its own.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
 
+use jiff::Timestamp;
 use tokio::{sync::Notify, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
+    clock::Clock,
     controllers::writer::{Outcome, Writer, WriterConfig},
     domain::{ids::ClusterName, resource_groups::ResourceGroups},
     k8s::{
@@ -28,6 +33,7 @@ pub(super) struct Writing {
     pub config: WriterConfig,
     pub drift: Arc<Mutex<Drift>>,
     pub metrics: Metrics,
+    pub clock: Clock,
     pub signal: Arc<Notify>,
 }
 
@@ -36,6 +42,16 @@ pub(super) struct Target {
     /// The worker this writes to; `None` for the hub.
     pub worker: Option<Arc<Worker>>,
     stop: CancellationToken,
+    latency: Arc<Mutex<Latency>>,
+}
+
+/// How long a change of capacity takes to the first queue written for it.
+#[derive(Default)]
+struct Latency {
+    /// The last change that a plan was made for.
+    planned: Option<Timestamp>,
+    /// The same, while the queues it changes wait to be written.
+    pending: Option<Timestamp>,
 }
 
 impl Target {
@@ -76,10 +92,15 @@ impl Target {
         let stop = cancel.child_token();
         let writer = Writer::default();
         let (task_writer, task_stop, place) = (writer.clone(), stop.clone(), name.to_owned());
+        let latency = Arc::new(Mutex::new(Latency::default()));
+        let task_latency = Arc::clone(&latency);
         tasks.spawn(async move {
             let config = writing.config.clone();
             let report = |change: &Change, outcome: &Outcome| {
                 writing.report(&place, change, outcome);
+                if outcome.is_ok() && change.target.kind == Kind::ClusterQueue {
+                    writing.measure(&task_latency);
+                }
                 // A deleted object answers with a Status or its last state: the watch says it is gone.
                 if let Ok(object) = outcome
                     && !matches!(change.action, write::Action::Delete { .. })
@@ -90,7 +111,15 @@ impl Target {
             };
             task_writer.run(client, config, report, task_stop).await;
         });
-        Self { writer, worker, stop }
+        Self { writer, worker, stop, latency }
+    }
+
+    /// A plan was made for capacity of that time, and needs writes or not.
+    pub fn follows(&self, observed: Option<Timestamp>, writes: bool) {
+        let mut latency = lock(&self.latency);
+        if latency.planned != observed {
+            *latency = Latency { planned: observed, pending: observed.filter(|_| writes) };
+        }
     }
 
     pub fn is_for(&self, worker: &Arc<Worker>) -> bool {
@@ -106,7 +135,19 @@ impl Target {
     }
 }
 
+fn lock(latency: &Mutex<Latency>) -> MutexGuard<'_, Latency> {
+    latency.lock().expect("no code panics while holding this lock")
+}
+
 impl Writing {
+    fn measure(&self, latency: &Mutex<Latency>) {
+        if let Some(since) = lock(latency).pending.take() {
+            // A clock that was set back shows as no time at all.
+            let took = Duration::try_from(self.clock.now().duration_since(since)).unwrap_or_default();
+            self.metrics.capacity_written(took);
+        }
+    }
+
     fn report(&self, place: &str, change: &Change, outcome: &Outcome) {
         let target = &change.target;
         match outcome {

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use jiff::Timestamp;
 use serde_json::Value;
 
 /// The bed's own machinery is left out: nobody asks about it, and its heartbeats would fill the log.
@@ -34,6 +35,9 @@ pub struct Request {
     pub user_agent: String,
     pub uri: String,
     pub code: u64,
+    /// When the server had it, and when it had answered (or ended the stream).
+    pub received: Timestamp,
+    pub answered: Timestamp,
 }
 
 impl Request {
@@ -53,6 +57,7 @@ impl Request {
                 resource.push_str(&part);
             }
         }
+        let time = |pointer: &str| text(pointer).and_then(|text| text.parse().ok()).unwrap_or_default();
         Self {
             verb: text("/verb").unwrap_or_default(),
             resource,
@@ -62,6 +67,8 @@ impl Request {
             user_agent: text("/userAgent").unwrap_or_default(),
             uri: text("/requestURI").unwrap_or_default(),
             code: event.pointer("/responseStatus/code").and_then(Value::as_u64).unwrap_or_default(),
+            received: time("/requestReceivedTimestamp"),
+            answered: time("/stageTimestamp"),
         }
     }
 }

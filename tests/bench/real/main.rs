@@ -1,0 +1,68 @@
+//! From a node that changed to the ClusterQueues that follow, on real API servers with real Kueue: how long
+//! it takes, how much is written, what rest and a restart cost. `cargo bench --bench real`; numbers go to
+//! target/bench/real.json. `FEDQ_BENCH_CHANGES` sets how many spaced changes are made of each kind.
+//!
+//! Times are the API servers' own, from their audit logs: all servers share one clock. Nothing here fails
+//! for being slow; what is wrong, or written without need, does.
+#![allow(clippy::print_stdout, reason = "a benchmark talks to the terminal")]
+#![allow(dead_code, reason = "the support of the real tests offers more than this needs")]
+
+#[path = "../../real/support/mod.rs"]
+mod support;
+
+mod bed;
+mod measure;
+mod report;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use bed::Bed;
+use report::Report;
+
+/// Enough for a p99 that is not the maximum of a handful.
+const CHANGES: u32 = 60;
+
+fn main() -> ExitCode {
+    // Asked for by `cargo test --benches`, which runs no benchmark.
+    if std::env::args().any(|argument| argument == "--test" || argument == "--list") {
+        return ExitCode::SUCCESS;
+    }
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("error: {error:#}");
+            ExitCode::from(101)
+        }
+    }
+}
+
+fn run() -> Result<()> {
+    // An error only says that a provider is there already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let changes = std::env::var("FEDQ_BENCH_CHANGES").ok().map(|text| text.parse()).transpose()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
+    let report = runtime.block_on(measure_all(changes.unwrap_or(CHANGES)))?;
+    report.print();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench");
+    std::fs::create_dir_all(folder).context(folder)?;
+    std::fs::write(format!("{folder}/real.json"), format!("{:#}\n", report.json()))?;
+    Ok(())
+}
+
+async fn measure_all(changes: u32) -> Result<Report> {
+    println!("Starting a hub and two workers with Kueue, and fedqd.");
+    let bed = Bed::start().await?;
+    println!("All quotas are in place.");
+    let report = Report {
+        rest: measure::rest(&bed).await.context("at rest")?,
+        heartbeats: measure::heartbeats(&bed).await.context("heartbeats")?,
+        one_queue: measure::spaced(&bed, bed::GPU, changes).await.context("changes of one queue")?,
+        all_queues: measure::spaced(&bed, bed::MEMORY, changes / 4).await.context("changes of all queues")?,
+        burst: measure::burst(&bed).await.context("a burst")?,
+        restart: measure::restart(&bed).await.context("a restart")?,
+    };
+    bed.stop();
+    Ok(report)
+}
