@@ -9,6 +9,7 @@ pub mod kubeconfig;
 pub mod list_watch;
 pub mod onboard;
 pub mod read;
+pub mod rights;
 pub mod session;
 pub mod types;
 pub mod worker;
