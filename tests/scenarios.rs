@@ -161,7 +161,7 @@ fn run(path: &Path) -> Result<(), Failed> {
     }
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         let input = text.split(EXPECT).next().unwrap().trim_end();
-        let indented: String = found.lines().map(|line| format!("  {line}\n")).collect();
+        let indented: String = found.lines().flat_map(|line| ["  ", line, "\n"]).collect();
         fs::write(path, format!("{input}\n{EXPECT}{indented}"))?;
         return Ok(());
     }

@@ -18,6 +18,7 @@ mod shares;
 #[cfg(test)]
 mod simulation;
 mod solve;
+mod state;
 
 pub use input::{
     Assignment, ClaimInput, ClusterInput, Dispatch, HubQueueInput, ManagedCell, Mode, PlanInput, WorkerCell,

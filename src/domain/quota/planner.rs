@@ -14,11 +14,12 @@ use super::{
     report::Planned,
     shares::share,
     solve,
+    state::{CellId, ClusterId, ClusterState, Dirty, HubCell, QueueId, QueueState},
 };
 use crate::domain::{
     ids::{ClusterName, FlavorName, QueueName},
     quantity::Amount,
-    resource_groups::{ResourceGroups, Rule},
+    resource_groups::Rule,
     resources::{Cell, FlavorResource},
 };
 
@@ -28,10 +29,6 @@ pub struct Touched {
     pub clusters: BTreeSet<ClusterName>,
     pub queues: BTreeSet<QueueName>,
 }
-
-type ClusterId = u32;
-type QueueId = u32;
-type CellId = u32;
 
 #[derive(Debug, Default)]
 pub struct Planner {
@@ -46,49 +43,6 @@ pub struct Planner {
     /// Frozen clusters whose last terms are not known.
     unknown: BTreeSet<ClusterId>,
     dirty: Dirty,
-}
-
-#[derive(Debug, Default)]
-struct Dirty {
-    /// Hub queues whose input or named cells changed.
-    facts: BTreeSet<QueueId>,
-    relisted: BTreeSet<ClusterId>,
-    modelled: BTreeSet<ClusterId>,
-    filled: BTreeSet<ClusterId>,
-    shares: BTreeSet<CellId>,
-    granted: BTreeSet<ClusterId>,
-    touched: Touched,
-}
-
-#[derive(Debug)]
-struct ClusterState {
-    input: ClusterInput,
-    /// What every cell is called, in the model's order.
-    names: Vec<(Cell, Option<Amount>)>,
-    ids: Vec<CellId>,
-    model: Model,
-    /// The terms that are in the hub's sums, by cell.
-    counted: Vec<i64>,
-}
-
-#[derive(Debug)]
-struct QueueState {
-    name: QueueName,
-    input: Option<HubQueueInput>,
-    facts: QueueFacts,
-    groups: ResourceGroups,
-    cells: BTreeMap<FlavorResource, CellId>,
-}
-
-#[derive(Debug)]
-struct HubCell {
-    queue: QueueId,
-    at: FlavorResource,
-    /// Clusters that have the cell, with its position there.
-    members: BTreeMap<ClusterId, usize>,
-    /// How many claims name it.
-    named: usize,
-    sum: i128,
 }
 
 impl Planner {
@@ -402,19 +356,5 @@ impl Planner {
         if changed {
             self.dirty.touched.clusters.insert(state.input.name.clone());
         }
-    }
-}
-
-impl ClusterState {
-    fn new(input: ClusterInput) -> Self {
-        let (names, ids, counted) = (Vec::new(), Vec::new(), Vec::new());
-        Self { input, names, ids, model: Model::default(), counted }
-    }
-}
-
-impl QueueState {
-    fn new(name: QueueName) -> Self {
-        let (facts, groups) = (QueueFacts::default(), ResourceGroups::default());
-        Self { name, input: None, facts, groups, cells: BTreeMap::new() }
     }
 }

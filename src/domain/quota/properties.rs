@@ -274,7 +274,7 @@ fn differing(a: &(Plan, Report), b: &(Plan, Report)) -> Touched {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
     #[test]
     fn planning_step_by_step_is_planning_at_once(steps in steps()) {
