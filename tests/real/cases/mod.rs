@@ -2,6 +2,9 @@
 //! other; one that stops or slows a shared server is serial.
 
 pub mod bed;
+pub mod capacity;
+pub mod moving;
+pub mod stage;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -51,6 +54,9 @@ pub fn all() -> Vec<Case> {
     all.extend(cases![Serial:
         bed::a_killed_api_server_comes_back_with_its_data,
         bed::a_frozen_api_server_answers_nobody,
+        capacity::two_joined_workers_fill_the_queues_of_the_hub_and_run_jobs,
+        capacity::quota_follows_the_nodes_and_heartbeats_write_nothing,
+        moving::quota_moves_only_as_workloads_free_it,
     ]);
     all
 }
