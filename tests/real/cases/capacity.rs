@@ -20,7 +20,8 @@ pub async fn two_joined_workers_fill_the_queues_of_the_hub_and_run_jobs(fleet: &
     let stage = Stage::set(fleet, name, case).await?;
     let (hub, one, two) = (stage.hub(), fleet.worker1(), fleet.worker2());
     let sized = |name| node(case, name).gpus(8);
-    tokio::try_join!(one.add_nodes(&[sized("a"), sized("b")]), two.add_nodes(&[sized("a")]))?;
+    one.add_nodes(&[sized("a"), sized("b")]).await?;
+    two.add_nodes(&[sized("a")]).await?;
     hub.apply(&ground(case)).await?;
     hub.apply(&queue(case, "join-queue", &[("cpu", "0"), ("memory", "0"), (GPU, "0")], "")).await?;
     stage.join("join-one", one).await?;

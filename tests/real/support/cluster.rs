@@ -188,12 +188,14 @@ impl Cluster {
 
     /// Runs kubectl against this cluster as its administrator.
     pub fn kubectl(&self, args: &[&str]) -> Result<String> {
+        self.kubectl_with(&[], args)
+    }
+
+    /// The same with variables, such as the one that names an editor.
+    pub fn kubectl_with(&self, env: &[(&str, &str)], args: &[&str]) -> Result<String> {
         let mut command = Command::new(self.tools.program("kubectl"));
-        let out = self
-            .supervisor
-            .adopt(command.args(args).env("KUBECONFIG", &self.kubeconfig_path).env("HOME", &self.dir))
-            .output()
-            .context("run kubectl")?;
+        command.args(args).env("KUBECONFIG", &self.kubeconfig_path).env("HOME", &self.dir);
+        let out = self.supervisor.adopt(command.envs(env.iter().copied())).output().context("run kubectl")?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         ensure!(
             out.status.success(),

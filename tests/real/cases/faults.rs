@@ -1,0 +1,172 @@
+//! The daemon that dies and the cluster that falls silent.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::stage::{
+    Assign, CLAIM, CLAIMS, FEDQD, GPU, HASTY, KUEUE, Recorder, SOON, Stage, ground, holds, nominal, queue,
+};
+use crate::support::audit::{Mark, Request};
+use crate::support::cluster::Cluster;
+use crate::support::fleet::Fleet;
+use crate::support::nodes::node;
+use crate::support::wait::{Seen, eventually};
+
+pub async fn a_daemon_killed_again_and_again_ends_in_the_same_state(fleet: &Fleet) -> Result<()> {
+    let case = "kill";
+    let stage = Stage::set(fleet, "a_daemon_killed_again_and_again_ends_in_the_same_state", case).await?;
+    let (hub, worker) = (stage.hub(), fleet.worker2());
+    worker.add_nodes(&[node(case, "a").gpus(16)]).await?;
+    hub.apply(&ground(case)).await?;
+    for name in ["kill-a", "kill-b"] {
+        hub.apply(&queue(case, name, &[(GPU, "0")], "")).await?;
+    }
+    stage.join("kill-one", worker).await?;
+    give(&stage, "kill-one", &[("kill-a", "1"), ("kill-b", "1")]).await?;
+    holds(hub, "kill-a", case, &[(GPU, "1")]).await?;
+    holds(hub, "kill-b", case, &[(GPU, "1")]).await?;
+
+    // Assignments only grow, so a quota that ever falls was taken by a daemon that knew too little.
+    let recorders =
+        (Recorder::start(hub, KUEUE, "ClusterQueue").await?, Recorder::start(worker, KUEUE, "ClusterQueue").await?);
+    for round in 2..=6_u64 {
+        let amount = round.to_string();
+        give(&stage, "kill-one", &[("kill-a", &amount), ("kill-b", &amount)]).await?;
+        // From before the first write to after the last one, differently each round.
+        tokio::time::sleep(Duration::from_millis(round * 211 % 450)).await;
+        stage.daemon.kill()?;
+        stage.daemon.restart().await?;
+    }
+    for name in ["kill-a", "kill-b"] {
+        holds(worker, name, case, &[(GPU, "6")]).await?;
+        holds(hub, name, case, &[(GPU, "6")]).await?;
+    }
+    stage.claim_says("kill-one", "Ready", "True", "Ready").await?;
+    never_fell(case, &recorders.0.stop()?)?;
+    never_fell(case, &recorders.1.stop()?)?;
+    exactly(hub, CLAIMS, CLAIM, &["kill-one-resource-claim"]).await?;
+    for cluster in [hub, worker] {
+        exactly(cluster, KUEUE, "ClusterQueue", &["kill-a", "kill-b"]).await?;
+        exactly(cluster, KUEUE, "LocalQueue", &["kill-a", "kill-b"]).await?;
+        exactly(cluster, KUEUE, "ResourceFlavor", &[case]).await?;
+    }
+    Ok(())
+}
+
+pub async fn a_restarted_daemon_resumes_its_watch_or_lists_and_compares(fleet: &Fleet) -> Result<()> {
+    let case = "resume";
+    let stage = Stage::set(fleet, "a_restarted_daemon_resumes_its_watch_or_lists_and_compares", case).await?;
+    let (hub, worker) = (stage.hub(), fleet.worker2());
+    worker.add_nodes(&[node(case, "a").gpus(4), node(case, "b").gpus(4)]).await?;
+    hub.apply(&ground(case)).await?;
+    hub.apply(&queue(case, "resume-queue", &[(GPU, "0")], "")).await?;
+    stage.join("resume-one", worker).await?;
+    give(&stage, "resume-one", &[("resume-queue", "12")]).await?;
+    holds(hub, "resume-queue", case, &[(GPU, "8")]).await?;
+    stage.rest().await?;
+
+    let recorder = Recorder::start(hub, KUEUE, "ClusterQueue").await?;
+    stage.daemon.kill()?;
+    // The end of the killed daemon's watch is logged before this.
+    worker.add_nodes(&[node(case, "c").gpus(2)]).await?;
+    let mark = worker.mark()?;
+    stage.daemon.restart().await?;
+    holds(hub, "resume-queue", case, &[(GPU, "10")]).await?;
+    let asked = node_requests(worker, mark).await?;
+    ensure!(!asked.iter().any(|one| one.verb == "list"), "the server had the version, so no list: {asked:#?}");
+    ensure!(asked.iter().any(|one| resumes(&one.uri)), "a watch from the stored version: {asked:#?}");
+    never_fell(case, &recorder.stop()?)?;
+
+    stage.rest().await?;
+    let recorder = Recorder::start(hub, KUEUE, "ClusterQueue").await?;
+    stage.daemon.kill()?;
+    worker.delete_node("resume-b").await?;
+    worker.add_nodes(&[node(case, "d").gpus(6)]).await?;
+    worker.plane.kill_api_server()?;
+    worker.plane.restart_api_server().await?;
+    stage.daemon.restart().await?;
+    holds(hub, "resume-queue", case, &[(GPU, "12")]).await?;
+    stage.claim_says("resume-one", "Ready", "True", "Ready").await?;
+    // Nodes went and came while nobody looked: their sum grew, and at no time was it taken for less.
+    never_fell(case, &recorder.stop()?)
+}
+
+pub async fn a_silent_cluster_keeps_its_share_until_it_is_lost(fleet: &Fleet) -> Result<()> {
+    let case = "silent";
+    let name = "a_silent_cluster_keeps_its_share_until_it_is_lost";
+    let stage = Stage::set_with(fleet, name, case, HASTY, "").await?;
+    let (hub, one, two) = (stage.hub(), fleet.worker1(), fleet.worker2());
+    for worker in [one, two] {
+        worker.add_nodes(&[node(case, "a").gpus(8)]).await?;
+    }
+    hub.apply(&ground(case)).await?;
+    hub.apply(&queue(case, "silent-queue", &[(GPU, "0")], "")).await?;
+    for (cluster, worker, gpus) in [("silent-one", one, "5"), ("silent-two", two, "2")] {
+        stage.join(cluster, worker).await?;
+        give(&stage, cluster, &[("silent-queue", gpus)]).await?;
+    }
+    holds(hub, "silent-queue", case, &[(GPU, "7")]).await?;
+
+    one.plane.kill_api_server()?;
+    stage.claim_says("silent-one", "CapacityKnown", "Unknown", "Stale").await?;
+    holds(hub, "silent-queue", case, &[(GPU, "7")]).await.context("its share stands")?;
+    give(&stage, "silent-two", &[("silent-queue", "4")]).await?;
+    holds(two, "silent-queue", case, &[(GPU, "4")]).await.context("others go on")?;
+    holds(hub, "silent-queue", case, &[(GPU, "9")]).await.context("others go on, its share stands")?;
+    stage.claim_says("silent-one", "CapacityKnown", "False", "Lost").await?;
+    holds(hub, "silent-queue", case, &[(GPU, "4")]).await.context("its share is withdrawn")?;
+
+    one.plane.restart_api_server().await?;
+    holds(hub, "silent-queue", case, &[(GPU, "9")]).await.context("its share returns")?;
+    stage.claim_says("silent-one", "Ready", "True", "Ready").await?;
+    Ok(())
+}
+
+async fn give(stage: &Stage<'_>, cluster: &str, gpus: &[(&str, &str)]) -> Result<()> {
+    let resources: Vec<[(&str, &str); 1]> = gpus.iter().map(|(_, amount)| [("gpu", *amount)]).collect();
+    let assignments: Vec<Assign<'_>> = gpus
+        .iter()
+        .zip(&resources)
+        .map(|((queue, _), resources)| Assign { queue, flavor: stage.case, resources })
+        .collect();
+    stage.assign(cluster, &assignments).await
+}
+
+fn never_fell(flavor: &str, states: &[Value]) -> Result<()> {
+    let mut last: BTreeMap<String, i64> = BTreeMap::new();
+    for state in states {
+        let Some(now) = nominal(state, flavor, GPU).and_then(|text| text.parse().ok()) else { continue };
+        let name = state["metadata"]["name"].to_string();
+        let before = last.insert(name, now).unwrap_or(now);
+        ensure!(before <= now, "the quota fell from {before} to {now}: {state:#}");
+    }
+    Ok(())
+}
+
+async fn exactly(cluster: &Cluster, api_version: &str, kind: &str, names: &[&str]) -> Result<()> {
+    let all = cluster.list(api_version, kind, None).await?;
+    let found: Vec<&str> = all.iter().filter_map(|one| one["metadata"]["name"].as_str()).collect();
+    let (found, wanted): (BTreeSet<&str>, BTreeSet<&str>) =
+        (found.iter().copied().collect(), names.iter().copied().collect());
+    ensure!(found == wanted && all.len() == names.len(), "{kind} on {}: {found:?}", cluster.name);
+    Ok(())
+}
+
+/// What the daemon asked of the nodes since the mark; a watch is logged when its answer begins.
+async fn node_requests(worker: &Cluster, mark: Mark) -> Result<Vec<Request>> {
+    eventually("the audit log to have the daemon's watch of nodes", SOON, async || {
+        let mut asked = worker.requests_since(mark)?;
+        asked.retain(|one| one.user == FEDQD && one.resource == "nodes");
+        let watched = asked.iter().any(|one| one.verb == "watch" && 0 < one.code);
+        Ok(if watched { Seen::Done(asked) } else { Seen::Still(format!("{asked:?}")) })
+    })
+    .await
+}
+
+fn resumes(uri: &str) -> bool {
+    let version = uri.split(['?', '&']).find_map(|part| part.strip_prefix("resourceVersion="));
+    version.is_some_and(|version| version.parse::<u64>().is_ok_and(|version| 0 < version))
+}
