@@ -57,7 +57,9 @@ impl QuotaController {
         };
         self.outputs.overview.send_if_modified(|current| {
             let overview = Overview { revision: current.revision, ..overview };
-            let changed = **current != overview;
+            // A hub without queues and claims looks like no overview at all, and is known all the same:
+            // readiness waits for the first revision.
+            let changed = current.revision == 0 || **current != overview;
             if changed {
                 *current = Arc::new(Overview { revision: current.revision + 1, ..overview });
             }
