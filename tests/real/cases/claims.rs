@@ -58,7 +58,10 @@ pub async fn the_manifest_of_the_feature_request_gives_the_quotas_it_says(fleet:
     stage.claim_says("cluster2", "Ready", "True", "Ready").await?;
     let claim = stage.claim("cluster2").await?;
     let given = &claim["spec"]["nominalResources"];
-    ensure!(*given == json!({"cpu": "1000", "memory": "1000Gi", "gpu": "10"}), "they stay a person's: {given}");
+    ensure!(
+        *given == json!({"cpu": "1000", "memory": "1000Gi", "gpu": "10"}),
+        "they stay a person's: {given}"
+    );
     Ok(())
 }
 
@@ -102,7 +105,14 @@ pub async fn kubectl_alone_joins_edits_and_reads(fleet: &Fleet) -> Result<()> {
     let kubeconfig = home.file("worker.kubeconfig", &worker.kubeconfig_for("fedqd", &["system:masters"])?)?;
     let from_file = format!("--from-file=kubeconfig={}", kubeconfig.display());
     hub.kubectl(&["create", "secret", "generic", "kubectl-one", "--namespace", &namespace, &from_file])?;
-    hub.kubectl(&["label", "secret", "kubectl-one", "--namespace", &namespace, "fedq.dev/cluster=kubectl-one"])?;
+    hub.kubectl(&[
+        "label",
+        "secret",
+        "kubectl-one",
+        "--namespace",
+        &namespace,
+        "fedq.dev/cluster=kubectl-one",
+    ])?;
     let name = claim_name("kubectl-one");
     hub.wait(id(CLAIMS, CLAIM, &name), "made at the join", SOON, |claim| {
         claim["spec"]["nominalResources"]["gpu"] == "8"
@@ -125,7 +135,8 @@ pub async fn kubectl_alone_joins_edits_and_reads(fleet: &Fleet) -> Result<()> {
     for word in ["Effective", "Assigned", "QuotaSynced", "Satisfied"] {
         ensure!(described.contains(word), "`{word}` is missing:\n{described}");
     }
-    let selected = hub.kubectl(&["get", "crc", "--field-selector", "spec.clusterName=kubectl-one", "--output", "name"])?;
+    let selected =
+        hub.kubectl(&["get", "crc", "--field-selector", "spec.clusterName=kubectl-one", "--output", "name"])?;
     ensure!(selected.contains(&name), "{selected}");
     Ok(())
 }
@@ -179,7 +190,8 @@ pub async fn an_unknown_name_waits_and_takes_effect_when_it_appears(fleet: &Flee
     ensure!(missing["message"].to_string().contains("wait-one"), "{missing}");
     stage.join("wait-one", worker).await?;
     stage.claim_says("wait-one", "Resolved", "False", "QueueNotFound").await?;
-    let queue_yaml = queue(case, "wait-queue", &[("cpu", "0")], "").replace(&format!("- name: {case}\n"), "- name: other\n");
+    let queue_yaml = queue(case, "wait-queue", &[("cpu", "0")], "")
+        .replace(&format!("- name: {case}\n"), "- name: other\n");
     hub.apply(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {case}}}}}")).await?;
     hub.apply(&queue_yaml).await?;
     stage.claim_says("wait-one", "Resolved", "False", "FlavorNotFound").await?;

@@ -30,8 +30,10 @@ pub async fn a_daemon_killed_again_and_again_ends_in_the_same_state(fleet: &Flee
     holds(hub, "kill-b", case, &[(GPU, "1")]).await?;
 
     // Assignments only grow, so a quota that ever falls was taken by a daemon that knew too little.
-    let recorders =
-        (Recorder::start(hub, KUEUE, "ClusterQueue").await?, Recorder::start(worker, KUEUE, "ClusterQueue").await?);
+    let recorders = (
+        Recorder::start(hub, KUEUE, "ClusterQueue").await?,
+        Recorder::start(worker, KUEUE, "ClusterQueue").await?,
+    );
     for round in 2..=6_u64 {
         let amount = round.to_string();
         give(&stage, "kill-one", &[("kill-a", &amount), ("kill-b", &amount)]).await?;
@@ -76,7 +78,10 @@ pub async fn a_restarted_daemon_resumes_its_watch_or_lists_and_compares(fleet: &
     stage.daemon.restart().await?;
     holds(hub, "resume-queue", case, &[(GPU, "10")]).await?;
     let asked = node_requests(worker, mark).await?;
-    ensure!(!asked.iter().any(|one| one.verb == "list"), "the server had the version, so no list: {asked:#?}");
+    ensure!(
+        !asked.iter().any(|one| one.verb == "list"),
+        "the server had the version, so no list: {asked:#?}"
+    );
     ensure!(asked.iter().any(|one| resumes(&one.uri)), "a watch from the stored version: {asked:#?}");
     never_fell(case, &recorder.stop()?)?;
 

@@ -92,7 +92,11 @@ pub async fn a_controller_that_writes_our_cells_is_named_not_fought(fleet: &Flee
         }
         let claim = stage.claim("drift-one").await?;
         let synced = super::stage::condition(&claim, "QuotaSynced").clone();
-        Ok(if synced["reason"] == "QuotaConflict" { Seen::Done(synced) } else { Seen::Still(synced.to_string()) })
+        Ok(if synced["reason"] == "QuotaConflict" {
+            Seen::Done(synced)
+        } else {
+            Seen::Still(synced.to_string())
+        })
     })
     .await?;
     ensure!(conflict["message"].to_string().contains("other-controller"), "it names nobody: {conflict}");

@@ -3,6 +3,10 @@
 
 pub mod bed;
 pub mod capacity;
+pub mod claims;
+pub mod faults;
+pub mod hub_queues;
+pub mod leaving;
 pub mod moving;
 pub mod stage;
 
@@ -57,6 +61,24 @@ pub fn all() -> Vec<Case> {
         capacity::two_joined_workers_fill_the_queues_of_the_hub_and_run_jobs,
         capacity::quota_follows_the_nodes_and_heartbeats_write_nothing,
         moving::quota_moves_only_as_workloads_free_it,
+        claims::the_manifest_of_the_feature_request_gives_the_quotas_it_says,
+        claims::kubectl_alone_joins_edits_and_reads,
+        claims::claims_that_vanish_together_are_held_until_confirmed,
+        claims::an_unknown_name_waits_and_takes_effect_when_it_appears,
+        claims::a_wrong_claim_is_refused_and_changes_nothing,
+        hub_queues::a_foreign_queue_of_the_same_name_is_left_alone_until_adopted,
+        hub_queues::what_people_wrote_on_a_hub_queue_is_kept,
+        hub_queues::a_controller_that_writes_our_cells_is_named_not_fought,
+        hub_queues::a_multikueue_queue_counts_only_clusters_it_dispatches_to,
+        hub_queues::quota_that_kueue_manages_is_left_to_it,
+        leaving::a_cordoned_cluster_counts_only_what_its_workloads_hold,
+        leaving::a_leaving_cluster_loses_its_share_first_and_only_what_is_ours,
+        leaving::another_cluster_under_a_joined_name_is_quarantined_until_confirmed,
+        leaving::a_kubeconfig_that_cannot_be_used_is_refused_with_its_reason,
+        leaving::a_cluster_without_kueue_says_so_and_a_bare_node_counts_nothing,
+        faults::a_daemon_killed_again_and_again_ends_in_the_same_state,
+        faults::a_restarted_daemon_resumes_its_watch_or_lists_and_compares,
+        faults::a_silent_cluster_keeps_its_share_until_it_is_lost,
     ]);
     all
 }

@@ -383,6 +383,11 @@ pub async fn heartbeat(cluster: &Cluster, node: &str, second: usize) -> Result<(
 /// makes it.
 async fn clear(fleet: &Fleet) -> Result<()> {
     install_crds(&fleet.hub, CRDS).await?;
+    // Established is said a moment before the server has storage for the kind.
+    eventually("claims to be served", SOON, async || {
+        fleet.hub.list(CLAIMS, CLAIM, None).await.map(|_| Seen::Done(()))
+    })
+    .await?;
     let hub = &fleet.hub;
     for secret in hub.list("v1", "Secret", None).await? {
         if secret["metadata"]["labels"]["fedq.dev/cluster"].is_string() {
