@@ -8,6 +8,7 @@ pub mod faults;
 pub mod hub_queues;
 pub mod leaving;
 pub mod moving;
+pub mod reported;
 pub mod stage;
 
 use std::future::Future;
@@ -76,6 +77,7 @@ pub fn all() -> Vec<Case> {
         leaving::another_cluster_under_a_joined_name_is_quarantined_until_confirmed,
         leaving::a_kubeconfig_that_cannot_be_used_is_refused_with_its_reason,
         leaving::a_cluster_without_kueue_says_so_and_a_bare_node_counts_nothing,
+        reported::a_cluster_that_only_reports_counts_on_the_hub,
         faults::a_daemon_killed_again_and_again_ends_in_the_same_state,
         faults::a_restarted_daemon_resumes_its_watch_or_lists_and_compares,
         faults::a_silent_cluster_keeps_its_share_until_it_is_lost,
