@@ -11,15 +11,11 @@ use super::{CAPACITY_MANAGER, Owner};
 
 /// Field managers by key of `nominalResources`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Owners {
-    by_key: BTreeMap<String, BTreeSet<String>>,
-    /// Managers that own the map as one value, and so each of its keys.
-    of_all: BTreeSet<String>,
-}
+pub struct Owners(BTreeMap<String, BTreeSet<String>>);
 
 impl Owners {
     pub fn new(by_key: BTreeMap<String, BTreeSet<String>>) -> Self {
-        Self { by_key, of_all: BTreeSet::new() }
+        Self(by_key)
     }
 
     /// A key nobody is known to own is a person's: fedq must not take what it did not write.
@@ -34,7 +30,7 @@ impl Owners {
 
     /// The managers of a key: who `claim show` names.
     pub fn managers(&self, key: &str) -> impl Iterator<Item = &str> {
-        self.by_key.get(key).into_iter().flatten().chain(&self.of_all).map(String::as_str)
+        self.0.get(key).into_iter().flatten().map(String::as_str)
     }
 }
 
@@ -45,37 +41,19 @@ pub fn owners(managed_fields: &Value) -> Owners {
     for entry in managed_fields.as_array().into_iter().flatten() {
         let manager = entry.get("manager").and_then(Value::as_str).unwrap_or_default();
         let Some(fields) = entry.get("fieldsV1").and_then(Value::as_object) else { continue };
-        match owned(fields) {
-            Owned::Nothing => {}
-            Owned::Everything => {
-                owners.of_all.insert(manager.to_owned());
-            }
-            Owned::Keys(keys) => {
-                for key in keys {
-                    owners.by_key.entry(key.to_owned()).or_default().insert(manager.to_owned());
-                }
-            }
+        for key in keys(fields) {
+            owners.0.entry(key.to_owned()).or_default().insert(manager.to_owned());
         }
     }
     owners
 }
 
-enum Owned<'a> {
-    Nothing,
-    Everything,
-    Keys(Vec<&'a str>),
-}
-
-fn owned(fields: &Map<String, Value>) -> Owned<'_> {
-    let mut fields = fields;
-    for step in ["f:spec", "f:nominalResources"] {
-        match fields.get(step).and_then(Value::as_object) {
-            None => return Owned::Nothing,
-            Some(inner) if inner.is_empty() => return Owned::Everything,
-            Some(inner) => fields = inner,
-        }
-    }
-    Owned::Keys(fields.keys().filter_map(|key| key.strip_prefix("f:")).collect())
+/// The keys that one manager owns. An empty `f:nominalResources` is the map without any key: whoever
+/// wrote `nominalResources: {}` has that, and no say in the keys that others add.
+fn keys(fields: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    let map = fields.get("f:spec").and_then(|spec| spec.get("f:nominalResources"));
+    let keys = map.and_then(Value::as_object).into_iter().flat_map(Map::keys);
+    keys.filter_map(|key| key.strip_prefix("f:"))
 }
 
 #[cfg(test)]
@@ -112,10 +90,12 @@ mod tests {
     }
 
     #[test]
-    fn whoever_owns_the_map_as_one_value_owns_every_key() {
-        let whole = json!([entry("fedq-capacity", &["cpu"]),
-            { "manager": "old", "fieldsV1": { "f:spec": { "f:nominalResources": {} } } }]);
-        assert_eq!(owners(&whole).owner("cpu"), Owner::Cap);
+    fn whoever_wrote_an_empty_map_owns_no_key() {
+        let empty = |manager: &str| json!({ "manager": manager, "fieldsV1": { "f:spec": { "f:nominalResources": {} } } });
+        let found = owners(&json!([entry("fedq-capacity", &["cpu"]), empty("kubectl-create")]));
+        assert_eq!(found.owner("cpu"), Owner::Followed);
+        let found = owners(&json!([entry("kubectl-edit", &["cpu"]), empty("fedq-capacity")]));
+        assert_eq!(found.managers("cpu").collect::<Vec<_>>(), ["kubectl-edit"]);
     }
 
     #[test]
