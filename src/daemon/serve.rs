@@ -16,6 +16,7 @@ use tracing::{info, warn};
 use super::Daemon;
 use crate::{
     api::{self, Authenticator, Diagnose, TokenFile},
+    clock::Clock,
     config::Listen,
     controllers::{
         driver::{Driver, Pace},
@@ -189,29 +190,40 @@ impl Daemon {
 struct Diagnosis {
     hub: Hub,
     joined: watch::Receiver<Arc<JoinedClusters>>,
+    overview: watch::Receiver<Arc<Overview>>,
+    clock: Clock,
     deadline: Duration,
 }
 
 impl Diagnose for Diagnosis {
     fn diagnose<'a>(&'a self, cluster: Option<&'a ClusterName>) -> BoxFuture<'a, Vec<Finding>> {
-        let joined = cluster.map(|name| self.joined.borrow().get(name).cloned());
-        async move {
-            let client = match &joined {
-                None => Some(&self.hub.client),
-                Some(joined) => {
-                    joined.as_ref().and_then(|joined| joined.worker.as_ref()).map(|worker| &worker.client)
-                }
-            };
-            let (outcome, message) = match client {
-                None => (Outcome::Failed, "it is not connected: `fedq cluster show` says why".to_owned()),
-                Some(client) => match client.identity(self.deadline).await {
-                    Ok(identity) => (Outcome::Ok, format!("it answers, Kubernetes {}", identity.version)),
-                    Err(error) => (Outcome::Failed, error.to_string()),
-                },
-            };
-            vec![Finding { name: "reachable".to_owned(), outcome, message, next: None }]
+        match cluster {
+            None => self.look(&self.hub.client, Role::Hub).boxed(),
+            Some(name) => self.look_at_worker(name).boxed(),
         }
-        .boxed()
+    }
+}
+
+impl Diagnosis {
+    async fn look(&self, client: &ClusterClient, role: Role<'_>) -> Vec<Finding> {
+        let (now, deadline) = (self.clock.now(), self.deadline);
+        let subject = Subject { client, role, namespace: &self.hub.namespace, now, deadline };
+        check::look(&subject).await
+    }
+
+    async fn look_at_worker(&self, name: &ClusterName) -> Vec<Finding> {
+        let joined = self.joined.borrow().get(name).cloned();
+        let Some(joined) = joined else { return Vec::new() };
+        let link = check::link(name, &joined.connection);
+        let Some(worker) = joined.worker.filter(|_| link.is_none()) else {
+            return link.into_iter().collect();
+        };
+        let overview = self.overview.borrow().clone();
+        let flavors = overview.clusters.get(name).into_iter().flat_map(|cluster| &cluster.flavors);
+        let empty = |flavor: &FlavorOverview| flavor.capacity.values().all(|amount| amount.is_zero());
+        let without_nodes =
+            flavors.filter(|(_, flavor)| empty(flavor)).map(|(name, _)| name.clone()).collect();
+        self.look(&worker.client, Role::Worker { hub: &self.hub.client, without_nodes }).await
     }
 }
 
