@@ -4,6 +4,8 @@
 mod documents;
 #[path = "architecture/imports.rs"]
 mod imports;
+#[path = "architecture/purity.rs"]
+mod purity;
 
 use std::{fs, path::Path};
 

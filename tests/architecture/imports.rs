@@ -126,12 +126,12 @@ fn module(path: &str) -> String {
     path.trim_start_matches("src/").split(['/', '.']).next().unwrap_or_default().to_owned()
 }
 
-fn is_test(path: &str) -> bool {
+pub fn is_test(path: &str) -> bool {
     path.ends_with("tests.rs")
 }
 
 /// Tests may reach for what they like.
-fn without_tests(text: &str) -> &str {
+pub fn without_tests(text: &str) -> &str {
     text.split("\n#[cfg(test)]\nmod ").next().unwrap_or(text)
 }
 
