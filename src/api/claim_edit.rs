@@ -22,7 +22,6 @@ use crate::{
             owners::Owners,
             review::{ClaimContext, Requester, Verdict, review},
         },
-        ids::{ClaimName, ClusterName},
         quantity::Quantity as Exact,
     },
     k8s::{
@@ -137,7 +136,8 @@ pub struct Edit {
 pub fn judge(state: &State, current: &ClusterResourceClaim, wanted: &ClaimSpec) -> Result<Edit, Failure> {
     let old = ClaimText::from(current);
     let new = text(&old, wanted);
-    let verdict = review(Some(&old), &new, &context(state, &new.cluster));
+    let context = ClaimContext::new(&state.overview(), &new.cluster, &state.aliases, Requester::Person);
+    let verdict = review(Some(&old), &new, &context);
     let warnings = match verdict {
         Verdict::Deny(problems) => return Err(Failure::claim(&problems)),
         Verdict::Allow { warnings } => warnings,
@@ -159,24 +159,6 @@ pub fn judge(state: &State, current: &ClusterResourceClaim, wanted: &ClaimSpec) 
         }
     });
     Ok(Edit { spec: written(&new), changes: changes.collect(), warnings })
-}
-
-fn context(state: &State, cluster: &str) -> ClaimContext {
-    let overview = state.overview();
-    let named = ClusterName::new(cluster).ok();
-    let known = named.as_ref().and_then(|name| overview.clusters.get(name));
-    let in_force = known.and_then(|known| known.claim.clone());
-    let others = overview
-        .claims
-        .iter()
-        .filter(|(name, claim)| Some(&claim.cluster) == named.as_ref() && Some(*name) != in_force.as_ref());
-    let others: Vec<ClaimName> = others.map(|(name, _)| name.clone()).collect();
-    ClaimContext {
-        capacity: known.map(|known| known.capacity.clone()).filter(|capacity| !capacity.is_empty()),
-        claims_of_cluster: in_force.into_iter().chain(others).collect(),
-        aliases: state.aliases.clone(),
-        requester: Requester::Person,
-    }
 }
 
 /// What the claim would say. A quantity of the same value keeps its text, and with it its owner: only
