@@ -23,10 +23,17 @@ use crate::{
         webhook::{Registration, Settings, WebhookController},
     },
     domain::{
-        check::{Finding, Outcome},
+        check::Finding,
         ids::ClusterName,
+        overview::{FlavorOverview, Overview},
     },
-    k8s::{hub::Hub, session::Sessions, worker::JoinedClusters},
+    k8s::{
+        check::{self, Role, Subject},
+        client::ClusterClient,
+        hub::Hub,
+        session::Sessions,
+        worker::JoinedClusters,
+    },
     telemetry::Metrics,
     webhook::{
         Webhook,
@@ -135,6 +142,8 @@ impl Daemon {
         let diagnosis = Diagnosis {
             hub: hub.clone(),
             joined: self.published.joined.subscribe(),
+            overview: self.published.overview.subscribe(),
+            clock: self.clock.clone(),
             deadline: self.config.clusters.request_timeout,
         };
         let state = api::State::new(api::Parts {

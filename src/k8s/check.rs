@@ -186,14 +186,18 @@ impl Subject<'_> {
             Role::Hub => (HUB, "deploy/hub/rbac.yaml"),
             Role::Worker { .. } => (WORKER, "deploy/worker/rbac.yaml"),
         };
-        let asked = rights.iter().flat_map(|right| right.verbs.iter().map(move |verb| (right, *verb)));
-        let asked = asked.map(|(right, verb)| async move { (right, verb, self.may(right, verb).await) });
+        let mut asked = Vec::new();
+        for right in rights {
+            asked.extend(right.verbs.iter().map(|verb| self.may(right, verb)));
+        }
         let answers: Vec<_> = stream::iter(asked).buffered(AT_ONCE).collect().await;
         let mut missing = Vec::new();
-        for (right, verb, answer) in &answers {
+        for answer in &answers {
             match answer {
-                Ok(true) => {}
-                Ok(false) => missing.push(format!("{verb} {} ({})", right.resource, right.serves)),
+                Ok((_, _, true)) => {}
+                Ok((right, verb, false)) => {
+                    missing.push(format!("{verb} {} ({})", right.resource, right.serves))
+                }
                 Err(error) => {
                     let message = format!("cannot ask what fedq may do there: {error}");
                     return finding("rights", Outcome::Warning, message, None);
@@ -207,7 +211,11 @@ impl Subject<'_> {
         finding("rights", Outcome::Failed, format!("may not {}", missing.join(", ")), Some(&next))
     }
 
-    async fn may(&self, right: &Right, verb: &str) -> Result<bool, ApiError> {
+    async fn may(
+        &self,
+        right: &'static Right,
+        verb: &'static str,
+    ) -> Result<(&'static Right, &'static str, bool), ApiError> {
         let (resource, subresource) = match right.resource.split_once('/') {
             Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
             None => (right.resource, None),
@@ -231,7 +239,7 @@ impl Subject<'_> {
         let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
         let api = Api::<SelfSubjectAccessReview>::all(self.client.kube());
         let answer = call(self.deadline, api.create(&PostParams::default(), &review)).await?;
-        Ok(answer.status.is_some_and(|status| status.allowed))
+        Ok((right, verb, answer.status.is_some_and(|status| status.allowed)))
     }
 
     async fn kueue(&self) -> Finding {
