@@ -191,7 +191,7 @@ impl Daemon {
         self.tasks.spawn(clusters.run(self.cancel.clone()));
 
         let capacities = capacity::CapacityController::new(
-            hub.clone(),
+            (hub.clone(), hub_id.clone()),
             (self.store.clone(), self.clock.clone(), self.metrics.clone()),
             self.capacity_settings()?,
             capacity.clone(),
@@ -333,6 +333,7 @@ impl Daemon {
             limits_of: Arc::new(move |cluster| limits.limits(cluster).expect(checked)),
             timing: self.timing(),
             position_period: self.config.clusters.node_position_interval,
+            publish: self.config.capacity.cluster_metrics.publish.then(|| self.writer_config()),
         })
     }
 

@@ -30,15 +30,19 @@ use crate::{
         list_watch::Timing,
         read,
         types::cluster_metrics::ClusterMetrics,
-        worker::{CLUSTER_METRICS, Joined, JoinedClusters, Worker},
+        worker::{CLUSTER_METRICS, Joined, JoinedClusters, KUBECONFIG, Worker},
     },
     store::{CapacityRow, Store, StoreError},
     telemetry::Metrics,
 };
 
+use super::writer::WriterConfig;
+
 use self::nodes::{Followed, Rows};
+use self::publish::Publisher;
 
 mod nodes;
+mod publish;
 
 #[derive(Clone)]
 pub struct Settings {
@@ -49,10 +53,13 @@ pub struct Settings {
     pub timing: Timing,
     /// How often the position of a watch that changes nothing is stored.
     pub position_period: Duration,
+    /// ClusterMetrics objects for followed clusters, written with this, if any.
+    pub publish: Option<WriterConfig>,
 }
 
 pub struct CapacityController {
     hub: Hub,
+    hub_id: String,
     store: Store,
     clock: Clock,
     metrics: Metrics,
@@ -62,6 +69,7 @@ pub struct CapacityController {
     /// Bumped by node events and by changes of flavors.
     signal: Arc<Notify>,
     tasks: JoinSet<()>,
+    publisher: Option<Publisher>,
     /// Sums to be stored. Nobody waits for that: a commit takes longer than all else on the way from a
     /// node to a queue.
     records: mpsc::UnboundedSender<Record>,
@@ -93,7 +101,7 @@ struct Nodes {
 
 impl CapacityController {
     pub fn new(
-        hub: Hub,
+        (hub, hub_id): (Hub, String),
         (store, clock, metrics): (Store, Clock, Metrics),
         settings: Settings,
         view: watch::Sender<Arc<CapacityView>>,
@@ -101,6 +109,7 @@ impl CapacityController {
     ) -> Self {
         Self {
             hub,
+            hub_id,
             store,
             clock,
             metrics,
@@ -109,6 +118,7 @@ impl CapacityController {
             view,
             signal,
             tasks: JoinSet::new(),
+            publisher: None,
             // Replaced when it runs, by a channel with somebody at its other end.
             records: mpsc::unbounded_channel().0,
         }
@@ -121,6 +131,10 @@ impl CapacityController {
     ) -> anyhow::Result<()> {
         let (records, recorded) = mpsc::unbounded_channel();
         self.records = records;
+        if let Some(config) = self.settings.publish.clone() {
+            let (hub, id) = (self.hub.clone(), self.hub_id.clone());
+            self.publisher = Some(Publisher::start(hub, id, config, &mut self.tasks, &cancel));
+        }
         let storing = store_records(self.store.clone(), recorded);
         tokio::pin!(storing);
         loop {
@@ -162,6 +176,11 @@ impl CapacityController {
             if let Some(capacity) = self.sum(name, &flavors, view.get(name))? {
                 let capacity = Arc::new(capacity);
                 view.insert(name.clone(), Arc::clone(&capacity));
+                if let (Some(publisher), Some(cluster)) = (&mut self.publisher, self.clusters.get(name))
+                    && entry.source == KUBECONFIG
+                {
+                    publisher.observe(name, &cluster.nodes);
+                }
                 // Fails only when storing failed, which ends the controller.
                 self.records.send((name.clone(), capacity)).ok();
                 changed = true;
@@ -169,6 +188,11 @@ impl CapacityController {
         }
         if changed {
             self.view.send_replace(Arc::new(view));
+        }
+        if let Some(publisher) = self.publisher.as_mut().filter(|_| self.hub.cluster_metrics.synced()) {
+            let followed =
+                |name: &ClusterName| joined.get(name).is_some_and(|entry| entry.source == KUBECONFIG);
+            publisher.publish(followed);
         }
         Ok(())
     }

@@ -27,6 +27,7 @@ use crate::{
         hub::{CLUSTER_LABEL, Hub},
         kubeconfig::Rules,
         list_watch::Timing,
+        types::meta::HUB_LABEL,
         worker::{CLUSTER_METRICS, Joined, JoinedClusters, KUBECONFIG},
         write::{self, Action, Change, Kind, Target},
     },
@@ -196,6 +197,10 @@ impl ClusterController {
         let mut reported: BTreeMap<ClusterName, Connection> = BTreeMap::new();
         if self.context.settings.watch_cluster_metrics {
             for report in self.context.hub.cluster_metrics.all() {
+                // Our own report of a followed cluster is no cluster of its own.
+                if report.metadata.labels.contains_key(HUB_LABEL) {
+                    continue;
+                }
                 if let Ok(name) = ClusterName::new(&report.metadata.name)
                     && !self.members.contains_key(&name)
                 {

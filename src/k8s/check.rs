@@ -196,7 +196,7 @@ impl Subject<'_> {
             match answer {
                 Ok((_, _, true)) => {}
                 Ok((right, verb, false)) => {
-                    missing.push(format!("{verb} {} ({})", right.resource, right.serves))
+                    missing.push(format!("{verb} {} ({})", right.resource, right.serves));
                 }
                 Err(error) => {
                     let message = format!("cannot ask what fedq may do there: {error}");

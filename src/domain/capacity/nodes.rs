@@ -119,6 +119,11 @@ impl NodeTable {
         gone
     }
 
+    /// All nodes, in no order.
+    pub fn rows(&self) -> impl Iterator<Item = NodeRow> + '_ {
+        self.nodes.keys().filter_map(|name| self.row(name))
+    }
+
     pub fn row(&self, name: &str) -> Option<NodeRow> {
         let node = self.nodes.get(name)?;
         let shape = self.shapes.get(node.shape);

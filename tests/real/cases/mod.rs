@@ -78,6 +78,7 @@ pub fn all() -> Vec<Case> {
         leaving::a_kubeconfig_that_cannot_be_used_is_refused_with_its_reason,
         leaving::a_cluster_without_kueue_says_so_and_a_bare_node_counts_nothing,
         reported::a_cluster_that_only_reports_counts_on_the_hub,
+        reported::nodes_of_followed_clusters_are_published_when_asked_for,
         faults::a_daemon_killed_again_and_again_ends_in_the_same_state,
         faults::a_restarted_daemon_resumes_its_watch_or_lists_and_compares,
         faults::a_silent_cluster_keeps_its_share_until_it_is_lost,

@@ -4,9 +4,9 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::stage::{Assign, GPU, HASTY, SOON, Stage, claim_name, ground, holds, queue};
-use crate::support::cluster::{Cluster, Part, id};
+use crate::support::cluster::{Cluster, Part, has_condition, id};
 use crate::support::fleet::Fleet;
-use crate::support::nodes::CASE_LABEL;
+use crate::support::nodes::{CASE_LABEL, node};
 
 /// The kinds with what of their schemas fedq reads: `clustermetrics_types.go` of KubeStellar's galaxy and
 /// `types.go` of OCM's `cluster/v1`.
@@ -48,17 +48,7 @@ pub async fn a_cluster_that_only_reports_counts_on_the_hub(fleet: &Fleet) -> Res
     let case = "reported";
     let name = "a_cluster_that_only_reports_counts_on_the_hub";
     let hub = &fleet.hub;
-    hub.apply(KINDS).await?;
-    for plural in
-        ["clustermetrics.galaxy.kubestellar.io", "managedclusters.cluster.open-cluster-management.io"]
-    {
-        let crd = id("apiextensions.k8s.io/v1", "CustomResourceDefinition", plural);
-        hub.wait(crd, "served", SOON, |crd| {
-            let conditions = crd["status"]["conditions"].as_array().cloned().unwrap_or_default();
-            conditions.iter().any(|one| one["type"] == "Established" && one["status"] == "True")
-        })
-        .await?;
-    }
+    serve_kinds(hub).await?;
     let stage = Stage::set_with(fleet, name, case, HASTY, "").await?;
     hub.apply(&ground(case)).await?;
     hub.apply(&queue(case, "reported-queue", &[(GPU, "0")], "")).await?;
@@ -92,6 +82,42 @@ pub async fn a_cluster_that_only_reports_counts_on_the_hub(fleet: &Fleet) -> Res
     hub.delete(id(GALAXY, "ClusterMetrics", "reported")).await?;
     holds(hub, "reported-queue", case, &[(GPU, "0")]).await?;
     hub.delete(id(OCM, "ManagedCluster", "reported")).await?;
+    Ok(())
+}
+
+pub async fn nodes_of_followed_clusters_are_published_when_asked_for(fleet: &Fleet) -> Result<()> {
+    let case = "published";
+    let name = "nodes_of_followed_clusters_are_published_when_asked_for";
+    let (hub, worker) = (&fleet.hub, fleet.worker1());
+    serve_kinds(hub).await?;
+    let more = "capacity: {clusterMetrics: {publish: true}}";
+    let stage = Stage::set_with(fleet, name, case, HASTY, more).await?;
+    hub.apply(&ground(case)).await?;
+    worker.add_nodes(&[node(case, "a").gpus(8)]).await?;
+    stage.join("published", worker).await?;
+    let object = id(GALAXY, "ClusterMetrics", "published");
+    let gpus = |object: &Value, node: &str| {
+        let nodes = object["status"]["nodes"].as_array().cloned().unwrap_or_default();
+        let found = nodes.into_iter().find(|one| one["name"] == node);
+        found.map(|node| node["allocatableResources"][GPU].clone())
+    };
+    hub.wait(object, "has the node", SOON, |object| gpus(object, "published-a") == Some(json!("8"))).await?;
+    worker.set_allocatable("published-a", GPU, "4").await?;
+    hub.wait(object, "follows the node", SOON, |object| gpus(object, "published-a") == Some(json!("4")))
+        .await?;
+    stage.rest().await?;
+    stage.delete_secret("published").await?;
+    hub.wait_gone(object, SOON).await
+}
+
+async fn serve_kinds(hub: &Cluster) -> Result<()> {
+    hub.apply(KINDS).await?;
+    for plural in
+        ["clustermetrics.galaxy.kubestellar.io", "managedclusters.cluster.open-cluster-management.io"]
+    {
+        let crd = id("apiextensions.k8s.io/v1", "CustomResourceDefinition", plural);
+        hub.wait(crd, "served", SOON, |crd| has_condition(crd, "Established", "True")).await?;
+    }
     Ok(())
 }
 

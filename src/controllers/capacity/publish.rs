@@ -1,0 +1,134 @@
+//! Says on the hub what the nodes of followed clusters offer, as ClusterMetrics objects: for programs
+//! that read those, such as KubeStellar's. Off unless the configuration asks for it.
+//!
+//! The objects are labelled as this hub's, so that fedq never takes its own report for another cluster.
+
+use std::{collections::BTreeMap, sync::Mutex};
+
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::{Nodes, lock};
+use crate::{
+    controllers::writer::{Outcome, Writer, WriterConfig},
+    domain::{capacity::NodeRow, ids::ClusterName, quantity::Amount},
+    k8s::{
+        hub::Hub,
+        types::{
+            cluster_metrics::{ClusterMetrics, MetricsNode},
+            kueue::Taint,
+            meta::{HUB_LABEL, QuantityText},
+        },
+        write::{Action, Change, Kind, Target},
+    },
+};
+
+const MANAGER: &str = "fedq-capacity";
+/// An object of the API server's holds 1.5 MB; a node takes some 300 bytes.
+const MOST_NODES: usize = 4000;
+
+pub(super) struct Publisher {
+    hub: Hub,
+    hub_id: String,
+    writer: Writer,
+    reports: BTreeMap<ClusterName, Vec<MetricsNode>>,
+}
+
+impl Publisher {
+    pub fn start(
+        hub: Hub,
+        hub_id: String,
+        config: WriterConfig,
+        tasks: &mut JoinSet<()>,
+        cancel: &CancellationToken,
+    ) -> Self {
+        let writer = Writer::default();
+        let (task, table, stop) = (writer.clone(), hub.cluster_metrics.clone(), cancel.child_token());
+        let client = hub.client.kube();
+        tasks.spawn(async move {
+            let report = |change: &Change, outcome: &Outcome| match outcome {
+                Ok(_) if matches!(change.action, Action::Delete { .. }) => {}
+                Ok(object) => match serde_json::from_value::<ClusterMetrics>(object.clone()) {
+                    Ok(object) => table.absorb(object),
+                    Err(error) => warn!("An answer about {} cannot be read: {error}", change.target),
+                },
+                Err(error) => warn!("Could not write {}: {error}", change.target),
+            };
+            task.run(client, config, report, stop).await;
+        });
+        Self { hub, hub_id, writer, reports: BTreeMap::new() }
+    }
+
+    /// Takes the nodes of a cluster as they are now.
+    pub fn observe(&mut self, name: &ClusterName, nodes: &Mutex<Nodes>) {
+        let nodes = lock(nodes);
+        if MOST_NODES < nodes.table.len() {
+            warn!(cluster.name = %name, "`{name}` has more than {MOST_NODES} nodes, too many for a ClusterMetrics object");
+            return;
+        }
+        let mut rows: Vec<MetricsNode> = nodes.table.rows().map(|row| metrics_node(&row)).collect();
+        rows.sort_by(|one, other| one.name.cmp(&other.name));
+        drop(nodes);
+        self.reports.insert(name.clone(), rows);
+    }
+
+    /// Hands the writer what the hub's objects still lack.
+    pub fn publish(&mut self, still_joined: impl Fn(&ClusterName) -> bool) {
+        self.reports.retain(|name, _| still_joined(name));
+        let written = self.reports.iter().filter_map(|(name, nodes)| self.change(name, nodes));
+        let ours = self.hub.cluster_metrics.all();
+        let gone = ours.iter().filter(|object| {
+            object.metadata.labels.get(HUB_LABEL) == Some(&self.hub_id)
+                && ClusterName::new(&object.metadata.name).is_ok_and(|name| !still_joined(&name))
+        });
+        let deleted = gone.map(|object| Change {
+            target: Target::cluster_scoped(Kind::ClusterMetrics, &object.metadata.name),
+            action: Action::Delete {
+                uid: object.metadata.uid.clone(),
+                resource_version: object.metadata.resource_version.clone(),
+            },
+            manager: MANAGER,
+        });
+        self.writer.want(written.chain(deleted).collect());
+    }
+
+    fn change(&self, name: &ClusterName, nodes: &[MetricsNode]) -> Option<Change> {
+        let name = name.as_str();
+        let Some(found) = self.hub.cluster_metrics.get(None, name) else {
+            let body = json!({
+                "apiVersion": "galaxy.kubestellar.io/v1alpha1",
+                "kind": "ClusterMetrics",
+                "metadata": {"name": name, "labels": {HUB_LABEL: self.hub_id}},
+            });
+            let target = Target::cluster_scoped(Kind::ClusterMetrics, name);
+            return Some(Change { target, action: Action::Create(body), manager: MANAGER });
+        };
+        // Somebody else's report of the same cluster stays theirs.
+        let ours = found.metadata.labels.get(HUB_LABEL) == Some(&self.hub_id);
+        (ours && found.status.nodes != nodes).then(|| Change {
+            target: Target::status(Kind::ClusterMetrics, name),
+            action: Action::Merge(json!({"status": {"nodes": nodes}})),
+            manager: MANAGER,
+        })
+    }
+}
+
+fn metrics_node(row: &NodeRow) -> MetricsNode {
+    let quantity = |(resource, units): (&crate::domain::ids::ResourceName, &i64)| {
+        (resource.to_string(), QuantityText(Amount::new(*units).text(resource)))
+    };
+    let taint = |taint: &crate::domain::capacity::Taint| Taint {
+        key: taint.key.clone(),
+        value: taint.value.clone(),
+        effect: taint.effect.clone(),
+    };
+    MetricsNode {
+        name: row.name.clone(),
+        allocatable_resources: row.shape.allocatable.iter().map(quantity).collect(),
+        taints: row.shape.taints.iter().map(taint).collect(),
+        labels: row.shape.labels.clone(),
+        unschedulable: !row.shape.usable,
+    }
+}
