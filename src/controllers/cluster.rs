@@ -430,7 +430,7 @@ mod tests {
             timing: Timing::default(),
             request: Duration::from_secs(10),
             stale_after: Duration::from_secs(40),
-            lost_timeout: Duration::from_secs(900),
+            lost_timeout: Duration::from_mins(15),
             watch_cluster_metrics: true,
         }
     }
