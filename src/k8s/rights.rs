@@ -68,9 +68,9 @@ pub const WEBHOOK_CONFIGURATION: &str = "fedq";
 
 /// On the hub, for fedqd itself; people's own edits are made as those people.
 pub const HUB: &[Right] = &[
-    right(GALAXY, "clusterresourceclaims", &["get", "list", "watch", "create", "patch"], "claims"),
+    right(GALAXY, "clusterresourceclaims", &["get", "list", "watch", "create", "patch", "delete"], "claims"),
     right(GALAXY, "clusterresourceclaims/status", &["patch"], "the status of claims"),
-    right(GALAXY, "clustermetrics", &["list", "watch", "create", "patch"], "clusters that only report"),
+    right(GALAXY, "clustermetrics", OWN, "clusters that only report"),
     right(GALAXY, "clustermetrics/status", &["patch"], "publishing capacity"),
     right("cluster.open-cluster-management.io", "managedclusters", FOLLOW, "OCM's word on clusters"),
     right(KUEUE, "clusterqueues", &["list", "watch", "patch"], "quota"),
