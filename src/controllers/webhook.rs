@@ -21,7 +21,10 @@ use super::driver::{Controller, Next};
 use crate::{
     clock::Clock,
     k8s::client::{ApiError, RetryClass, call},
-    webhook::certificate::{CertificateError, ServingCertificate},
+    webhook::{
+        PATH,
+        certificate::{CertificateError, ServingCertificate},
+    },
 };
 
 /// The Secret's name, in fedq's namespace.
@@ -30,8 +33,6 @@ pub const SECRET: &str = "fedq-webhook-cert";
 pub const CONFIGURATION: &str = "fedq";
 const WEBHOOK: &str = "claims.fedq.dev";
 const MANAGER: &str = "fedqd";
-/// Looked at this often: a caBundle that someone overwrote is put right within it.
-const PERIOD: Duration = Duration::from_mins(5);
 
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookError {
@@ -62,8 +63,17 @@ pub struct Settings {
 pub enum Registration {
     /// The manifests brought the configuration, which names our Service: only its caBundle is ours.
     Manifests,
-    /// No Service leads here: the configuration is made for this URL (with [`crate::webhook::PATH`]).
+    /// No Service leads here: the configuration is made for [`Registration::url`].
     Url(String),
+}
+
+impl Registration {
+    /// A URL without a path is that of the server: the API server would post to its root.
+    pub fn url(url: &str) -> Self {
+        let server = url.trim_end_matches('/');
+        let has_path = server.split_once("://").is_some_and(|(_, rest)| rest.contains('/'));
+        Self::Url(if has_path { url.to_owned() } else { format!("{server}{PATH}") })
+    }
 }
 
 pub struct WebhookController {
@@ -136,7 +146,8 @@ impl Controller for WebhookController {
             info!("Serving with another certificate");
         }
         self.register().await?;
-        Ok(Next::After(PERIOD))
+        // A caBundle that someone overwrote is put right at the next period.
+        Ok(Next::AtPeriod)
     }
 }
 

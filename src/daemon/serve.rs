@@ -84,7 +84,7 @@ impl Daemon {
         names.sort();
         names.dedup();
         let registration = for_webhook.then(|| match &webhook.url {
-            Some(url) => Registration::Url(url.clone()),
+            Some(url) => Registration::url(url),
             None => Registration::Manifests,
         });
         let settings = Settings {

@@ -111,7 +111,7 @@ fn clock() -> Clock {
 }
 
 fn url() -> Registration {
-    Registration::Url("https://127.0.0.1:9443/validate/clusterresourceclaims".to_owned())
+    Registration::url("https://127.0.0.1:9443")
 }
 
 #[tokio::test]
@@ -131,8 +131,20 @@ async fn the_first_run_registers_and_at_rest_nothing_is_written() {
     assert_eq!(hub.writes(), [""; 0]);
 }
 
+#[test]
+fn a_url_without_a_path_gets_the_webhooks() {
+    let posts_to = |url: &str| match Registration::url(url) {
+        Registration::Url(url) => url,
+        Registration::Manifests => panic!("no URL"),
+    };
+    for url in ["https://h:9443", "https://h:9443/", "https://h:9443/validate/clusterresourceclaims"] {
+        assert_eq!(posts_to(url), "https://h:9443/validate/clusterresourceclaims");
+    }
+    assert_eq!(posts_to("https://h/proxied"), "https://h/proxied");
+}
+
 #[tokio::test]
-async fn a_caught_up_certificate_is_served_and_its_authority_is_published() {
+async fn a_renewed_certificate_is_served_and_its_authority_is_published() {
     let (hub, clock) = (Hub::default(), clock());
     let mut controller = WebhookController::new(hub.client(), clock.clone(), settings(url())).await.unwrap();
     controller.reconcile().await.unwrap();
