@@ -34,7 +34,7 @@ use crate::{
         events::ClaimEvents,
         hub::Hub,
         types::claim::ClusterResourceClaim,
-        worker::JoinedClusters,
+        worker::{Joined, JoinedClusters},
         write::{Action, Change, Kind, Target as WriteTarget},
     },
     store::{ClaimRow, PageRequest, QuotaCell, Store, StoreError},
@@ -107,14 +107,22 @@ pub struct QuotaController {
     terms: BTreeMap<ClusterName, BTreeMap<Cell, crate::domain::quantity::Amount>>,
     recorded: record::Recorded,
     records: mpsc::UnboundedSender<record::Record>,
+    /// As of the last round.
+    plans: Plans,
+    /// When every cluster is read anew, whatever its stamp says.
+    look_at_all: Instant,
     tasks: JoinSet<()>,
 }
 
 #[derive(Default)]
 struct Told {
     clusters: BTreeMap<ClusterName, ClusterInput>,
+    /// What each was made from, and when time alone makes it anew.
+    stamps: BTreeMap<ClusterName, (gather::Stamp, Option<Instant>)>,
     queues: BTreeMap<QueueName, HubQueueInput>,
 }
+
+type Plans = (BTreeMap<ClusterName, (ClusterPlan, ClusterReport)>, BTreeMap<QueueName, HubQueuePlan>);
 
 /// One activation's view of everything.
 struct Round<'a> {
@@ -176,6 +184,8 @@ impl QuotaController {
             recorded: record::Recorded::default(),
             // Replaced when it runs, by a channel with somebody at its other end.
             records: mpsc::unbounded_channel().0,
+            plans: Plans::default(),
+            look_at_all: Instant::now(),
             tasks: JoinSet::new(),
         })
     }
@@ -232,6 +242,7 @@ impl QuotaController {
         hub.writer.want(changes);
         self.record(&round);
         self.publish(&round, hub);
+        self.plans = (round.plans, round.queues);
         round.next
     }
 
@@ -295,45 +306,71 @@ impl QuotaController {
             }
         }
         self.told.queues = queues;
-        let clusters = self.cluster_inputs(round);
-        for name in self.told.clusters.keys().filter(|name| !clusters.contains_key(*name)) {
-            self.planner.remove_cluster(name);
-            self.settling.forget(name);
-            self.metrics.forget(name);
-        }
-        for (name, cluster) in &clusters {
-            if self.told.clusters.get(name) != Some(cluster) {
-                self.planner.set_cluster(cluster.clone());
+        self.tell_clusters(round);
+        let touched = self.planner.replan();
+        // What the replan did not touch is as it was: the plans go from round to round.
+        (round.plans, round.queues) = std::mem::take(&mut self.plans);
+        for name in touched.clusters {
+            match self.planner.cluster(&name) {
+                Some(plan) => drop(round.plans.insert(name, plan)),
+                None => drop(round.plans.remove(&name)),
             }
         }
-        self.told.clusters = clusters;
-        self.planner.replan();
-        for name in self.told.clusters.keys() {
-            round.plans.extend(self.planner.cluster(name).map(|plan| (name.clone(), plan)));
-        }
-        for name in self.told.queues.keys() {
-            round.queues.extend(self.planner.queue(name).map(|plan| (name.clone(), plan)));
+        for name in touched.queues {
+            match self.planner.queue(&name) {
+                Some(plan) => drop(round.queues.insert(name, plan)),
+                None => drop(round.queues.remove(&name)),
+            }
         }
     }
 
-    fn cluster_inputs(&mut self, round: &mut Round<'_>) -> BTreeMap<ClusterName, ClusterInput> {
-        let mut inputs = BTreeMap::new();
-        let now = Instant::now();
-        for (name, joined) in round.joined {
-            let facts = ClusterFacts {
-                name,
-                joined,
-                mode: round.modes[name],
-                claim: round.in_force.get(name),
-                capacity: round.capacity,
-                target: self.targets.get(name),
-            };
-            let (mut input, next) = facts.input(&self.hub_id, &self.settings, &mut self.settling, now);
-            input.last_terms = self.terms.get(name).cloned();
-            round.look_again(next);
-            inputs.insert(name.clone(), input);
+    fn tell_clusters(&mut self, round: &mut Round<'_>) {
+        let gone: Vec<ClusterName> =
+            self.told.clusters.keys().filter(|name| !round.joined.contains_key(*name)).cloned().collect();
+        for name in &gone {
+            self.planner.remove_cluster(name);
+            self.settling.forget(name);
+            self.metrics.forget(name);
+            self.told.clusters.remove(name);
+            self.told.stamps.remove(name);
         }
-        inputs
+        let now = Instant::now();
+        if self.look_at_all <= now {
+            self.look_at_all = now + PERIOD;
+            self.told.stamps.clear();
+        }
+        let joined = round.joined;
+        for (name, entry) in joined {
+            self.tell_cluster(name, entry, round, now);
+        }
+    }
+
+    /// Reads what the plan needs of one cluster, unless all of it is as it was.
+    fn tell_cluster(&mut self, name: &ClusterName, joined: &Joined, round: &mut Round<'_>, now: Instant) {
+        let facts = ClusterFacts {
+            name,
+            joined,
+            mode: round.modes[name],
+            claim: round.in_force.get(name),
+            capacity: round.capacity,
+            target: self.targets.get(name),
+        };
+        let stamp = facts.stamp();
+        if let Some((known, until)) = self.told.stamps.get(name)
+            && *known == stamp
+            && until.is_none_or(|until| now < until)
+        {
+            round.look_again(*until);
+            return;
+        }
+        let (mut input, next) = facts.input(&self.hub_id, &self.settings, &mut self.settling, now);
+        input.last_terms = self.terms.get(name).cloned();
+        round.look_again(next);
+        self.told.stamps.insert(name.clone(), (stamp, next));
+        if self.told.clusters.get(name) != Some(&input) {
+            self.planner.set_cluster(input.clone());
+            self.told.clusters.insert(name.clone(), input);
+        }
     }
 
     /// Lets go of claims that are held, if a person said so on fedq's namespace.

@@ -49,6 +49,8 @@ pub struct Writer {
 struct State {
     wanted: BTreeMap<Target, Change>,
     objects: HashMap<Target, Pace>,
+    /// Counts writes that began or ended.
+    moves: u64,
 }
 
 /// When an object may be written again.
@@ -66,7 +68,7 @@ impl Writer {
     pub fn want(&self, changes: Vec<Change>) {
         let mut state = self.lock();
         state.wanted = changes.into_iter().map(|change| (change.target.clone(), change)).collect();
-        let State { wanted, objects } = &mut *state;
+        let State { wanted, objects, .. } = &mut *state;
         objects.retain(|target, pace| pace.is_needed(wanted.contains_key(target)));
         drop(state);
         self.wake.notify_one();
@@ -91,6 +93,11 @@ impl Writer {
     /// The objects that wait to be written.
     pub fn wanted(&self) -> Vec<Target> {
         self.lock().wanted.keys().cloned().collect()
+    }
+
+    /// While it is the same, so is what is in flight.
+    pub fn revision(&self) -> u64 {
+        self.lock().moves
     }
 
     pub fn is_in_flight(&self, target: &Target) -> bool {
@@ -150,6 +157,7 @@ impl Writer {
                 next = Some(next.map_or(at, |next| next.min(at)));
             } else if ready.len() < room {
                 pace.in_flight = true;
+                state.moves += 1;
                 ready.extend(state.wanted.remove(&target));
             }
         }
@@ -159,6 +167,7 @@ impl Writer {
     fn finish(&self, change: &Change, outcome: &Outcome, config: &WriterConfig) {
         let now = Instant::now();
         let mut state = self.lock();
+        state.moves += 1;
         let pace = state.objects.entry(change.target.clone()).or_default();
         pace.in_flight = false;
         match outcome {

@@ -115,6 +115,11 @@ impl Worker {
             && current(self.direct_workloads.state())
     }
 
+    /// Of all that a plan reads here. Each count only grows, so the same sum means that none changed.
+    pub fn revision(&self) -> u64 {
+        self.queues.revision() + self.checks.revision() + self.direct_workloads.revision()
+    }
+
     /// Whether Kueue in a version fedq speaks (0.16 or newer) is installed.
     pub fn has_kueue(&self) -> bool {
         self.queues.state() != State::Absent && self.flavors.state() != State::Absent

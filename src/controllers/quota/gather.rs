@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -14,7 +15,7 @@ use crate::{
         claim::{self, ValidClaim},
         cluster::Connection,
         ids::{ClaimName, ClusterName, QueueName},
-        overview::CapacityView,
+        overview::{CapacityView, ClusterCapacity},
         quota::{Assignment, ClaimInput, ClusterInput, HubQueueInput, Mode, WorkerQueueInput},
     },
     k8s::{
@@ -84,7 +85,56 @@ pub(super) struct ClusterFacts<'a> {
     pub target: Option<&'a Target>,
 }
 
+/// What a cluster's input was made from. While it is the same, so is the input: an activation costs what
+/// changed, not all clusters.
+pub(super) struct Stamp {
+    mode: Mode,
+    cordoned: bool,
+    leaving: bool,
+    worker: Option<Arc<Worker>>,
+    /// Of the worker's tables and of its writer.
+    revisions: (u64, u64),
+    capacity: Option<Arc<ClusterCapacity>>,
+    claim: Option<ClaimInput>,
+}
+
+impl PartialEq for Stamp {
+    fn eq(&self, other: &Self) -> bool {
+        self.mode == other.mode
+            && self.cordoned == other.cordoned
+            && self.leaving == other.leaving
+            && same(self.worker.as_ref(), other.worker.as_ref())
+            && self.revisions == other.revisions
+            && same(self.capacity.as_ref(), other.capacity.as_ref())
+            && self.claim == other.claim
+    }
+}
+
+fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
+    }
+}
+
 impl ClusterFacts<'_> {
+    /// To be taken before the input is read: what changes in between then counts as new.
+    pub fn stamp(&self) -> Stamp {
+        let worker = self.joined.worker.clone();
+        let tables = worker.as_ref().map_or(0, |worker| worker.revision());
+        let writes = self.target.map_or(0, |target| target.writer.revision());
+        Stamp {
+            mode: self.mode,
+            cordoned: self.joined.cordoned,
+            leaving: self.joined.leaving,
+            worker,
+            revisions: (tables, writes),
+            capacity: self.capacity.get(self.name).cloned(),
+            claim: self.claim.map(claim_input),
+        }
+    }
+
     /// The plan's input, and when it changes by time alone.
     pub fn input(
         &self,
@@ -152,4 +202,98 @@ pub(super) fn hub_queues(hub: &Hub) -> (BTreeMap<QueueName, HubQueueInput>, BTre
         }
     }
     (queues, unreadable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        controllers::writer::WriterConfig,
+        domain::{
+            capacity::Capacity,
+            claim::{AssignmentText, ClaimText, owners::Owners, validate},
+            overview::NodeCounts,
+            resources::{Aliases, Resources},
+        },
+    };
+
+    fn settings() -> Settings {
+        Settings {
+            aliases: Aliases::default(),
+            count_foreign: true,
+            lost_timeout: Duration::from_mins(15),
+            writer: WriterConfig { merge_window: Duration::ZERO, deadline: Duration::ZERO },
+            drift_reverts_per_minute: 1,
+            copy_admission_checks: Vec::new(),
+        }
+    }
+
+    fn joined(cordoned: bool, leaving: bool) -> Joined {
+        Joined {
+            connection: Connection::Unreached,
+            cordoned,
+            leaving,
+            source: "clusterMetrics",
+            server: None,
+            kubernetes_version: None,
+            credential_expires: None,
+            last_seen: None,
+            worker: None,
+        }
+    }
+
+    fn claim(cpu: &str) -> ValidClaim {
+        let assignment = AssignmentText {
+            queue: "q".to_owned(),
+            flavor: "f".to_owned(),
+            resources: BTreeMap::from([("cpu".to_owned(), cpu.to_owned())]),
+        };
+        let text = ClaimText {
+            name: "w-resource-claim".to_owned(),
+            cluster: "w".to_owned(),
+            nominal: BTreeMap::new(),
+            assignments: vec![assignment],
+            owners: Owners::default(),
+        };
+        validate(&text, &Aliases::default()).expect("a valid claim")
+    }
+
+    fn view(nodes: usize) -> CapacityView {
+        let known = ClusterCapacity {
+            capacity: Capacity { nodes, ..Capacity::default() },
+            nodes: NodeCounts::default(),
+            flavors: Vec::new(),
+            headroom: Resources::new(),
+            observed: Timestamp::UNIX_EPOCH,
+            bad: Vec::new(),
+        };
+        BTreeMap::from([(ClusterName::new("w").expect("a name"), Arc::new(known))])
+    }
+
+    #[test]
+    fn where_a_stamp_is_the_same_so_is_the_input() {
+        let (name, settings) = (ClusterName::new("w").expect("a name"), settings());
+        let views = [CapacityView::new(), view(1), view(1), view(2)];
+        let claims = [None, Some(claim("1")), Some(claim("1")), Some(claim("2"))];
+        let mut seen: Vec<(Stamp, ClusterInput)> = Vec::new();
+        for mode in [Mode::Live, Mode::Frozen, Mode::Lost, Mode::Unreached] {
+            for (cordoned, leaving) in [(false, false), (false, true), (true, false), (true, true)] {
+                for (capacity, claim) in views.iter().flat_map(|view| claims.iter().map(move |c| (view, c))) {
+                    let joined = &joined(cordoned, leaving);
+                    let (claim, target) = (claim.as_ref(), None);
+                    let facts = ClusterFacts { name: &name, joined, mode, claim, capacity, target };
+                    let (stamp, now) = (facts.stamp(), Instant::now());
+                    let input = facts.input("hub", &settings, &mut Settling::default(), now).0;
+                    for (other, found) in &seen {
+                        assert!(*other != stamp || *found == input, "{found:?}\nand\n{input:?}");
+                    }
+                    seen.push((stamp, input));
+                }
+            }
+        }
+        let distinct =
+            seen.iter().enumerate().filter(|(i, (stamp, _))| seen[..*i].iter().all(|(s, _)| s != stamp));
+        // Two of the claims say the same; two of the capacities do too, but are not the same sum.
+        assert_eq!(distinct.count(), 4 * 4 * 4 * 3);
+    }
 }

@@ -101,6 +101,8 @@ impl QuotaController {
                 self.store_later(Record::Cells(name.clone(), cells.clone()));
                 let terms = cells.iter().map(|cell| (cell.cell.clone(), cell.term)).collect();
                 self.terms.insert(name.clone(), terms);
+                // The terms are input of the next plan.
+                self.told.stamps.remove(name);
                 self.recorded.cells.insert(name.clone(), cells);
             }
             self.record_plan(round, name, plan);

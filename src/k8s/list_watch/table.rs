@@ -103,6 +103,11 @@ impl<T: Record> Table<T> {
         self.0.changed.subscribe()
     }
 
+    /// How many changes there were: while it is the same, so are the rows and the state.
+    pub fn revision(&self) -> u64 {
+        *self.0.changed.borrow()
+    }
+
     pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<T>> {
         let key = (namespace.map(str::to_owned), name.to_owned());
         self.read().rows.get(&key).cloned()

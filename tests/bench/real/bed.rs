@@ -27,7 +27,7 @@ const SETTLED_WITHIN: Duration = Duration::from_mins(2);
 #[derive(Clone, Copy)]
 pub struct Resource {
     pub name: &'static str,
-    /// What a node has, in `unit`s.
+    /// What a node has, in `unit`s; so chosen that no sum is written in a larger unit.
     pub a_node: u32,
     pub unit: &'static str,
     /// How many queues share it.
@@ -36,7 +36,7 @@ pub struct Resource {
 
 /// Only the first queue is given GPUs.
 pub const GPU: Resource = Resource { name: "nvidia.com/gpu", a_node: 8, unit: "", queues: 1 };
-pub const MEMORY: Resource = Resource { name: "memory", a_node: 256, unit: "Gi", queues: QUEUES };
+pub const MEMORY: Resource = Resource { name: "memory", a_node: 192, unit: "Gi", queues: QUEUES };
 
 pub struct Bed {
     fleet: Fleet,
@@ -159,9 +159,10 @@ async fn prepare(fleet: &Fleet) -> Result<()> {
     }
     for worker in &fleet.workers {
         worker.apply_object("fedq-test", flavor.clone()).await?;
-        let mut nodes: Vec<_> = (1..NODES).map(|number| node(CASE, &format!("{number}")).gpus(8)).collect();
-        nodes.push(node(CASE, "changing").gpus(8));
-        worker.add_nodes(&nodes).await?;
+        let names = (1..NODES).map(|number| number.to_string()).chain(["changing".to_owned()]);
+        let memory = format!("{}{}", MEMORY.a_node, MEMORY.unit);
+        let whole = |name: String| node(CASE, &name).gpus(GPU.a_node).allocatable(MEMORY.name, &memory);
+        worker.add_nodes(&names.map(whole).collect::<Vec<_>>()).await?;
         let kubeconfig = worker.kubeconfig_for(USER, &["system:masters"])?;
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret",
