@@ -199,6 +199,7 @@ pub async fn confirm_removal(
     Query(dry_run): Query<DryRun>,
 ) -> Result<Json<Done>, Failure> {
     let dry_run = dry_run.is_set();
+    let held = held(&state)?;
     let time = SignedDuration::try_from(CONFIRMED_FOR).unwrap_or(SignedDuration::ZERO);
     let until = state.clock.now().saturating_add(time).unwrap_or(jiff::Timestamp::MAX).to_string();
     let session = state.hub.session(&caller)?;
@@ -207,6 +208,16 @@ pub async fn confirm_removal(
     let deed = Deed { verb: "confirm-removal", object, detail: None, dry_run };
     audit::record(&state, &caller, deed, outcome.as_ref().copied()).await;
     outcome?;
-    let message = format!("the removal of claims is confirmed until {until}");
+    let message = format!("the removal of {held} is confirmed");
     Ok(Json(Done { message, dry_run, next: None }))
+}
+
+/// What waits for the confirmation; one given ahead would let the next mishap through.
+fn held(state: &State) -> Result<String, Failure> {
+    let overview = state.overview();
+    if overview.held_claims.is_empty() {
+        let failure = Failure::bad_request("no removal of claims waits to be confirmed");
+        return Err(failure.next("fedq claim list shows the claims there are"));
+    }
+    Ok(overview.held_claims.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
 }

@@ -1,1 +1,65 @@
+use std::{
+    cell::RefCell,
+    io::{self, Cursor, Write},
+    rc::Rc,
+};
 
+use clap::CommandFactory;
+
+use super::{args::Cli, error::CliError, print::Printer};
+
+#[derive(Clone, Default)]
+struct Screen(Rc<RefCell<Vec<u8>>>);
+
+impl Write for Screen {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Screen {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.borrow().clone()).expect("text")
+    }
+}
+
+fn printer(answers: Option<&'static str>) -> (Printer, Screen, Screen) {
+    let (out, err) = (Screen::default(), Screen::default());
+    let input = answers.map(|answers| Box::new(Cursor::new(answers)) as Box<dyn io::BufRead>);
+    (Printer::captured(Box::new(out.clone()), Box::new(err.clone()), input), out, err)
+}
+
+#[test]
+fn the_definition_of_the_command_line_is_sound() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn only_a_person_is_asked() {
+    let (mut person, _, err) = printer(Some("y\nno \n"));
+    assert_eq!(person.ask("Apply?").as_deref(), Some("y"));
+    assert_eq!(person.ask("Apply?").as_deref(), Some("no"));
+    assert_eq!(person.ask("Apply?"), None, "the input has ended");
+    assert_eq!(err.text(), "Apply? Apply? Apply? ");
+    let (mut program, _, err) = printer(None);
+    assert_eq!(program.ask("Apply?"), None);
+    assert_eq!(err.text(), "");
+}
+
+#[test]
+fn data_and_remarks_do_not_mix_and_neither_steers_the_terminal() {
+    let (mut printer, out, err) = printer(None);
+    printer.line("a\u{1b}[2J").expect("printed");
+    printer.note("b\u{7}");
+    printer.error(&CliError::NoServer);
+    assert_eq!(out.text(), "a\\u{1b}[2J\n");
+    assert!(
+        err.text().starts_with("b\\u{7}\nerror: no server is configured\nnext: fedq login"),
+        "{}",
+        err.text()
+    );
+}

@@ -1,0 +1,223 @@
+//! The command line against a served API.
+
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+
+use super::server::{ANN, STRANGER, Served, served};
+
+/// fedq with nothing of the surroundings.
+pub fn fedq(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fedq"));
+    command.args(arguments).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command
+}
+
+/// An API on a port of this machine, until dropped.
+pub struct Listening {
+    pub served: Served,
+    pub url: String,
+    _runtime: tokio::runtime::Runtime,
+}
+
+pub fn listening() -> Listening {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let served = runtime.block_on(served());
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let router = served.router.clone();
+    runtime.spawn(async move { axum::serve(listener, router).await });
+    Listening { served, url, _runtime: runtime }
+}
+
+impl Listening {
+    pub fn fedq(&self, arguments: &[&str]) -> Command {
+        let mut command = fedq(arguments);
+        command
+            .env("FEDQ_SERVER", &self.url)
+            .env("FEDQ_TOKEN", ANN)
+            .env("FEDQ_CONFIG", "/nowhere/config.yaml");
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.fedq(arguments).output().unwrap()
+    }
+}
+
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn tables_are_for_people_and_the_rest_for_programs() {
+    let api = listening();
+    let output = api.run(&["cluster", "list"]);
+    assert_eq!(
+        stdout(&output),
+        "NAME   STATE         NODES   CPU    MEMORY   GPU\n\
+         east   Ready         10/12   1000   -        10\n\
+         west   Quarantined   10/12   1000   -        10\n"
+    );
+    assert_eq!(stdout(&api.run(&["cluster", "list", "-o", "name"])), "cluster/east\ncluster/west\n");
+    let json: serde_json::Value =
+        serde_json::from_str(&stdout(&api.run(&["claim", "list", "-o", "json"]))).unwrap();
+    assert_eq!(json["items"][0]["short"]["gpu"], "1");
+    let yaml = stdout(&api.run(&["quota", "list", "-o", "yaml"]));
+    assert!(yaml.starts_with("items:\n"), "{yaml}");
+    let bare = stdout(&api.run(&["claim", "list", "--no-headers"]));
+    assert_eq!(bare, "east-resource-claim   east   False   gpu 1   team-a\n");
+    assert_eq!(
+        stdout(&api.run(&["capacity", "east"])),
+        "CLUSTER   STATE   FLAVOR      RESOURCE   CAPACITY   ASSIGNED   LEFT\n\
+         east      Ready   on-demand   cpu        1000       500        500\n\
+         east      Ready   on-demand   gpu        10         5          5\n"
+    );
+}
+
+#[test]
+fn explain_adds_up() {
+    let api = listening();
+    let text = stdout(&api.run(&["quota", "explain", "team-a"]));
+    assert!(text.contains("on-demand gpu: 3 base + 4 east = 7; the queue has 6 now"), "{text}");
+    let done = api.run(&["quota", "base", "team-a", "--flavor", "on-demand", "gpu=4"]);
+    assert_eq!(
+        (done.status.code(), stderr(&done)),
+        (Some(0), "base of team-a on-demand gpu: 3 → 4\n".to_owned())
+    );
+    let wrong = api.run(&["quota", "base", "team-a", "--flavor", "on-demand", "gpu"]);
+    assert_eq!(wrong.status.code(), Some(2));
+}
+
+#[test]
+fn check_ends_with_1_where_something_failed() {
+    let api = listening();
+    let all = api.run(&["check"]);
+    assert_eq!(all.status.code(), Some(1));
+    assert!(stderr(&all).contains("Next, for west (reachable): plug it in"), "{}", stderr(&all));
+    assert_eq!(api.run(&["check", "east"]).status.code(), Some(0));
+    let unknown = api.run(&["check", "nowhere"]);
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(stderr(&unknown).contains("next: fedq cluster list"), "{}", stderr(&unknown));
+}
+
+#[test]
+fn errors_go_to_stderr_and_say_what_to_do() {
+    let api = listening();
+    let forbidden = api.fedq(&["claim", "list"]).env("FEDQ_TOKEN", STRANGER).output().unwrap();
+    assert_eq!((forbidden.status.code(), stdout(&forbidden)), (Some(1), String::new()));
+    assert!(stderr(&forbidden).contains("user \"stranger\" cannot list"), "{}", stderr(&forbidden));
+    assert!(stderr(&forbidden).contains("next: ask an administrator"));
+    let wrong = api.fedq(&["claim", "list"]).env("FEDQ_TOKEN", "wrong").output().unwrap();
+    assert!(stderr(&wrong).contains("next: log in"), "{}", stderr(&wrong));
+    let nobody = api.fedq(&["claim", "list"]).env_remove("FEDQ_TOKEN").output().unwrap();
+    assert!(stderr(&nobody).contains("not logged in to"), "{}", stderr(&nobody));
+}
+
+#[test]
+fn login_remembers_the_server_and_the_token_privately() {
+    let api = listening();
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("fedq/config.yaml");
+    let login = |token: &str| {
+        let mut command = fedq(&["login", "--server", &api.url, "--token", token]);
+        command.env("FEDQ_CONFIG", &config).output().unwrap()
+    };
+    assert_eq!(login("wrong").status.code(), Some(1));
+    assert!(!config.exists(), "what does not work is not remembered");
+    assert_eq!(login(ANN).status.code(), Some(0));
+    let mode = std::os::unix::fs::PermissionsExt::mode(&config.metadata().unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    let list = fedq(&["cluster", "list", "-o", "name"]).env("FEDQ_CONFIG", &config).output().unwrap();
+    assert_eq!(stdout(&list), "cluster/east\ncluster/west\n");
+}
+
+#[test]
+fn diff_ends_with_0_1_or_2() {
+    let api = listening();
+    let same = stdout(&api.run(&["claim", "show", "east-resource-claim", "-o", "yaml"]));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("claim.yaml");
+    let diff = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        api.run(&["claim", "diff", "-f", Path::new(&file).to_str().unwrap()])
+    };
+    assert_eq!(diff(&same).status.code(), Some(0));
+    let changed = diff(&same.replace("gpu: '5'", "gpu: 6").replace("gpu: \"5\"", "gpu: 6"));
+    assert_eq!(changed.status.code(), Some(1), "{}{}", stdout(&changed), stderr(&changed));
+    assert!(
+        stdout(&changed).contains("team-a   on-demand   gpu        5        6       +1"),
+        "{}",
+        stdout(&changed)
+    );
+    assert_eq!(diff("nonsense: [").status.code(), Some(2));
+    assert_eq!(api.run(&["claim", "diff", "-f", "/nowhere"]).status.code(), Some(2));
+}
+
+#[test]
+fn assign_says_what_changes() {
+    let api = listening();
+    let arguments = ["claim", "assign", "east-resource-claim", "--queue", "team-a", "--flavor", "on-demand"];
+    let run = |more: &[&str]| api.run(&[&arguments, more].concat());
+    let dry = run(&["cpu=500", "gpu=6", "--dry-run"]);
+    assert_eq!(
+        stdout(&dry),
+        "clusterresourceclaim/east-resource-claim edited (dry run)\n",
+        "{}",
+        stderr(&dry)
+    );
+    let done = run(&["cpu=500", "gpu=6"]);
+    assert_eq!(stdout(&done), "clusterresourceclaim/east-resource-claim edited\n");
+    assert!(stderr(&done).contains("+1"), "{}", stderr(&done));
+    assert_eq!(stdout(&run(&["cpu=500", "gpu=6"])), "clusterresourceclaim/east-resource-claim unchanged\n");
+    assert_eq!(run(&["gpu=many"]).status.code(), Some(2));
+    assert_eq!(run(&[]).status.code(), Some(2));
+    assert_eq!(run(&["--remove"]).status.code(), Some(0));
+}
+
+#[test]
+fn a_join_waits_and_says_what_is_in_the_way() {
+    let api = listening();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kubeconfig");
+    std::fs::write(&file, "users: [{name: u, user: {token: hush}}]").unwrap();
+    let join = |arguments: &[&str]| {
+        let all = [&["cluster", "join", "new", "--kubeconfig", file.to_str().unwrap()], arguments].concat();
+        api.run(&all)
+    };
+    let refused = join(&[]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        stderr(&refused).contains("next: fedq cluster join --create-serviceaccount"),
+        "{}",
+        stderr(&refused)
+    );
+    assert!(!stderr(&refused).contains("hush"));
+    let cordon = api.run(&["cluster", "cordon", "west"]);
+    assert_eq!((cordon.status.code(), stderr(&cordon)), (Some(0), "cluster `west` cordoned\n".to_owned()));
+}
+
+#[test]
+fn watching_prints_what_changes() {
+    use std::io::{BufRead, BufReader};
+    let api = listening();
+    let mut child = api
+        .fedq(&["cluster", "list", "-w", "-o", "json"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || -> serde_json::Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    assert_eq!((next()["name"].clone(), next()["name"].clone()), ("east".into(), "west".into()));
+    let mut changed = super::server::overview();
+    changed.clusters.get_mut("east").unwrap().cordoned = true;
+    api.served.overview.send_replace(std::sync::Arc::new(changed));
+    assert_eq!(next()["cordoned"], true);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

@@ -1,0 +1,9 @@
+//! The API on a hub kept in memory, and the command line as people run it.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what they expect")]
+
+mod api;
+mod cli;
+mod edit;
+mod fake_hub;
+mod help;
+mod server;

@@ -1,0 +1,262 @@
+//! A served API with two clusters, one claim and one queue.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    Router,
+    body::Body,
+    http::{Request, Response},
+};
+use fedq::{
+    api::{Authenticator, Diagnose, Parts, State, TokenFile, router},
+    clock::Clock,
+    domain::{
+        check::{Finding, Outcome},
+        cluster::{Connection, QuarantineReason},
+        ids::{ClaimName, ClusterName, FlavorName, QueueName, ResourceName},
+        overview::{
+            AssignmentOverview, CellOverview, ClaimOverview, ClusterOverview, FlavorOverview, NodeCounts,
+            Overview, QueueOverview, TermOverview,
+        },
+        quantity::Amount,
+        resources::{Aliases, Resources},
+    },
+    k8s::{kubeconfig::Rules, session::Sessions},
+    store::Store,
+};
+use futures::future::BoxFuture;
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tower::ServiceExt;
+
+use super::fake_hub::FakeHub;
+
+pub const ANN: &str = "ann-0123456789abcdef";
+pub const VIEWER: &str = "viewer-0123456789abcdef";
+pub const STRANGER: &str = "stranger-0123456789abcdef";
+
+pub struct Served {
+    pub hub: FakeHub,
+    pub router: Router,
+    pub overview: watch::Sender<Arc<Overview>>,
+    pub store: Store,
+    _folder: tempfile::TempDir,
+}
+
+struct Doctor;
+
+impl Diagnose for Doctor {
+    fn diagnose<'a>(&'a self, cluster: Option<&'a ClusterName>) -> BoxFuture<'a, Vec<Finding>> {
+        Box::pin(async move {
+            let failed = cluster.is_some_and(|name| name.as_str() == "west");
+            let outcome = if failed { Outcome::Failed } else { Outcome::Ok };
+            let next = failed.then(|| "plug it in".to_owned());
+            vec![Finding { name: "reachable".to_owned(), outcome, message: "looked".to_owned(), next }]
+        })
+    }
+}
+
+pub async fn served() -> Served {
+    let tokens = format!("{ANN},ann\n{VIEWER},viewer\n{STRANGER},stranger\n");
+    served_with(Authenticator::token_file(TokenFile::parse(&tokens).unwrap())).await
+}
+
+pub async fn served_with(authenticator: Authenticator) -> Served {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&folder.path().join("fedq.db")).await.unwrap();
+    let hub = FakeHub::default();
+    fill(&hub);
+    let (sender, receiver) = watch::channel(Arc::new(overview()));
+    let state = State::new(Parts {
+        overview: receiver,
+        store: store.clone(),
+        hub: Sessions::new(Arc::new(hub.clone()), "fedq-system"),
+        authenticator,
+        aliases: Aliases::default(),
+        kubeconfig_rules: Rules::default(),
+        diagnose: Arc::new(Doctor),
+        clock: Clock::test(Timestamp::from_second(1_700_000_000).unwrap()),
+    });
+    Served { hub, router: router(state), overview: sender, store, _folder: folder }
+}
+
+fn fill(hub: &FakeHub) {
+    let mut world = hub.world();
+    world.viewers.insert("viewer".to_owned());
+    world.strangers.insert("stranger".to_owned());
+    world.put(
+        "/apis/galaxy.kubestellar.io/v1alpha1/clusterresourceclaims/east-resource-claim",
+        json!({
+            "apiVersion": "galaxy.kubestellar.io/v1alpha1", "kind": "ClusterResourceClaim",
+            "metadata": {"name": "east-resource-claim", "generation": 1, "managedFields": [{
+                "manager": "fedq-capacity", "operation": "Apply", "apiVersion": "galaxy.kubestellar.io/v1alpha1",
+                "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:spec": {"f:nominalResources": {"f:cpu": {}, "f:gpu": {}}}},
+            }]},
+            "spec": spec("5"),
+        }),
+    );
+    world.put(
+        "/api/v1/namespaces/fedq-system",
+        json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fedq-system"},
+        }),
+    );
+    world.put(
+        "/api/v1/namespaces/fedq-system/secrets/by-hand",
+        json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "by-hand", "labels": {"fedq.dev/cluster": "west"}},
+            "data": {"kubeconfig": "c2VjcmV0LWluc2lkZQ=="},
+        }),
+    );
+    world.put(
+        "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/team-a",
+        json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue",
+            "metadata": {"name": "team-a", "annotations": {
+                "fedq.dev/cells": "{\"on-demand/nvidia.com/gpu\":{\"base\":\"3\"}}",
+            }},
+            "spec": {},
+        }),
+    );
+}
+
+pub fn spec(gpu: &str) -> Value {
+    json!({
+        "clusterName": "east",
+        "nominalResources": {"cpu": "1000", "gpu": "10"},
+        "resourceAssignments": [
+            {"clusterQueueName": "team-a", "flavor": "on-demand", "resources": {"cpu": "500", "gpu": gpu}},
+        ],
+    })
+}
+
+fn resources(amounts: &[(&str, &str)]) -> Resources {
+    let amount = |(name, text): &(&str, &str)| {
+        let name = ResourceName::new(name).unwrap();
+        let amount = Amount::exact(text, &name).unwrap();
+        (name, amount)
+    };
+    amounts.iter().map(amount).collect()
+}
+
+fn cluster(connection: Connection) -> ClusterOverview {
+    let flavor = FlavorOverview {
+        capacity: resources(&[("cpu", "1000"), ("nvidia.com/gpu", "10")]),
+        assigned: resources(&[("cpu", "500"), ("nvidia.com/gpu", "5")]),
+        unassigned: resources(&[("cpu", "500"), ("nvidia.com/gpu", "5")]),
+    };
+    ClusterOverview {
+        connection,
+        cordoned: false,
+        source: "kubeconfig",
+        server: Some("https://api.example.com".to_owned()),
+        kubernetes_version: Some("v1.36.3".to_owned()),
+        kueue_version: None,
+        credential_expires: None,
+        last_seen: None,
+        nodes: NodeCounts { total: 12, usable: 10 },
+        capacity: resources(&[("cpu", "1000"), ("nvidia.com/gpu", "10")]),
+        foreign: Resources::new(),
+        flavors: BTreeMap::from([(FlavorName::new("on-demand").unwrap(), flavor)]),
+        claim: None,
+    }
+}
+
+pub fn overview() -> Overview {
+    let names = |name: &str| ClusterName::new(name).unwrap();
+    let (east, flavor) = (names("east"), FlavorName::new("on-demand").unwrap());
+    let (queue, gpu) = (QueueName::new("team-a").unwrap(), ResourceName::new("nvidia.com/gpu").unwrap());
+    let claim = ClaimName::new("east-resource-claim").unwrap();
+    let lost = Connection::Quarantined {
+        since: Timestamp::from_second(1_699_999_000).unwrap(),
+        reason: QuarantineReason::IdentityChanged { expected: "uid-1".to_owned(), found: "uid-2".to_owned() },
+    };
+    let assignment = AssignmentOverview {
+        queue: queue.clone(),
+        flavor: flavor.clone(),
+        requested: resources(&[("cpu", "500"), ("nvidia.com/gpu", "5")]),
+        effective: resources(&[("cpu", "500"), ("nvidia.com/gpu", "4")]),
+        reason: "Draining".to_owned(),
+        message: "1 gpu waits for workloads to end".to_owned(),
+    };
+    let term = TermOverview {
+        requested: Amount::new(5),
+        effective: Amount::new(5),
+        worker_nominal: Some(Amount::new(4)),
+        reserved: Amount::new(2),
+        term: Amount::new(4),
+        reason: "Draining".to_owned(),
+    };
+    let cell = CellOverview {
+        nominal: Amount::new(6),
+        base: Amount::new(3),
+        target: Amount::new(7),
+        terms: BTreeMap::from([(east.clone(), term)]),
+    };
+    Overview {
+        revision: 1,
+        clusters: BTreeMap::from([
+            (east.clone(), ClusterOverview { claim: Some(claim.clone()), ..cluster(Connection::Ready) }),
+            (names("west"), cluster(lost)),
+        ]),
+        claims: BTreeMap::from([(
+            claim,
+            ClaimOverview {
+                cluster: east,
+                generation: 1,
+                ready: ("False".to_owned(), "Draining".to_owned(), "1 gpu waits".to_owned()),
+                nominal: BTreeMap::from([
+                    (ResourceName::new("cpu").unwrap(), (Amount::new(1_000_000), false)),
+                    (gpu.clone(), (Amount::new(10), true)),
+                ]),
+                assignments: vec![assignment],
+            },
+        )]),
+        queues: BTreeMap::from([(
+            queue,
+            QueueOverview {
+                cohort: Some("research".to_owned()),
+                untouched: None,
+                cells: BTreeMap::from([((flavor, gpu), cell)]),
+            },
+        )]),
+        ..Overview::default()
+    }
+}
+
+impl Served {
+    pub async fn send(&self, request: Request<Body>) -> Response<Body> {
+        self.router.clone().oneshot(request).await.unwrap()
+    }
+
+    /// `method path`, as `token`.
+    pub async fn call(&self, token: &str, line: &str, body: Value) -> (u16, Value) {
+        self.call_with(token, line, body, None).await
+    }
+
+    pub async fn call_with(
+        &self,
+        token: &str,
+        line: &str,
+        body: Value,
+        version: Option<&str>,
+    ) -> (u16, Value) {
+        let (method, path) = line.split_once(' ').unwrap();
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("/api/v1{path}"))
+            .header("authorization", format!("Bearer {token}"))
+            .header("content-type", "application/json");
+        if let Some(version) = version {
+            request = request.header("if-match", version);
+        }
+        let response = self.send(request.body(Body::from(body.to_string())).unwrap()).await;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
+    }
+}
