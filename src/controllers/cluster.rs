@@ -374,8 +374,8 @@ impl Context {
                 let queues = worker.queues.all();
                 let local_queues = worker.local_queues.all();
                 worker.synced()
-                    && !queues.iter().any(|queue| queue.metadata.is_of_hub(&self.hub_id))
-                    && !local_queues.iter().any(|queue| queue.metadata.is_of_hub(&self.hub_id))
+                    && !queues.iter().any(|queue| queue.metadata.is_labelled(&self.hub_id))
+                    && !local_queues.iter().any(|queue| queue.metadata.is_labelled(&self.hub_id))
             }
             (_, None) => false,
         }

@@ -25,6 +25,7 @@ use crate::{
         claim::{self, ClaimText, ValidClaim},
         ids::{ClaimName, ClusterName, QueueName},
         overview::{CapacityView, Overview},
+        quantity::Amount,
         queue::ClaimedQueues,
         quota::{ClusterInput, ClusterPlan, ClusterReport, HubQueueInput, HubQueuePlan, Mode, Planner},
         resources::{Aliases, Cell},
@@ -42,6 +43,7 @@ use crate::{
 };
 
 use self::{
+    bases::Bases,
     drift::Drift,
     gather::ClusterFacts,
     removal::Accepted,
@@ -50,6 +52,7 @@ use self::{
 };
 use super::writer::WriterConfig;
 
+mod bases;
 mod changes;
 mod drift;
 mod gather;
@@ -104,9 +107,10 @@ pub struct QuotaController {
     /// What the planner was last told, so that it is told only what is new.
     told: Told,
     /// The terms each cluster was last counted with: kept while it does not answer.
-    terms: BTreeMap<ClusterName, BTreeMap<Cell, crate::domain::quantity::Amount>>,
+    terms: BTreeMap<ClusterName, BTreeMap<Cell, Amount>>,
     recorded: record::Recorded,
     records: mpsc::UnboundedSender<record::Record>,
+    bases: Bases,
     /// As of the last round.
     plans: Plans,
     /// When every cluster is read anew, whatever its stamp says.
@@ -184,6 +188,7 @@ impl QuotaController {
             recorded: record::Recorded::default(),
             // Replaced when it runs, by a channel with somebody at its other end.
             records: mpsc::unbounded_channel().0,
+            bases: Bases::default(),
             plans: Plans::default(),
             look_at_all: Instant::now(),
             tasks: JoinSet::new(),
@@ -295,8 +300,10 @@ impl QuotaController {
     }
 
     fn plan(&mut self, round: &mut Round<'_>) {
-        let (queues, unreadable) = gather::hub_queues(&self.hub);
+        let (mut queues, unreadable) = gather::hub_queues(&self.hub);
         round.unreadable = unreadable;
+        self.restore_bases(&mut queues);
+        self.planner.set_flavors(Some(gather::flavors(&self.hub)));
         for name in self.told.queues.keys().filter(|name| !queues.contains_key(*name)) {
             self.planner.remove_queue(name);
         }
@@ -322,6 +329,20 @@ impl QuotaController {
                 None => drop(round.queues.remove(&name)),
             }
         }
+    }
+
+    fn restore_bases(&mut self, queues: &mut BTreeMap<QueueName, HubQueueInput>) {
+        let mut terms: BTreeMap<Cell, Amount> = BTreeMap::new();
+        for (cell, term) in self.terms.values().flatten() {
+            let sum = terms.entry(cell.clone()).or_default();
+            *sum = sum.saturating_add(*term);
+        }
+        for (name, queue) in queues.iter_mut() {
+            if let Some(object) = self.hub.queues.get(None, name.as_str()) {
+                self.bases.restore(&object.metadata.uid, queue, &terms);
+            }
+        }
+        self.bases.forget_others(queues);
     }
 
     fn tell_clusters(&mut self, round: &mut Round<'_>) {
@@ -421,6 +442,6 @@ fn claim_of_row(row: &ClaimRow, aliases: &Aliases) -> Option<ValidClaim> {
     claim::validate(&ClaimText::from(&object), aliases).ok()
 }
 
-fn terms_of(cells: &[QuotaCell]) -> BTreeMap<Cell, crate::domain::quantity::Amount> {
+fn terms_of(cells: &[QuotaCell]) -> BTreeMap<Cell, Amount> {
     cells.iter().map(|cell| (cell.cell.clone(), cell.term)).collect()
 }

@@ -43,6 +43,8 @@ pub type Outcome = Result<Value, ApiError>;
 pub struct Writer {
     state: Arc<Mutex<State>>,
     wake: Arc<Notify>,
+    /// Woken after each write has ended.
+    ended: Option<Arc<Notify>>,
 }
 
 #[derive(Default)]
@@ -56,7 +58,8 @@ struct State {
 /// When an object may be written again.
 #[derive(Default)]
 struct Pace {
-    in_flight: bool,
+    /// What is being sent.
+    in_flight: Option<Change>,
     not_before: Option<Instant>,
     failures: u32,
     /// The change that failed and why, so that the same one is not hammered and the report can say so.
@@ -64,6 +67,11 @@ struct Pace {
 }
 
 impl Writer {
+    /// A writer that wakes its controller whenever a write has ended.
+    pub fn waking(controller: Arc<Notify>) -> Self {
+        Self { ended: Some(controller), ..Self::default() }
+    }
+
     /// Replaces everything wanted.
     pub fn want(&self, changes: Vec<Change>) {
         let mut state = self.lock();
@@ -87,7 +95,7 @@ impl Writer {
     /// Whether nothing is wanted and nothing under way.
     pub fn is_idle(&self) -> bool {
         let state = self.lock();
-        state.wanted.is_empty() && state.objects.values().all(|pace| !pace.in_flight)
+        state.wanted.is_empty() && state.objects.values().all(|pace| pace.in_flight.is_none())
     }
 
     /// The objects that wait to be written.
@@ -100,8 +108,13 @@ impl Writer {
         self.lock().moves
     }
 
+    /// What is being sent at this moment.
+    pub fn in_flight(&self) -> Vec<Change> {
+        self.lock().objects.values().filter_map(|pace| pace.in_flight.clone()).collect()
+    }
+
     pub fn is_in_flight(&self, target: &Target) -> bool {
-        self.lock().objects.get(target).is_some_and(|pace| pace.in_flight)
+        self.lock().objects.get(target).is_some_and(|pace| pace.in_flight.is_some())
     }
 
     /// Runs until cancelled; a write under way is then finished, so that its outcome is known.
@@ -128,8 +141,12 @@ impl Writer {
             let sleep = tokio::time::sleep_until(next.unwrap_or_else(|| Instant::now() + LAST_RETRY));
             tokio::select! {
                 Some((change, outcome)) = under_way.next() => {
-                    self.finish(&change, &outcome, &config);
+                    // The answer is absorbed before the write ends: in between, nobody would know of it.
                     report(&change, &outcome);
+                    self.finish(&change, &outcome, &config);
+                    if let Some(controller) = &self.ended {
+                        controller.notify_one();
+                    }
                 }
                 () = self.wake.notified() => {}
                 () = sleep => {}
@@ -144,21 +161,23 @@ impl Writer {
             return (Vec::new(), None);
         }
         let now = Instant::now();
-        let mut state = self.lock();
+        let mut guard = self.lock();
+        let state = &mut *guard;
         let mut ready = Vec::new();
         let mut next: Option<Instant> = None;
         let targets: Vec<Target> = state.wanted.keys().cloned().collect();
         for target in targets {
             let pace = state.objects.entry(target.clone()).or_default();
-            if pace.in_flight {
+            if pace.in_flight.is_some() {
                 continue;
             }
             if let Some(at) = pace.not_before.filter(|at| now < *at) {
                 next = Some(next.map_or(at, |next| next.min(at)));
             } else if ready.len() < room {
-                pace.in_flight = true;
+                let change = state.wanted.remove(&target).expect("the target is one of those wanted");
+                pace.in_flight = Some(change.clone());
                 state.moves += 1;
-                ready.extend(state.wanted.remove(&target));
+                ready.push(change);
             }
         }
         (ready, next)
@@ -169,7 +188,7 @@ impl Writer {
         let mut state = self.lock();
         state.moves += 1;
         let pace = state.objects.entry(change.target.clone()).or_default();
-        pace.in_flight = false;
+        pace.in_flight = None;
         match outcome {
             Ok(_) => {
                 *pace = Pace { not_before: Some(now + config.merge_window), ..Pace::default() };
@@ -196,7 +215,7 @@ impl Writer {
 
 impl Pace {
     fn is_needed(&self, wanted: bool) -> bool {
-        wanted || self.in_flight || self.not_before.is_some_and(|at| Instant::now() < at)
+        wanted || self.in_flight.is_some() || self.not_before.is_some_and(|at| Instant::now() < at)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     domain::{
         claim::{self, ValidClaim},
         cluster::Connection,
-        ids::{ClaimName, ClusterName, QueueName},
+        ids::{ClaimName, ClusterName, FlavorName, QueueName},
         overview::{CapacityView, ClusterCapacity},
         quota::{Assignment, ClaimInput, ClusterInput, HubQueueInput, Mode, WorkerQueueInput},
     },
@@ -181,7 +181,20 @@ fn worker_queues(worker: &Worker, hub_id: &str, target: Option<&Target>) -> Vec<
             }
         }
     }
+    // What is being made is there already, as far as the sum is concerned: without this, a claim edited at
+    // this moment could give the same nodes to another queue.
+    let made = target.into_iter().flat_map(Target::queues_being_made);
+    for queue in made.filter(|queue| worker.queues.get(None, &queue.metadata.name).is_none()) {
+        if let Ok(input) = read::worker_queue(&queue, true, &none) {
+            queues.push(WorkerQueueInput { settled: false, ..input });
+        }
+    }
     queues
+}
+
+pub(super) fn flavors(hub: &Hub) -> BTreeSet<FlavorName> {
+    let names = hub.flavors.all().into_iter();
+    names.filter_map(|flavor| FlavorName::new(&flavor.metadata.name).ok()).collect()
 }
 
 /// Reads the hub's queues; one that cannot be read is left alone, with the reason.

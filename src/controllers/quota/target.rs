@@ -90,7 +90,7 @@ impl Target {
         (tasks, cancel): (&mut JoinSet<()>, &CancellationToken),
     ) -> Self {
         let stop = cancel.child_token();
-        let writer = Writer::default();
+        let writer = Writer::waking(Arc::clone(&writing.signal));
         let (task_writer, task_stop, place) = (writer.clone(), stop.clone(), name.to_owned());
         let latency = Arc::new(Mutex::new(Latency::default()));
         let task_latency = Arc::clone(&latency);
@@ -107,7 +107,6 @@ impl Target {
                 {
                     absorb(change, object.clone());
                 }
-                writing.signal.notify_one();
             };
             task_writer.run(client, config, report, task_stop).await;
         });
@@ -128,6 +127,15 @@ impl Target {
 
     pub fn stop(&self) {
         self.stop.cancel();
+    }
+
+    /// Queues whose creation is under way, as they will be.
+    pub fn queues_being_made(&self) -> Vec<ClusterQueue> {
+        let made = self.writer.in_flight().into_iter().filter_map(|change| match change.action {
+            write::Action::Create(body) if change.target.kind == Kind::ClusterQueue => Some(body),
+            _ => None,
+        });
+        made.filter_map(|body| serde_json::from_value(body).ok()).collect()
     }
 
     pub fn is_being_written(&self, queue: &str) -> bool {

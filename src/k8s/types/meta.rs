@@ -37,6 +37,11 @@ impl Meta {
             || self.annotations.get(ADOPT).is_some_and(|adopt| adopt == "true")
     }
 
+    /// Whether fedq of this hub made the object or has taken it over.
+    pub fn is_labelled(&self, hub_id: &str) -> bool {
+        self.labels.get(HUB_LABEL).is_some_and(|id| id == hub_id)
+    }
+
     pub fn version(&self) -> u64 {
         self.resource_version.parse().unwrap_or(0)
     }
