@@ -108,6 +108,9 @@ async fn answer(
         let message = format!("\"{path}\" is forbidden: User \"{user}\" cannot {method} it");
         return status(403, "Forbidden", &message);
     }
+    if method == Method::GET && path.contains("/secrets") && user != "fedqd" {
+        return status(403, "Forbidden", "nobody but fedqd may read Secrets");
+    }
     let dry_run = uri.query().unwrap_or_default().contains("dryRun=All");
     match method {
         Method::GET => read(&world, &path, uri.query().unwrap_or_default()),

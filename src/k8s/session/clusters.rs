@@ -88,10 +88,11 @@ impl Session {
         Ok(())
     }
 
-    /// Found by label, since a Secret applied by hand may have any name.
+    /// Found by label, since a Secret applied by hand may have any name. The daemon looks, and at names
+    /// only: whoever may list Secrets holds the clusters' credentials, which changing them does not take.
     async fn secret_names(&self, cluster: &ClusterName) -> Result<Vec<String>, ClusterSecretError> {
         let selector = ListParams::default().labels(&format!("{CLUSTER_LABEL}={cluster}"));
-        let api = self.secrets();
+        let api = Api::<Secret>::namespaced(self.own.clone(), &self.namespace);
         let found: ObjectList<PartialObjectMeta<Secret>> =
             call(DEADLINE, api.list_metadata(&selector)).await?;
         let names: Vec<String> = found.items.into_iter().filter_map(|secret| secret.metadata.name).collect();

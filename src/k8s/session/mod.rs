@@ -50,6 +50,8 @@ pub struct Sessions {
 /// The hub with one person's rights.
 pub struct Session {
     client: Client,
+    /// The daemon's own, to find what the person may change but not list.
+    own: Client,
     /// For objects that say who edited them.
     user: String,
     namespace: Arc<str>,
@@ -75,6 +77,11 @@ impl Sessions {
 
     pub fn session(&self, caller: &Caller) -> Result<Session, HubError> {
         let client = self.access.acting_as(caller)?;
-        Ok(Session { client, user: caller.user.clone(), namespace: self.namespace.clone() })
+        Ok(Session {
+            client,
+            own: self.access.own(),
+            user: caller.user.clone(),
+            namespace: self.namespace.clone(),
+        })
     }
 }
