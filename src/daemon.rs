@@ -124,6 +124,12 @@ impl Daemon {
         info!("Started");
         tokio::select! {
             () = self.cancel.cancelled() => Ok(()),
+            // Only a panic ends one of these before the daemon does.
+            Some(ended) = self.follows.join_next() => match ended {
+                Ok(()) if self.cancel.is_cancelled() => Ok(()),
+                Ok(()) => Err(anyhow::anyhow!("a part of fedqd that follows the hub ended by itself")),
+                Err(panic) => Err(panic.into()),
+            },
             Some(ended) = self.tasks.join_next() => match ended {
                 _ if self.cancel.is_cancelled() => Ok(()),
                 Ok(Ok(())) => Err(anyhow::anyhow!("a part of fedqd ended by itself")),
@@ -220,6 +226,12 @@ impl Daemon {
         );
         let inputs = queue::Inputs { joined: joined.subscribe(), claimed: claimed.subscribe() };
         self.tasks.spawn(queues.run(inputs, self.cancel.clone()));
+        self.tasks.spawn(prune(
+            self.store.clone(),
+            self.clock.clone(),
+            self.config.clone(),
+            self.cancel.clone(),
+        ));
         self.start_claims(hub, (events, sender));
         self.serve_people(hub).await?;
         self.tasks.spawn(announce_ready(hub.clone(), overview.subscribe(), ready, self.cancel.clone()));
@@ -333,6 +345,7 @@ impl Daemon {
             limits_of: Arc::new(move |cluster| limits.limits(cluster).expect(checked)),
             timing: self.timing(),
             position_period: self.config.clusters.node_position_interval,
+            stale_after: self.config.clusters.stale_after,
             publish: self.config.capacity.cluster_metrics.publish.then(|| self.writer_config()),
         })
     }
@@ -352,6 +365,22 @@ impl Daemon {
             writer: self.writer_config(),
             drift_reverts_per_minute: self.config.quota.drift_reverts_per_minute,
             copy_admission_checks: self.config.quota.copy_admission_checks.clone(),
+        }
+    }
+}
+
+/// Lets go of the history that the configuration does not keep.
+async fn prune(store: Store, clock: Clock, config: Config, cancel: CancellationToken) -> anyhow::Result<()> {
+    loop {
+        match store.prune(config.retention(), clock.now()).await {
+            Ok(pruned) if 0 < pruned.rows => info!("Let go of {} rows of history", pruned.rows),
+            Ok(_) => {}
+            // It is tried again, and nothing else waits for it.
+            Err(error) => warn!("Could not prune the history: {}", telemetry::chain(&error)),
+        }
+        tokio::select! {
+            () = cancel.cancelled() => return Ok(()),
+            () = tokio::time::sleep(config.store.history.prune_interval) => {}
         }
     }
 }

@@ -9,6 +9,7 @@ use std::{
 
 use futures::future::try_join_all;
 use jiff::Timestamp;
+use tokio::time::Instant;
 use tokio::{
     sync::{Notify, mpsc, watch},
     task::JoinSet,
@@ -53,6 +54,8 @@ pub struct Settings {
     pub timing: Timing,
     /// How often the position of a watch that changes nothing is stored.
     pub position_period: Duration,
+    /// Nodes that are not followed for this long are as unknown as a cluster that does not answer.
+    pub stale_after: Duration,
     /// ClusterMetrics objects for followed clusters, written with this, if any.
     pub publish: Option<WriterConfig>,
 }
@@ -95,6 +98,8 @@ struct Nodes {
     next: Option<NodeTable>,
     /// Whether the table was complete once: from the store or from a list.
     known: bool,
+    /// Since when, and why, the nodes are not being followed.
+    broken: Option<(Instant, String)>,
     /// Since when what counts differs from the last sum.
     dirty: Option<Timestamp>,
 }
@@ -146,6 +151,7 @@ impl CapacityController {
                 () = cancel.cancelled() => break,
                 changed = joined.changed() => changed?,
                 () = self.signal.notified() => {}
+                () = tokio::time::sleep(self.settings.stale_after / 4) => {}
                 Some(ended) = self.tasks.join_next() => ended?,
                 failed = &mut storing => return failed.map_err(Into::into),
             }
@@ -257,7 +263,10 @@ impl CapacityController {
         let Some(cluster) = self.clusters.get(name) else { return Ok(None) };
         let mut nodes = lock(&cluster.nodes);
         let flavors_changed = before.is_none_or(|before| before.flavors != flavors);
-        if !nodes.known || nodes.dirty.is_none() && !flavors_changed {
+        let stale = |(since, _): &&(Instant, String)| self.settings.stale_after <= since.elapsed();
+        let silent = nodes.broken.as_ref().filter(stale).map(|(_, why)| why.clone());
+        let same_link = before.is_some_and(|before| before.silent == silent);
+        if !nodes.known || nodes.dirty.is_none() && !flavors_changed && same_link {
             return Ok(None);
         }
         let observed = nodes.dirty.take().unwrap_or_else(|| self.clock.now());
@@ -278,6 +287,7 @@ impl CapacityController {
             headroom: headroom.absolute,
             observed,
             bad,
+            silent,
         };
         Ok((before.is_none_or(|before| !before.says_the_same(&sum))).then_some(sum))
     }
@@ -314,7 +324,13 @@ async fn store_records(store: Store, mut records: mpsc::UnboundedReceiver<Record
     const BATCH: usize = 256;
     let mut batch = Vec::new();
     while 0 < records.recv_many(&mut batch, BATCH).await {
-        try_join_all(batch.drain(..).map(|record| store_record(&store, record))).await?;
+        try_join_all(batch.drain(..).map(|record| async {
+            match store_record(&store, record).await {
+                Err(error) if error.is_unknown_cluster() => Ok(()),
+                stored => stored,
+            }
+        }))
+        .await?;
     }
     Ok(())
 }
@@ -344,7 +360,7 @@ async fn store_record(store: &Store, (name, capacity): Record) -> Result<(), Sto
 impl Cluster {
     fn new(label_keys: BTreeSet<String>, filter: &ResourceFilter) -> Self {
         let table = NodeTable::new(label_keys.clone(), filter.clone());
-        let nodes = Nodes { table, next: None, known: false, dirty: None };
+        let nodes = Nodes { table, next: None, known: false, dirty: None, broken: None };
         Self { nodes: Arc::new(Mutex::new(nodes)), followed: None, label_keys, metrics_version: 0 }
     }
 
@@ -370,7 +386,7 @@ impl Cluster {
         }
         let mut table = NodeTable::new(self.label_keys.clone(), filter.clone());
         rows.iter().filter_map(|(_, row)| decode(row)).for_each(|row| table.restore(&row));
-        *lock(&self.nodes) = Nodes { table, next: None, known: true, dirty: Some(now) };
+        *lock(&self.nodes) = Nodes { table, next: None, known: true, dirty: Some(now), broken: None };
         Ok(())
     }
 
@@ -411,7 +427,7 @@ impl Cluster {
                 deleting: false,
             });
         }
-        *lock(&self.nodes) = Nodes { table, next: None, known: true, dirty: Some(now) };
+        *lock(&self.nodes) = Nodes { table, next: None, known: true, dirty: Some(now), broken: None };
     }
 }
 

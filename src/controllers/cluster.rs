@@ -99,6 +99,7 @@ struct Membership {
     cordoned: bool,
     leaving: bool,
     finalizers: Vec<String>,
+    resource_version: Option<String>,
     /// Oldest first decides which of two Secrets for one cluster counts.
     age: (String, String),
 }
@@ -125,6 +126,7 @@ impl Membership {
             cordoned: annotation(CORDON).as_deref() == Some("true"),
             leaving: meta.deletion_timestamp.is_some(),
             finalizers: meta.finalizers.clone().unwrap_or_default(),
+            resource_version: meta.resource_version.clone(),
             age: (
                 meta.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default(),
                 name.clone(),
@@ -185,11 +187,14 @@ impl ClusterController {
         for name in gone {
             self.forget(&name).await?;
         }
-        for membership in memberships.into_values() {
-            self.keep(&membership, cancel);
-            self.keep_finalizer(&membership).await;
+        for membership in memberships.values() {
+            self.keep(membership, cancel);
         }
-        self.keep_unreached().await
+        self.keep_unreached().await?;
+        for membership in memberships.values() {
+            self.keep_finalizer(membership).await;
+        }
+        Ok(())
     }
 
     /// Clusters that only report: those with a ClusterMetrics object and no Secret.
@@ -295,7 +300,10 @@ impl ClusterController {
             }
             (false, true) | (true, _) => return,
         };
-        let patch = serde_json::json!({"metadata": {"finalizers": finalizers}});
+        // The list goes as a whole: with the version read, so that nobody else's entry is lost.
+        let patch = serde_json::json!({
+            "metadata": {"finalizers": finalizers, "resourceVersion": membership.resource_version},
+        });
         self.context.patch_secret(&membership.secret, patch).await;
     }
 }
@@ -322,7 +330,11 @@ impl Context {
             return Connection::Unreached;
         };
         let now = self.clock.now();
-        let since = since.unwrap_or(now);
+        let known = self.joined.borrow().get(name).map(|entry| entry.connection.clone());
+        let since = since.unwrap_or(match known {
+            Some(Connection::Stale { since, .. } | Connection::Lost { since, .. }) => since,
+            _ => now,
+        });
         let reason = format!("its ManagedCluster is not available: {message}");
         silent(since, now, &self.settings, reason.clone()).unwrap_or(Connection::Stale { since, reason })
     }

@@ -111,6 +111,8 @@ pub struct QuotaController {
     recorded: record::Recorded,
     records: mpsc::UnboundedSender<record::Record>,
     bases: Bases,
+    /// Nothing was stored when this process started: the store is new, or was lost.
+    store_was_empty: bool,
     /// As of the last round.
     plans: Plans,
     /// When every cluster is read anew, whatever its stamp says.
@@ -160,6 +162,7 @@ impl QuotaController {
     ) -> Result<Self, StoreError> {
         let known = known_claims(&store, &settings.aliases).await?;
         let cells = store.load_quota_cells().await?;
+        let store_was_empty = store.clusters(&PageRequest::first(1)).await?.items.is_empty();
         let terms = cells.into_iter().map(|(cluster, cells)| (cluster, terms_of(&cells))).collect();
         let drift = Arc::new(Mutex::new(Drift::new(settings.drift_reverts_per_minute)));
         let writing = Writing {
@@ -189,6 +192,7 @@ impl QuotaController {
             // Replaced when it runs, by a channel with somebody at its other end.
             records: mpsc::unbounded_channel().0,
             bases: Bases::default(),
+            store_was_empty,
             plans: Plans::default(),
             look_at_all: Instant::now(),
             tasks: JoinSet::new(),
@@ -231,7 +235,7 @@ impl QuotaController {
         cancel: &CancellationToken,
     ) -> Option<Instant> {
         // Without a current view of the hub nothing can be decided, and the hub could not be written.
-        if !self.hub.is_current() {
+        if !self.hub.is_current() || !self.hub.lists(joined) {
             return None;
         }
         let started = Instant::now();
@@ -279,11 +283,16 @@ impl QuotaController {
         now: Instant,
     ) -> Round<'a> {
         let claims = read_claims(&self.hub.claims, &self.settings.aliases);
-        let next = gather::accept(&claims, &mut self.accepted, now);
+        let next = gather::accept(&claims, &self.hub.claims.skipped(), &mut self.accepted, now);
         let clock = self.clock.now();
         let modes = joined
             .iter()
-            .map(|(name, entry)| (name.clone(), gather::mode(entry, clock, self.settings.lost_timeout)))
+            .map(|(name, entry)| {
+                let mode = gather::mode(entry, clock, self.settings.lost_timeout);
+                // Nodes that are not followed are as unknown as a cluster that does not answer.
+                let silent = capacity.get(name).is_some_and(|known| known.silent.is_some());
+                (name.clone(), if silent && mode == Mode::Live { Mode::Frozen } else { mode })
+            })
             .collect();
         Round {
             joined,
@@ -302,6 +311,7 @@ impl QuotaController {
     fn plan(&mut self, round: &mut Round<'_>) {
         let (mut queues, unreadable) = gather::hub_queues(&self.hub);
         round.unreadable = unreadable;
+        self.keep_unreadable(&mut queues, round);
         self.restore_bases(&mut queues);
         self.planner.set_flavors(Some(gather::flavors(&self.hub)));
         for name in self.told.queues.keys().filter(|name| !queues.contains_key(*name)) {
@@ -329,6 +339,45 @@ impl QuotaController {
                 None => drop(round.queues.remove(&name)),
             }
         }
+    }
+
+    /// A queue that cannot be read is not one that is gone: it is planned with as it last was, and what was
+    /// never read holds the clusters that give it quota as they are.
+    fn keep_unreadable(&self, queues: &mut BTreeMap<QueueName, HubQueueInput>, round: &mut Round<'_>) {
+        for skipped in self.hub.queues.skipped() {
+            let name = skipped.name.as_deref().and_then(|name| QueueName::new(name).ok());
+            if let Some(name) = name.filter(|name| !queues.contains_key(name)) {
+                round.unreadable.insert(name, skipped.reason);
+            }
+        }
+        for name in round.unreadable.keys() {
+            if let Some(known) = self.told.queues.get(name) {
+                queues.insert(name.clone(), known.clone());
+            }
+        }
+        let waits = |claim: &ValidClaim| {
+            let mut named = claim.assignments().iter().map(|assignment| &assignment.queue);
+            named.any(|name| round.unreadable.contains_key(name) && !queues.contains_key(name))
+        };
+        for (cluster, claim) in &round.in_force {
+            if let Some(mode) =
+                round.modes.get_mut(cluster).filter(|mode| **mode == Mode::Live && waits(claim))
+            {
+                *mode = Mode::Frozen;
+            }
+        }
+    }
+
+    /// What a cluster was last counted with. `None`, not known, holds the hub's cells where they are: only
+    /// after the store was lost, and only for a cluster that can have had a share.
+    fn last_terms(&self, name: &ClusterName, round: &Round<'_>) -> Option<BTreeMap<Cell, Amount>> {
+        if let Some(terms) = self.terms.get(name) {
+            return Some(terms.clone());
+        }
+        let worker = round.joined.get(name).and_then(|joined| joined.worker.as_ref());
+        let without_kueue = worker.is_some_and(|worker| worker.synced() && !worker.has_kueue());
+        let assigned = round.in_force.get(name).is_some_and(|claim| !claim.assignments().is_empty());
+        (!self.store_was_empty || without_kueue || !assigned).then(BTreeMap::new)
     }
 
     fn restore_bases(&mut self, queues: &mut BTreeMap<QueueName, HubQueueInput>) {
@@ -363,6 +412,9 @@ impl QuotaController {
         let joined = round.joined;
         for (name, entry) in joined {
             self.tell_cluster(name, entry, round, now);
+            if let Some(told) = self.told.clusters.get(name) {
+                round.modes.insert(name.clone(), told.mode);
+            }
         }
     }
 
@@ -385,7 +437,7 @@ impl QuotaController {
             return;
         }
         let (mut input, next) = facts.input(&self.hub_id, &self.settings, &mut self.settling, now);
-        input.last_terms = self.terms.get(name).cloned();
+        input.last_terms = self.last_terms(name, round);
         round.look_again(next);
         self.told.stamps.insert(name.clone(), (stamp, next));
         if self.told.clusters.get(name) != Some(&input) {

@@ -176,7 +176,7 @@ async fn ensure_secret_once(
 ) -> Result<ServingCertificate, WebhookError> {
     let found = call(settings.deadline, api.get_opt(SECRET)).await.map_err(WebhookError::ReadSecret)?;
     let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
-    let Some(mut secret) = found else {
+    let Some(secret) = found else {
         let issued = ServingCertificate::issue(&settings.names, clock.now())?;
         let secret = new_secret(&settings.namespace, &issued);
         call(settings.deadline, api.create(&params, &secret)).await.map_err(WebhookError::WriteSecret)?;
@@ -192,10 +192,13 @@ async fn ensure_secret_once(
             ServingCertificate::issue(&settings.names, clock.now())?
         }
     };
-    secret.data.get_or_insert_default().extend(bytes(&next));
-    // The version read is in the object: whoever else renewed it meanwhile is not overwritten.
-    let replaced = api.replace(SECRET, &params, &secret);
-    call(settings.deadline, replaced).await.map_err(WebhookError::WriteSecret)?;
+    // With the version read: whoever else renewed it meanwhile is not overwritten. A patch, since fedqd has
+    // no right to replace Secrets.
+    let version = &secret.metadata.resource_version;
+    let patch = Patch::Merge(json!({"metadata": {"resourceVersion": version}, "data": bytes(&next)}));
+    let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+    let patched = api.patch(SECRET, &params, &patch);
+    call(settings.deadline, patched).await.map_err(WebhookError::WriteSecret)?;
     Ok(next)
 }
 

@@ -195,6 +195,13 @@ impl Writer {
             }
             // Somebody wrote in between: what to write is decided anew from what they left, at once.
             Err(error) if error.class == RetryClass::Conflict => {
+                let again = pace.failed.as_ref().is_some_and(|(failed, _)| failed == change);
+                if again {
+                    // The view is behind what the server has: the same decision would come at once.
+                    let wait = FIRST_RETRY.saturating_mul(1 << pace.failures.min(10)).min(LAST_RETRY);
+                    pace.failures = pace.failures.saturating_add(1);
+                    pace.not_before = Some(now + wait);
+                }
                 pace.failed = Some((change.clone(), error.to_string()));
             }
             Err(error) => {

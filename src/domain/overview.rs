@@ -129,6 +129,8 @@ pub struct ClusterCapacity {
     pub observed: Timestamp,
     /// Allocatable quantities that could not be read.
     pub bad: Vec<String>,
+    /// Why the nodes are not being followed, if they are not: this is what was last known of them.
+    pub silent: Option<String>,
 }
 
 impl ClusterCapacity {

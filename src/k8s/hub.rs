@@ -1,5 +1,7 @@
 //! What fedq follows on the hub.
 
+use std::sync::Arc;
+
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +20,9 @@ use super::{
         },
         meta::MetaOnly,
     },
+    worker::JoinedClusters,
 };
+use crate::domain::ids::ClusterName;
 
 /// Marks the Secrets that join a cluster; the value is the cluster's name.
 pub const CLUSTER_LABEL: &str = "fedq.dev/cluster";
@@ -88,6 +92,18 @@ impl Hub {
         let secrets = format!("/api/v1/namespaces/{}/secrets", self.namespace);
         let joined = Selector { labels: Some(CLUSTER_LABEL.to_owned()), fields: None };
         follow_table(f, &self.secrets, (secrets, joined, cancel.clone()), tasks);
+    }
+
+    /// Whether every cluster that a Secret joins is among `joined`: until then a decision would take the
+    /// clusters that are not there yet for ones that left.
+    pub fn lists(&self, joined: &JoinedClusters) -> bool {
+        let label = |secret: &Arc<Secret>| secret.metadata.labels.as_ref()?.get(CLUSTER_LABEL).cloned();
+        self.secrets
+            .all()
+            .iter()
+            .filter_map(label)
+            .filter_map(|name| ClusterName::new(&name).ok())
+            .all(|name| joined.contains_key(&name))
     }
 
     /// Whether all of it is known and being followed at this moment.

@@ -61,6 +61,11 @@ const SQLITE_CONSTRAINT_FOREIGNKEY: i32 = 787;
 
 impl StoreError {
     /// Whether the same call may work later without anyone changing the request.
+    /// Whether the cluster left before what was to be recorded of it: nothing is lost.
+    pub fn is_unknown_cluster(&self) -> bool {
+        matches!(self, Self::UnknownCluster { .. })
+    }
+
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Full { .. } | Self::Commit { .. } | Self::Write { .. } | Self::Read { .. })
     }

@@ -78,6 +78,9 @@ pub(super) fn options(path: &Path) -> SqliteConnectOptions {
         .journal_mode(SqliteJournalMode::Wal)
         // NORMAL may lose the last commits on power loss, and callers were told that they are kept.
         .synchronous(SqliteSynchronous::Full)
+        // A savepoint that rewrites more than 64 KiB spills to a temporary file otherwise, and the container's
+        // root is read-only.
+        .pragma("temp_store", "MEMORY")
         .pragma("journal_size_limit", WAL_KEEP_BYTES)
 }
 

@@ -190,8 +190,9 @@ struct NodeSink {
 
 impl Sink for NodeSink {
     fn begin(&mut self) {
+        // What a list that broke off has changed is in the table already, so the next list will not name it
+        // again: those changes stay, to be stored with the list that ends.
         self.listing = true;
-        self.changes.clear();
         lock(&self.nodes).being_filled().begin_list();
     }
 
@@ -257,10 +258,12 @@ impl Sink for NodeSink {
     fn link(&mut self, link: Link<'_>) {
         match link {
             Link::Broken { error, retry_in, .. } => {
+                lock(&self.nodes).broken.get_or_insert_with(|| (Instant::now(), error.to_string()));
                 warn!(cluster.name = %self.cluster, "The watch of nodes of `{}` broke, next try in {retry_in:.1?}: {error}", self.cluster);
                 self.metrics.watch_restarted(&self.cluster, KIND, RestartReason::Disconnected);
             }
-            Link::Synced | Link::Alive | Link::Absent => {}
+            Link::Synced => lock(&self.nodes).broken = None,
+            Link::Alive | Link::Absent => {}
         }
     }
 }

@@ -62,6 +62,8 @@ impl Member {
     }
 
     async fn live(&self) -> Result<(), StoreError> {
+        let stored = self.remembered().await?;
+        self.context.publish(&self.name, |joined| joined.last_seen = stored);
         let Some(client) = self.connect() else { return Ok(()) };
         loop {
             let identity = self.first_answer(&client).await?;
@@ -82,6 +84,28 @@ impl Member {
                 }
             }
         }
+    }
+
+    /// When the cluster last answered, as the store has it. A cluster it does not have yet is put there, so
+    /// that what is known of it can be.
+    async fn remembered(&self) -> Result<Option<Timestamp>, StoreError> {
+        let store = &self.context.store;
+        if let Some(row) = store.cluster(&self.name).await? {
+            return Ok(row.last_seen);
+        }
+        let row = ClusterRow {
+            name: self.name.clone(),
+            identity: None,
+            server: String::new(),
+            source: ClusterSource::Secret,
+            connection: Connection::Connecting.word().to_owned(),
+            last_seen: None,
+            cordoned: false,
+            version: None,
+            joined: self.context.clock.now(),
+        };
+        store.put_cluster(&row).await?;
+        Ok(None)
     }
 
     fn connect(&self) -> Option<ClusterClient> {
@@ -195,13 +219,17 @@ impl Member {
 
     /// Holds the cluster until its Secret changes; its share stands until `lostTimeout`.
     async fn quarantine(&self, reason: QuarantineReason) {
-        let since = self.context.clock.now();
+        // A restart does not start the clock anew.
+        let seen = self.context.joined.borrow().get(&self.name).and_then(|joined| joined.last_seen);
+        let now = self.context.clock.now();
+        let since = seen.unwrap_or(now);
         warn!(cluster.name = %self.name, "`{}` is quarantined: {reason:?}", self.name);
         self.context.publish(&self.name, |joined| {
             joined.connection = Connection::Quarantined { since, reason };
             joined.worker = None;
         });
-        tokio::time::sleep(self.context.settings.lost_timeout).await;
+        let silence = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+        tokio::time::sleep(self.context.settings.lost_timeout.saturating_sub(silence)).await;
         self.set(Connection::Lost { since, reason: "quarantined, and nobody confirmed it".to_owned() });
         self.cancel.cancelled().await;
     }
@@ -239,6 +267,8 @@ impl Member {
                         return Ok(Ended::Quarantined(reason));
                     }
                 }
+                // They end with the cluster only; one that broke is made anew with the rest.
+                Some(_) = tasks.join_next() => return Ok(Ended::Returned),
                 () = tokio::time::sleep(settings.stale_after / 4) => {}
             }
             match client.identity(settings.request).await {
@@ -258,6 +288,13 @@ impl Member {
 
     async fn answered(&self, stored: &mut Timestamp) -> Result<Timestamp, StoreError> {
         let now = self.context.clock.now();
+        // Nobody needs to be woken for it.
+        self.context.joined.send_if_modified(|joined| {
+            if let Some(entry) = Arc::make_mut(joined).get_mut(&self.name) {
+                entry.last_seen = Some(now);
+            }
+            false
+        });
         if SEEN_PERIOD <= Duration::try_from(now.duration_since(*stored)).unwrap_or_default() {
             self.context.store.set_connection(&self.name, "Ready", Some(now)).await?;
             *stored = now;

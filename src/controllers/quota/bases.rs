@@ -26,12 +26,14 @@ impl Bases {
     /// Puts back the cells that the annotation lost. `terms`: what clusters were last counted with, which
     /// is all that is known of a queue this process sees for the first time.
     pub fn restore(&mut self, uid: &str, queue: &mut HubQueueInput, terms: &BTreeMap<Cell, Amount>) {
-        match self.queues.get(&queue.name).filter(|remembered| remembered.uid == uid) {
-            Some(remembered) => {
+        match self.queues.get(&queue.name) {
+            Some(remembered) if remembered.uid == uid => {
                 for (at, cell) in &remembered.managed {
                     queue.managed.entry(at.clone()).or_insert(*cell);
                 }
             }
+            // Made anew: what it holds is a person's.
+            Some(_) => {}
             None => rebuild(queue, terms),
         }
         let same = |remembered: &Remembered| remembered.uid == uid && remembered.managed == queue.managed;
@@ -133,7 +135,7 @@ mod tests {
         let mut bases = Bases::default();
         bases.restore("u", &mut queue(16, Some(4)), &terms(12));
         let mut anew = queue(0, None);
-        bases.restore("v", &mut anew, &BTreeMap::new());
+        bases.restore("v", &mut anew, &terms(12));
         assert_eq!(base(&anew), None);
     }
 }

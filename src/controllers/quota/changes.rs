@@ -58,7 +58,10 @@ impl QuotaController {
         round: &mut Round<'_>,
     ) -> Option<Change> {
         let observed = self.told.queues.get(name)?;
-        if plan.untouched.is_some() || (plan.groups == observed.groups && plan.managed == observed.managed) {
+        // What the annotation really says, not what is remembered of it.
+        let written = read::managed_cells(&object.metadata).ok()?;
+        let same = plan.groups == observed.groups && plan.managed == written;
+        if plan.untouched.is_some() || round.unreadable.contains_key(name) || same {
             return None;
         }
         if !self.may_write("hub", object, &plan.groups, round) {
@@ -135,11 +138,14 @@ impl QuotaController {
         }
         for object in worker.queues.all() {
             let Ok(name) = QueueName::new(&object.metadata.name) else { continue };
-            if !object.metadata.is_of_hub(&self.hub_id) || object.metadata.deletion_timestamp.is_some() {
+            let is_claimed = claimed.contains_key(&name);
+            // Handing a queue over means something only where a claim names it.
+            let handed_over = is_claimed && object.metadata.is_handed_over();
+            let ours = object.metadata.is_labelled(&self.hub_id) || handed_over;
+            if !ours || object.metadata.deletion_timestamp.is_some() {
                 continue;
             }
             let quotas = quotas.get(&name).unwrap_or(&none);
-            let is_claimed = claimed.contains_key(&name);
             changes.extend(self.keep(worker, &object, (&name, quotas, is_claimed), round));
         }
         changes

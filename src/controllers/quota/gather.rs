@@ -21,6 +21,7 @@ use crate::{
     k8s::{
         claims::ReadClaim,
         hub::Hub,
+        list_watch::Skipped,
         read,
         worker::{Joined, Worker},
     },
@@ -31,10 +32,13 @@ use super::{Settings, removal::Accepted, settling::Settling, target::Target};
 /// Feeds the claims into what is in force; when to look again.
 pub(super) fn accept(
     claims: &BTreeMap<ClaimName, ReadClaim>,
+    skipped: &[Skipped],
     accepted: &mut Accepted,
     now: Instant,
 ) -> Option<Instant> {
-    let present: BTreeSet<ClaimName> = claims.keys().cloned().collect();
+    // A claim that cannot be read is not one that is gone.
+    let unreadable = skipped.iter().filter_map(|skipped| ClaimName::new(skipped.name.as_deref()?).ok());
+    let present: BTreeSet<ClaimName> = claims.keys().cloned().chain(unreadable).collect();
     let in_force = claims.values().filter(|claim| claim.in_force());
     accepted.observe(in_force.filter_map(|claim| claim.valid.clone()).collect(), &present, now)
 }
@@ -157,27 +161,48 @@ impl ClusterFacts<'_> {
         if self.mode == Mode::Live
             && let Some(worker) = &self.joined.worker
         {
-            input.worker_queues = worker_queues(worker, hub_id, self.target);
+            let claimed: BTreeSet<&str> = input
+                .claim
+                .iter()
+                .flat_map(|claim| &claim.assignments)
+                .map(|one| one.queue.as_str())
+                .collect();
+            match worker_queues(worker, hub_id, &claimed, self.target) {
+                Some(queues) => input.worker_queues = queues,
+                // Quota that cannot be read is not zero: nothing may grow beside it.
+                None => input.mode = Mode::Frozen,
+            }
             next = settling.observe(self.name, &mut input.worker_queues, now);
         }
         (input, next)
     }
 }
 
-fn worker_queues(worker: &Worker, hub_id: &str, target: Option<&Target>) -> Vec<WorkerQueueInput> {
+fn worker_queues(
+    worker: &Worker,
+    hub_id: &str,
+    claimed: &BTreeSet<&str>,
+    target: Option<&Target>,
+) -> Option<Vec<WorkerQueueInput>> {
+    if let Some(skipped) = worker.queues.skipped().first() {
+        warn!(cluster.name = %worker.name, "`{}` is left as it is, since a ClusterQueue there cannot be read: {}", worker.name, skipped.reason);
+        return None;
+    }
     let direct = read::direct_use(worker);
     let none = BTreeMap::new();
     let mut queues = Vec::new();
     for queue in worker.queues.all() {
         let name = &queue.metadata.name;
-        let ours = queue.metadata.is_of_hub(hub_id);
+        let handed_over = queue.metadata.is_handed_over() && claimed.contains(name.as_str());
+        let ours = queue.metadata.is_labelled(hub_id) || handed_over;
         match read::worker_queue(&queue, ours, direct.get(name).unwrap_or(&none)) {
             Ok(mut input) => {
                 input.settled &= !target.is_some_and(|target| target.is_being_written(name));
                 queues.push(input);
             }
             Err(error) => {
-                warn!(cluster.name = %worker.name, queue = %name, "ClusterQueue `{name}` of `{}` is left out of the plan: {error}", worker.name);
+                warn!(cluster.name = %worker.name, queue = %name, "`{}` is left as it is, since ClusterQueue `{name}` there cannot be read: {error}", worker.name);
+                return None;
             }
         }
     }
@@ -189,7 +214,7 @@ fn worker_queues(worker: &Worker, hub_id: &str, target: Option<&Target>) -> Vec<
             queues.push(WorkerQueueInput { settled: false, ..input });
         }
     }
-    queues
+    Some(queues)
 }
 
 pub(super) fn flavors(hub: &Hub) -> BTreeSet<FlavorName> {
@@ -279,6 +304,7 @@ mod tests {
             headroom: Resources::new(),
             observed: Timestamp::UNIX_EPOCH,
             bad: Vec::new(),
+            silent: None,
         };
         BTreeMap::from([(ClusterName::new("w").expect("a name"), Arc::new(known))])
     }

@@ -59,7 +59,13 @@ pub(super) async fn store_records(
     const BATCH: usize = 256;
     let mut batch = Vec::new();
     while 0 < records.recv_many(&mut batch, BATCH).await {
-        try_join_all(batch.drain(..).map(|record| record.store(&store))).await?;
+        try_join_all(batch.drain(..).map(|record| async {
+            match record.store(&store).await {
+                Err(error) if error.is_unknown_cluster() => Ok(()),
+                stored => stored,
+            }
+        }))
+        .await?;
     }
     Ok(())
 }
@@ -83,7 +89,9 @@ impl Record {
 impl QuotaController {
     pub(super) fn record(&mut self, round: &Round<'_>) {
         for (name, (plan, _)) in &round.plans {
-            if round.modes.get(name).is_none_or(|mode| *mode == Mode::Frozen) {
+            // What stands because nothing newer is known must not become what is known.
+            let told = self.told.clusters.get(name);
+            if told.is_none_or(|told| told.mode == Mode::Frozen || told.capacity.is_none()) {
                 continue;
             }
             let worker = round.joined.get(name).and_then(|joined| joined.worker.as_deref());

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::domain::{
     cluster::Connection,
+    overview::ClusterCapacity,
     quota::{ClusterReport, Overcommit, Reason, Unresolved},
     resources::Cell,
 };
@@ -115,6 +116,14 @@ fn capacity_known(input: &StatusInput<'_>) -> Said {
         ) => unanswered(Truth::Unknown, connection.word()),
         (Some(Connection::Ready | Connection::Unreached), None) => {
             let message = format!("the nodes of `{}` are being read", input.cluster);
+            (Truth::Unknown, "NotObserved", message)
+        }
+        (
+            Some(Connection::Ready | Connection::Unreached),
+            Some(ClusterCapacity { silent: Some(why), .. }),
+        ) => {
+            let message =
+                format!("the nodes of `{}` are not being followed: {why}; its share stands", input.cluster);
             (Truth::Unknown, "NotObserved", message)
         }
         (Some(Connection::Ready | Connection::Unreached), Some(capacity)) => {

@@ -81,6 +81,7 @@ impl Bed {
                 headroom: Resources::new(),
                 observed: at(NOW - 60),
                 bad: Vec::new(),
+                silent: None,
             }),
             plan: Some(ClusterPlan { cells: BTreeMap::from([(cell(), planned(5, Reason::Satisfied))]) }),
             report: Some(ClusterReport {

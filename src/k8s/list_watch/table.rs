@@ -269,9 +269,8 @@ impl<T: Record> Sink for TableSink<T> {
     fn link(&mut self, link: Link<'_>) {
         let mut kept = self.table.write();
         let state = match (link, &kept.state) {
-            (Link::Synced | Link::Alive, State::Synced { .. }) | (Link::Synced, _) => {
-                State::Synced { broken: None }
-            }
+            // An answer alone does not mean that what was missed meanwhile has arrived.
+            (Link::Synced, _) => State::Synced { broken: None },
             (Link::Absent, _) => State::Absent,
             (Link::Broken { error, .. }, State::Synced { .. }) => {
                 State::Synced { broken: Some(error.message.clone()) }

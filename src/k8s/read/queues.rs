@@ -27,7 +27,7 @@ use crate::{
                 AdmissionChecksStrategy, ClusterQueueSpec, Cohort, LabelRequirement, LabelSelector,
                 LocalQueue, ResourceFlavor, ResourceFlavorSpec, ResourceGroup, WorkloadPriorityClass,
             },
-            meta::{ADOPT, Meta, MetaOnly},
+            meta::{Meta, MetaOnly},
         },
         worker::Worker,
     },
@@ -146,9 +146,9 @@ fn object<T>(meta: &Meta, hub_id: &str, content: T) -> Object<T> {
 }
 
 fn owner(meta: &Meta, hub_id: &str) -> Owner {
-    if meta.annotations.get(ADOPT).is_some_and(|adopt| adopt == "true") {
+    if meta.is_handed_over() {
         Owner::HandedOver
-    } else if meta.is_of_hub(hub_id) {
+    } else if meta.is_labelled(hub_id) {
         Owner::Ours
     } else {
         Owner::Foreign

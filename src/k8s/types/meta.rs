@@ -31,10 +31,10 @@ pub struct Meta {
 }
 
 impl Meta {
-    /// Whether fedq of this hub made the object, or a person handed it over.
-    pub fn is_of_hub(&self, hub_id: &str) -> bool {
-        self.labels.get(HUB_LABEL).is_some_and(|id| id == hub_id)
-            || self.annotations.get(ADOPT).is_some_and(|adopt| adopt == "true")
+    /// Whether a person hands the object over, and no hub has it yet.
+    pub fn is_handed_over(&self) -> bool {
+        !self.labels.contains_key(HUB_LABEL)
+            && self.annotations.get(ADOPT).is_some_and(|adopt| adopt == "true")
     }
 
     /// Whether fedq of this hub made the object or has taken it over.
