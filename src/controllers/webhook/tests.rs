@@ -58,14 +58,16 @@ impl Hub {
                 StatusCode::CREATED
             }
             (&Method::POST, true) => StatusCode::CONFLICT,
-            (&Method::PUT | &Method::PATCH, true) if !fresh => StatusCode::CONFLICT,
-            (&Method::PUT, true) => {
-                *slot = Some(body);
-                StatusCode::OK
-            }
+            // As the shipped rights have it: Secrets are patched, never replaced.
+            (&Method::PUT, true) => StatusCode::FORBIDDEN,
+            (&Method::PATCH, true) if !fresh => StatusCode::CONFLICT,
             (&Method::PATCH, true) => {
                 let found = slot.as_mut().unwrap();
-                found["webhooks"] = body["webhooks"].clone();
+                if let Some(data) = body["data"].as_object() {
+                    data.iter().for_each(|(key, value)| found["data"][key] = value.clone());
+                } else {
+                    found["webhooks"] = body["webhooks"].clone();
+                }
                 StatusCode::OK
             }
             _ => StatusCode::NOT_FOUND,
@@ -154,7 +156,7 @@ async fn a_renewed_certificate_is_served_and_its_authority_is_published() {
     controller.reconcile().await.unwrap();
     assert_ne!(controller.serving, first);
     assert!(!Arc::ptr_eq(&controller.tls().get_inner(), &serving));
-    assert_eq!(hub.writes(), ["PUT /api/v1/namespaces/fedq-system/secrets/fedq-webhook-cert"]);
+    assert_eq!(hub.writes(), ["PATCH /api/v1/namespaces/fedq-system/secrets/fedq-webhook-cert"]);
     // Far later the authority is due: both stand in the bundle.
     clock.advance(Duration::from_hours(490 * 24));
     controller.reconcile().await.unwrap();

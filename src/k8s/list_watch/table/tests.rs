@@ -125,7 +125,10 @@ fn the_state_says_whether_the_rows_can_be_relied_on() {
     assert_eq!(table.state(), State::Synced { broken: None });
     sink.link(broken());
     assert_eq!(table.state(), State::Synced { broken: Some("no route".to_owned()) });
+    // It answers, but what was missed has not arrived yet.
     sink.link(Link::Alive);
+    assert_eq!(table.state(), State::Synced { broken: Some("no route".to_owned()) });
+    sink.link(Link::Synced);
     assert_eq!(table.state(), State::Synced { broken: None });
     sink.link(Link::Absent);
     assert_eq!(table.state(), State::Absent);
