@@ -4,6 +4,7 @@
 pub mod bed;
 pub mod capacity;
 pub mod claims;
+pub mod command_line;
 pub mod faults;
 pub mod hub_queues;
 pub mod leaving;
@@ -79,6 +80,9 @@ pub fn all() -> Vec<Case> {
         leaving::a_cluster_without_kueue_says_so_and_a_bare_node_counts_nothing,
         reported::a_cluster_that_only_reports_counts_on_the_hub,
         reported::nodes_of_followed_clusters_are_published_when_asked_for,
+        command_line::a_claim_is_edited_with_checks_and_on_top_of_other_edits,
+        command_line::the_command_line_joins_checks_and_leaves,
+        command_line::nobody_gets_further_than_the_hub_lets_them,
         faults::a_daemon_killed_again_and_again_ends_in_the_same_state,
         faults::a_restarted_daemon_resumes_its_watch_or_lists_and_compares,
         faults::a_silent_cluster_keeps_its_share_until_it_is_lost,
