@@ -47,12 +47,10 @@ impl<'s, 'f> Person<'s, 'f> {
         let home = &self.stage.daemon.home().dir;
         let server = format!("http://127.0.0.1:{}", self.stage.api_port);
         let folder = home.display().to_string();
-        let env = [
-            ("FEDQ_SERVER", server.as_str()),
-            ("FEDQ_TOKEN", &self.token),
-            ("KUBE_EDITOR", editor),
-            ("TMPDIR", &folder),
-        ];
+        let mut env = vec![("FEDQ_SERVER", server.as_str()), ("KUBE_EDITOR", editor), ("TMPDIR", &folder)];
+        if !self.token.is_empty() {
+            env.push(("FEDQ_TOKEN", &self.token));
+        }
         cli(self.stage.fleet, self.stage.case, &env, args)
     }
 }
@@ -106,7 +104,7 @@ pub async fn a_claim_is_edited_with_checks_and_on_top_of_other_edits(fleet: &Fle
     let home = fleet.scratch(case)?.join("home");
     let reopened = std::fs::read_to_string(home.join("reopened"))?;
     for word in ["10", "7", "3"] {
-        ensure!(reopened.lines().next().is_some_and(|line| line.contains(word)), "{word}: {reopened}");
+        ensure!(reopened.lines().take(2).any(|line| line.contains(word)), "{word}: {reopened}");
     }
     holds(hub, "edit-a", case, &[(GPU, "5")]).await?;
 

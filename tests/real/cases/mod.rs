@@ -10,6 +10,7 @@ pub mod hub_queues;
 pub mod leaving;
 pub mod moving;
 pub mod reported;
+pub mod rights;
 pub mod stage;
 
 use std::future::Future;
@@ -83,6 +84,7 @@ pub fn all() -> Vec<Case> {
         command_line::a_claim_is_edited_with_checks_and_on_top_of_other_edits,
         command_line::the_command_line_joins_checks_and_leaves,
         command_line::nobody_gets_further_than_the_hub_lets_them,
+        rights::the_rights_that_are_shipped_suffice_from_joining_to_leaving,
         faults::a_daemon_killed_again_and_again_ends_in_the_same_state,
         faults::a_restarted_daemon_resumes_its_watch_or_lists_and_compares,
         faults::a_silent_cluster_keeps_its_share_until_it_is_lost,

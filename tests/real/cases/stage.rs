@@ -54,34 +54,43 @@ pub struct Assign<'a> {
     pub resources: &'a [(&'a str, &'a str)],
 }
 
+/// How a case's daemon differs from the ordinary one.
+#[derive(Default)]
+pub struct Setup<'a> {
+    /// The section `clusters`.
+    pub clusters: Option<&'a str>,
+    /// Instead of an administrator's.
+    pub hub_kubeconfig: Option<String>,
+}
+
 impl<'f> Stage<'f> {
     /// `name` is the case's function, under which a failure finds the log.
     pub async fn set(fleet: &'f Fleet, name: &str, case: &'static str) -> Result<Self> {
-        Self::set_with(fleet, name, case, PATIENT, "").await
+        clear(fleet).await.context("clear what earlier cases left")?;
+        Self::start(fleet, name, case, Setup::default()).await
     }
 
-    /// With the section `clusters` and further sections of the configuration.
-    pub async fn set_with(
-        fleet: &'f Fleet,
-        name: &str,
-        case: &'static str,
-        clusters: &str,
-        more: &str,
-    ) -> Result<Self> {
-        clear(fleet).await.context("clear what earlier cases left")?;
-        let hub = &fleet.hub;
+    /// The clusters are cleared already, and what the daemon's own rights need is there.
+    pub async fn start(fleet: &'f Fleet, name: &str, case: &'static str, setup: Setup<'_>) -> Result<Self> {
         let namespace = namespace_of(case);
-        hub.apply(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {namespace}}}}}")).await?;
+        fleet
+            .hub
+            .apply(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {namespace}}}}}"))
+            .await?;
         let home = Home::new(fleet, name)?;
-        let kubeconfig = home.file("hub.kubeconfig", &hub.kubeconfig_for(FEDQD, &["system:masters"])?)?;
+        let kubeconfig = match setup.hub_kubeconfig {
+            Some(kubeconfig) => kubeconfig,
+            None => fleet.hub.kubeconfig_for(FEDQD, &["system:masters"])?,
+        };
+        let kubeconfig = home.file("hub.kubeconfig", &kubeconfig)?;
         let [api_port] = free_ports()?;
         let config = format!(
             "namespace: {namespace}\nhub: {{kubeconfig: {}}}\nstore: {{path: data/fedq.db}}\n\
              metrics: {{address: 127.0.0.1:{}}}\napi: {{address: 127.0.0.1:{api_port}}}\n\
-             clusters: {clusters}\n{}{more}\n",
+             webhook: {{address: disabled}}\nclusters: {}\n",
             kubeconfig.display(),
             home.port,
-            if more.contains("webhook:") { "" } else { "webhook: {address: disabled}\n" },
+            setup.clusters.unwrap_or(PATIENT),
         );
         let daemon = home.start("http", &config).await?;
         Ok(Self { fleet, case, daemon, api_port })
@@ -381,7 +390,7 @@ pub async fn heartbeat(cluster: &Cluster, node: &str, second: usize) -> Result<(
 
 /// Serial cases have the clusters to themselves: everything of earlier ones goes, so that capacity is what the case
 /// makes it.
-async fn clear(fleet: &Fleet) -> Result<()> {
+pub async fn clear(fleet: &Fleet) -> Result<()> {
     install_crds(&fleet.hub, CRDS).await?;
     // Established is said a moment before the server has storage for the kind.
     eventually("claims to be served", SOON, async || {

@@ -1,0 +1,76 @@
+//! The roles under `deploy` are all that fedqd needs.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use super::stage::{
+    Assign, CLAIM, CLAIMS, GPU, KUEUE, SOON, Setup, Stage, claim_name, clear, ground, holds, job, job_id,
+    queue,
+};
+use crate::support::cluster::{Cluster, has_condition, id};
+use crate::support::fleet::Fleet;
+use crate::support::nodes::node;
+
+const HUB: [&str; 3] = [
+    include_str!("../../../deploy/hub/namespace.yaml"),
+    include_str!("../../../deploy/hub/rbac.yaml"),
+    include_str!("../../../deploy/hub/roles.yaml"),
+];
+const WORKER: &str = include_str!("../../../deploy/worker/rbac.yaml");
+
+pub async fn the_rights_that_are_shipped_suffice_from_joining_to_leaving(fleet: &Fleet) -> Result<()> {
+    // The manifests name the namespace fedq-system.
+    let case = "system";
+    let name = "the_rights_that_are_shipped_suffice_from_joining_to_leaving";
+    clear(fleet).await?;
+    let (hub, worker) = (&*fleet.hub, fleet.worker1());
+    for manifest in HUB {
+        hub.apply(manifest).await?;
+    }
+    worker.apply(WORKER).await?;
+    let marks = (hub.mark()?, worker.mark()?);
+    let setup = Setup { hub_kubeconfig: Some(kubeconfig_of(hub, "fedqd")?), ..Setup::default() };
+    let stage = Stage::start(fleet, name, case, setup).await?;
+
+    worker.add_nodes(&[node(case, "a").gpus(8)]).await?;
+    hub.apply(&ground(case)).await?;
+    hub.apply(&queue(case, "system-queue", &[(GPU, "0")], "")).await?;
+    stage.put_secret("system-one", &kubeconfig_of(worker, "fedq")?).await?;
+    let claim = claim_name("system-one");
+    hub.wait(id(CLAIMS, CLAIM, &claim), "made at the join", SOON, Value::is_object).await?;
+    let give = [Assign { queue: "system-queue", flavor: case, resources: &[("gpu", "4")] }];
+    stage.assign("system-one", &give).await?;
+    for cluster in [worker, hub] {
+        holds(cluster, "system-queue", case, &[(GPU, "4")]).await?;
+    }
+    stage.claim_says("system-one", "Ready", "True", "Ready").await?;
+    worker
+        .wait(id(KUEUE, "LocalQueue", "system-queue").within(case), "copied", SOON, Value::is_object)
+        .await?;
+    worker.apply_object("fedq-test", job(case, "runs", "system-queue", &[(GPU, "4")], "1s")).await?;
+    worker.wait(job_id(case, "runs"), "complete", SOON, |job| has_condition(job, "Complete", "True")).await?;
+
+    stage.delete_secret("system-one").await?;
+    let namespace = stage.namespace();
+    hub.wait_gone(id("v1", "Secret", "system-one").within(&namespace), SOON).await.context("left")?;
+    holds(hub, "system-queue", case, &[(GPU, "0")]).await?;
+
+    for (cluster, mark) in [(hub, marks.0), (worker, marks.1)] {
+        let mut refused = cluster.requests_since(mark)?;
+        refused.retain(|one| one.code == 403 && one.user.starts_with("system:serviceaccount:fedq-system:"));
+        ensure!(refused.is_empty(), "{} refused: {refused:#?}", cluster.name);
+    }
+    let log = stage.daemon.log_text();
+    let forbidden = log.lines().find(|line| line.to_lowercase().contains("forbidden"));
+    ensure!(forbidden.is_none(), "{forbidden:?}");
+    Ok(())
+}
+
+/// The cluster's address with the token of a ServiceAccount in fedq-system.
+fn kubeconfig_of(cluster: &Cluster, account: &str) -> Result<String> {
+    let token = cluster.kubectl(&["create", "token", account, "--namespace", "fedq-system"])?;
+    let mut kubeconfig: Value = serde_saphyr::from_str(&cluster.kubeconfig)?;
+    let user = kubeconfig.pointer_mut("/users/0/user").context("a kubeconfig has a user")?;
+    *user = json!({"token": token.trim()});
+    Ok(serde_saphyr::to_string(&kubeconfig)?)
+}
