@@ -22,6 +22,8 @@ use crate::{
 };
 
 const POLL: Duration = Duration::from_millis(500);
+/// A cluster answers before its nodes are read, and one may have none at all.
+const CAPACITY_WITHIN: Duration = Duration::from_secs(10);
 
 pub async fn run(command: ClusterCommand, session: &mut Session) -> Result<u8, CliError> {
     match command {
@@ -164,6 +166,7 @@ async fn wait(name: &str, timeout: Duration, session: &mut Session) -> Result<u8
     let (api, printer) = session.both()?;
     let until = tokio::time::Instant::now() + timeout;
     let mut shown = String::new();
+    let mut answered: Option<tokio::time::Instant> = None;
     loop {
         let cluster = match api.get::<Cluster>(&path(name)).await {
             Ok(cluster) => Some(cluster),
@@ -173,8 +176,12 @@ async fn wait(name: &str, timeout: Duration, session: &mut Session) -> Result<u8
         };
         let state = cluster.as_ref().map_or("Connecting", |cluster| cluster.state.as_str()).to_owned();
         if let Some(cluster) = cluster.filter(|cluster| is_settled(&cluster.state)) {
-            printer.done();
-            return settled(&cluster, printer);
+            let since = *answered.get_or_insert_with(tokio::time::Instant::now);
+            let read = cluster.state != "Ready" || !cluster.capacity.is_empty();
+            if read || CAPACITY_WITHIN <= since.elapsed() {
+                printer.done();
+                return settled(&cluster, printer);
+            }
         }
         if state != shown {
             printer.progress(&format!("Cluster {name}: {state}"));
@@ -198,7 +205,9 @@ fn is_settled(state: &str) -> bool {
 fn settled(cluster: &Cluster, printer: &mut Printer) -> Result<u8, CliError> {
     let name = &cluster.name;
     if cluster.state == "Ready" {
-        printer.line(&format!("cluster/{name} Ready: {}", words(&cluster.capacity)))?;
+        let capacity = words(&cluster.capacity);
+        let capacity = if capacity.is_empty() { "no usable node" } else { &capacity };
+        printer.line(&format!("cluster/{name} Ready: {capacity}"))?;
         let claim = cluster.claim.clone().unwrap_or_else(|| format!("{name}-resource-claim"));
         printer.note(&format!("Next: fedq claim edit {claim} says which queue gets what of it."));
         return Ok(DONE);
