@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 
 use super::stage::{Assign, CLAIM, CLAIMS, FEDQD, GPU, SOON, Stage, claim_name, ground, holds, queue};
+use crate::support::audit::Request;
 use crate::support::cluster::id;
 use crate::support::daemon::{Ran, cli};
 use crate::support::fleet::Fleet;
@@ -163,7 +164,7 @@ pub async fn the_command_line_joins_checks_and_leaves(fleet: &Fleet) -> Result<(
     holds(hub, "cli-queue", case, &[(GPU, "6")]).await?;
     let asked = two.requests_since(mark)?;
     let of_fedq = || asked.iter().filter(|one| one.user == "system:serviceaccount:fedq-system:fedq");
-    ensure!(of_fedq().any(|one| one.is_write()), "the ServiceAccount wrote nothing: {asked:#?}");
+    ensure!(of_fedq().any(Request::is_write), "the ServiceAccount wrote nothing: {asked:#?}");
     ensure!(of_fedq().all(|one| one.code != 403), "it lacks rights: {:#?}", of_fedq().collect::<Vec<_>>());
 
     let list = boss.runs(&["cluster", "list"])?.success()?;
