@@ -7,8 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::stage::{
-    Assign, CLAIM, CLAIMS, FEDQD, GPU, HASTY, KUEUE, Recorder, SOON, Setup, Stage, clear, ground, holds,
-    nominal, queue,
+    Assign, CLAIM, CLAIMS, FEDQD, GPU, HASTY, KUEUE, Recorder, SOON, Stage, ground, holds, nominal, queue,
 };
 use crate::support::audit::{Mark, Request};
 use crate::support::cluster::Cluster;
@@ -102,9 +101,7 @@ pub async fn a_restarted_daemon_resumes_its_watch_or_lists_and_compares(fleet: &
 pub async fn a_silent_cluster_keeps_its_share_until_it_is_lost(fleet: &Fleet) -> Result<()> {
     let case = "silent";
     let name = "a_silent_cluster_keeps_its_share_until_it_is_lost";
-    clear(fleet).await?;
-    let setup = Setup { clusters: Some(HASTY), ..Setup::default() };
-    let stage = Stage::start(fleet, name, case, setup).await?;
+    let stage = Stage::set_with(fleet, name, case, HASTY, "").await?;
     let (hub, one, two) = (stage.hub(), fleet.worker1(), fleet.worker2());
     for worker in [one, two] {
         worker.add_nodes(&[node(case, "a").gpus(8)]).await?;

@@ -3,13 +3,8 @@
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-<<<<<<< HEAD
 use super::stage::{Assign, GPU, HASTY, SOON, Stage, claim_name, ground, holds, queue};
 use crate::support::cluster::{Cluster, Part, has_condition, id};
-=======
-use super::stage::{Assign, GPU, HASTY, SOON, Setup, Stage, claim_name, clear, ground, holds, queue};
-use crate::support::cluster::{Cluster, Part, id};
->>>>>>> a9f3a88 (Real cases: what the CRD lets through, the version question, the CLI without a token)
 use crate::support::fleet::Fleet;
 use crate::support::nodes::{CASE_LABEL, node};
 
@@ -53,25 +48,8 @@ pub async fn a_cluster_that_only_reports_counts_on_the_hub(fleet: &Fleet) -> Res
     let case = "reported";
     let name = "a_cluster_that_only_reports_counts_on_the_hub";
     let hub = &fleet.hub;
-<<<<<<< HEAD
     serve_kinds(hub).await?;
     let stage = Stage::set_with(fleet, name, case, HASTY, "").await?;
-=======
-    hub.apply(KINDS).await?;
-    for plural in
-        ["clustermetrics.galaxy.kubestellar.io", "managedclusters.cluster.open-cluster-management.io"]
-    {
-        let crd = id("apiextensions.k8s.io/v1", "CustomResourceDefinition", plural);
-        hub.wait(crd, "served", SOON, |crd| {
-            let conditions = crd["status"]["conditions"].as_array().cloned().unwrap_or_default();
-            conditions.iter().any(|one| one["type"] == "Established" && one["status"] == "True")
-        })
-        .await?;
-    }
-    clear(fleet).await?;
-    let setup = Setup { clusters: Some(HASTY), ..Setup::default() };
-    let stage = Stage::start(fleet, name, case, setup).await?;
->>>>>>> a9f3a88 (Real cases: what the CRD lets through, the version question, the CLI without a token)
     hub.apply(&ground(case)).await?;
     hub.apply(&queue(case, "reported-queue", &[(GPU, "0")], "")).await?;
     hub.apply(&format!("{{apiVersion: {GALAXY}, kind: ClusterMetrics, metadata: {{name: reported}}}}"))

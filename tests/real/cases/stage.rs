@@ -59,6 +59,8 @@ pub struct Assign<'a> {
 pub struct Setup<'a> {
     /// The section `clusters`.
     pub clusters: Option<&'a str>,
+    /// Further sections of the configuration.
+    pub more: &'a str,
     /// Instead of an administrator's.
     pub hub_kubeconfig: Option<String>,
 }
@@ -68,6 +70,19 @@ impl<'f> Stage<'f> {
     pub async fn set(fleet: &'f Fleet, name: &str, case: &'static str) -> Result<Self> {
         clear(fleet).await.context("clear what earlier cases left")?;
         Self::start(fleet, name, case, Setup::default()).await
+    }
+
+    /// With the section `clusters` and further sections of the configuration.
+    pub async fn set_with(
+        fleet: &'f Fleet,
+        name: &str,
+        case: &'static str,
+        clusters: &str,
+        more: &str,
+    ) -> Result<Self> {
+        clear(fleet).await.context("clear what earlier cases left")?;
+        let setup = Setup { clusters: Some(clusters), more, ..Setup::default() };
+        Self::start(fleet, name, case, setup).await
     }
 
     /// The clusters are cleared already, and what the daemon's own rights need is there.
@@ -87,10 +102,11 @@ impl<'f> Stage<'f> {
         let config = format!(
             "namespace: {namespace}\nhub: {{kubeconfig: {}}}\nstore: {{path: data/fedq.db}}\n\
              metrics: {{address: 127.0.0.1:{}}}\napi: {{address: 127.0.0.1:{api_port}}}\n\
-             webhook: {{address: disabled}}\nclusters: {}\n",
+             webhook: {{address: disabled}}\nclusters: {}\n{}\n",
             kubeconfig.display(),
             home.port,
             setup.clusters.unwrap_or(PATIENT),
+            setup.more,
         );
         let daemon = home.start("http", &config).await?;
         Ok(Self { fleet, case, daemon, api_port })
