@@ -15,7 +15,7 @@ use super::{Failure, TokenFile, token_file::digest};
 use crate::{
     k8s::{
         client::Caller,
-        session::{Permission, Sessions},
+        session::{FEDQ_GROUP, Permission, Sessions},
     },
     wire::problem::Code,
 };
@@ -106,16 +106,31 @@ impl Authenticator {
     }
 }
 
+/// Asks the hub anew: what is changed rests on no remembered answer.
+pub(super) async fn require(hub: &Sessions, caller: &Caller, permission: &Permission) -> Result<(), Failure> {
+    hub.may(caller, permission).await?.map_err(|reason| forbidden(caller, permission, &reason))
+}
+
 /// In the hub's own form, so that it reads like every other refusal.
 fn forbidden(caller: &Caller, permission: &Permission, reason: &str) -> Failure {
-    let Permission { verb, group, resource } = permission;
+    let Permission { verb, group, resource, namespace, name } = permission;
+    let name = name.as_ref().map(|name| format!(" \"{name}\"")).unwrap_or_default();
+    let scope = match namespace {
+        Some(namespace) => format!("in the namespace \"{namespace}\""),
+        None => "at the cluster scope".to_owned(),
+    };
+    let role = match (*group, *resource) {
+        (FEDQ_GROUP, "clusters") => "Role fedq-cluster-operator",
+        (FEDQ_GROUP, _) => "Role fedq-removal-confirmer",
+        _ => "ClusterRole fedq-claim-viewer",
+    };
     let separator = if reason.is_empty() { "" } else { ": " };
     let detail = format!(
-        "user \"{}\" cannot {verb} resource \"{resource}\" in API group \"{group}\" at the cluster scope{separator}{reason}",
+        "user \"{}\" cannot {verb} resource \"{resource}\"{name} in API group \"{group}\" {scope}{separator}{reason}",
         caller.user
     );
     Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, detail)
-        .next("ask an administrator of the hub for the ClusterRole fedq-claim-viewer")
+        .next(format!("ask an administrator of the hub for the {role}"))
 }
 
 /// Answers that are forgotten after [`REMEMBER`].

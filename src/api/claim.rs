@@ -12,6 +12,7 @@ use jiff::SignedDuration;
 use super::{
     Failure, State,
     audit::{self, Deed},
+    auth::require,
     claim_edit::{self, EditOptions},
     extract::{DryRun, Json, Path, Person, Query, Reader},
     show, stream,
@@ -189,6 +190,8 @@ pub async fn claim_history(
 }
 
 /// Says that the removal of many claims at once is meant; without it nothing is written after one.
+///
+/// Takes the right to `create` `removals.fedq.dev` in fedq's namespace on the hub.
 #[utoipa::path(
     post, path = "/claims/confirm-removal", tag = "claims", params(DryRun),
     responses((status = OK, body = Done))
@@ -199,11 +202,11 @@ pub async fn confirm_removal(
     Query(dry_run): Query<DryRun>,
 ) -> Result<Json<Done>, Failure> {
     let dry_run = dry_run.is_set();
+    require(&state.hub, &caller, &state.hub.on_removals()).await?;
     let held = held(&state)?;
     let time = SignedDuration::try_from(CONFIRMED_FOR).unwrap_or(SignedDuration::ZERO);
     let until = state.clock.now().saturating_add(time).unwrap_or(jiff::Timestamp::MAX).to_string();
-    let session = state.hub.session(&caller)?;
-    let outcome = session.confirm_removal(&until, dry_run).await.map_err(Failure::from);
+    let outcome = state.hub.confirm_removal(&until, dry_run).await.map_err(Failure::from);
     let object = format!("namespaces/{}", state.hub.namespace());
     let deed = Deed { verb: "confirm-removal", object, detail: None, dry_run };
     audit::record(&state, &caller, deed, outcome.as_ref().copied()).await;

@@ -10,6 +10,7 @@ use serde_json::json;
 use super::{
     Failure, State,
     audit::{self, Deed},
+    auth::require,
     extract::{DryRun, Json, Path, Person, Query, Reader},
     show, stream,
 };
@@ -62,6 +63,8 @@ pub async fn get_cluster(
 }
 
 /// Joins a cluster: checks the kubeconfig and keeps what is needed of it in a Secret on the hub.
+///
+/// Takes the right to `create` `clusters.fedq.dev` in fedq's namespace on the hub.
 #[utoipa::path(
     post, path = "/clusters", tag = "clusters", params(DryRun), request_body = JoinCluster,
     responses((status = ACCEPTED, body = Done))
@@ -78,6 +81,7 @@ pub async fn join_cluster(
         _ => Failure::bad_request("the body is not {\"name\": …, \"kubeconfig\": …}"),
     })?;
     let (name, dry_run) = (ClusterName::new(&join.name)?, dry_run.is_set());
+    require(&state.hub, &caller, &state.hub.on_cluster("create", &name)).await?;
     let checked =
         kubeconfig::check(join.kubeconfig.as_bytes(), join.context.as_deref(), &state.kubeconfig_rules)?;
     if let Some(known) = state.overview().clusters.get(&name).filter(|known| known.source == "kubeconfig") {
@@ -87,7 +91,7 @@ pub async fn join_cluster(
         );
     }
     let detail = json!({"server": checked.server().to_string()});
-    let work = async { state.hub.session(&caller)?.join(&name, checked.render(), dry_run).await };
+    let work = state.hub.join(&name, checked.render(), dry_run);
     let deed = Deed { verb: "join", object: format!("clusters/{name}"), detail: Some(detail), dry_run };
     do_it(&state, &caller, deed, work).await?;
     let next = Some(format!("fedq cluster show {name} says when it is Ready"));
@@ -95,6 +99,8 @@ pub async fn join_cluster(
 }
 
 /// Takes a cluster out: its share is withdrawn first, then its empty queues, then its Secret.
+///
+/// Takes the right to `delete` `clusters.fedq.dev` in fedq's namespace on the hub.
 #[utoipa::path(
     delete, path = "/clusters/{cluster}", tag = "clusters",
     params(("cluster" = String, Path), DryRun), responses((status = ACCEPTED, body = Done))
@@ -106,7 +112,8 @@ pub async fn leave_cluster(
     Query(dry_run): Query<DryRun>,
 ) -> Result<(StatusCode, Json<Done>), Failure> {
     let dry_run = dry_run.is_set();
-    let work = async { state.hub.session(&caller)?.leave(&name, dry_run).await };
+    require(&state.hub, &caller, &state.hub.on_cluster("delete", &name)).await?;
+    let work = state.hub.leave(&name, dry_run);
     let deed = Deed { verb: "leave", object: format!("clusters/{name}"), detail: None, dry_run };
     do_it(&state, &caller, deed, work).await?;
     let message =
@@ -115,6 +122,8 @@ pub async fn leave_cluster(
 }
 
 /// Sends nothing new to the cluster: its queues are held, what runs goes on.
+///
+/// Takes the right to `patch` `clusters.fedq.dev` in fedq's namespace on the hub.
 #[utoipa::path(
     post, path = "/clusters/{cluster}/cordon", tag = "clusters",
     params(("cluster" = String, Path), DryRun), responses((status = OK, body = Done))
@@ -125,12 +134,15 @@ pub async fn cordon_cluster(
     Path(name): Path<ClusterName>,
     Query(dry_run): Query<DryRun>,
 ) -> Result<Json<Done>, Failure> {
+    require(&state.hub, &caller, &state.hub.on_cluster("patch", &name)).await?;
     let note = Note { verb: "cordon", key: CORDON, value: Some("true"), dry_run: dry_run.is_set() };
     annotate(&state, &caller, &name, note).await?;
     Ok(done(format!("cluster `{name}` cordoned"), dry_run.is_set()))
 }
 
 /// Lets the cluster have work again.
+///
+/// Takes the right to `patch` `clusters.fedq.dev` in fedq's namespace on the hub.
 #[utoipa::path(
     post, path = "/clusters/{cluster}/uncordon", tag = "clusters",
     params(("cluster" = String, Path), DryRun), responses((status = OK, body = Done))
@@ -141,12 +153,15 @@ pub async fn uncordon_cluster(
     Path(name): Path<ClusterName>,
     Query(dry_run): Query<DryRun>,
 ) -> Result<Json<Done>, Failure> {
+    require(&state.hub, &caller, &state.hub.on_cluster("patch", &name)).await?;
     let note = Note { verb: "uncordon", key: CORDON, value: None, dry_run: dry_run.is_set() };
     annotate(&state, &caller, &name, note).await?;
     Ok(done(format!("cluster `{name}` uncordoned"), dry_run.is_set()))
 }
 
 /// Accepts the cluster that now answers as the one that was joined.
+///
+/// Takes the right to `patch` `clusters.fedq.dev` in fedq's namespace on the hub.
 #[utoipa::path(
     post, path = "/clusters/{cluster}/confirm", tag = "clusters", request_body = ConfirmIdentity,
     params(("cluster" = String, Path), DryRun), responses((status = OK, body = Done))
@@ -158,6 +173,7 @@ pub async fn confirm_cluster(
     Query(dry_run): Query<DryRun>,
     Json(body): Json<ConfirmIdentity>,
 ) -> Result<Json<Done>, Failure> {
+    require(&state.hub, &caller, &state.hub.on_cluster("patch", &name)).await?;
     let uid = match body.uid {
         Some(uid) => uid,
         None => found_identity(&state, &name).await?,
@@ -209,8 +225,7 @@ async fn annotate(state: &State, caller: &Caller, name: &ClusterName, note: Note
     let Note { verb, key, value, dry_run } = note;
     let detail = value.map(|value| json!({ key: value }));
     let deed = Deed { verb, object: format!("clusters/{name}"), detail, dry_run };
-    let work = async { state.hub.session(caller)?.annotate(name, key, value, dry_run).await };
-    do_it(state, caller, deed, work).await
+    do_it(state, caller, deed, state.hub.annotate(name, key, value, dry_run)).await
 }
 
 async fn do_it(

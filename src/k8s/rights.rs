@@ -84,7 +84,7 @@ pub const HUB: &[Right] = &[
     Right { scope: Scope::Own, ..right("", "namespaces", &["patch"], "answered confirmations") },
     Right {
         scope: Scope::Own,
-        ..right("", "secrets", &["get", "list", "watch", "create", "patch"], "joined clusters")
+        ..right("", "secrets", &["get", "list", "watch", "create", "patch", "delete"], "joined clusters")
     },
     right("", "events", &["create", "patch"], "events on claims"),
     right("events.k8s.io", "events", &["create", "patch"], "events on claims"),

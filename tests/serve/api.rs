@@ -278,6 +278,41 @@ async fn secrets_are_annotated_whatever_their_name() {
     assert!(!served.hub.world().objects.contains_key("/api/v1/namespaces/fedq-system/secrets/by-hand"));
 }
 
+/// The hub is asked before anything is looked up or written down.
+#[tokio::test]
+async fn clusters_take_a_right_of_their_own_and_none_on_secrets() {
+    let served = served().await;
+    let calls = [
+        ("POST /clusters", json!({"name": "east", "kubeconfig": "nonsense"}), "create", "clusters", "east"),
+        ("POST /clusters/west/cordon", json!({}), "patch", "clusters", "west"),
+        ("POST /clusters/nowhere/uncordon", json!({}), "patch", "clusters", "nowhere"),
+        ("POST /clusters/east/confirm", json!({}), "patch", "clusters", "east"),
+        ("DELETE /clusters/west", Value::Null, "delete", "clusters", "west"),
+        ("POST /claims/confirm-removal", json!({}), "create", "removals", ""),
+    ];
+    for (call, body, verb, resource, name) in calls {
+        let name = if name.is_empty() { String::new() } else { format!(" \"{name}\"") };
+        let (status, problem) = served.call(VIEWER, call, body).await;
+        assert_eq!((status, problem["code"].as_str()), (403, Some("forbidden")), "{call}: {problem}");
+        let expected = format!(
+            "user \"viewer\" cannot {verb} resource \"{resource}\"{name} in API group \"fedq.dev\" in the namespace \"fedq-system\": no rule matches"
+        );
+        assert_eq!(problem["detail"], expected, "{call}");
+        assert!(problem["next"].as_str().unwrap().contains("the Role fedq-"), "{call}: {problem}");
+    }
+    {
+        let world = served.hub.world();
+        let reviews = "fedqd POST /apis/authorization.k8s.io/v1/subjectaccessreviews";
+        assert!(world.requests.iter().all(|line| line == reviews), "{:?}", world.requests);
+    }
+    let written = served.store.audit(&AuditFilter::default(), &PageRequest::first(1)).await.unwrap();
+    assert!(written.items.is_empty(), "who may not has done nothing");
+    served.call(ANN, "POST /clusters/west/cordon", json!({})).await;
+    let world = served.hub.world();
+    let touched: Vec<_> = world.requests.iter().filter(|line| line.contains("/secrets")).collect();
+    assert!(!touched.is_empty() && touched.iter().all(|line| line.starts_with("fedqd ")), "{touched:?}");
+}
+
 #[tokio::test]
 async fn a_removal_is_confirmed_only_when_one_waits() {
     let served = served().await;

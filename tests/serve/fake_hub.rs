@@ -141,7 +141,9 @@ fn token_review(world: &World, mut review: Value) -> Response {
 
 fn access_review(world: &World, mut review: Value) -> Response {
     let user = review["spec"]["user"].as_str().unwrap();
-    review["status"] = json!({"allowed": !world.strangers.contains(user), "reason": "no rule matches"});
+    let writes = review["spec"]["resourceAttributes"]["verb"] != "list";
+    let allowed = !world.strangers.contains(user) && !(writes && world.viewers.contains(user));
+    review["status"] = json!({"allowed": allowed, "reason": "no rule matches"});
     axum::Json(review).into_response()
 }
 

@@ -6,7 +6,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{CONFIRM_REMOVAL, DEADLINE, HubError, Session};
+use super::{CONFIRM_REMOVAL, DEADLINE, HubError, Session, Sessions};
 use crate::{
     domain::{claim::EDIT_MANAGER, ids::ClaimName},
     k8s::{
@@ -39,10 +39,13 @@ impl Session {
         let patch = Patch::Merge(patch(current, wanted, &self.user));
         Ok(call(DEADLINE, api.patch(name, &parameters, &patch)).await?)
     }
+}
 
-    /// Says that the removal of many claims at once is meant.
+impl Sessions {
+    /// Says that the removal of many claims at once is meant; made by fedqd itself, of callers who have been
+    /// granted it, since whoever may patch a namespace may do much more to it.
     pub async fn confirm_removal(&self, until: &str, dry_run: bool) -> Result<(), HubError> {
-        let api = Api::<k8s_openapi::api::core::v1::Namespace>::all(self.client.clone());
+        let api = Api::<k8s_openapi::api::core::v1::Namespace>::all(self.access.own());
         let parameters = PatchParams { dry_run, ..PatchParams::default() };
         let patch = Patch::Merge(json!({"metadata": {"annotations": {CONFIRM_REMOVAL: until}}}));
         call(DEADLINE, api.patch(&self.namespace, &parameters, &patch)).await?;

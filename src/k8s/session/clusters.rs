@@ -1,4 +1,7 @@
 //! The Secrets that join clusters. Their content goes in and never comes out.
+//!
+//! Made by fedqd itself, of callers who have been granted it on `clusters.fedq.dev`: with a right on Secrets
+//! a person could read credentials of clusters, and have a token made for any account of fedq's namespace.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +12,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{DEADLINE, HubError, KUBECONFIG_KEY, Session};
+use super::{DEADLINE, HubError, KUBECONFIG_KEY, Sessions};
 use crate::{
     domain::{claim::EDIT_MANAGER, ids::ClusterName},
     k8s::{
@@ -34,7 +37,7 @@ impl From<ApiError> for ClusterSecretError {
     }
 }
 
-impl Session {
+impl Sessions {
     pub async fn join(
         &self,
         cluster: &ClusterName,
@@ -88,11 +91,10 @@ impl Session {
         Ok(())
     }
 
-    /// Found by label, since a Secret applied by hand may have any name. The daemon looks, and at names
-    /// only: whoever may list Secrets holds the clusters' credentials, which changing them does not take.
+    /// Found by label, since a Secret applied by hand may have any name. Names are all that is asked for.
     async fn secret_names(&self, cluster: &ClusterName) -> Result<Vec<String>, ClusterSecretError> {
         let selector = ListParams::default().labels(&format!("{CLUSTER_LABEL}={cluster}"));
-        let api = Api::<Secret>::namespaced(self.own.clone(), &self.namespace);
+        let api = self.secrets();
         let found: ObjectList<PartialObjectMeta<Secret>> =
             call(DEADLINE, api.list_metadata(&selector)).await?;
         let names: Vec<String> = found.items.into_iter().filter_map(|secret| secret.metadata.name).collect();
@@ -103,6 +105,6 @@ impl Session {
     }
 
     fn secrets(&self) -> Api<Secret> {
-        Api::namespaced(self.client.clone(), &self.namespace)
+        Api::namespaced(self.access.own(), &self.namespace)
     }
 }

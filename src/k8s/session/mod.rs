@@ -1,5 +1,6 @@
-//! What people do to the hub through fedq: each request is made as that person, so that the hub's
-//! RBAC decides and its audit log names them.
+//! What people do to the hub through fedq. The hub's RBAC decides: claims and queues are edited as that
+//! person, so that its audit log names them; what lies in Secrets is changed by fedqd itself once the hub has
+//! said that the person may.
 
 mod claims;
 mod clusters;
@@ -10,7 +11,11 @@ use std::{sync::Arc, time::Duration};
 
 use kube::Client;
 
-pub use self::{clusters::ClusterSecretError, queues::BaseError, reviews::Permission};
+pub use self::{
+    clusters::ClusterSecretError,
+    queues::BaseError,
+    reviews::{FEDQ_GROUP, Permission},
+};
 use super::client::{ApiError, Caller, ClusterClient, ConnectError};
 
 /// No person waits longer than that for the hub.
@@ -24,6 +29,7 @@ pub const CORDON: &str = "fedq.dev/cordon";
 pub const CONFIRM_IDENTITY: &str = "fedq.dev/confirm-identity";
 /// On fedq's namespace: the removal of many claims at once is meant.
 pub const CONFIRM_REMOVAL: &str = "fedq.dev/confirm-removal";
+
 /// Ways to the hub: as the daemon itself and as somebody else.
 pub trait Access: Send + Sync {
     fn own(&self) -> Client;
@@ -50,11 +56,8 @@ pub struct Sessions {
 /// The hub with one person's rights.
 pub struct Session {
     client: Client,
-    /// The daemon's own, to find what the person may change but not list.
-    own: Client,
     /// For objects that say who edited them.
     user: String,
-    namespace: Arc<str>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -77,11 +80,6 @@ impl Sessions {
 
     pub fn session(&self, caller: &Caller) -> Result<Session, HubError> {
         let client = self.access.acting_as(caller)?;
-        Ok(Session {
-            client,
-            own: self.access.own(),
-            user: caller.user.clone(),
-            namespace: self.namespace.clone(),
-        })
+        Ok(Session { client, user: caller.user.clone() })
     }
 }

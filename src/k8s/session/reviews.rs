@@ -7,7 +7,10 @@ use k8s_openapi::api::{
 use kube::{Api, api::PostParams};
 
 use super::{DEADLINE, HubError, Sessions};
-use crate::k8s::client::{Caller, call};
+use crate::{
+    domain::ids::ClusterName,
+    k8s::client::{Caller, call},
+};
 
 /// One question to the hub's authorizer.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -15,15 +18,42 @@ pub struct Permission {
     pub verb: &'static str,
     pub group: &'static str,
     pub resource: &'static str,
+    /// Where, of what is in fedq's own namespace.
+    pub namespace: Option<String>,
+    /// Only this object.
+    pub name: Option<String>,
 }
+
+/// Of rights that exist for fedq alone: the hub has no such resources, and its RBAC needs none.
+pub const FEDQ_GROUP: &str = "fedq.dev";
 
 impl Permission {
     /// Reading anything through fedq: whoever may list claims may see what they do.
-    pub const READ: Self =
-        Self { verb: "list", group: "galaxy.kubestellar.io", resource: "clusterresourceclaims" };
+    pub const READ: Self = Self {
+        verb: "list",
+        group: "galaxy.kubestellar.io",
+        resource: "clusterresourceclaims",
+        namespace: None,
+        name: None,
+    };
 }
 
 impl Sessions {
+    /// To join a cluster (`create`), to cordon or confirm it (`patch`), to let it leave (`delete`).
+    pub fn on_cluster(&self, verb: &'static str, cluster: &ClusterName) -> Permission {
+        Permission { name: Some(cluster.to_string()), ..self.own_right(verb, "clusters") }
+    }
+
+    /// To say that the removal of many claims at once is meant.
+    pub fn on_removals(&self) -> Permission {
+        self.own_right("create", "removals")
+    }
+
+    fn own_right(&self, verb: &'static str, resource: &'static str) -> Permission {
+        let namespace = Some(self.namespace.to_string());
+        Permission { verb, group: FEDQ_GROUP, resource, namespace, name: None }
+    }
+
     /// Whose token it is; `None` where the hub does not know it, or not for `audience`. The hub may
     /// ignore the audience asked for, so its answer must name it.
     pub async fn who(&self, token: &str, audience: &str) -> Result<Option<Caller>, HubError> {
@@ -57,6 +87,8 @@ impl Sessions {
             group: Some(permission.group.to_owned()),
             resource: Some(permission.resource.to_owned()),
             verb: Some(permission.verb.to_owned()),
+            namespace: permission.namespace.clone(),
+            name: permission.name.clone(),
             ..ResourceAttributes::default()
         };
         let spec = SubjectAccessReviewSpec {
