@@ -8,7 +8,7 @@ use super::{
     claim_text::{self, ClaimFile},
     client::Api,
     cluster::with_dry_run,
-    editor,
+    editor::{self, Draft},
     error::CliError,
     merge,
     print::Printer,
@@ -20,13 +20,15 @@ use crate::wire::{
 
 /// Somebody who writes that often is a program; a person would give up too.
 const REBASES: u32 = 8;
+/// The daemon writes a claim's status a few times a second at most.
+const STATUSES: u32 = 20;
 
 pub async fn run(args: EditArgs, session: &mut Session) -> Result<u8, CliError> {
-    let program = editor::program();
+    let draft = Draft::new(editor::program())?;
     let (api, printer) = session.both()?;
     let detail: ClaimDetail = api.get(&path(&args.name)).await?;
     let body = render(&detail.name, &detail.spec)?;
-    let mut edit = Edit { api, printer, args, detail, program, body, trouble: None };
+    let mut edit = Edit { api, printer, args, detail, draft, body, trouble: None, again: false };
     edit.run().await
 }
 
@@ -36,11 +38,14 @@ struct Edit<'a> {
     args: EditArgs,
     /// What the edit is made from.
     detail: ClaimDetail,
-    program: String,
+    /// The text as it is on disk, from the first look at it until it is applied.
+    draft: Draft,
     /// What the person sees to change, or has changed so far.
     body: String,
     /// Why the editor opens again.
     trouble: Option<String>,
+    /// What is shown is a change already, so that saving it as it is means it.
+    again: bool,
 }
 
 /// Where an attempt leads.
@@ -56,15 +61,17 @@ impl Edit<'_> {
             let wanted = match self.read(&edited) {
                 Ok(wanted) => wanted,
                 Err(reason) => {
-                    self.reopen(edited, &reason);
+                    self.body = edited;
+                    self.trouble = Some(reason);
+                    self.again = false;
                     continue;
                 }
             };
-            if merge::is_same(&wanted, &self.detail.spec) {
-                self.printer.note("Edit cancelled, no changes made.");
-                return Ok(DONE);
-            }
             self.body = edited;
+            (self.trouble, self.again) = (None, false);
+            if merge::is_same(&wanted, &self.detail.spec) {
+                return Ok(self.cancelled());
+            }
             match self.finish(wanted).await {
                 Ok(Step::End(code)) => return Ok(code),
                 Ok(Step::EditAgain) => {}
@@ -77,19 +84,25 @@ impl Edit<'_> {
     fn open(&mut self) -> Result<Option<String>, CliError> {
         let trouble = self.trouble.as_deref().map(claim_text::trouble).unwrap_or_default();
         let shown = format!("{trouble}{}\n{}", claim_text::header(&self.detail), self.body);
-        let edited = editor::edit(&self.program, &shown)?;
+        let edited = self.draft.edit(&shown)?;
         let body = claim_text::without_header(&edited);
-        let changed = body != self.body && !body.trim().is_empty();
+        let changed = (self.again || body != self.body) && !body.trim().is_empty();
         Ok(changed.then(|| body.to_owned()))
     }
 
     fn cancelled(&mut self) -> u8 {
-        let Some(trouble) = self.trouble.take() else {
+        if self.trouble.is_none() && !self.again {
+            self.draft.discard();
             self.printer.note("Edit cancelled, no changes made.");
             return DONE;
+        }
+        let message = self.trouble.take().unwrap_or_else(|| "the edit is cancelled".to_owned());
+        let error = CliError::Failed { message, next: None };
+        // The person may have emptied the file.
+        let error = match self.draft.write(&self.body) {
+            Ok(()) => self.kept(error),
+            Err(lost) => lost,
         };
-        let error = CliError::Failed { message: trouble, next: None };
-        let error = self.kept(error);
         self.printer.error(&error);
         FAILED
     }
@@ -100,11 +113,6 @@ impl Edit<'_> {
             return Err(format!("name: this edits `{}`, and a claim cannot be renamed", self.detail.name));
         }
         Ok(spec)
-    }
-
-    fn reopen(&mut self, body: String, trouble: &str) {
-        self.body = body;
-        self.trouble = Some(trouble.to_owned());
     }
 
     /// Checks on the server, asks, applies.
@@ -119,10 +127,10 @@ impl Edit<'_> {
                 Err(error) => return self.refused(error),
             };
             print_changes(&change, self.printer);
-            if let Some(step) = self.ask()? {
+            if let Some(step) = self.ask() {
                 return Ok(step);
             }
-            match self.put(&wanted).await {
+            match self.put_unless_edited(&wanted).await {
                 Ok(change) => return Ok(Step::End(self.applied(&change)?)),
                 Err(error) if error.code() == Some(Code::Conflict) => match self.rebase(&wanted).await? {
                     Some(merged) => wanted = merged,
@@ -137,6 +145,23 @@ impl Edit<'_> {
         })
     }
 
+    /// Versions move with every status; only another spec is somebody else's edit.
+    async fn put_unless_edited(&mut self, wanted: &ClaimSpec) -> Result<ClaimChange, CliError> {
+        for _ in 0..STATUSES {
+            match self.put(wanted).await {
+                Err(error) if error.code() == Some(Code::Conflict) => {
+                    let newest: ClaimDetail = self.api.get(&path(&self.detail.name)).await?;
+                    if newest.spec != self.detail.spec {
+                        return Err(error);
+                    }
+                    self.detail = newest;
+                }
+                answer => return answer,
+            }
+        }
+        self.put(wanted).await
+    }
+
     async fn put(&self, wanted: &ClaimSpec) -> Result<ClaimChange, CliError> {
         let path = with_dry_run(&path(&self.detail.name), self.args.dry_run.dry_run);
         self.api.put(&path, wanted, Some(&self.detail.resource_version)).await
@@ -144,26 +169,27 @@ impl Edit<'_> {
 
     fn applied(&mut self, change: &ClaimChange) -> Result<u8, CliError> {
         let suffix = if change.dry_run { " (dry run)" } else { "" };
+        self.draft.discard();
         self.printer.line(&format!("clusterresourceclaim/{} edited{suffix}", self.detail.name))?;
         Ok(DONE)
     }
 
     /// `None`: go on.
-    fn ask(&mut self) -> Result<Option<Step>, CliError> {
+    fn ask(&mut self) -> Option<Step> {
         if self.args.yes || self.args.dry_run.dry_run || !self.printer.is_interactive() {
-            return Ok(None);
+            return None;
         }
         match self.printer.ask("Apply? [y]es, [e]dit again, [N]o").unwrap_or_default().as_str() {
-            "y" | "Y" | "yes" => Ok(None),
+            "y" | "Y" | "yes" => None,
             "e" | "E" | "edit" => {
                 self.trouble = None;
-                Ok(Some(Step::EditAgain))
+                self.again = true;
+                Some(Step::EditAgain)
             }
             _ => {
-                let copy = editor::keep(&self.body)?;
-                self.printer
-                    .note(&format!("Nothing was changed; what you wrote is kept in {}", copy.display()));
-                Ok(Some(Step::End(FAILED)))
+                let copy = self.draft.path().display();
+                self.printer.note(&format!("Nothing was changed; what you wrote is kept in {copy}"));
+                Some(Step::End(FAILED))
             }
         }
     }
@@ -173,6 +199,7 @@ impl Edit<'_> {
         match error.code() {
             Some(Code::Invalid | Code::BadRequest) => {
                 self.trouble = Some(error.to_string());
+                self.again = false;
                 Ok(Step::EditAgain)
             }
             _ => Err(error),
@@ -185,20 +212,19 @@ impl Edit<'_> {
         let (merged, collisions) = merge::merge(&self.detail.spec, wanted, &newest.spec);
         self.detail = newest;
         self.body = render(&self.detail.name, &merged)?;
+        self.draft.write(&self.body)?;
         if collisions.is_empty() {
             self.printer
                 .note("Somebody else changed the claim meanwhile; your edits are put on top of theirs.");
             return Ok(Some(merged));
         }
         self.trouble = Some(claim_text::collisions(&collisions));
+        self.again = true;
         Ok(None)
     }
 
     fn kept(&self, error: CliError) -> CliError {
-        match editor::keep(&self.body) {
-            Ok(copy) => CliError::Kept { source: Box::new(error), copy },
-            Err(_) => error,
-        }
+        CliError::Kept { source: Box::new(error), copy: self.draft.path().to_owned() }
     }
 }
 

@@ -161,6 +161,35 @@ fn where_both_changed_the_same_the_person_decides() {
 }
 
 #[test]
+fn a_collision_saved_as_it_is_shown_is_a_decision() {
+    let bench = bench();
+    bench.api.served.hub.world().meanwhile.push(spec("4"));
+    let output = bench.edit(&[GPU_6, "true"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!((bench.spec(), bench.copies().len()), (spec("6"), 0));
+}
+
+#[test]
+fn a_collision_given_up_keeps_what_was_typed() {
+    let bench = bench();
+    bench.api.served.hub.world().meanwhile.push(spec("4"));
+    let output = bench.edit(&[GPU_6, ": > \"$1\""]);
+    assert_eq!((output.status.code(), bench.spec()), (Some(1), spec("4")));
+    let kept = fs::read_to_string(&bench.copies()[0]).unwrap().replace(['\'', '"'], "");
+    assert!(kept.contains("gpu: 6"), "{kept}");
+}
+
+#[test]
+fn a_version_that_moved_with_the_status_alone_is_no_edit_of_others() {
+    let bench = bench();
+    bench.api.served.hub.world().meanwhile.extend(vec![spec("5"); 12]);
+    let output = bench.edit(&[GPU_6]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("Somebody"), "{}", stderr(&output));
+    assert_eq!((bench.spec(), bench.turns().as_str()), (spec("6"), "1"));
+}
+
+#[test]
 fn a_refusal_that_editing_cannot_cure_keeps_the_text() {
     let bench = bench();
     bench.api.served.hub.world().viewers.insert("ann".to_owned());
