@@ -180,6 +180,9 @@ pub struct LoginArgs {
     /// How many hours that token is valid
     #[arg(long, value_name = "HOURS", default_value_t = 12, value_parser = clap::value_parser!(u16).range(1..=8760))]
     pub hours: u16,
+    /// What the server wants tokens to be made for: its api.audience
+    #[arg(long, value_name = "NAME", default_value = "fedq")]
+    pub audience: String,
 }
 
 #[derive(Args, Debug)]

@@ -9,11 +9,8 @@ use super::{
 };
 use crate::{
     k8s::onboard,
-    wire::{claim::Claim, list::List},
+    wire::{claim::Claim, list::List, problem::Code},
 };
-
-/// What tokens must be made for; the server's default.
-const AUDIENCE: &str = "fedq";
 
 pub async fn run(args: LoginArgs, session: &mut Session) -> Result<u8, CliError> {
     let server = session.connection.server.clone().ok_or_else(|| {
@@ -26,7 +23,11 @@ pub async fn run(args: LoginArgs, session: &mut Session) -> Result<u8, CliError>
     let (token, stored) = token(&args, session).await?;
     let settings = Settings { server: server.clone(), ca: ca.clone(), token: Some(token.clone()) };
     // Whoever may not read can log in nevertheless, but should hear of it now.
-    Api::new(&settings)?.get::<List<Claim>>("/claims?limit=1").await?;
+    let refused = match Api::new(&settings)?.get::<List<Claim>>("/claims?limit=1").await {
+        Ok(_) => None,
+        Err(error) if error.code() == Some(Code::Forbidden) => Some(error),
+        Err(error) => return Err(error),
+    };
     let file = ConfigFile {
         server: Some(server.clone()),
         ca,
@@ -36,6 +37,12 @@ pub async fn run(args: LoginArgs, session: &mut Session) -> Result<u8, CliError>
     let path = settings::config_path(&session.connection);
     settings::write(&path, &file)?;
     session.printer.note(&format!("Logged in to {server}; remembered in {}", path.display()));
+    if let Some(refused) = refused {
+        session.printer.warning(&format!("you may not read claims: {refused}"));
+        if let Some(next) = refused.next() {
+            session.printer.note(&format!("next: {next}"));
+        }
+    }
     Ok(DONE)
 }
 
@@ -52,8 +59,12 @@ async fn token(args: &LoginArgs, session: &mut Session) -> Result<(String, bool)
                 "name the ServiceAccount such as team-a/alice",
             ));
         };
-        let request =
-            onboard::TokenFor { namespace, name, audience: AUDIENCE, seconds: i64::from(args.hours) * 3600 };
+        let request = onboard::TokenFor {
+            namespace,
+            name,
+            audience: &args.audience,
+            seconds: i64::from(args.hours) * 3600,
+        };
         let token =
             onboard::request_token(kubeconfig.as_bytes(), args.context.as_deref(), path.parent(), &request);
         return Ok((token.await.map_err(|error| refused(&error))?, true));

@@ -124,20 +124,28 @@ async fn dispatch(command: Command, session: &mut Session) -> Result<u8, CliErro
 
 async fn version(args: VersionArgs, session: &mut Session) -> Result<u8, CliError> {
     let client = env!("CARGO_PKG_VERSION").to_owned();
-    let server =
-        if args.client { None } else { Some(session.api()?.get::<Version>("/version").await?.version) };
-    let versions = serde_json::json!({"client": client, "server": server});
-    match args.output.output {
-        Format::Json => session.printer.json(&versions)?,
-        Format::Yaml => session.printer.yaml(&versions)?,
-        Format::Table | Format::Wide | Format::Name => {
-            session.printer.line(&format!("Client: {client}"))?;
-            if let Some(server) = server {
-                session.printer.line(&format!("Server: {server}"))?;
-            }
-        }
+    if matches!(args.output.output, Format::Table | Format::Wide | Format::Name) {
+        // First, so that it is told whatever the server does.
+        session.printer.line(&format!("Client: {client}"))?;
     }
-    Ok(DONE)
+    let asked = if args.client { None } else { Some(server_version(session).await) };
+    let (server, failed) = match asked {
+        None => (None, None),
+        Some(Ok(version)) => (Some(version), None),
+        Some(Err(error)) => (None, Some(error)),
+    };
+    let versions = serde_json::json!({"client": client, "server": server});
+    match (args.output.output, &server) {
+        (Format::Json, _) => session.printer.json(&versions)?,
+        (Format::Yaml, _) => session.printer.yaml(&versions)?,
+        (_, Some(server)) => session.printer.line(&format!("Server: {server}"))?,
+        (_, None) => {}
+    }
+    failed.map_or(Ok(DONE), Err)
+}
+
+async fn server_version(session: &mut Session) -> Result<String, CliError> {
+    Ok(session.api()?.get::<Version>("/version").await?.version)
 }
 
 fn completion(args: &CompletionArgs, session: &mut Session) -> Result<u8, CliError> {
