@@ -9,7 +9,7 @@ use std::{
 };
 
 use axum::http::StatusCode;
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 
 use super::{Failure, TokenFile, token_file::digest};
 use crate::{
@@ -26,11 +26,18 @@ const REMEMBER: Duration = Duration::from_secs(10);
 const MOST: usize = 4096;
 /// Kubernetes tokens are about 1 KiB; what is much longer is none.
 const MAX_TOKEN: usize = 16 << 10;
+/// Tokens that the hub is asked about at a time: whoever makes tokens up keeps nobody else waiting there.
+const REVIEWS: usize = 4;
+/// How long a caller waits for one of these.
+const REVIEW_WAIT: Duration = Duration::from_secs(1);
 
 pub struct Authenticator {
     source: Source,
     /// By SHA-256: no token is kept.
-    callers: Memory<[u8; 32], Option<Caller>>,
+    callers: Memory<[u8; 32], Caller>,
+    /// Apart from the callers, so that tokens made up push none of them out.
+    unknown: Memory<[u8; 32], ()>,
+    reviews: Semaphore,
     rights: Memory<(Asker, Permission), Result<(), String>>,
 }
 
@@ -59,7 +66,13 @@ impl Authenticator {
     }
 
     fn new(source: Source) -> Self {
-        Self { source, callers: Memory::default(), rights: Memory::default() }
+        Self {
+            source,
+            callers: Memory::default(),
+            unknown: Memory::default(),
+            reviews: Semaphore::new(REVIEWS),
+            rights: Memory::default(),
+        }
     }
 
     pub(super) async fn caller(&self, hub: &Sessions, token: &str) -> Result<Caller, Failure> {
@@ -72,14 +85,25 @@ impl Authenticator {
             Source::Review { audience } => audience,
         };
         let key = digest(token);
-        let known = if let Some(known) = self.callers.get(&key) {
-            known
-        } else {
-            let found = hub.who(token, audience).await?;
-            self.callers.put(key, found.clone());
-            found
+        if let Some(caller) = self.callers.get(&key) {
+            return Ok(caller);
+        }
+        if self.unknown.get(&key).is_some() {
+            return Err(unknown());
+        }
+        let Ok(Ok(_slot)) = tokio::time::timeout(REVIEW_WAIT, self.reviews.acquire()).await else {
+            return Err(Failure::too_many_requests("too many tokens are being looked up at the hub"));
         };
-        known.ok_or_else(unknown)
+        match hub.who(token, audience).await? {
+            Some(caller) => {
+                self.callers.put(key, caller.clone());
+                Ok(caller)
+            }
+            None => {
+                self.unknown.put(key, ());
+                Err(unknown())
+            }
+        }
     }
 
     pub(super) async fn allow(
@@ -158,5 +182,48 @@ impl<K: Eq + Hash, V: Clone> Memory<K, V> {
             known.clear();
         }
         known.insert(key, (Instant::now(), value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use axum::{body::Body, response::IntoResponse};
+    use kube::Client;
+
+    use super::*;
+    use crate::k8s::{client::ConnectError, session::Access};
+
+    /// A hub that never answers.
+    struct Silent;
+
+    impl Access for Silent {
+        fn own(&self) -> Client {
+            let service = tower::service_fn(|_: http::Request<kube::client::Body>| {
+                std::future::pending::<Result<http::Response<Body>, std::io::Error>>()
+            });
+            Client::new(service, "default")
+        }
+
+        fn acting_as(&self, _: &Caller) -> Result<Client, ConnectError> {
+            Ok(self.own())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tokens_made_up_take_few_of_the_hubs_answers() {
+        let hub = Sessions::new(Arc::new(Silent), "fedq-system");
+        let authenticator = Authenticator::token_review("fedq");
+        let tokens: Vec<String> = (0..=REVIEWS).map(|number| format!("made-up-{number}")).collect();
+        let answers =
+            futures::future::join_all(tokens.iter().map(|token| authenticator.caller(&hub, token))).await;
+        let statuses: Vec<u16> = answers
+            .iter()
+            .map(|answer| answer.as_ref().err().map_or(0, |failure| failure.0.status))
+            .collect();
+        assert_eq!(statuses, [504, 504, 504, 504, 429]);
+        let refused = answers.into_iter().next_back().and_then(Result::err).expect("a refusal");
+        assert_eq!(refused.into_response().headers()["retry-after"], "1");
     }
 }

@@ -59,6 +59,11 @@ impl Failure {
             .next("log in: fedq login --server URL --token TOKEN")
     }
 
+    pub fn too_many_requests(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, Code::TooManyRequests, detail)
+            .next("wait a moment and try again")
+    }
+
     /// Not the caller's fault, and nothing in it is for them: the chain goes to the log.
     pub fn internal(what: &str, source: &(dyn std::error::Error + 'static)) -> Self {
         let chain: Vec<String> = chain(source).collect();
@@ -90,6 +95,9 @@ impl IntoResponse for Failure {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"fedq\""));
         }
