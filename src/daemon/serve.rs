@@ -13,7 +13,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::Daemon;
+use super::{Daemon, FIRST_RETRY};
 use crate::{
     api::{self, Authenticator, Diagnose, TokenFile},
     clock::Clock,
@@ -46,6 +46,9 @@ use crate::{
 const RELOAD: Duration = Duration::from_mins(1);
 /// For requests under way when the daemon stops.
 const DRAIN: Duration = Duration::from_secs(5);
+const WHOAMI_TRIES: u32 = 5;
+/// The Service in `deploy/hub/service.yaml` that people reach the API by.
+const API_SERVICE: &str = "fedqd";
 
 impl Daemon {
     pub(super) async fn serve_metrics(&mut self, ready: watch::Receiver<bool>) -> anyhow::Result<()> {
@@ -79,7 +82,7 @@ impl Daemon {
             None => service_names(&webhook.service.name, namespace),
         };
         if api.tls.self_signed {
-            names.extend(["localhost".to_owned(), api.address.ip().to_string()]);
+            names.extend(api_names(api.address, &self.config.namespace));
         }
         names.sort();
         names.dedup();
@@ -114,15 +117,7 @@ impl Daemon {
             (_, Some(own)) => own.clone(),
             _ => anyhow::bail!("webhook: neither certFile and keyFile nor a certificate of its own"),
         };
-        let daemon = match hub.client.whoami(self.config.clusters.request_timeout).await {
-            Ok(name) => Some(name),
-            Err(error) => {
-                warn!(
-                    "The hub does not say who fedqd is, so the webhook knows it by its field managers: {error}"
-                );
-                None
-            }
-        };
+        let daemon = self.own_name(hub).await;
         let judge = Arc::new(Judge { aliases: self.config.aliases(), daemon });
         let webhook = Webhook { judge, overview: self.published.overview.subscribe() };
         let listener = listen(address, "webhook.address").await?.into_std()?;
@@ -133,7 +128,29 @@ impl Daemon {
         Ok(())
     }
 
+    /// Who the hub takes fedqd for.
+    async fn own_name(&self, hub: &Hub) -> Option<String> {
+        let mut tries = 0;
+        loop {
+            let error = match hub.client.whoami(self.config.clusters.request_timeout).await {
+                Ok(name) => return Some(name),
+                Err(error) => error,
+            };
+            tries += 1;
+            if WHOAMI_TRIES <= tries || !error.is_transient() {
+                warn!(
+                    "The hub does not say who fedqd is, so the webhook checks fedqd's writes of claims like \
+                     anybody's until the next start: {error}"
+                );
+                return None;
+            }
+            tokio::time::sleep(FIRST_RETRY).await;
+        }
+    }
+
     async fn serve_api(&mut self, hub: &Hub, own: Option<RustlsConfig>) -> anyhow::Result<()> {
+        // A connection of its own: callers, even unknown ones, take no slots from the controllers.
+        let sessions = Sessions::new(Arc::new(self.hub_client()?), &self.config.namespace);
         let config = &self.config.api;
         let authenticator = match &config.token_file {
             Some(path) => Authenticator::token_file(TokenFile::read(path).context("api.tokenFile")?),
@@ -149,7 +166,7 @@ impl Daemon {
         let state = api::State::new(api::Parts {
             overview: self.published.overview.subscribe(),
             store: self.store.clone(),
-            hub: Sessions::new(Arc::new(hub.client.clone()), &self.config.namespace),
+            hub: sessions,
             authenticator,
             aliases: self.config.aliases(),
             kubeconfig_rules: self.rules(),
@@ -193,6 +210,17 @@ impl Daemon {
         });
         Ok(tls)
     }
+}
+
+/// What people may call the API by.
+fn api_names(address: SocketAddr, namespace: &str) -> Vec<String> {
+    let mut names = service_names(API_SERVICE, namespace);
+    names.push("localhost".to_owned());
+    // Nobody dials 0.0.0.0.
+    if !address.ip().is_unspecified() {
+        names.push(address.ip().to_string());
+    }
+    names
 }
 
 /// `fedq check` for the API.
@@ -279,4 +307,18 @@ async fn readyz(Extract(ready): Extract<watch::Receiver<bool>>) -> (StatusCode, 
 
 async fn exposition(Extract(metrics): Extract<Metrics>) -> Result<String, StatusCode> {
     metrics.encode().map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_certificate_names_the_service_and_no_address_that_nobody_dials() {
+        let names = |address: &str| api_names(address.parse().expect("an address"), "fedq-system");
+        let pod = names("0.0.0.0:8750");
+        assert_eq!(pod, ["fedqd.fedq-system.svc", "fedqd.fedq-system.svc.cluster.local", "localhost"]);
+        assert_eq!(names("[::]:8750"), pod);
+        assert_eq!(names("127.0.0.1:8750").last().map(String::as_str), Some("127.0.0.1"));
+    }
 }
