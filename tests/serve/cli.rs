@@ -138,6 +138,26 @@ fn login_remembers_the_server_and_the_token_privately() {
 }
 
 #[test]
+fn login_is_remembered_for_who_may_not_read_yet() {
+    let api = listening();
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config.yaml");
+    let mut login = fedq(&["login", "--server", &api.url, "--token", STRANGER]);
+    let output = login.env("FEDQ_CONFIG", &config).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stderr(&output).contains("Warning: you may not read claims"), "{}", stderr(&output));
+    assert!(config.exists());
+}
+
+#[test]
+fn the_client_tells_its_version_without_a_server() {
+    let output = fedq(&["version", "--server", "http://127.0.0.1:1", "--token", ANN]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).starts_with("Client: "), "{}", stdout(&output));
+    assert!(stderr(&output).contains("cannot reach"), "{}", stderr(&output));
+}
+
+#[test]
 fn diff_ends_with_0_1_or_2() {
     let api = listening();
     let same = stdout(&api.run(&["claim", "show", "east-resource-claim", "-o", "yaml"]));
