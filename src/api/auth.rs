@@ -94,16 +94,12 @@ impl Authenticator {
         let Ok(Ok(_slot)) = tokio::time::timeout(REVIEW_WAIT, self.reviews.acquire()).await else {
             return Err(Failure::too_many_requests("too many tokens are being looked up at the hub"));
         };
-        match hub.who(token, audience).await? {
-            Some(caller) => {
-                self.callers.put(key, caller.clone());
-                Ok(caller)
-            }
-            None => {
-                self.unknown.put(key, ());
-                Err(unknown())
-            }
-        }
+        let Some(caller) = hub.who(token, audience).await? else {
+            self.unknown.put(key, ());
+            return Err(unknown());
+        };
+        self.callers.put(key, caller.clone());
+        Ok(caller)
     }
 
     pub(super) async fn allow(

@@ -23,7 +23,7 @@ use crate::{
     clock::Clock,
     domain::{cluster::Connection, ids::ClusterName},
     k8s::{
-        client::ClientLimits,
+        client::{ClientLimits, RetryClass},
         hub::{CLUSTER_LABEL, Hub},
         kubeconfig::Rules,
         list_watch::Timing,
@@ -112,7 +112,7 @@ impl Membership {
         let cluster = match ClusterName::new(label) {
             Ok(cluster) => cluster,
             Err(error) => {
-                warn!(secret = %name, "The Secret joins no cluster: {error}");
+                warn!(secret.name = %name, "The Secret joins no cluster: {error}");
                 return None;
             }
         };
@@ -241,7 +241,7 @@ impl ClusterController {
                     entry.insert(membership);
                 }
                 Entry::Occupied(mut entry) => {
-                    warn!(cluster.name = %membership.cluster, secret = %membership.secret, "Two Secrets join `{}`; the older one counts", membership.cluster);
+                    warn!(cluster.name = %membership.cluster, secret.name = %membership.secret, "Two Secrets join `{}`; the older one counts", membership.cluster);
                     if membership.age < entry.get().age {
                         entry.insert(membership);
                     }
@@ -399,8 +399,12 @@ impl Context {
             action: Action::Merge(patch),
             manager: MANAGER,
         };
-        if let Err(error) = write::send(&self.hub.client.kube(), &change, self.settings.request).await {
-            warn!(secret, "Could not mark the Secret: {error}");
+        match write::send(&self.hub.client.kube(), &change, self.settings.request).await {
+            // Whoever wrote in between woke us with it.
+            Err(error) if error.class != RetryClass::Conflict => {
+                warn!(secret.name = secret, "Could not mark the Secret `{secret}`: {error}");
+            }
+            Ok(_) | Err(_) => {}
         }
     }
 }

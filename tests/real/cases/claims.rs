@@ -48,6 +48,8 @@ pub async fn the_manifest_of_the_feature_request_gives_the_quotas_it_says(fleet:
         hub.apply(&two_flavored(case, queue, flavor)).await?;
     }
     stage.join("cluster2", worker).await?;
+    // Between kubectl's look and its create, fedqd may make the claim that every joined cluster gets.
+    stage.claim_says("cluster2", "CapacityKnown", "True", "Observed").await?;
     let manifest = stage.daemon.home().file("claim.yaml", ISSUE_MANIFEST)?;
     hub.kubectl(&["apply", "--filename", &manifest.display().to_string()])?;
     let quotas = [("cpu", "500"), ("memory", "500Gi"), (GPU, "5")];
