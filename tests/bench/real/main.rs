@@ -43,7 +43,10 @@ fn run() -> Result<()> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let changes = std::env::var("FEDQ_BENCH_CHANGES").ok().map(|text| text.parse()).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
-    let report = runtime.block_on(measure_all(changes.unwrap_or(CHANGES)))?;
+    let report = runtime.block_on(measure_all(changes.unwrap_or(CHANGES)));
+    // Not waited for: the clients of servers that are gone.
+    runtime.shutdown_background();
+    let report = report?;
     report.print();
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench");
     std::fs::create_dir_all(folder).context(folder)?;
@@ -55,14 +58,15 @@ async fn measure_all(changes: u32) -> Result<Report> {
     println!("Starting a hub and two workers with Kueue, and fedqd.");
     let bed = Bed::start().await?;
     println!("All quotas are in place.");
-    let report = Report {
-        rest: measure::rest(&bed).await.context("at rest")?,
-        heartbeats: measure::heartbeats(&bed).await.context("heartbeats")?,
-        one_queue: measure::spaced(&bed, bed::GPU, changes).await.context("changes of one queue")?,
-        all_queues: measure::spaced(&bed, bed::MEMORY, changes / 4).await.context("changes of all queues")?,
-        burst: measure::burst(&bed).await.context("a burst")?,
-        restart: measure::restart(&bed).await.context("a restart")?,
-    };
+    let rest = measure::rest(&bed).await.context("at rest")?;
+    let heartbeats = measure::heartbeats(&bed).await.context("heartbeats")?;
+    println!("Measured rest and heartbeats.");
+    let one_queue = measure::spaced(&bed, bed::GPU, changes).await.context("changes of one queue")?;
+    let all_queues =
+        measure::spaced(&bed, bed::MEMORY, changes / 4).await.context("changes of all queues")?;
+    println!("Measured changes one by one.");
+    let burst = measure::burst(&bed).await.context("a burst")?;
+    let restart = measure::restart(&bed).await.context("a restart")?;
     bed.stop();
-    Ok(report)
+    Ok(Report { rest, heartbeats, one_queue, all_queues, burst, restart })
 }

@@ -14,6 +14,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 use serde_json::json;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use super::bed::{Bed, GPU, QUEUES, Resource, queue_name};
 use super::support::audit::{Mark, Request};
@@ -46,6 +47,9 @@ pub struct Spaced {
     pub reaction: Times,
     /// What the servers took for one write of a queue, with Kueue's webhook.
     pub server: Times,
+    /// Each change moves quota in so many queues of the worker and as many of the hub.
+    pub changed_queues: usize,
+    pub queue_writes: usize,
     pub counted: Counted,
     pub cpu_seconds: f64,
 }
@@ -98,14 +102,17 @@ impl Counted {
     fn of(writes: &[(String, Request)]) -> Self {
         let mut counted = BTreeMap::new();
         for (cluster, request) in writes {
-            *counted.entry((cluster.clone(), request.resource.clone())).or_default() += 1;
+            // Refused ones by themselves: most are conflicts with Kueue, which writes a queue's status.
+            let refused =
+                if request.code < 300 { String::new() } else { format!(", refused with {}", request.code) };
+            *counted.entry((cluster.clone(), format!("{}{refused}", request.resource))).or_default() += 1;
         }
         Self(counted)
     }
 
     pub fn queues(&self, cluster: &str) -> usize {
         let queues = |((at, resource), _): &(&(String, String), &usize)| {
-            at == cluster && resource.starts_with("clusterqueues")
+            at == cluster && resource == "clusterqueues.kueue.x-k8s.io"
         };
         self.0.iter().filter(queues).map(|(_, count)| count).sum()
     }
@@ -155,12 +162,10 @@ pub async fn spaced(bed: &Bed, resource: Resource, changes: u32) -> Result<Space
     spaced.cpu_seconds = cpu_seconds(bed)? - cpu;
     let writes = bed.writes_since(&marks).await?;
     spaced.counted = Counted::of(&writes);
+    spaced.changed_queues = changes as usize * resource.queues * 2;
+    spaced.queue_writes = [bed.worker(), bed.hub()].iter().map(|at| spaced.counted.queues(&at.name)).sum();
     read_times(bed, &mut spaced, marks[1], &writes)?;
     bed.settled(resource, bed.now(resource)).await?;
-    for cluster in [bed.worker(), bed.hub()] {
-        let (wrote, changed) = (spaced.counted.queues(&cluster.name), changes as usize * resource.queues);
-        ensure!(wrote == changed, "{wrote} writes to {} for {changed} changed queues", cluster.name);
-    }
     Ok(spaced)
 }
 
@@ -178,7 +183,10 @@ fn read_times(bed: &Bed, spaced: &mut Spaced, mark: Mark, writes: &[(String, Req
         let begin = patched - Duration::from_millis(200);
         let until = end.saturating_sub(Duration::from_millis(200))?;
         let during = writes.iter().filter(|(_, write)| {
-            write.resource.starts_with("clusterqueues") && begin <= write.received && write.received < until
+            write.resource.starts_with("clusterqueues")
+                && write.code < 300
+                && begin <= write.received
+                && write.received < until
         });
         let during: Vec<_> = during.collect();
         let last = |cluster: &str| {
@@ -274,6 +282,7 @@ fn bytes_received(process: u32) -> Option<u64> {
 /// What the queues that share a resource say now, by a watch of the bench's own.
 struct Watched {
     shares: watch::Receiver<Vec<(String, Instant)>>,
+    _watching: JoinSet<()>,
 }
 
 impl Watched {
@@ -281,8 +290,10 @@ impl Watched {
         let (told, shares) = watch::channel(vec![(String::new(), Instant::now()); resource.queues]);
         let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("kueue.x-k8s.io", "v1beta2", "ClusterQueue"));
         let queues: Api<DynamicObject> = Api::all_with(client, &kind);
-        tokio::spawn(async move {
-            let mut objects = watcher(queues, watcher::Config::default()).applied_objects().boxed();
+        let mut watching = JoinSet::new();
+        watching.spawn(async move {
+            let objects = watcher(queues, watcher::Config::default()).default_backoff();
+            let mut objects = objects.applied_objects().boxed();
             while let Some(object) = objects.next().await {
                 let Ok(object) = object else { continue };
                 let place = (0..QUEUES).find(|number| object.metadata.name == Some(queue_name(*number)));
@@ -297,7 +308,7 @@ impl Watched {
                 });
             }
         });
-        Self { shares }
+        Self { shares, _watching: watching }
     }
 
     /// Until every queue has this share; how long after `since` the last of them had it, in ms.

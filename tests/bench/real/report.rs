@@ -25,7 +25,9 @@ impl Report {
                 let at = |percent| times.percentile(percent);
                 println!("{what:<52}{:>8.1}{:>8.1}{:>8.1}", at(50.0), at(99.0), at(100.0));
             }
-            println!("writes: {}; {:.2} s CPU of fedqd", said(&spaced.counted), spaced.cpu_seconds);
+            let (changed, wrote) = (spaced.changed_queues, spaced.queue_writes);
+            println!("queues changed: {changed}, written: {wrote}; {:.2} s CPU of fedqd", spaced.cpu_seconds);
+            println!("writes: {}", said(&spaced.counted));
         }
         let burst = &self.burst;
         println!("\n{} changes in {:.1} s", burst.changes, burst.seconds);
@@ -91,6 +93,8 @@ fn spaced(spaced: &Spaced) -> Value {
     });
     json!({
         "changes": spaced.changes,
+        "changedQueues": spaced.changed_queues,
+        "queueWrites": spaced.queue_writes,
         "millis": serde_json::Map::from_iter(times),
         "writes": counted(&spaced.counted),
         "cpuSeconds": spaced.cpu_seconds,
