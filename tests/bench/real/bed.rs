@@ -97,7 +97,7 @@ impl Bed {
 
     /// Returns when the queues of worker and hub say what the nodes add up to.
     pub async fn settled(&self, resource: Resource, changing: u32) -> Result<()> {
-        let (on_worker, on_hub) = self.shares(resource, changing)?;
+        let (on_worker, on_hub) = Self::shares(resource, changing)?;
         for (cluster, wanted) in [(self.worker(), on_worker), (self.hub(), on_hub)] {
             for queue in 0..resource.queues {
                 let name = queue_name(queue);
@@ -113,7 +113,7 @@ impl Bed {
     }
 
     /// What each queue is to have on the worker and on the hub.
-    pub fn shares(&self, resource: Resource, changing: u32) -> Result<(String, String)> {
+    pub fn shares(resource: Resource, changing: u32) -> Result<(String, String)> {
         let all = NODES * resource.a_node;
         let on_worker = all - resource.a_node + changing;
         let queues = u32::try_from(resource.queues)?;

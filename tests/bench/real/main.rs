@@ -41,7 +41,8 @@ fn main() -> ExitCode {
 fn run() -> Result<()> {
     // An error only says that a provider is there already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let changes = std::env::var("FEDQ_BENCH_CHANGES").ok().map(|text| text.parse()).transpose()?;
+    let changes = std::env::var_os("FEDQ_BENCH_CHANGES");
+    let changes = changes.map(|text| text.to_string_lossy().parse()).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
     let report = runtime.block_on(measure_all(changes.unwrap_or(CHANGES)));
     // Not waited for: the clients of servers that are gone.

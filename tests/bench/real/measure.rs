@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 use futures::StreamExt;
@@ -131,7 +131,7 @@ pub async fn heartbeats(bed: &Bed) -> Result<Idle> {
     let (marks, cpu) = (bed.marks()?, cpu_seconds(bed)?);
     let nodes: Api<Node> = Api::all(bed.worker().client.clone());
     for _ in 0..HEARTBEATS {
-        let beat = json!({"type": "Ready", "lastHeartbeatTime": Timestamp::now()});
+        let beat = json!({"type": "Ready", "lastHeartbeatTime": Timestamp::try_from(SystemTime::now())?});
         let patch = Patch::Strategic(json!({"status": {"conditions": [beat]}}));
         nodes.patch_status("bench-changing", &PatchParams::default(), &patch).await?;
     }
@@ -152,7 +152,7 @@ pub async fn spaced(bed: &Bed, resource: Resource, changes: u32) -> Result<Space
     for _ in 0..changes {
         let begun = Instant::now();
         let amount = bed.other(resource);
-        let (on_worker, on_hub) = bed.shares(resource, amount)?;
+        let (on_worker, on_hub) = Bed::shares(resource, amount)?;
         bed.change(resource, amount).await?;
         let answered = Instant::now();
         spaced.worker_seen.0.push(worker.until(&on_worker, answered).await.context("on the worker")?);
