@@ -20,7 +20,10 @@ fn configuration_keys_in_the_documents_exist() {
             let Some((section, _)) = name.split_once('.') else { continue };
             let is_key = name.chars().all(|c| c.is_ascii_alphabetic() || c == '.');
             // `store.path` is a key, `store.rs` a file.
-            if is_key && sections.contains_key(section) && !name.ends_with(".rs") {
+            if is_key
+                && sections.contains_key(section)
+                && Path::new(&name).extension().is_none_or(|end| end != "rs")
+            {
                 let pointer = format!("/{}", name.replace('.', "/"));
                 if config.pointer(&pointer).is_none() {
                     wrong.push(format!("{document}: `{name}`"));
@@ -58,7 +61,8 @@ fn files_in_the_documents_exist() {
     for document in DOCUMENTS {
         for name in names(&without_code_blocks(&read(document))) {
             // A file may be named from a folder that the text has just named.
-            let is_source = name.ends_with(".rs") && !name.contains(' ');
+            let is_source =
+                Path::new(&name).extension().is_some_and(|end| end == "rs") && !name.contains(' ');
             let there = all.iter().any(|path| *path == name || path.ends_with(&format!("/{name}")));
             let is_file = ["deploy/", "config/", "tests/"].iter().any(|folder| name.starts_with(folder));
             if (is_source && !there) || (is_file && !is_source && !root.join(&name).exists()) {

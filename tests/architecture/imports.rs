@@ -160,7 +160,7 @@ fn imports(path: &str, text: &str) -> Vec<String> {
             rest = after;
             above = above.split_last().map_or(above, |(_, above)| above);
         }
-        let prefix: String = above.iter().map(|part| format!("{part}::")).collect();
+        let prefix: String = above.iter().flat_map(|part| [*part, "::"]).collect();
         expand(&prefix, rest, &mut found);
     }
     found
@@ -188,10 +188,10 @@ fn expand<'a>(prefix: &str, text: &'a str, found: &mut Vec<String>) -> &'a str {
     let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
     let (name, rest) = text.split_at(end);
     let path = format!("{prefix}{name}");
-    if let Some(deeper) = rest.strip_prefix("::") {
-        if deeper.starts_with(|c: char| c == '{' || c == '_' || c.is_alphabetic()) {
-            return expand(&format!("{path}::"), deeper, found);
-        }
+    let deeper = rest.strip_prefix("::");
+    let is_path = |text: &&str| text.starts_with(|c: char| c == '{' || c == '_' || c.is_alphabetic());
+    if let Some(deeper) = deeper.filter(is_path) {
+        return expand(&format!("{path}::"), deeper, found);
     }
     if !name.is_empty() {
         found.push(path);

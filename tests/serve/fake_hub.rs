@@ -142,8 +142,8 @@ fn token_review(world: &World, mut review: Value) -> Response {
 fn access_review(world: &World, mut review: Value) -> Response {
     let user = review["spec"]["user"].as_str().unwrap();
     let writes = review["spec"]["resourceAttributes"]["verb"] != "list";
-    let allowed = !world.strangers.contains(user) && !(writes && world.viewers.contains(user));
-    review["status"] = json!({"allowed": allowed, "reason": "no rule matches"});
+    let denied = world.strangers.contains(user) || (writes && world.viewers.contains(user));
+    review["status"] = json!({"allowed": !denied, "reason": "no rule matches"});
     axum::Json(review).into_response()
 }
 
