@@ -100,9 +100,12 @@ fn statements(applies: impl Fn(&str) -> bool) -> Vec<(String, String)> {
             if statement.is_empty() {
                 begun = number;
             }
-            statement = format!("{statement} {}", line.trim()).trim_start().to_owned();
+            if !statement.is_empty() {
+                statement.push(' ');
+            }
+            statement.push_str(line.trim());
             if statement.ends_with([';', '{', '}'])
-                && !(statement.starts_with("use ") && !statement.ends_with(';'))
+                && (!statement.starts_with("use ") || statement.ends_with(';'))
             {
                 found.push((format!("{path}:{begun}"), std::mem::take(&mut statement)));
             }
