@@ -9,6 +9,7 @@ use super::stage::{
 use crate::support::cluster::{Part, id};
 use crate::support::fleet::Fleet;
 use crate::support::nodes::{CASE_LABEL, Node, node};
+use crate::support::wait::{Seen, eventually};
 
 /// As the feature request has it.
 const ISSUE_MANIFEST: &str = r#"
@@ -133,10 +134,13 @@ pub async fn kubectl_alone_joins_edits_and_reads(fleet: &Fleet) -> Result<()> {
     for word in ["CLUSTER", "READY", "SHORT", "GPU", "kubectl-one", "True"] {
         ensure!(table.contains(word), "`{word}` is missing:\n{table}");
     }
-    let described = hub.kubectl(&["describe", "crc", &name])?;
-    for word in ["Effective", "Assigned", "QuotaSynced", "Satisfied"] {
-        ensure!(described.contains(word), "`{word}` is missing:\n{described}");
-    }
+    eventually("the events that say what happened", SOON, async || {
+        let described = hub.kubectl(&["describe", "crc", &name])?;
+        let words = ["Effective", "Assigned", "QuotaSynced", "Satisfied", "ClaimCreated", "QuotaApplied"];
+        let missing: Vec<_> = words.iter().filter(|word| !described.contains(**word)).collect();
+        Ok(Seen::when(missing.is_empty(), || format!("{missing:?} are missing:\n{described}")))
+    })
+    .await?;
     let selected =
         hub.kubectl(&["get", "crc", "--field-selector", "spec.clusterName=kubectl-one", "--output", "name"])?;
     ensure!(selected.contains(&name), "{selected}");

@@ -98,7 +98,9 @@ impl<'f> Stage<'f> {
             None => fleet.hub.kubeconfig_for(FEDQD, &["system:masters"])?,
         };
         let kubeconfig = home.file("hub.kubeconfig", &kubeconfig)?;
-        let [api_port] = free_ports()?;
+        // The first port is free until the daemon takes it, so one of two further ones is another.
+        let [one, other] = free_ports()?;
+        let api_port = if one == home.port { other } else { one };
         let config = format!(
             "namespace: {namespace}\nhub: {{kubeconfig: {}}}\nstore: {{path: data/fedq.db}}\n\
              metrics: {{address: 127.0.0.1:{}}}\napi: {{address: 127.0.0.1:{api_port}}}\n\
