@@ -21,8 +21,8 @@ use futures::FutureExt;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use cases::{Case, Turn};
-use support::daemon;
 use support::fleet::Fleet;
+use support::{daemon, kueue};
 
 /// Cases wait far more than they compute, so more of them run at once than there are cores.
 const THREADS: usize = 6;
@@ -113,7 +113,13 @@ fn run_case(
 
 async fn heal(fleet: &Fleet) -> Result<()> {
     for cluster in fleet.clusters() {
-        cluster.plane.heal().await.with_context(|| format!("heal {} after a serial case", cluster.name))?;
+        let healing = async {
+            if cluster.plane.heal().await? {
+                kueue::wait_until_it_follows(cluster).await?;
+            }
+            Ok::<_, anyhow::Error>(())
+        };
+        healing.await.with_context(|| format!("heal {} after a serial case", cluster.name))?;
     }
     Ok(())
 }

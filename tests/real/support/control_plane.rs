@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ pub struct ControlPlane {
     api_server: Mutex<Server>,
     /// Everything else that must stay alive.
     others: Mutex<Vec<Server>>,
+    /// The API server was killed or frozen since it was last healed.
+    disturbed: AtomicBool,
 }
 
 impl ControlPlane {
@@ -75,6 +78,7 @@ impl ControlPlane {
             api_port,
             api_server: Mutex::new(api_server),
             others: Mutex::new(vec![etcd]),
+            disturbed: AtomicBool::new(false),
         };
         plane.start_controllers()?;
         plane.start_kwok().await?;
@@ -111,11 +115,13 @@ impl ControlPlane {
 
     /// Kills the API server at once: a graceful stop keeps its port for a minute.
     pub fn kill_api_server(&self) -> Result<()> {
+        self.disturbed.store(true, Ordering::Relaxed);
         self.api_server().kill()
     }
 
     /// It accepts connections and never answers, as a dying machine does.
     pub fn freeze_api_server(&self) -> Result<()> {
+        self.disturbed.store(true, Ordering::Relaxed);
         self.api_server().signal(Signal::Stop)
     }
 
@@ -135,13 +141,16 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Undoes what a serial case did to the API server and left so, because it failed half way.
-    pub async fn heal(&self) -> Result<()> {
+    /// Undoes what a serial case did to the API server and left so, because it failed half way. Says whether
+    /// the server was away at any time: its controllers try again at growing intervals, and may not have
+    /// found it back yet.
+    pub async fn heal(&self) -> Result<bool> {
         let dead = self.api_server().exited()?.is_some();
         if dead {
-            return self.restart_api_server().await;
+            self.restart_api_server().await?;
         }
-        self.thaw_api_server()
+        self.thaw_api_server()?;
+        Ok(self.disturbed.swap(false, Ordering::Relaxed))
     }
 
     /// Remembers a server that belongs to this cluster, to tell when it has died.

@@ -15,6 +15,8 @@ use super::wait::{Seen, eventually};
 
 /// A new CRD is served within a second on an idle machine.
 const SERVED_WITHIN: Duration = Duration::from_mins(1);
+/// client-go waits up to 30 s between tries, give or take, and several informers must find back.
+const FOLLOWS_WITHIN: Duration = Duration::from_mins(3);
 
 /// Kueue reads its metrics certificate from a fixed folder, even with metrics off. A mount namespace of its own gives it
 /// one without a file written to the machine's /etc.
@@ -144,4 +146,46 @@ async fn wait_for_webhooks(cluster: &Cluster) -> Result<()> {
         })
     })
     .await
+}
+
+/// Runs a Job of no size through Kueue and the controllers around it, which after a break of the API server
+/// are blind for as long as they wait between their tries.
+pub async fn wait_until_it_follows(cluster: &Cluster) -> Result<()> {
+    let name = format!("follows-{}", std::process::id());
+    let objects = [
+        json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": name}}),
+        json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": name},
+            "spec": {"namespaceSelector": {}, "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [
+                {"name": name, "resources": [{"name": "cpu", "nominalQuota": "1"}]},
+            ]}]},
+        }),
+        json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue",
+            "metadata": {"name": name, "namespace": "default"}, "spec": {"clusterQueue": name},
+        }),
+        json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {
+                "name": name, "namespace": "default", "labels": {"kueue.x-k8s.io/queue-name": name},
+            },
+            "spec": {"suspend": true, "template": {"spec": {"restartPolicy": "Never", "containers": [
+                {"name": "main", "image": "example.invalid/none", "resources": {"requests": {"cpu": "1m"}}},
+            ]}}},
+        }),
+    ];
+    for object in objects {
+        cluster.apply_object("fedq-test", object).await?;
+    }
+    let job = id("batch/v1", "Job", &name).within("default");
+    cluster.wait(job, "admitted", FOLLOWS_WITHIN, |job| job["spec"]["suspend"] == false).await?;
+    cluster.delete(job).await?;
+    cluster.wait_gone(job, FOLLOWS_WITHIN).await?;
+    for kind in ["LocalQueue", "ClusterQueue", "ResourceFlavor"] {
+        let gone = id("kueue.x-k8s.io/v1beta2", kind, &name);
+        let gone = if kind == "LocalQueue" { gone.within("default") } else { gone };
+        cluster.delete(gone).await?;
+        cluster.wait_gone(gone, FOLLOWS_WITHIN).await?;
+    }
+    Ok(())
 }
