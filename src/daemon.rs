@@ -96,7 +96,9 @@ struct Published {
 async fn serve(config: Config) -> anyhow::Result<()> {
     let metrics = Metrics::new();
     let on_commit = metrics.clone();
-    let store = Store::open_with(&config.store.path, Box::new(move |took| on_commit.committed(took))).await?;
+    let store =
+        Store::open_with(&config.store.path, Box::new(move |took, kept| on_commit.committed(took, kept)))
+            .await?;
     let mut daemon = Daemon {
         config,
         cancel: CancellationToken::new(),
@@ -363,6 +365,7 @@ impl Daemon {
             count_foreign: self.config.capacity.count_foreign_quota,
             lost_timeout: self.config.clusters.lost_timeout,
             writer: self.writer_config(),
+            removal_window: self.config.quota.removal_window,
             drift_reverts_per_minute: self.config.quota.drift_reverts_per_minute,
             copy_admission_checks: self.config.quota.copy_admission_checks.clone(),
         }

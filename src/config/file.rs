@@ -184,6 +184,8 @@ pub struct Quota {
     #[serde(with = "text::duration")]
     pub merge_window: Duration,
     pub drift_reverts_per_minute: u32,
+    #[serde(with = "text::duration")]
+    pub removal_window: Duration,
     pub copy_admission_checks: Vec<String>,
 }
 
@@ -315,6 +317,7 @@ impl Default for Quota {
         Self {
             merge_window: Duration::from_secs(1),
             drift_reverts_per_minute: 4,
+            removal_window: Duration::from_mins(10),
             copy_admission_checks: Vec::new(),
         }
     }

@@ -90,6 +90,7 @@ fn variables_of_every_type_are_read() {
     let variables = [
         ("FEDQ_CLUSTERS_ALLOW_LOOPBACK", "true"),
         ("FEDQ_QUOTA_DRIFT_REVERTS_PER_MINUTE", "9"),
+        ("FEDQ_QUOTA_REMOVAL_WINDOW", "1h"),
         ("FEDQ_QUOTA_COPY_ADMISSION_CHECKS", "one, two"),
         ("FEDQ_HUB_KUBECONFIG", "/hub.yaml"),
         ("FEDQ_WEBHOOK_ADDRESS", "disabled"),
@@ -102,6 +103,7 @@ fn variables_of_every_type_are_read() {
     let config = layered("", &variables, &[]).expect("valid").config;
     assert!(config.clusters.allow_loopback);
     assert_eq!(config.quota.drift_reverts_per_minute, 9);
+    assert_eq!(config.quota.removal_window, Duration::from_hours(1));
     assert_eq!(config.quota.copy_admission_checks, ["one", "two"]);
     assert_eq!(config.hub.kubeconfig, Some("/hub.yaml".into()));
     assert_eq!(config.webhook.address.address(), None);

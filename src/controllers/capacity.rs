@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use futures::future::try_join_all;
+use futures::future::join_all;
 use jiff::Timestamp;
 use tokio::time::Instant;
 use tokio::{
@@ -33,7 +33,7 @@ use crate::{
         types::cluster_metrics::ClusterMetrics,
         worker::{CLUSTER_METRICS, Joined, JoinedClusters, KUBECONFIG, Worker},
     },
-    store::{CapacityRow, Store, StoreError},
+    store::{CapacityRow, Patience, Store, StoreError},
     telemetry::Metrics,
 };
 
@@ -102,6 +102,21 @@ struct Nodes {
     broken: Option<(Instant, String)>,
     /// Since when what counts differs from the last sum.
     dirty: Option<Timestamp>,
+    unsaved: nodes::Unsaved,
+}
+
+impl Nodes {
+    /// `complete`: since when the table has all nodes, if it has.
+    fn new(table: NodeTable, complete: Option<Timestamp>) -> Self {
+        Self {
+            table,
+            next: None,
+            known: complete.is_some(),
+            broken: None,
+            dirty: complete,
+            unsaved: nodes::Unsaved::default(),
+        }
+    }
 }
 
 impl CapacityController {
@@ -178,7 +193,7 @@ impl CapacityController {
         let mut changed = view.len() < known;
         for (name, entry) in joined {
             let flavors = flavors_of(entry, &hub_flavors);
-            self.keep(name, entry, &flavors, cancel).await?;
+            self.keep(name, entry, &flavors, cancel).await;
             if let Some(capacity) = self.sum(name, &flavors, view.get(name))? {
                 let capacity = Arc::new(capacity);
                 view.insert(name.clone(), Arc::clone(&capacity));
@@ -210,7 +225,7 @@ impl CapacityController {
         entry: &Joined,
         flavors: &[Flavor],
         cancel: &CancellationToken,
-    ) -> anyhow::Result<()> {
+    ) {
         let label_keys: BTreeSet<String> =
             flavors.iter().flat_map(|flavor| flavor.node_labels.keys().cloned()).collect();
         if !self.clusters.contains_key(name) {
@@ -223,16 +238,19 @@ impl CapacityController {
             if let Some(metrics) = self.hub.cluster_metrics.get(None, name.as_str()) {
                 cluster.fill_from_metrics(&metrics, label_keys, (&settings.filter, self.clock.now()));
             }
-            return Ok(());
+            return;
         }
         let more_labels = !label_keys.is_subset(&cluster.label_keys);
         let Some(worker) = entry.worker.as_ref().filter(|worker| worker.flavors.synced()) else {
             let now = self.clock.now();
-            return cluster.restore(name, &self.store, (&settings.filter, now)).await.map_err(Into::into);
+            if let Err(error) = cluster.restore(name, &self.store, (&settings.filter, now)).await {
+                warn!(cluster.name = %name, "The stored nodes of `{name}` are read later: {error}");
+            }
+            return;
         };
         let same = cluster.followed.as_ref().is_some_and(|(followed, _)| Arc::ptr_eq(followed, worker));
         if same && !more_labels {
-            return Ok(());
+            return;
         }
         cluster.stop();
         cluster.label_keys.extend(label_keys);
@@ -250,7 +268,6 @@ impl CapacityController {
         cluster.followed = Some((Arc::clone(worker), stop.clone()));
         debug!(cluster.name = %name, more_labels, "Following the nodes of `{name}`");
         self.tasks.spawn(followed.run(stop));
-        Ok(())
     }
 
     /// The cluster's capacity, if it is known and differs from what was published.
@@ -318,24 +335,38 @@ impl CapacityController {
     }
 }
 
-/// Stores sums as they come; those that wait meanwhile share a commit.
+/// Stores sums as they come; those that wait meanwhile share a commit. While the database takes none, the
+/// last of each cluster is kept for it.
 async fn store_records(store: Store, mut records: mpsc::UnboundedReceiver<Record>) -> Result<(), StoreError> {
     /// More would not make the commit cheaper.
     const BATCH: usize = 256;
-    let mut batch = Vec::new();
+    let (mut batch, mut patience) = (Vec::new(), Patience::default());
     while 0 < records.recv_many(&mut batch, BATCH).await {
-        try_join_all(batch.drain(..).map(|record| async {
-            match store_record(&store, record).await {
-                Err(error) if error.is_unknown_cluster() => Ok(()),
-                stored => stored,
+        loop {
+            let stored = join_all(batch.iter().map(|record| store_record(&store, record))).await;
+            let mut left: BTreeMap<ClusterName, Record> = BTreeMap::new();
+            for (record, stored) in batch.drain(..).zip(stored) {
+                match stored {
+                    Err(error) if error.is_transient() => drop(left.insert(record.0.clone(), record)),
+                    Err(error) if !error.is_unknown_cluster() => return Err(error),
+                    Ok(()) | Err(_) => {}
+                }
             }
-        }))
-        .await?;
+            if left.is_empty() {
+                patience.reset();
+                break;
+            }
+            patience.pause().await;
+            while let Ok(later) = records.try_recv() {
+                left.insert(later.0.clone(), later);
+            }
+            batch.extend(left.into_values());
+        }
     }
     Ok(())
 }
 
-async fn store_record(store: &Store, (name, capacity): Record) -> Result<(), StoreError> {
+async fn store_record(store: &Store, (name, capacity): &Record) -> Result<(), StoreError> {
     let of_flavor = |(flavor, resources): (&FlavorName, &Resources)| -> Vec<CapacityRow> {
         let row = |(resource, amount): (&_, &Amount)| CapacityRow {
             flavor: flavor.clone(),
@@ -347,7 +378,7 @@ async fn store_record(store: &Store, (name, capacity): Record) -> Result<(), Sto
         resources.iter().map(row).collect()
     };
     let rows: Vec<CapacityRow> = capacity.capacity.by_flavor.iter().flat_map(of_flavor).collect();
-    let changed = store.record_capacity(&name, &rows, capacity.observed).await?;
+    let changed = store.record_capacity(name, &rows, capacity.observed).await?;
     if 0 < changed {
         debug!(cluster.name = %name, changed, "Capacity of `{name}` changed");
     }
@@ -360,7 +391,7 @@ async fn store_record(store: &Store, (name, capacity): Record) -> Result<(), Sto
 impl Cluster {
     fn new(label_keys: BTreeSet<String>, filter: &ResourceFilter) -> Self {
         let table = NodeTable::new(label_keys.clone(), filter.clone());
-        let nodes = Nodes { table, next: None, known: false, dirty: None, broken: None };
+        let nodes = Nodes::new(table, None);
         Self { nodes: Arc::new(Mutex::new(nodes)), followed: None, label_keys, metrics_version: 0 }
     }
 
@@ -386,7 +417,7 @@ impl Cluster {
         }
         let mut table = NodeTable::new(self.label_keys.clone(), filter.clone());
         rows.iter().filter_map(|(_, row)| decode(row)).for_each(|row| table.restore(&row));
-        *lock(&self.nodes) = Nodes { table, next: None, known: true, dirty: Some(now), broken: None };
+        *lock(&self.nodes) = Nodes::new(table, Some(now));
         Ok(())
     }
 
@@ -427,7 +458,7 @@ impl Cluster {
                 deleting: false,
             });
         }
-        *lock(&self.nodes) = Nodes { table, next: None, known: true, dirty: Some(now), broken: None };
+        *lock(&self.nodes) = Nodes::new(table, Some(now));
     }
 }
 

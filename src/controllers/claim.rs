@@ -167,7 +167,11 @@ impl ClaimController {
             && self.hub.claims.skipped().is_empty()
             && self.hub.secrets.synced()
             && self.hub.cluster_metrics.synced();
-        self.record(&objects, complete.then_some(&*overview)).await?;
+        match self.record(&objects, complete.then_some(&*overview)).await {
+            // Claims do not wait for their history: it is compared with the store the next time.
+            Err(error) if error.is_transient() => debug!("Claims are recorded later: {error}"),
+            outcome => outcome?,
+        }
         let blocked = self.blocked(&objects);
         let input = KeepingInput {
             capacity: capacity

@@ -31,7 +31,7 @@ use crate::{
         worker::{CLUSTER_METRICS, Joined, JoinedClusters, KUBECONFIG},
         write::{self, Action, Change, Kind, Target},
     },
-    store::{ClusterRow, ClusterSource, Store},
+    store::{ClusterRow, ClusterSource, Store, until_kept},
 };
 
 use self::member::Member;
@@ -284,7 +284,7 @@ impl ClusterController {
         self.context.joined.send_modify(|joined| {
             Arc::make_mut(joined).remove(name);
         });
-        self.context.store.remove_cluster(name).await?;
+        until_kept(|| self.context.store.remove_cluster(name)).await?;
         self.context.wake();
         info!(cluster.name = %name, "`{name}` left");
         Ok(())
@@ -352,7 +352,7 @@ impl Context {
             version: None,
             joined: now,
         };
-        self.store.put_cluster(&row).await?;
+        until_kept(|| self.store.put_cluster(&row)).await?;
         self.joined.send_modify(|joined| {
             let entry = Arc::make_mut(joined).entry(name.clone()).or_insert_with(unconnected);
             (entry.connection, entry.source) = (connection, CLUSTER_METRICS);

@@ -76,6 +76,8 @@ pub struct Settings {
     pub lost_timeout: Duration,
     pub writer: WriterConfig,
     pub drift_reverts_per_minute: u32,
+    /// Claims that vanish within this time are judged as one removal.
+    pub removal_window: Duration,
     pub copy_admission_checks: Vec<String>,
 }
 
@@ -173,7 +175,7 @@ impl QuotaController {
             signal: Arc::clone(&signal),
         };
         Ok(Self {
-            accepted: Accepted::new(settings.writer.merge_window, known),
+            accepted: Accepted::new((settings.writer.merge_window, settings.removal_window), known),
             hub,
             hub_id,
             store,

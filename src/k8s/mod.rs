@@ -17,4 +17,4 @@ pub mod worker;
 pub mod write;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;

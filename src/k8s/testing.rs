@@ -13,7 +13,7 @@ use super::{
     kubeconfig::{self, Rules},
 };
 
-pub(super) struct Server {
+pub(crate) struct Server {
     pub address: SocketAddr,
     pub ca_pem: String,
     handle: Handle<SocketAddr>,
@@ -25,14 +25,14 @@ impl Drop for Server {
     }
 }
 
-pub(super) fn authority() -> CertifiedIssuer<'static, KeyPair> {
+pub(crate) fn authority() -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("a CA")
 }
 
 /// A certificate and its key, in PEM.
-pub(super) fn certificate(
+pub(crate) fn certificate(
     authority: &CertifiedIssuer<'static, KeyPair>,
     params: &CertificateParams,
 ) -> (String, String) {
@@ -78,13 +78,13 @@ impl Server {
     }
 }
 
-pub(super) fn client_of(kubeconfig: &str, limits: &ClientLimits) -> ClusterClient {
+pub(crate) fn client_of(kubeconfig: &str, limits: &ClientLimits) -> ClusterClient {
     let rules = Rules { allow_loopback: true, ..Rules::default() };
     let checked = kubeconfig::check(kubeconfig.as_bytes(), None, &rules).expect("a good kubeconfig");
     connect(&checked, limits).expect("a client")
 }
 
-pub(super) fn kubeconfig_of(server: &str, ca_pem: &str) -> String {
+pub(crate) fn kubeconfig_of(server: &str, ca_pem: &str) -> String {
     json!({
         "current-context": "c",
         "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],

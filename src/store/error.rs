@@ -55,19 +55,28 @@ pub enum StoreError {
 /// SQLite's primary result codes (<https://sqlite.org/rescode.html>).
 const SQLITE_CORRUPT: i32 = 11;
 const SQLITE_FULL: i32 = 13;
+const SQLITE_CONSTRAINT: i32 = 19;
 const SQLITE_NOTADB: i32 = 26;
 /// The extended code: a row names a cluster that is not there.
 const SQLITE_CONSTRAINT_FOREIGNKEY: i32 = 787;
 
 impl StoreError {
-    /// Whether the same call may work later without anyone changing the request.
     /// Whether the cluster left before what was to be recorded of it: nothing is lost.
     pub fn is_unknown_cluster(&self) -> bool {
         matches!(self, Self::UnknownCluster { .. })
     }
 
+    /// Whether the same call may work later without anyone changing the request.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Full { .. } | Self::Commit { .. } | Self::Write { .. } | Self::Read { .. })
+    }
+
+    /// Whether it is the database that fails, and not the one write that breaks a rule of its.
+    pub(super) fn is_trouble(&self) -> bool {
+        match self {
+            Self::Write { source, .. } => primary_code(source) != Some(SQLITE_CONSTRAINT),
+            _ => true,
+        }
     }
 
     pub(super) fn at_open(path: &Path, source: sqlx::Error) -> Self {

@@ -34,6 +34,7 @@ pub use self::{
     nodes::{NodeChange, Position},
     open::rebuild,
     page::{Cursor, Page, PageRequest},
+    patience::{Patience, until_kept},
     plans::{PlanCause, PlanRow},
     quota_cells::QuotaCell,
     retention::{Pruned, Retention},
@@ -50,13 +51,14 @@ mod lock;
 mod nodes;
 mod open;
 mod page;
+mod patience;
 mod plans;
 mod quota_cells;
 mod retention;
 mod writer;
 
-/// Called after each commit with the time it took.
-pub type OnCommit = Box<dyn Fn(Duration) + Send + Sync>;
+/// Called after each commit with the time it took, and whether all of it was kept.
+pub type OnCommit = Box<dyn Fn(Duration, bool) + Send + Sync>;
 
 /// A handle to the database; clones share it.
 #[derive(Clone)]
@@ -77,7 +79,7 @@ const READERS: u32 = 4;
 impl Store {
     /// Opens the database at `path`, making it and its folder if they are missing.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
-        Self::open_with(path, Box::new(|_| ())).await
+        Self::open_with(path, Box::new(|_, _| ())).await
     }
 
     /// As [`Store::open`], reporting how long commits take.
@@ -117,6 +119,16 @@ impl Store {
             + 'static,
     {
         self.inner.writer.write(what, work).await
+    }
+
+    /// Makes it fail, or work again.
+    #[cfg(test)]
+    pub async fn execute(&self, statement: &'static str) {
+        self.write("make it so", move |connection| {
+            Box::pin(async move { sqlx::query(statement).execute(connection).await.map(|_| ()) })
+        })
+        .await
+        .expect("the statement of a test");
     }
 
     fn readers(&self) -> &SqlitePool {

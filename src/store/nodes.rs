@@ -13,6 +13,14 @@ pub enum NodeChange {
     Remove { name: String },
 }
 
+impl NodeChange {
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Put { name, .. } | Self::Remove { name } => name,
+        }
+    }
+}
+
 /// How far the watch of one kind has been read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Position {

@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use futures::{FutureExt, future::join_all};
+use futures::future::join_all;
 use jiff::Timestamp;
 use serde_json::json;
 use sqlx::Connection;
@@ -384,7 +384,7 @@ async fn writes_that_wait_share_commits_and_a_failing_one_takes_nobody_with_it()
     let folder = TempDir::new().unwrap();
     let commits = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&commits);
-    let on_commit = Box::new(move |_| {
+    let on_commit = Box::new(move |_, _| {
         counted.fetch_add(1, Ordering::Relaxed);
     });
     let store = Store::open_with(&folder.path().join("fedq.db"), on_commit).await.unwrap();
@@ -510,12 +510,7 @@ async fn a_folder_that_cannot_be_written_is_named() {
 #[tokio::test]
 async fn a_full_disk_is_told_apart_and_the_store_recovers() {
     let (bed, name) = Bed::with_cluster().await;
-    let limit = |pages: &'static str| {
-        bed.store.write("limit the size", move |connection| {
-            async move { sqlx::query(pages).execute(connection).await.map(|_| ()) }.boxed()
-        })
-    };
-    limit("PRAGMA max_page_count = 40").await.unwrap();
+    bed.store.execute("PRAGMA max_page_count = 40").await;
     let big = NodeChange::Put { name: "big".into(), row: vec![1; 1 << 20] };
     let writes = [std::slice::from_ref(&big), &[node("small")]];
     let outcomes = join_all(writes.map(|changes| bed.store.commit_nodes(&name, changes, None))).await;
@@ -526,7 +521,7 @@ async fn a_full_disk_is_told_apart_and_the_store_recovers() {
     let kept = usize::from(outcomes[1].is_ok());
     assert_eq!(bed.store.load_nodes(&name).await.unwrap().0.len(), kept, "told as it is");
 
-    limit("PRAGMA max_page_count = 1000000").await.unwrap();
+    bed.store.execute("PRAGMA max_page_count = 1000000").await;
     bed.store.commit_nodes(&name, &[big, node("small")], None).await.expect("there is room again");
     assert_eq!(bed.store.load_nodes(&name).await.unwrap().0.len(), 2);
 }

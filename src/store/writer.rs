@@ -58,8 +58,8 @@ impl Writer {
 /// One caller's write, with its result type hidden.
 trait Job: Send {
     fn run<'c>(&'c mut self, connection: &'c mut SqliteConnection) -> BoxFuture<'c, sqlx::Result<()>>;
-    /// The write itself failed; the rest of the batch goes on.
-    fn fail(self: Box<Self>, source: sqlx::Error);
+    /// The write itself failed; the rest of the batch goes on. Why, if the database is to blame.
+    fn fail(self: Box<Self>, source: sqlx::Error) -> Option<String>;
     /// The batch ended.
     fn finish(self: Box<Self>, commit: Result<(), Arc<sqlx::Error>>);
 }
@@ -84,9 +84,12 @@ where
         })
     }
 
-    fn fail(self: Box<Self>, source: sqlx::Error) {
+    fn fail(self: Box<Self>, source: sqlx::Error) -> Option<String> {
+        let error = StoreError::at_write(self.what, source);
+        let trouble = error.is_trouble().then(|| error.to_string());
         // A caller that gave up has nobody to tell.
-        let _ = self.reply.send(Err(StoreError::at_write(self.what, source)));
+        let _ = self.reply.send(Err(error));
+        trouble
     }
 
     fn finish(self: Box<Self>, commit: Result<(), Arc<sqlx::Error>>) {
@@ -102,11 +105,15 @@ where
 
 async fn run(mut connection: SqliteConnection, mut queue: mpsc::Receiver<Box<dyn Job>>, on_commit: OnCommit) {
     let mut batch = Vec::with_capacity(BATCH);
+    let mut failing = false;
     while queue.recv_many(&mut batch, BATCH).await != 0 {
         let begun = Instant::now();
-        let mut done = Vec::with_capacity(batch.len());
-        let commit = commit(&mut connection, batch.drain(..), &mut done).await.map_err(Arc::new);
-        on_commit(begun.elapsed());
+        let (mut done, mut trouble) = (Vec::with_capacity(batch.len()), None);
+        let commit =
+            commit(&mut connection, batch.drain(..), &mut done, &mut trouble).await.map_err(Arc::new);
+        let trouble = trouble.or_else(|| commit.as_ref().err().map(ToString::to_string));
+        on_commit(begun.elapsed(), trouble.is_none());
+        tell(&mut failing, trouble.as_deref());
         for job in done {
             job.finish(commit.clone());
         }
@@ -114,6 +121,19 @@ async fn run(mut connection: SqliteConnection, mut queue: mpsc::Receiver<Box<dyn
     if let Err(error) = connection.close().await {
         tracing::warn!(error = %error, "The database did not close cleanly; its log is replayed at the next start");
     }
+}
+
+/// Logs when the database begins to fail and when that is over, not each write that waits meanwhile.
+fn tell(failing: &mut bool, trouble: Option<&str>) {
+    match trouble {
+        Some(error) if !*failing => tracing::error!(
+            error,
+            "The database cannot be written; fedqd goes on with what it knows, and stores it once that is possible"
+        ),
+        None if *failing => tracing::info!("The database can be written again"),
+        Some(_) | None => {}
+    }
+    *failing = trouble.is_some();
 }
 
 /// Runs every job in a savepoint of its own inside one transaction. Jobs that failed by themselves are
@@ -125,8 +145,9 @@ async fn commit(
     connection: &mut SqliteConnection,
     mut jobs: impl Iterator<Item = Box<dyn Job>>,
     done: &mut Vec<Box<dyn Job>>,
+    trouble: &mut Option<String>,
 ) -> sqlx::Result<()> {
-    let outcome = try_commit(connection, &mut jobs, done).await;
+    let outcome = try_commit(connection, &mut jobs, done, trouble).await;
     done.extend(jobs);
     if outcome.is_err()
         && let Err(error) = execute(connection, "ROLLBACK").await
@@ -140,6 +161,7 @@ async fn try_commit(
     connection: &mut SqliteConnection,
     jobs: &mut impl Iterator<Item = Box<dyn Job>>,
     done: &mut Vec<Box<dyn Job>>,
+    trouble: &mut Option<String>,
 ) -> sqlx::Result<()> {
     execute(connection, "BEGIN IMMEDIATE").await?;
     for mut job in jobs {
@@ -152,7 +174,7 @@ async fn try_commit(
                     done.push(job);
                     return Err(error);
                 }
-                job.fail(error);
+                *trouble = trouble.take().or(job.fail(error));
             }
         }
         execute(connection, "RELEASE job").await?;

@@ -45,6 +45,7 @@ struct Families {
     effective: Family<QuotaLabels, Units>,
     capacity: Family<QuotaLabels, Units>,
     store_commit_seconds: Histogram,
+    store_errors: Counter,
     capacity_to_write_seconds: Histogram,
     /// Which series of quota each cluster has, so that those of a flavor that went do not stay.
     quota_series: Mutex<BTreeMap<ClusterName, BTreeSet<FlavorResource>>>,
@@ -186,6 +187,7 @@ impl Metrics {
             effective: Family::default(),
             capacity: Family::default(),
             store_commit_seconds: seconds(),
+            store_errors: Counter::default(),
             capacity_to_write_seconds: seconds(),
             quota_series: Mutex::default(),
         };
@@ -240,8 +242,11 @@ impl Metrics {
         }
     }
 
-    pub fn committed(&self, took: Duration) {
+    pub fn committed(&self, took: Duration, kept: bool) {
         self.0.store_commit_seconds.observe(took.as_secs_f64());
+        if !kept {
+            self.0.store_errors.inc();
+        }
     }
 
     /// From the event that changed capacity to the first queue written for it.
@@ -327,6 +332,8 @@ impl Families {
         );
         let commit = self.store_commit_seconds.clone();
         registry.register("store_commit_seconds", "Time of a commit to the database", commit);
+        let errors = self.store_errors.clone();
+        registry.register("store_errors", "Commits to the database that failed, whole or in part", errors);
         let latency = self.capacity_to_write_seconds.clone();
         registry.register(
             "capacity_to_write_seconds",
@@ -397,7 +404,8 @@ mod tests {
         metrics.planned(Duration::from_millis(1));
         metrics.reconciled("quota", Duration::from_millis(1), true);
         metrics.reconciled("capacity", Duration::from_millis(1), false);
-        metrics.committed(Duration::from_millis(2));
+        metrics.committed(Duration::from_millis(2), true);
+        metrics.committed(Duration::from_millis(2), false);
         metrics.capacity_written(Duration::from_secs(1));
         metrics.quota(&cluster(), &[gauge("cpu", 1500), gauge("nvidia.com/gpu", 8)]);
         for line in [
@@ -412,7 +420,8 @@ mod tests {
             "fedq_reconcile_seconds_count{controller=\"quota\"} 1",
             "fedq_reconcile_errors_total{controller=\"quota\"} 1",
             "fedq_reconcile_errors_total{controller=\"capacity\"} 0",
-            "fedq_store_commit_seconds_count 1",
+            "fedq_store_commit_seconds_count 2",
+            "fedq_store_errors_total 1",
             "fedq_capacity_to_write_seconds_sum 1.0",
             "fedq_quota_assigned{cluster=\"worker-1\",flavor=\"on-demand\",resource=\"cpu\"} 1.5",
             "fedq_quota_effective{cluster=\"worker-1\",flavor=\"on-demand\",resource=\"nvidia.com/gpu\"} 8.0",

@@ -2,18 +2,15 @@
 //! read at.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use tokio::{
-    sync::{Notify, mpsc},
-    time::Instant,
-};
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::{
     clock::Clock,
@@ -22,7 +19,7 @@ use crate::{
         list_watch::{Codec, Follow, Link, Malformed, Sink, Skipped, Stopped, protobuf},
         worker::Worker,
     },
-    store::{NodeChange, Position, Store, StoreError},
+    store::{NodeChange, Patience, Position, Store, StoreError},
     telemetry::{Metrics, RestartReason},
 };
 
@@ -59,24 +56,87 @@ impl Rows {
         }
     }
 
-    /// Stores batches as they come; those that wait meanwhile go as one.
-    async fn keep(self, mut batches: mpsc::UnboundedReceiver<Batch>) -> Result<(), StoreError> {
-        while let Some(mut batch) = batches.recv().await {
-            while let Ok(later) = batches.try_recv() {
-                batch.changes.extend(later.changes);
-                batch.version = later.version;
+    /// Stores what is unsaved as it comes; what gathers meanwhile goes as one. A database that is full or busy
+    /// is tried until it takes it: rows and version stay together in memory as they do on the disk.
+    async fn keep(&self, nodes: &Mutex<Nodes>, wake: &Notify) -> StoreError {
+        let mut patience = Patience::default();
+        loop {
+            let Some((changes, version)) = lock(nodes).unsaved.send() else {
+                wake.notified().await;
+                continue;
+            };
+            let position = self.position(version);
+            let outcome = self.store.commit_nodes(&self.cluster, &changes, Some(&position)).await;
+            match outcome {
+                Ok(()) => {
+                    lock(nodes).unsaved.sending = None;
+                    patience.reset();
+                }
+                Err(error) => {
+                    lock(nodes).unsaved.take_back();
+                    if !error.is_transient() {
+                        return error;
+                    }
+                    patience.pause().await;
+                }
             }
-            let position = self.position(batch.version);
-            self.store.commit_nodes(&self.cluster, &batch.changes, Some(&position)).await?;
         }
-        Ok(())
     }
 }
 
-/// Changed rows and the version that they, and all before them, are complete to.
-struct Batch {
+/// What the store does not have yet: changed rows, and the version that they and all before them are
+/// complete to. Kept with the table, so that a new connection begins where the last one ended.
+#[derive(Default)]
+pub(super) struct Unsaved {
+    /// As of its rows.
+    labels_of_interest: String,
     changes: Vec<NodeChange>,
-    version: u64,
+    version: Option<u64>,
+    /// On its way to the disk. It may be there already: to store it again changes nothing.
+    sending: Option<(Arc<[NodeChange]>, u64)>,
+}
+
+impl Unsaved {
+    fn add(&mut self, changes: &mut Vec<NodeChange>, version: u64) {
+        self.changes.append(changes);
+        self.version = Some(version);
+    }
+
+    fn send(&mut self) -> Option<(Arc<[NodeChange]>, u64)> {
+        let version = self.version.take()?;
+        let sending = (Arc::from(std::mem::take(&mut self.changes)), version);
+        self.sending.insert(sending).clone().into()
+    }
+
+    /// What was on its way goes before what came since; of each node only the last row is kept, so that a
+    /// long wait takes no more memory than the nodes do.
+    fn take_back(&mut self) {
+        let Some((sent, version)) = self.sending.take() else { return };
+        self.version.get_or_insert(version);
+        let later = std::mem::take(&mut self.changes);
+        let mut last = BTreeMap::new();
+        for change in sent.iter().cloned().chain(later) {
+            last.insert(change.name().to_owned(), change);
+        }
+        self.changes = last.into_values().collect();
+    }
+
+    /// Brings rows of the store up to what was followed since; the version they then stand at.
+    fn apply_to(&self, table: &mut NodeTable) -> Option<u64> {
+        for change in &self.changes {
+            match change {
+                NodeChange::Put { row, .. } => {
+                    if let Some(row) = decode(row) {
+                        table.restore(&row);
+                    }
+                }
+                NodeChange::Remove { name } => {
+                    table.remove(name);
+                }
+            }
+        }
+        self.version
+    }
 }
 
 pub(super) struct Followed {
@@ -92,37 +152,49 @@ pub(super) struct Followed {
 
 impl Followed {
     pub async fn run(self, stop: CancellationToken) {
-        let name = self.worker.name.clone();
-        let worker = Arc::clone(&self.worker);
-        let cancelled = stop.clone();
-        let ended = tokio::select! {
-            () = cancelled.cancelled() => return,
-            () = worker.cancel.cancelled() => return,
-            ended = self.follow(stop) => ended,
-        };
-        match ended {
-            Ok(Stopped::Cancelled) => {}
-            Ok(Stopped::VersionsWentBack { stored, found }) => {
-                let reason = QuarantineReason::VersionsWentBack { stored, found };
-                worker.quarantine.send_replace(Some(reason));
-            }
-            Err(error) => {
-                // Rows and positions stay consistent; the next start reads the nodes anew.
-                warn!(cluster.name = %name, "Could not store the nodes of `{name}`: {error}");
-            }
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.worker.cancel.cancelled() => {}
+            () = self.follow_on() => {}
         }
     }
 
-    async fn follow(self, stop: CancellationToken) -> Result<Stopped, StoreError> {
+    /// Until the daemon stops or the server proves to be another one. When the store fails, it begins anew from
+    /// what the store then has.
+    async fn follow_on(&self) {
+        let name = &self.worker.name;
+        let mut patience = Patience::default();
+        loop {
+            match self.follow().await {
+                Ok(Stopped::Cancelled) | Err(StoreError::Closed { .. }) => return,
+                Ok(Stopped::VersionsWentBack { stored, found }) => {
+                    let reason = QuarantineReason::VersionsWentBack { stored, found };
+                    self.worker.quarantine.send_replace(Some(reason));
+                    return;
+                }
+                // Its row is gone, and so are its nodes' rows: it is leaving, or was not put there yet.
+                Err(error) if error.is_unknown_cluster() => debug!(cluster.name = %name, "{error}"),
+                Err(error) => {
+                    let why = error.to_string();
+                    if lock(&self.nodes).broken.replace((Instant::now(), why)).is_none() {
+                        warn!(cluster.name = %name, "The nodes of `{name}` are not followed until the database answers: {error}");
+                    }
+                }
+            }
+            patience.pause().await;
+        }
+    }
+
+    async fn follow(&self) -> Result<Stopped, StoreError> {
         let start = self.start().await?;
-        let (batches, stored) = mpsc::unbounded_channel();
+        let wake = Arc::new(Notify::new());
         let mut sink = NodeSink {
-            nodes: self.nodes,
-            signal: self.signal,
-            metrics: self.metrics,
-            clock: self.clock,
+            nodes: Arc::clone(&self.nodes),
+            signal: Arc::clone(&self.signal),
+            metrics: self.metrics.clone(),
+            clock: self.clock.clone(),
             cluster: self.worker.name.clone(),
-            batches,
+            unsaved: Arc::clone(&wake),
             changes: Vec::new(),
             changed: false,
             listing: false,
@@ -133,41 +205,47 @@ impl Followed {
         let mut follow = Follow::new(self.worker.client.kube(), "/api/v1/nodes", Codec::Protobuf);
         follow.start = start;
         follow.timing = self.settings.timing.clone();
-        let keep = self.rows.keep(stored);
-        let follow = async {
-            let stopped = follow.run(&mut sink, stop).await;
-            drop(sink);
-            stopped
-        };
-        let (stopped, kept) = tokio::join!(follow, keep);
-        kept.map(|()| stopped)
+        tokio::select! {
+            // Whoever runs this ends it by dropping it.
+            stopped = follow.run(&mut sink, CancellationToken::new()) => Ok(stopped),
+            error = self.rows.keep(&self.nodes, &wake) => Err(error),
+        }
     }
 
     /// Loads the stored rows, if they have the labels that are needed; where to resume from.
     async fn start(&self) -> Result<Option<u64>, StoreError> {
         let (rows, positions) = self.rows.store.load_nodes(&self.rows.cluster).await?;
         let position = positions.into_iter().find(|position| position.kind == KIND);
-        let mut table = NodeTable::new(self.label_keys.clone(), self.settings.filter.clone());
-        rows.iter().filter_map(|(_, row)| decode(row)).for_each(|row| table.restore(&row));
+        let restored = || {
+            let mut table = NodeTable::new(self.label_keys.clone(), self.settings.filter.clone());
+            rows.iter().filter_map(|(_, row)| decode(row)).for_each(|row| table.restore(&row));
+            table
+        };
+        let mut table = restored();
+        let labels = &self.rows.labels_of_interest;
         let now = self.clock.now();
         let mut nodes = lock(&self.nodes);
-        let Some(position) = position else {
-            nodes.next = Some(table);
-            return Ok(None);
-        };
-        if position.labels_of_interest != self.rows.labels_of_interest {
-            // What is known goes on counting until the new list is complete.
-            if !nodes.known {
-                (nodes.table, nodes.known, nodes.dirty) = (table, true, Some(now));
-                table = NodeTable::new(self.label_keys.clone(), self.settings.filter.clone());
+        nodes.unsaved.take_back();
+        let had_position = position.is_some();
+        let resumable = position.as_ref().is_some_and(|position| position.labels_of_interest == *labels);
+        if !resumable || nodes.unsaved.labels_of_interest != *labels {
+            // Rows of other labels, or of a cluster whose rows were let go of.
+            nodes.unsaved = Unsaved { labels_of_interest: labels.clone(), ..Unsaved::default() };
+        }
+        let Some(position) = position.filter(|_| resumable) else {
+            // What is known goes on counting until the new list is complete. The list is compared with the rows
+            // of the store, so that those of nodes that are gone meanwhile go as well.
+            if had_position && !nodes.known {
+                (nodes.table, nodes.known, nodes.dirty) = (restored(), true, Some(now));
             }
             nodes.next = Some(table);
             return Ok(None);
-        }
-        (nodes.table, nodes.known, nodes.dirty) = (table, true, Some(now));
+        };
+        let unsaved = nodes.unsaved.apply_to(&mut table);
+        (nodes.table, nodes.next, nodes.known, nodes.dirty) = (table, None, true, Some(now));
         drop(nodes);
         self.signal.notify_one();
-        Ok(position.resource_version.parse().ok())
+        Ok(unsaved.or_else(|| position.resource_version.parse().ok()))
     }
 }
 
@@ -177,7 +255,8 @@ struct NodeSink {
     metrics: Metrics,
     clock: Clock,
     cluster: ClusterName,
-    batches: mpsc::UnboundedSender<Batch>,
+    /// Told that there is something to store.
+    unsaved: Arc<Notify>,
     changes: Vec<NodeChange>,
     /// Since the last version.
     changed: bool,
@@ -244,9 +323,8 @@ impl Sink for NodeSink {
         let due = self.listed || !self.changes.is_empty() || self.period <= self.stored_at.elapsed();
         if due && !self.listing {
             (self.listed, self.stored_at) = (false, Instant::now());
-            // Fails only while the task is ending.
-            let batch = Batch { changes: std::mem::take(&mut self.changes), version };
-            self.batches.send(batch).ok();
+            lock(&self.nodes).unsaved.add(&mut self.changes, version);
+            self.unsaved.notify_one();
         }
     }
 
@@ -273,3 +351,6 @@ impl Nodes {
         self.next.as_mut().unwrap_or(&mut self.table)
     }
 }
+
+#[cfg(test)]
+mod tests;

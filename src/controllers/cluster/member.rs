@@ -17,7 +17,7 @@ use crate::{
         kubeconfig,
         worker::Worker,
     },
-    store::{ClusterRow, ClusterSource, StoreError},
+    store::{ClusterRow, ClusterSource, StoreError, until_kept},
 };
 
 use super::{CONFIRM_IDENTITY, Context, silent};
@@ -52,7 +52,7 @@ impl Member {
         tokio::select! {
             () = cancel.cancelled() => {}
             outcome = self.live() => if let Err(error) = outcome {
-                // The store is the only thing that fails here, and it fails for everyone: the daemon ends.
+                // A database that is full or busy is waited for; this one is damaged or closed.
                 warn!(cluster.name = %self.name, "Could not record `{}`: {error}", self.name);
                 self.context.publish(&self.name, |joined| {
                     joined.connection = Connection::Refused { reason: format!("the store failed: {error}") };
@@ -90,7 +90,7 @@ impl Member {
     /// that what is known of it can be.
     async fn remembered(&self) -> Result<Option<Timestamp>, StoreError> {
         let store = &self.context.store;
-        if let Some(row) = store.cluster(&self.name).await? {
+        if let Some(row) = until_kept(|| store.cluster(&self.name)).await? {
             return Ok(row.last_seen);
         }
         let row = ClusterRow {
@@ -104,7 +104,7 @@ impl Member {
             version: None,
             joined: self.context.clock.now(),
         };
-        store.put_cluster(&row).await?;
+        until_kept(|| store.put_cluster(&row)).await?;
         Ok(None)
     }
 
@@ -140,7 +140,7 @@ impl Member {
     /// Asks until the cluster says who it is.
     async fn first_answer(&self, client: &ClusterClient) -> Result<ClusterIdentity, StoreError> {
         let settings = &self.context.settings;
-        let stored = self.context.store.cluster(&self.name).await?;
+        let stored = until_kept(|| self.context.store.cluster(&self.name)).await?;
         let since = stored.as_ref().and_then(|row| row.last_seen).unwrap_or_else(|| self.context.clock.now());
         let mut wait = FIRST_RETRY;
         loop {
@@ -185,7 +185,7 @@ impl Member {
     ) -> Result<Option<QuarantineReason>, StoreError> {
         let store = &self.context.store;
         let now = self.context.clock.now();
-        let stored = store.cluster(&self.name).await?;
+        let stored = until_kept(|| store.cluster(&self.name)).await?;
         let found = identity.kube_system_uid.clone();
         let row = ClusterRow {
             name: self.name.clone(),
@@ -199,8 +199,8 @@ impl Member {
             joined: now,
         };
         if self.confirmed_identity.as_ref() == Some(&found) {
-            store.put_cluster(&row).await?;
-            store.confirm_identity(&self.name, &found).await?;
+            until_kept(|| store.put_cluster(&row)).await?;
+            until_kept(|| store.confirm_identity(&self.name, &found)).await?;
             info!(cluster.name = %self.name, "`{}` is confirmed as {found}", self.name);
             let answered = serde_json::json!({"metadata": {"annotations": {CONFIRM_IDENTITY: null}}});
             self.context.patch_secret(&self.secret, answered).await;
@@ -211,7 +211,7 @@ impl Member {
                 Ok(Some(QuarantineReason::IdentityChanged { expected, found }))
             }
             _ => {
-                store.put_cluster(&row).await?;
+                until_kept(|| store.put_cluster(&row)).await?;
                 Ok(None)
             }
         }
@@ -296,8 +296,14 @@ impl Member {
             false
         });
         if SEEN_PERIOD <= Duration::try_from(now.duration_since(*stored)).unwrap_or_default() {
-            self.context.store.set_connection(&self.name, "Ready", Some(now)).await?;
-            *stored = now;
+            // Tried again at the next answer: a probe does not wait for the database.
+            match self.context.store.set_connection(&self.name, "Ready", Some(now)).await {
+                Err(error) if error.is_transient() => {}
+                outcome => {
+                    outcome?;
+                    *stored = now;
+                }
+            }
         }
         Ok(now)
     }
@@ -309,8 +315,12 @@ impl Member {
         let word = connection.word();
         if self.context.joined.borrow().get(&self.name).is_some_and(|joined| joined.connection.word() != word)
         {
-            self.context.store.set_connection(&self.name, word, Some(seen)).await?;
             self.set(connection);
+            // For a restart meanwhile, which finds out by itself too.
+            match self.context.store.set_connection(&self.name, word, Some(seen)).await {
+                Err(error) if error.is_transient() => {}
+                outcome => outcome.map(drop)?,
+            }
         }
         Ok(true)
     }

@@ -262,6 +262,7 @@ mod tests {
             lost_timeout: Duration::from_mins(15),
             writer: WriterConfig { merge_window: Duration::ZERO, deadline: Duration::ZERO },
             drift_reverts_per_minute: 1,
+            removal_window: Duration::ZERO,
             copy_admission_checks: Vec::new(),
         }
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use futures::future::try_join_all;
+use futures::future::join_all;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -16,7 +16,7 @@ use crate::{
         resources::{Cell, FlavorResource},
     },
     k8s::{claims::keeping::last_editor, worker::Worker},
-    store::{PlanCause, QuotaCell, Store, StoreError},
+    store::{Patience, PlanCause, QuotaCell, Store, StoreError},
 };
 
 use super::{QuotaController, Round};
@@ -50,35 +50,64 @@ struct Last {
     word: &'static str,
 }
 
-/// Stores records in their order; those that wait meanwhile share a commit.
+/// Stores records in their order; those that wait meanwhile share a commit. While the database takes none, the
+/// last cells and the last plan of each cluster are kept for it.
 pub(super) async fn store_records(
     store: Store,
     mut records: mpsc::UnboundedReceiver<Record>,
 ) -> Result<(), StoreError> {
     /// More would not make the commit cheaper.
     const BATCH: usize = 256;
-    let mut batch = Vec::new();
+    let (mut batch, mut patience) = (Vec::new(), Patience::default());
     while 0 < records.recv_many(&mut batch, BATCH).await {
-        try_join_all(batch.drain(..).map(|record| async {
-            match record.store(&store).await {
-                Err(error) if error.is_unknown_cluster() => Ok(()),
-                stored => stored,
+        loop {
+            let stored = join_all(batch.iter().map(|record| record.store(&store))).await;
+            let mut left = BTreeMap::new();
+            for (record, stored) in batch.drain(..).zip(stored) {
+                match stored {
+                    Err(error) if error.is_transient() => keep_last(&mut left, record),
+                    Err(error) if !error.is_unknown_cluster() => return Err(error),
+                    Ok(()) | Err(_) => {}
+                }
             }
-        }))
-        .await?;
+            if left.is_empty() {
+                patience.reset();
+                break;
+            }
+            patience.pause().await;
+            while let Ok(later) = records.try_recv() {
+                keep_last(&mut left, later);
+            }
+            batch.extend(left.into_values());
+        }
     }
     Ok(())
 }
 
+/// By cluster, cells apart from plans.
+fn keep_last(left: &mut BTreeMap<(ClusterName, bool), Record>, mut record: Record) {
+    let key = match &record {
+        Record::Cells(cluster, _) => (cluster.clone(), false),
+        Record::Plan { cluster, .. } => (cluster.clone(), true),
+    };
+    let earlier = left.remove(&key);
+    if let (Record::Plan { is_first, .. }, Some(Record::Plan { is_first: was_first, .. })) =
+        (&mut record, &earlier)
+    {
+        *is_first |= was_first;
+    }
+    left.insert(key, record);
+}
+
 impl Record {
-    async fn store(self, store: &Store) -> Result<(), StoreError> {
+    async fn store(&self, store: &Store) -> Result<(), StoreError> {
         match self {
-            Self::Cells(cluster, cells) => store.put_quota_cells(&cluster, &cells).await,
+            Self::Cells(cluster, cells) => store.put_quota_cells(cluster, cells).await,
             Self::Plan { cluster, cause, report, at, is_first } => {
                 // A restart that plans the same is no news.
-                let latest = if is_first { store.latest_plan(&cluster).await? } else { None };
-                if latest.is_none_or(|latest| latest.report != report) {
-                    store.record_plan(&cluster, &cause, &report, at).await?;
+                let latest = if *is_first { store.latest_plan(cluster).await? } else { None };
+                if latest.is_none_or(|latest| latest.report != *report) {
+                    store.record_plan(cluster, cause, report, *at).await?;
                 }
                 Ok(())
             }

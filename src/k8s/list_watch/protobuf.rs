@@ -121,4 +121,4 @@ fn taint(bytes: &[u8]) -> Result<TaintFacts<'_>, Malformed> {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;

@@ -47,7 +47,7 @@ fn quantity(name: &str, text: &str) -> Vec<u8> {
 }
 
 /// A node such as a GPU server reports it, with the bulk that is walked past.
-pub(in super::super) fn node_bytes(name: &str, version: u64, bulk: usize) -> Vec<u8> {
+pub(crate) fn node_bytes(name: &str, version: u64, bulk: usize) -> Vec<u8> {
     let metadata = Message::default()
         .text(1, name)
         .text(5, "uid-1")
@@ -75,13 +75,13 @@ fn envelope(object: &[u8]) -> Vec<u8> {
     [MAGIC, &unknown.0].concat()
 }
 
-pub(in super::super) fn list_bytes(version: u64, nodes: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn list_bytes(version: u64, nodes: &[Vec<u8>]) -> Vec<u8> {
     let metadata = Message::default().text(1, "").text(2, &version.to_string()).text(3, "");
     let list = nodes.iter().fold(Message::default().bytes(1, &metadata.0), |list, node| list.bytes(2, node));
     envelope(&list.0)
 }
 
-pub(in super::super) fn event_bytes(kind: &str, object: &[u8]) -> Vec<u8> {
+pub(crate) fn event_bytes(kind: &str, object: &[u8]) -> Vec<u8> {
     let object = Message::default().bytes(1, &envelope(object));
     let event = Message::default().text(1, kind).bytes(2, &object.0).0;
     [&u32::try_from(event.len()).expect("small").to_be_bytes()[..], &event].concat()
