@@ -13,6 +13,7 @@ pub mod controllers;
 pub mod daemon;
 pub mod domain;
 pub mod k8s;
+pub mod sim;
 pub mod store;
 pub mod telemetry;
 pub mod webhook;

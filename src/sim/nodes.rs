@@ -1,0 +1,245 @@
+//! Nodes: a plain one for demo and tests ([`node`]), and herds of thousands that cost 24 bytes each.
+//!
+//! A [`Herd`] keeps of every node only what tells it from its neighbours ([`State`]); bodies are
+//! rendered from a [`Template`] when somebody asks.
+
+mod beats;
+mod builder;
+mod list;
+mod look;
+mod render;
+mod template;
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+pub use beats::Beats;
+pub use builder::{NodeBuilder, node};
+pub use list::{List, Span};
+pub use look::Gpus;
+use look::{CORDONED, GONE, Look, NOT_READY, TAINTED};
+use render::Fill;
+pub use template::Template;
+
+use super::protobuf::{self, ProtoKind};
+
+/// What an object is sent as.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Encoding {
+    Json,
+    Protobuf,
+}
+
+/// What tells a node from the others of its herd. Times are seconds since 1970.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct State {
+    version: u64,
+    /// The last heartbeat.
+    beat: u32,
+    /// When Ready, the cordon or the taint last changed.
+    changed: u32,
+    born: u32,
+    look: Look,
+}
+
+/// What happens to a node.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Change {
+    Heartbeat,
+    Ready(bool),
+    Cordon(bool),
+    /// A NoSchedule taint that no flavor tolerates.
+    Taint(bool),
+    /// What the device plugin offers.
+    Gpus(Gpus),
+    Delete,
+    /// Back under its old name, as a new object.
+    Restore,
+}
+
+/// The event of a watch that a change makes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Event {
+    Added,
+    Modified,
+    Deleted,
+}
+
+impl Event {
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
+}
+
+/// All nodes of one cluster, alike but for their [`State`]. A node is known by its index, which its name
+/// ends in, so that indexes are in the order of names.
+#[derive(Clone, Debug)]
+pub struct Herd {
+    template: Arc<Template>,
+    cluster: u16,
+    states: Vec<State>,
+}
+
+impl Herd {
+    /// Nodes that all became ready at `now`, in version `version`. `cluster` is in every name, address
+    /// and UID.
+    pub fn new(template: Arc<Template>, cluster: u16, nodes: usize, version: u64, now: Timestamp) -> Self {
+        let second = second(now);
+        let look = Look::default();
+        let state = State { version, beat: second, changed: second, born: second, look };
+        Self { template, cluster: cluster % 10_000, states: vec![state; nodes.min(MAX_NODES)] }
+    }
+
+    /// Nodes that exist or did.
+    pub fn len(&self) -> usize {
+        self.states.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.states.is_empty()
+    }
+
+    pub fn name(&self, i: usize) -> String {
+        format!("gke-{:04}-a3-{i:06}", self.cluster)
+    }
+
+    /// The node of that name, if it exists now.
+    pub fn find(&self, name: &str) -> Option<usize> {
+        let i = name.strip_prefix(&format!("gke-{:04}-a3-", self.cluster))?.parse().ok()?;
+        (self.name_is(i, name) && self.exists(i)).then_some(i)
+    }
+
+    fn name_is(&self, i: usize, name: &str) -> bool {
+        self.name(i) == name
+    }
+
+    pub fn exists(&self, i: usize) -> bool {
+        self.states.get(i).is_some_and(|state| !state.look.has(GONE))
+    }
+
+    /// Nodes that exist.
+    pub fn existing(&self) -> usize {
+        self.states.iter().filter(|state| !state.look.has(GONE)).count()
+    }
+
+    pub fn version(&self, i: usize) -> Option<u64> {
+        self.states.get(i).map(|state| state.version)
+    }
+
+    /// Makes `change` happen as version `version`. None when nothing changes: then nothing was written,
+    /// and the version is not used up.
+    pub fn apply(&mut self, i: usize, change: Change, version: u64, now: Timestamp) -> Option<Event> {
+        let state = self.states.get_mut(i)?;
+        let second = second(now);
+        let (look, event) = match change {
+            Change::Restore => (Look::default(), Event::Added),
+            Change::Delete => (state.look.with(GONE, true), Event::Deleted),
+            Change::Heartbeat => (state.look, Event::Modified),
+            Change::Ready(ready) => (state.look.with(NOT_READY, !ready), Event::Modified),
+            Change::Cordon(on) => (state.look.with(CORDONED, on), Event::Modified),
+            Change::Taint(on) => (state.look.with(TAINTED, on), Event::Modified),
+            Change::Gpus(gpus) => (state.look.with_gpus(gpus), Event::Modified),
+        };
+        let gone = state.look.has(GONE);
+        if gone != (change == Change::Restore) || (change != Change::Heartbeat && look == state.look) {
+            return None;
+        }
+        *state = State { version, look, ..*state };
+        match change {
+            Change::Restore => (state.beat, state.changed, state.born) = (second, second, second),
+            Change::Heartbeat | Change::Gpus(_) => state.beat = second,
+            Change::Ready(_) => (state.beat, state.changed) = (second, second),
+            Change::Cordon(_) | Change::Taint(_) => state.changed = second,
+            Change::Delete => {}
+        }
+        Some(event)
+    }
+
+    /// The whole object in JSON, as version `version`.
+    pub fn body_json(&self, i: usize, version: u64) -> Vec<u8> {
+        let mut body = JSON_HEAD.to_vec();
+        self.write(Encoding::Json, i, version, &mut body);
+        // The body's own brace.
+        body.remove(JSON_HEAD.len());
+        body
+    }
+
+    /// The whole object in its protobuf envelope.
+    pub fn body_protobuf(&self, i: usize, version: u64) -> Vec<u8> {
+        let fill = self.fill(i, version);
+        let length = self.template.length(Encoding::Protobuf, &fill);
+        let mut body = protobuf::start(ProtoKind::Node, length);
+        self.template.write(Encoding::Protobuf, &fill, &mut body);
+        body.extend_from_slice(protobuf::ENVELOPE_TAIL);
+        body
+    }
+
+    /// An event of a watch: a line of JSON, or a frame of protobuf.
+    pub fn event(&self, encoding: Encoding, i: usize, event: Event, version: u64) -> Vec<u8> {
+        match encoding {
+            Encoding::Protobuf => protobuf::watch_frame(event.text(), &self.body_protobuf(i, version)),
+            Encoding::Json => {
+                let head = format!("{{\"type\":\"{}\",\"object\":", event.text());
+                [head.as_bytes(), &self.body_json(i, version), b"}\n"].concat()
+            }
+        }
+    }
+
+    /// The object as the simulated server handles others, for what is asked rarely.
+    pub fn value(&self, i: usize) -> Option<Value> {
+        let version = self.version(i).filter(|_| self.exists(i))?;
+        let body = self.body_json(i, version);
+        Some(serde_json::from_slice(&body).expect("bodies are rendered as JSON"))
+    }
+
+    /// The nodes of one page: at most `limit` of those that exist from `from` on.
+    pub fn span(&self, from: usize, limit: Option<usize>) -> Span {
+        Span::of(&self.states, from, limit)
+    }
+
+    /// The pieces of a list as it stands now: later changes do not touch it.
+    pub fn list(&self, encoding: Encoding, span: &Span, head: protobuf::ListHead<'_>) -> List {
+        List::new(self, encoding, span, head)
+    }
+
+    fn write(&self, encoding: Encoding, i: usize, version: u64, out: &mut Vec<u8>) {
+        self.template.write(encoding, &self.fill(i, version), out);
+    }
+
+    fn fill(&self, i: usize, version: u64) -> Fill {
+        Fill::new(self.cluster, i, version, &self.states[i])
+    }
+}
+
+/// What happens, to which node, and when after the beginning.
+pub type Step = (Duration, usize, Change);
+
+/// Each of `nodes` is cordoned, replaced and comes back, one every `pace`, away for `away` in all.
+pub fn rolling_drain(nodes: std::ops::Range<usize>, pace: Duration, away: Duration) -> Vec<Step> {
+    let starts = nodes.zip((0_u32..).map(|turn| pace * turn));
+    let mut steps: Vec<Step> = starts
+        .flat_map(|(i, start)| {
+            let [cordon, delete, restore] = [Change::Cordon(true), Change::Delete, Change::Restore];
+            [(start, i, cordon), (start + away / 2, i, delete), (start + away, i, restore)]
+        })
+        .collect();
+    steps.sort_by_key(|(at, i, _)| (*at, *i));
+    steps
+}
+
+/// As many as six digits name.
+const MAX_NODES: usize = 1_000_000;
+const JSON_HEAD: &[u8] = br#"{"kind":"Node","apiVersion":"v1","#;
+
+fn second(now: Timestamp) -> u32 {
+    u32::try_from(now.as_second()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;
