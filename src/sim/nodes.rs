@@ -204,8 +204,8 @@ impl Herd {
     }
 
     /// The pieces of a list as it stands now: later changes do not touch it.
-    pub fn list(&self, encoding: Encoding, span: &Span, head: protobuf::ListHead<'_>) -> List {
-        List::new(self, encoding, span, head)
+    pub fn list(&self, encoding: Encoding, span: &Span, meta: protobuf::ListMeta<'_>) -> List {
+        List::new(self, encoding, span, meta)
     }
 
     fn write(&self, encoding: Encoding, i: usize, version: u64, out: &mut Vec<u8>) {

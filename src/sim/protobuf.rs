@@ -60,7 +60,7 @@ impl ProtoKind {
 
 /// What a list says besides its items.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct ListHead<'a> {
+pub struct ListMeta<'a> {
     pub resource_version: &'a str,
     /// Where the next page begins.
     pub next: Option<&'a str>,
@@ -78,8 +78,8 @@ pub fn message(kind: ProtoKind, object: &Value) -> Vec<u8> {
     schema::message(kind.fields(), object)
 }
 
-pub fn encode_list(kind: ProtoKind, items: &[&Value], head: ListHead<'_>) -> Vec<u8> {
-    let list = Message::default().bytes(1, &list_meta(head));
+pub fn encode_list(kind: ProtoKind, items: &[&Value], meta: ListMeta<'_>) -> Vec<u8> {
+    let list = Message::default().bytes(1, &list_meta(meta));
     let list = items.iter().fold(list, |list, item| list.bytes(2, &message(kind, item)));
     envelope(kind.api_version(), &format!("{}List", kind.kind()), &list.0)
 }
@@ -92,8 +92,8 @@ pub fn start(kind: ProtoKind, length: usize) -> Vec<u8> {
 
 /// What stands before the items of a list whose items, each as [`list_item`] begins it, have `items`
 /// bytes in all; [`ENVELOPE_TAIL`] ends it. For lists too large to be held in one piece.
-pub fn list_start(kind: ProtoKind, head: ListHead<'_>, items: usize) -> Vec<u8> {
-    let list = Message::default().bytes(1, &list_meta(head)).0;
+pub fn list_start(kind: ProtoKind, meta: ListMeta<'_>, items: usize) -> Vec<u8> {
+    let list = Message::default().bytes(1, &list_meta(meta)).0;
     let start = start_of(kind.api_version(), &format!("{}List", kind.kind()), list.len() + items);
     [start, list].concat()
 }
@@ -126,15 +126,15 @@ pub fn watch_frame(event_type: &str, object: &[u8]) -> Vec<u8> {
     [&length[..], &event, &raw, object].concat()
 }
 
-fn list_meta(head: ListHead<'_>) -> Vec<u8> {
-    let mut meta = serde_json::json!({ "resourceVersion": head.resource_version });
-    if let Some(next) = head.next {
-        meta["continue"] = next.into();
+fn list_meta(meta: ListMeta<'_>) -> Vec<u8> {
+    let mut value = serde_json::json!({ "resourceVersion": meta.resource_version });
+    if let Some(next) = meta.next {
+        value["continue"] = next.into();
     }
-    if let Some(remaining) = head.remaining {
-        meta["remainingItemCount"] = remaining.into();
+    if let Some(remaining) = meta.remaining {
+        value["remainingItemCount"] = remaining.into();
     }
-    schema::message(LIST_META, &meta)
+    schema::message(LIST_META, &value)
 }
 
 fn envelope(api_version: &str, kind: &str, object: &[u8]) -> Vec<u8> {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::{Herd, look::GONE, render::mix};
 
 /// How often a kubelet reports a status that is as before.
-const PERIOD: Duration = Duration::from_secs(300);
+const PERIOD: Duration = Duration::from_mins(5);
 
 /// The heartbeats of one herd, as time goes on.
 ///
@@ -57,7 +57,7 @@ impl Beats {
     /// When the heartbeat of a slot comes.
     fn moment(&self, slot: i128) -> i128 {
         let draw = mix(self.seed ^ u64::try_from(slot).unwrap_or_default());
-        slot * self.slot + (self.slot * i128::from(draw >> 32) >> 32)
+        slot * self.slot + ((self.slot * i128::from(draw >> 32)) >> 32)
     }
 
     fn node(&self, slot: i128) -> usize {
@@ -70,7 +70,7 @@ impl Beats {
 /// A step that visits each of `nodes` once and no neighbours in a row: near the golden section.
 fn stride(nodes: usize) -> usize {
     let wanted = nodes * 618 / 1000;
-    (wanted.max(1)..).find(|stride| coprime(*stride, nodes)).unwrap_or(1)
+    (wanted.max(1)..=nodes).find(|stride| coprime(*stride, nodes)).unwrap_or(1)
 }
 
 fn coprime(mut a: usize, mut b: usize) -> bool {

@@ -6,7 +6,7 @@ use std::{ops::Range, sync::Arc};
 use serde_json::json;
 
 use super::{Encoding, Herd, State, Template, look::GONE, render::Fill};
-use crate::sim::protobuf::{self, ListHead, ProtoKind};
+use crate::sim::protobuf::{self, ListMeta, ProtoKind};
 
 /// A page of a list.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -34,17 +34,17 @@ pub struct List {
     encoding: Encoding,
     cluster: u16,
     nodes: std::vec::IntoIter<(usize, State)>,
-    head: Option<Vec<u8>>,
-    tail: Option<&'static [u8]>,
+    start: Option<Vec<u8>>,
+    end: Option<&'static [u8]>,
     first: bool,
 }
 
 impl List {
-    pub(super) fn new(herd: &Herd, encoding: Encoding, span: &Span, head: ListHead<'_>) -> Self {
+    pub(super) fn new(herd: &Herd, encoding: Encoding, span: &Span, meta: ListMeta<'_>) -> Self {
         let existing = span.range.clone().filter(|i| herd.exists(*i));
         let nodes: Vec<_> = existing.map(|i| (i, herd.states[i])).collect();
-        let (head, tail): (_, &[u8]) = match encoding {
-            Encoding::Json => (json_head(head), b"]}\n"),
+        let (start, end): (_, &[u8]) = match encoding {
+            Encoding::Json => (json_head(meta), b"]}\n"),
             Encoding::Protobuf => {
                 let length = |(i, state): &(usize, State)| {
                     let fill = Fill::new(herd.cluster, *i, state.version, state);
@@ -52,7 +52,7 @@ impl List {
                     protobuf::list_item(length).0.len() + length
                 };
                 let length = nodes.iter().map(length).sum();
-                (protobuf::list_start(ProtoKind::Node, head, length), protobuf::ENVELOPE_TAIL)
+                (protobuf::list_start(ProtoKind::Node, meta, length), protobuf::ENVELOPE_TAIL)
             }
         };
         Self {
@@ -60,8 +60,8 @@ impl List {
             encoding,
             cluster: herd.cluster,
             nodes: nodes.into_iter(),
-            head: Some(head),
-            tail: Some(tail),
+            start: Some(start),
+            end: Some(end),
             first: true,
         }
     }
@@ -71,10 +71,10 @@ impl Iterator for List {
     type Item = Vec<u8>;
 
     fn next(&mut self) -> Option<Vec<u8>> {
-        if let Some(head) = self.head.take() {
-            return Some(head);
+        if let Some(start) = self.start.take() {
+            return Some(start);
         }
-        let Some((i, state)) = self.nodes.next() else { return self.tail.take().map(<[u8]>::to_vec) };
+        let Some((i, state)) = self.nodes.next() else { return self.end.take().map(<[u8]>::to_vec) };
         let fill = Fill::new(self.cluster, i, state.version, &state);
         let first = std::mem::replace(&mut self.first, false);
         let mut piece = match self.encoding {
@@ -87,12 +87,12 @@ impl Iterator for List {
     }
 }
 
-fn json_head(head: ListHead<'_>) -> Vec<u8> {
-    let mut metadata = json!({ "resourceVersion": head.resource_version });
-    if let Some(next) = head.next {
+fn json_head(meta: ListMeta<'_>) -> Vec<u8> {
+    let mut metadata = json!({ "resourceVersion": meta.resource_version });
+    if let Some(next) = meta.next {
         metadata["continue"] = next.into();
     }
-    if let Some(remaining) = head.remaining {
+    if let Some(remaining) = meta.remaining {
         metadata["remainingItemCount"] = remaining.into();
     }
     format!(r#"{{"kind":"NodeList","apiVersion":"v1","metadata":{metadata},"items":["#).into_bytes()

@@ -10,7 +10,7 @@ use super::{
     look::{CORDONED, Look, NOT_READY, TAINTED},
     render::{
         BEAT, BOOT, BORN, Body, CHANGED, CLUSTER, Fill, INDEX, INSTANCE, MACHINE, OCTETS, SYSTEM, UID,
-        VERSION,
+        VERSION, mix,
     },
 };
 
@@ -280,7 +280,6 @@ fn status(look: Look, images: usize) -> Value {
 fn image(i: usize) -> Value {
     const TEAMS: [&str; 5] = ["training", "serving", "platform", "data", "evaluation"];
     let name = format!("registry.example.com/{}/work-{i:02}", TEAMS[i % TEAMS.len()]);
-    let digest: String =
-        (0..4).map(|part| format!("{:016x}", super::render::mix((i * 4 + part) as u64))).collect();
+    let digest = [0, 1, 2, 3].map(|part| format!("{:016x}", mix((i * 4 + part) as u64))).concat();
     json!({ "names": [format!("{name}@sha256:{digest}"), format!("{name}:v1.{i}.0")], "sizeBytes": 9_876_543_210_u64 / (1 + i as u64) })
 }

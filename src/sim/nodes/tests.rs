@@ -1,7 +1,7 @@
 use std::{collections::BTreeSet, mem::size_of};
 
 use super::*;
-use crate::{k8s::list_watch::protobuf::Node, sim::protobuf::ListHead};
+use crate::{k8s::list_watch::protobuf::Node, sim::protobuf::ListMeta};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_795_255_200 + second).unwrap()
@@ -137,17 +137,17 @@ fn pages_together_are_the_list() {
         let span = herd.span(from, Some(9));
         let next = (span.remaining != 0).then(|| span.range.end.to_string());
         let remaining = i64::try_from(span.remaining).unwrap();
-        let head = ListHead {
+        let meta = ListMeta {
             resource_version: "1001",
             next: next.as_deref(),
             remaining: next.is_some().then_some(remaining),
         };
-        let json: Vec<u8> = herd.list(Encoding::Json, &span, head).flatten().collect();
+        let json: Vec<u8> = herd.list(Encoding::Json, &span, meta).flatten().collect();
         let page: Value = serde_json::from_slice(&json).unwrap();
         let items: Vec<&Value> = page["items"].as_array().unwrap().iter().collect();
         names.extend(items.iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()));
-        let protobuf: Vec<u8> = herd.list(Encoding::Protobuf, &span, head).flatten().collect();
-        assert_eq!(protobuf, protobuf::encode_list(ProtoKind::Node, &items, head));
+        let protobuf: Vec<u8> = herd.list(Encoding::Protobuf, &span, meta).flatten().collect();
+        assert_eq!(protobuf, protobuf::encode_list(ProtoKind::Node, &items, meta));
         assert_eq!(page["metadata"]["resourceVersion"], "1001");
         left.push(span.remaining);
         match page["metadata"]["continue"].as_str() {
@@ -165,9 +165,9 @@ fn pages_together_are_the_list() {
 #[test]
 fn a_list_is_of_the_moment_it_began() {
     let mut herd = herd(3);
-    let head = ListHead { resource_version: "1000", ..ListHead::default() };
-    let list = herd.list(Encoding::Protobuf, &herd.span(0, None), head);
-    let same: Vec<u8> = herd.list(Encoding::Protobuf, &herd.span(0, None), head).flatten().collect();
+    let meta = ListMeta { resource_version: "1000", ..ListMeta::default() };
+    let list = herd.list(Encoding::Protobuf, &herd.span(0, None), meta);
+    let same: Vec<u8> = herd.list(Encoding::Protobuf, &herd.span(0, None), meta).flatten().collect();
     herd.apply(2, Change::Cordon(true), 1_000_000_000, at(1));
     assert_eq!(list.flatten().collect::<Vec<u8>>(), same);
 }
@@ -180,7 +180,9 @@ fn every_node_reports_once_a_period_and_at_its_own_time() {
     for second in 1..=600 {
         let due = beats.due(&herd, at(second));
         busiest = busiest.max(due.len());
-        due.into_iter().for_each(|i| seen[i] += 1);
+        for i in due {
+            seen[i] += 1;
+        }
     }
     assert_eq!(seen.iter().sum::<i32>().abs_diff(1000) / 3, 0);
     assert!(seen.iter().all(|times| (1..=3).contains(times)), "{seen:?}");

@@ -236,9 +236,8 @@ pub(super) fn message(fields: &[Field], object: &Value) -> Vec<u8> {
 impl Field {
     fn write(&self, message: Message, value: &Value) -> Message {
         match self.presence {
-            Always => self.write_one(message, value),
             Set if value.is_null() => message,
-            Set => self.write_one(message, value),
+            Always | Set => self.write_one(message, value),
             Each => {
                 let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
                 items.iter().fold(message, |message, item| self.write_one(message, item))

@@ -59,7 +59,10 @@ fn full_node() -> Value {
 
 /// Of bytes that Kubernetes' own serializer (`k8s.io/apimachinery` v0.36.3) wrote of the same objects.
 fn assert_as_kubernetes(bytes: &[u8], digest: &str) {
-    let found: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let found = Sha256::digest(bytes)
+        .as_slice()
+        .iter()
+        .fold(String::new(), |found, byte| found + &format!("{byte:02x}"));
     assert_eq!(found, digest, "{} bytes", bytes.len());
 }
 
@@ -79,9 +82,9 @@ fn nodes_have_the_bytes_that_kubernetes_writes() {
         &encode(ProtoKind::Node, &bookmark),
         "cae888e4e63cc682458360316704642e4890ba4a192e23bba623a04f2f65a469",
     );
-    let head = ListHead { resource_version: "99", next: Some("abc"), remaining: Some(7) };
+    let meta = ListMeta { resource_version: "99", next: Some("abc"), remaining: Some(7) };
     assert_as_kubernetes(
-        &encode_list(ProtoKind::Node, &[&node, &empty], head),
+        &encode_list(ProtoKind::Node, &[&node, &empty], meta),
         "598bd42850c820c5929754fca4cbf58e9b960a65a70c2af6cf66e46331af98cc",
     );
     assert_as_kubernetes(
@@ -102,9 +105,9 @@ fn namespaces_and_statuses_have_the_bytes_that_kubernetes_writes() {
         &encode(ProtoKind::Namespace, &namespace),
         "8ead8adc97864c4b846e7a788a48a727236c5171668e3a1d5fa4cb68554752ec",
     );
-    let head = ListHead { resource_version: "99", ..ListHead::default() };
+    let meta = ListMeta { resource_version: "99", ..ListMeta::default() };
     assert_as_kubernetes(
-        &encode_list(ProtoKind::Namespace, &[&namespace], head),
+        &encode_list(ProtoKind::Namespace, &[&namespace], meta),
         "7f58e9c3f2989126d255bb339a1af4f043b222d8408eff41d538514bdd581fa7",
     );
     let status = json!({
@@ -144,13 +147,13 @@ fn a_value_of_another_type_counts_as_absent() {
 #[test]
 fn a_list_in_pieces_is_the_list_in_one() {
     let (node, empty) = (full_node(), json!({}));
-    let head = ListHead { resource_version: "99", next: Some("abc"), remaining: Some(7) };
+    let meta = ListMeta { resource_version: "99", next: Some("abc"), remaining: Some(7) };
     let items = [&node, &empty].map(|node| {
         let message = message(ProtoKind::Node, node);
         [list_item(message.len()).0, message].concat()
     });
-    let whole = encode_list(ProtoKind::Node, &[&node, &empty], head);
-    let begun = list_start(ProtoKind::Node, head, items.concat().len());
+    let whole = encode_list(ProtoKind::Node, &[&node, &empty], meta);
+    let begun = list_start(ProtoKind::Node, meta, items.concat().len());
     let pieces = [&begun, &items.concat()[..], ENVELOPE_TAIL].concat();
     assert_eq!(pieces, whole);
     let message = message(ProtoKind::Node, &node);
@@ -173,8 +176,11 @@ fn varints_have_the_length_that_is_said() {
     }
 }
 
+/// Name, labels, taints, allocatable; cordoned, ready, being deleted.
+type Kept = (String, Vec<(String, String)>, Vec<[String; 3]>, Vec<(String, String)>, [bool; 3]);
+
 /// What fedq keeps of a node, from its JSON.
-fn kept(node: &Value) -> (String, Vec<(String, String)>, Vec<[String; 3]>, Vec<(String, String)>, [bool; 3]) {
+fn kept(node: &Value) -> Kept {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let pairs = |value: &Value| {
         let pairs = value.as_object().into_iter().flatten();
