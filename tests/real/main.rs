@@ -7,6 +7,8 @@
 #![allow(dead_code, reason = "the support offers more than the cases of one day use")]
 
 mod cases;
+#[path = "../conformance/mod.rs"]
+mod conformance;
 mod support;
 
 use std::io::IsTerminal;

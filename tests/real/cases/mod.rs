@@ -5,6 +5,7 @@ pub mod bed;
 pub mod capacity;
 pub mod claims;
 pub mod command_line;
+pub mod conformance;
 pub mod faults;
 pub mod hub_queues;
 pub mod leaving;
@@ -58,6 +59,10 @@ pub fn all() -> Vec<Case> {
         bed::a_bare_cluster_has_no_kueue,
         bed::nothing_outlives_a_killed_run,
     ]);
+    macro_rules! conformance_cases {
+        ($($name:ident),*) => { all.extend(cases![Parallel: $(conformance::$name),*]) };
+    }
+    crate::conformance::with_themes!(conformance_cases);
     all.extend(cases![Serial:
         bed::a_killed_api_server_comes_back_with_its_data,
         bed::a_frozen_api_server_answers_nobody,

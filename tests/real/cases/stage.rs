@@ -37,7 +37,7 @@ pub const PATIENT: &str = "{allowLoopback: true, nodePositionInterval: 1s}";
 pub const HASTY: &str =
     "{allowLoopback: true, requestTimeout: 2s, staleAfter: 4s, lostTimeout: 14s, nodePositionInterval: 1s}";
 
-const CRDS: &str = include_str!("../../../deploy/crds/clusterresourceclaims.yaml");
+pub const CRDS: &str = include_str!("../../../deploy/crds/clusterresourceclaims.yaml");
 
 pub struct Stage<'f> {
     pub fleet: &'f Fleet,

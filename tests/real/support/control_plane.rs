@@ -93,6 +93,10 @@ impl ControlPlane {
         format!("https://127.0.0.1:{}", self.api_port)
     }
 
+    pub fn etcd_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.etcd_port)
+    }
+
     /// A kubeconfig with everything inline, as MultiKueue and fedq demand.
     pub fn kubeconfig(&self, user: &str, groups: &[&str]) -> Result<String> {
         let identity = self.site.authority.client(user, groups)?;

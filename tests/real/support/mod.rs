@@ -5,6 +5,7 @@ pub mod certs;
 pub mod cluster;
 pub mod control_plane;
 pub mod daemon;
+pub mod etcd;
 pub mod fleet;
 pub mod kueue;
 pub mod nodes;

@@ -1,0 +1,85 @@
+//! What fedq and kubectl rely on of a Kubernetes API server with Kueue, as requests and expected answers. The same
+//! themes run against real servers and against the simulated ones; whatever differs from what is written here fails.
+//!
+//! A tier includes this folder as a module, describes its server in a [`Server`] and runs every theme of [`with_themes`].
+//! The server must serve Kueue's kinds with its webhooks and the kind ClusterResourceClaim. Themes keep to objects of
+//! their own, so they may run at the same time.
+
+#![allow(clippy::similar_names, reason = "a patch goes to a path, and a stale object is on the stage")]
+#![allow(clippy::needless_pass_by_value, reason = "bodies and expectations are made where they are used")]
+
+pub mod client;
+pub mod expect;
+pub mod stage;
+
+pub mod apply;
+pub mod creation;
+pub mod deletion;
+pub mod discovery;
+pub mod encodings;
+pub mod identity;
+pub mod kueue;
+pub mod lists;
+pub mod patches;
+pub mod selectors;
+pub mod status;
+pub mod updates;
+pub mod versions;
+pub mod watches;
+
+use std::future::Future;
+use std::pin::Pin;
+
+use anyhow::Result;
+
+use client::Credential;
+use stage::Stage;
+
+/// The server under test, and who may ask it what.
+pub struct Server {
+    /// For the messages of failures: `real` or `simulated`.
+    pub flavour: &'static str,
+    /// `https://127.0.0.1:6443`.
+    pub base: String,
+    pub ca_pem: String,
+    /// In the group system:masters.
+    pub admin: Credential,
+    /// Authenticated as [`NOBODY`], without any right.
+    pub nobody: Credential,
+    /// A bearer token and the name of its user.
+    pub token: (String, String),
+    /// Makes the server forget versions of the past, as it would by itself after some minutes. It may take a while
+    /// to have effect.
+    pub forget: Box<dyn Fn() -> Forgetting>,
+}
+
+/// Polled by the thread of its theme, so it need not be `Send`.
+pub type Forgetting = Pin<Box<dyn Future<Output = Result<()>>>>;
+
+pub const NOBODY: &str = "conformance-nobody";
+
+/// Hands the names of all themes to a macro of the tier, which makes cases of them.
+macro_rules! with_themes {
+    ($cases:ident) => {
+        $cases! {
+            discovery, lists, versions, selectors, watches, creation, updates, patches, apply, status,
+            deletion, identity, encodings, kueue
+        }
+    };
+}
+pub(crate) use with_themes;
+
+/// Runs one theme by its name.
+pub async fn run(server: &Server, theme: &str) -> Result<()> {
+    let stage = Stage::open(server, theme).await?;
+    macro_rules! choose {
+        ($($name:ident),*) => {
+            match theme {
+                $(stringify!($name) => $name::run(&stage).await,)*
+                _ => Err(anyhow::anyhow!("no theme is called {theme}")),
+            }
+        };
+    }
+    let ended = with_themes!(choose);
+    stage.close(ended).await
+}

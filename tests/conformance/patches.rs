@@ -1,0 +1,165 @@
+//! Changes to parts of objects: merge patches, strategic ones and lists of operations.
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::expect::{absent, has, only};
+use super::stage::{
+    CLAIMS, JSON_PATCH, MERGE, NODES, STRATEGIC, Stage, claim, labelled, node, secret, version,
+};
+use super::updates::conflict;
+
+pub async fn run(stage: &Stage<'_>) -> Result<()> {
+    merge(stage).await;
+    merge_custom(stage).await;
+    strategic(stage).await;
+    operations(stage).await;
+    refused(stage).await;
+    Ok(())
+}
+
+async fn merge(stage: &Stage<'_>) {
+    let path = format!("{}/a", stage.secrets());
+    let made = stage.make(&stage.secrets(), labelled("a", json!({"x": "1", "y": "2"}))).await;
+    let patch = json!({"metadata": {"labels": {"x": null, "z": "3"}}});
+    let changed = stage
+        .patch(&path, MERGE, patch.clone())
+        .gives(200, json!({"metadata": {"labels": only(json!({"y": "2", "z": "3"}))}}))
+        .await;
+    let same = stage.patch(&path, MERGE, patch).gives(200, json!({"kind": "Secret"})).await;
+    stage.check(version(&same) == version(&changed), || {
+        "a patch that changes nothing moves the version".to_owned()
+    });
+
+    let stale = json!({"metadata": {"resourceVersion": version(&made), "labels": {"q": "1"}}});
+    stage.patch(&path, MERGE, stale).gives(409, conflict("secrets", "a")).await;
+    let fresh = json!({"metadata": {"resourceVersion": version(&changed), "labels": {"q": "1"}}});
+    stage.patch(&path, MERGE, fresh).gives(200, json!({"metadata": {"labels": {"q": "1"}}})).await;
+    stage
+        .patch(&path, MERGE, json!({"metadata": {"labels": null}}))
+        .gives(200, json!({"metadata": {"labels": absent()}}))
+        .await;
+    let missing = json!({"reason": "NotFound", "message": "secrets \"none\" not found"});
+    stage.patch(&format!("{}/none", stage.secrets()), MERGE, json!({})).gives(404, missing).await;
+    let dry = stage.patch(&format!("{path}?dryRun=All"), MERGE, json!({"data": {"k": "dg=="}}));
+    dry.gives(200, json!({"data": {"k": "dg=="}})).await;
+    stage.get(&path).gives(200, json!({"data": absent()})).await;
+}
+
+async fn merge_custom(stage: &Stage<'_>) {
+    let name = stage.named("a");
+    let path = format!("{CLAIMS}/{name}");
+    let made = stage.make(CLAIMS, claim(&name)).await;
+    let patch = json!({"spec": {"nominalResources": {"cpu": "1", "gpu": 2}}});
+    stage.patch(&path, MERGE, patch).gives(200, json!({"metadata": {"generation": 2}})).await;
+    let patch = json!({"spec": {"nominalResources": {"cpu": null}, "unknown": 1}});
+    let pruned = json!({"metadata": {"generation": 3}, "spec": only(json!({"clusterName": "somewhere", "nominalResources": only(json!({"gpu": 2}))}))});
+    stage.patch(&path, MERGE, patch).gives(200, pruned).await;
+    let stale =
+        json!({"metadata": {"resourceVersion": version(&made)}, "spec": {"nominalResources": {"cpu": "5"}}});
+    stage
+        .patch(&path, MERGE, stale)
+        .gives(409, conflict("clusterresourceclaims.galaxy.kubestellar.io", &name))
+        .await;
+    let wrong = json!({"spec": {"nominalResources": {"cpu": "nonsense"}}});
+    let invalid = json!({"reason": "Invalid", "message": has("spec.nominalResources.cpu: Invalid value: \"nonsense\""), "code": 422});
+    stage.patch(&path, MERGE, wrong).gives(422, invalid).await;
+    let required =
+        json!({"reason": "Invalid", "message": has("spec.clusterName: Required value"), "code": 422});
+    stage.patch(&path, MERGE, json!({"spec": {"clusterName": null}})).gives(422, required).await;
+    let strict = json!({"reason": "Invalid", "message": has("strict decoding error: unknown field \"spec.nope\""), "code": 422});
+    stage
+        .patch(&format!("{path}?fieldValidation=Strict"), MERGE, json!({"spec": {"nope": 1}}))
+        .gives(422, strict)
+        .await;
+    let strategic = json!({"reason": "UnsupportedMediaType", "code": 415});
+    stage.patch(&path, STRATEGIC, json!({"spec": {}})).gives(415, strategic).await;
+}
+
+/// Lists with keys are merged element by element; what kubelet does to its node.
+async fn strategic(stage: &Stage<'_>) {
+    let name = stage.named("n");
+    let mut body = node(&name);
+    body["spec"] = json!({"taints": [{"key": "a", "effect": "NoSchedule"}], "unschedulable": true});
+    stage.make(NODES, body).await;
+    let path = format!("{NODES}/{name}");
+    let condition = |kind: &str, status: &str| json!({"type": kind, "status": status});
+    let conditions = json!([condition("FedqOne", "False"), condition("FedqTwo", "True")]);
+    let patch = json!({"status": {"conditions": conditions, "capacity": {"cpu": "4", "example.com/x": "1"}}});
+    stage.patch(&format!("{path}/status"), STRATEGIC, patch).gives(200, json!({"kind": "Node"})).await;
+    let patch = json!({"status": {"conditions": [condition("FedqOne", "True")], "capacity": {"example.com/x": null}}});
+    let merged = json!({"status": {
+        "conditions": super::expect::with(json!([condition("FedqOne", "True"), condition("FedqTwo", "True")])),
+        "capacity": {"cpu": "4", "example.com/x": absent()},
+    }});
+    stage.patch(&format!("{path}/status"), STRATEGIC, patch).gives(200, merged).await;
+    let patch = json!({"status": {"conditions": [{"type": "FedqTwo", "$patch": "delete"}]}});
+    let left =
+        stage.patch(&format!("{path}/status"), STRATEGIC, patch).gives(200, json!({"kind": "Node"})).await;
+    let all = left["status"]["conditions"].to_string();
+    stage.check(!all.contains("FedqTwo") && all.contains("FedqOne"), || format!("conditions {all}"));
+
+    let patch = json!({"spec": {"unschedulable": null}, "metadata": {"labels": {"l": "1"}}});
+    let patched = json!({"spec": {"unschedulable": absent()}, "metadata": {"labels": {"l": "1"}}});
+    stage.patch(&path, STRATEGIC, patch).gives(200, patched).await;
+    // A merge patch replaces lists whole.
+    stage
+        .patch(
+            &format!("{path}/status"),
+            MERGE,
+            json!({"status": {"addresses": [{"type": "Hostname", "address": "h"}]}}),
+        )
+        .gives(200, json!({"status": {"addresses": [{"type": "Hostname", "address": "h"}]}}))
+        .await;
+}
+
+async fn operations(stage: &Stage<'_>) {
+    let name = stage.named("j");
+    let path = format!("{CLAIMS}/{name}");
+    stage.make(CLAIMS, claim(&name)).await;
+    let patch = json!([
+        {"op": "test", "path": "/spec/clusterName", "value": "somewhere"},
+        {"op": "add", "path": "/spec/nominalResources", "value": {"cpu": "1"}},
+        {"op": "add", "path": "/spec/nominalResources/example.com~1x", "value": 3},
+        {"op": "add", "path": "/metadata/finalizers", "value": ["fedq.dev/one"]},
+        {"op": "add", "path": "/metadata/finalizers/-", "value": "fedq.dev/two"},
+    ]);
+    let patched = json!({
+        "metadata": {"finalizers": ["fedq.dev/one", "fedq.dev/two"]},
+        "spec": {"nominalResources": {"cpu": "1", "example.com/x": 3}},
+    });
+    stage.patch(&path, JSON_PATCH, patch).gives(200, patched).await;
+    let patch = json!([
+        {"op": "remove", "path": "/metadata/finalizers"},
+        {"op": "replace", "path": "/spec/nominalResources/cpu", "value": "2"},
+    ]);
+    let patched = json!({"metadata": {"finalizers": absent(), "generation": 3}, "spec": {"nominalResources": {"cpu": "2"}}});
+    stage.patch(&path, JSON_PATCH, patch).gives(200, patched).await;
+    let failed = json!([{"op": "test", "path": "/spec/clusterName", "value": "elsewhere"}]);
+    stage.patch(&path, JSON_PATCH, failed).gives(422, json!({"reason": "Invalid", "code": 422})).await;
+    let nowhere = json!([{"op": "remove", "path": "/spec/nothing"}]);
+    stage.patch(&path, JSON_PATCH, nowhere).gives(422, json!({"reason": "Invalid", "code": 422})).await;
+    stage.patch(&path, JSON_PATCH, json!({"op": "remove"})).gives(400, json!({"reason": "BadRequest"})).await;
+}
+
+async fn refused(stage: &Stage<'_>) {
+    let path = format!("{}/a", stage.secrets());
+    stage
+        .patch(&path, MERGE, json!(null))
+        .body("{")
+        .gives(400, json!({"reason": "BadRequest", "code": 400}))
+        .await;
+    stage
+        .patch(&path, "application/nonsense", json!({}))
+        .gives(415, json!({"reason": "UnsupportedMediaType", "code": 415}))
+        .await;
+    stage.patch(&path, MERGE, json!({"metadata": {"name": "b"}})).gives(400, json!({"reason": "BadRequest", "message": has("the name of the object (b) does not match the name on the URL (a)")})).await;
+    let uid = json!({"metadata": {"uid": "00000000-0000-0000-0000-000000000000"}});
+    stage.patch(&path, MERGE, uid).gives(422, json!({"reason": "Invalid", "message": has("metadata.uid: Invalid value: \"00000000-0000-0000-0000-000000000000\": field is immutable")})).await;
+    let typed = json!({"data": {"k": 5}});
+    stage
+        .patch(&path, STRATEGIC, typed)
+        .gives(422, json!({"reason": "Invalid", "message": has("patch: Invalid value: ")}))
+        .await;
+    stage.make(&stage.secrets(), secret("last")).await;
+}

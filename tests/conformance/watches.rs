@@ -1,0 +1,201 @@
+//! Watches: what they tell, in which order, and how they end.
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::expect::{absent, any, has};
+use super::stage::{CLAIMS, MERGE, Stage, claim, labelled, number, secret, version};
+
+pub async fn run(stage: &Stage<'_>) -> Result<()> {
+    in_order(stage).await?;
+    selected(stage).await?;
+    custom_resources(stage).await?;
+    initial_events(stage).await?;
+    too_old(stage).await?;
+    refused(stage).await;
+    tokio::try_join!(from_nothing(stage), bookmarks(stage))?;
+    Ok(())
+}
+
+async fn in_order(stage: &Stage<'_>) -> Result<()> {
+    let path = stage.secrets();
+    let before = stage.get(&path).gives(200, json!({"items": []})).await;
+    let made = stage.make(&path, labelled("a", json!({"step": "1"}))).await;
+    let mut watch = stage.watch(&format!("{path}?watch=1&resourceVersion={}", version(&before))).await?;
+    stage.check(watch.status == 200, || format!("a watch answers {}", watch.status));
+    let whole = json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "a", "uid": made["metadata"]["uid"], "resourceVersion": version(&made)}});
+    watch.gives("ADDED", whole).await;
+
+    let changed = stage
+        .patch(&format!("{path}/a"), MERGE, json!({"metadata": {"labels": {"step": "2"}}}))
+        .gives(200, json!({"kind": "Secret"}))
+        .await;
+    watch
+        .gives(
+            "MODIFIED",
+            json!({"metadata": {"labels": {"step": "2"}, "resourceVersion": version(&changed)}}),
+        )
+        .await;
+    stage.make(&path, secret("b")).await;
+    watch.gives("ADDED", json!({"metadata": {"name": "b"}})).await;
+    stage.delete(&format!("{path}/a")).gives(200, json!({"status": "Success"})).await;
+    // The last state, with the version of the deletion.
+    let gone = watch.gives("DELETED", json!({"metadata": {"name": "a", "labels": {"step": "2"}}})).await;
+    stage.check(number(&changed) < number(&gone), || "a deletion has no version of its own".to_owned());
+
+    let mut later = stage.watch(&format!("{path}?watch=true&resourceVersion={}", version(&changed))).await?;
+    later.gives("ADDED", json!({"metadata": {"name": "b"}})).await;
+    later.gives("DELETED", json!({"metadata": {"name": "a", "resourceVersion": version(&gone)}})).await;
+    Ok(())
+}
+
+/// A selector turns a change into an addition or a deletion.
+async fn selected(stage: &Stage<'_>) -> Result<()> {
+    let path = stage.secrets();
+    let start = stage.make(&path, labelled("s", json!({"in": "no"}))).await;
+    let query = format!("watch=1&resourceVersion={}", version(&start));
+    let mut labelled = stage.watch(&format!("{path}?{query}&labelSelector=in%3Dyes")).await?;
+    let mut named = stage.watch(&format!("{path}?{query}&fieldSelector=metadata.name%3Ds")).await?;
+    let turn = async |to: &str| {
+        let patch = json!({"metadata": {"labels": {"in": to}}});
+        stage
+            .patch(&format!("{path}/s"), MERGE, patch)
+            .gives(200, json!({"metadata": {"labels": {"in": to}}}))
+            .await
+    };
+    turn("yes").await;
+    turn("yes").await;
+    labelled.gives("ADDED", json!({"metadata": {"name": "s", "labels": {"in": "yes"}}})).await;
+    let patch = json!({"metadata": {"annotations": {"a": "b"}}});
+    stage.patch(&format!("{path}/s"), MERGE, patch).gives(200, json!({"kind": "Secret"})).await;
+    labelled.gives("MODIFIED", json!({"metadata": {"annotations": {"a": "b"}}})).await;
+    let out = turn("no").await;
+    // What it was before, with the version of the change that took it out.
+    let left = json!({"metadata": {"labels": {"in": "yes"}, "resourceVersion": version(&out)}});
+    labelled.gives("DELETED", left).await;
+    for value in ["yes", "yes", "no"] {
+        named.gives("MODIFIED", json!({"metadata": {"labels": {"in": value}}})).await;
+    }
+    let last = stage.delete(&format!("{path}/s")).gives(200, json!({"status": "Success"})).await;
+    stage.check(last["details"]["uid"].is_string(), || format!("a deletion does not name the uid: {last}"));
+    named.gives("DELETED", json!({"metadata": {"name": "s"}})).await;
+    Ok(())
+}
+
+async fn custom_resources(stage: &Stage<'_>) -> Result<()> {
+    let name = stage.named("w");
+    let made = stage.make(CLAIMS, claim(&name)).await;
+    let query = format!("watch=1&resourceVersion={}&fieldSelector=metadata.name%3D{name}", version(&made));
+    let mut watch = stage.watch(&format!("{CLAIMS}?{query}")).await?;
+    let patch = json!({"spec": {"nominalResources": {"cpu": "2"}}});
+    stage
+        .patch(&format!("{CLAIMS}/{name}"), MERGE, patch)
+        .gives(200, json!({"metadata": {"generation": 2}}))
+        .await;
+    let changed = json!({"kind": "ClusterResourceClaim", "apiVersion": "galaxy.kubestellar.io/v1alpha1", "metadata": {"generation": 2}});
+    watch.gives("MODIFIED", changed).await;
+    stage.delete(&format!("{CLAIMS}/{name}")).gives(200, json!({"status": "Success"})).await;
+    watch.gives("DELETED", json!({"metadata": {"name": name}})).await;
+    Ok(())
+}
+
+/// What is there, as a list in the form of events, then a bookmark that says so, then what happens.
+async fn initial_events(stage: &Stage<'_>) -> Result<()> {
+    let path = stage.secrets();
+    let now = stage.get(&path).gives(200, json!({"items": [{"metadata": {"name": "b"}}]})).await;
+    let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    for from in
+        [String::new(), format!("&resourceVersion={}", version(&now)), "&resourceVersion=0".to_owned()]
+    {
+        let mut watch = stage.watch(&format!("{path}?{query}{from}")).await?;
+        watch.gives("ADDED", json!({"metadata": {"name": "b"}})).await;
+        let end = json!({
+            "kind": "Secret",
+            "apiVersion": "v1",
+            "metadata": {"resourceVersion": any(), "annotations": {"k8s.io/initial-events-end": "true"}, "name": absent()},
+        });
+        let end = watch.gives("BOOKMARK", end).await;
+        stage.check(number(&now) <= number(&end) || from == "&resourceVersion=0", || {
+            "the bookmark is older than a list before".to_owned()
+        });
+        let name = format!("after{}", from.len());
+        stage.make(&path, secret(&name)).await;
+        watch.gives("ADDED", json!({"metadata": {"name": name}})).await;
+        stage.delete(&format!("{path}/{name}")).gives(200, json!({"status": "Success"})).await;
+        watch.gives("DELETED", json!({"metadata": {"name": name}})).await;
+    }
+    let invalid = json!({"reason": "Invalid", "code": 422, "message": has("sendInitialEvents")});
+    stage.get(&format!("{path}?watch=1&sendInitialEvents=true")).gives(422, invalid).await;
+    let unpaired = format!("{path}?sendInitialEvents=true&resourceVersionMatch=NotOlderThan");
+    stage.get(&unpaired).gives(422, json!({"reason": "Invalid", "message": has("sendInitialEvents")})).await;
+    Ok(())
+}
+
+/// The answer itself is a success; its only event says that it is too late.
+async fn too_old(stage: &Stage<'_>) -> Result<()> {
+    // A server never remembers what was before the kind itself.
+    let mut watch = stage.watch(&format!("{CLAIMS}?watch=1&resourceVersion=1")).await?;
+    stage.check(watch.status == 200, || format!("an expired watch answers {}", watch.status));
+    let expired = json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "message": has("too old resource version: 1 ("),
+        "reason": "Expired",
+        "code": 410,
+    });
+    watch.gives("ERROR", expired).await;
+    watch.ends().await
+}
+
+async fn refused(stage: &Stage<'_>) {
+    let path = stage.secrets();
+    let bad = json!({"kind": "Status", "reason": "BadRequest", "code": 400});
+    stage
+        .get(&format!("{path}?watch=1&resourceVersion=abc"))
+        .gives(500, json!({"message": has("resourceVersion: Invalid value: \"abc\"")}))
+        .await;
+    stage.get(&format!("{path}?watch=1&labelSelector=a%20b")).gives(400, bad.clone()).await;
+    stage.get(&format!("{path}?watch=1&timeoutSeconds=abc")).gives(400, bad).await;
+    let forbidden = json!({"reason": "Invalid", "message": has("resourceVersionMatch"), "code": 422});
+    stage
+        .get(&format!("{path}?watch=1&resourceVersionMatch=NotOlderThan&resourceVersion=1"))
+        .gives(422, forbidden)
+        .await;
+}
+
+/// Without a version, and with version 0, a watch begins with what is there; it ends when its time is up.
+async fn from_nothing(stage: &Stage<'_>) -> Result<()> {
+    for from in ["", "&resourceVersion=0"] {
+        let path =
+            format!("{}?watch=1&timeoutSeconds=1{from}&fieldSelector=metadata.name%3Db", stage.secrets());
+        let start = std::time::Instant::now();
+        let mut watch = stage.watch(&path).await?;
+        watch.gives("ADDED", json!({"metadata": {"name": "b"}})).await;
+        watch.ends().await?;
+        let took = start.elapsed().as_secs_f64();
+        stage.check((0.9..5.0).contains(&took), || format!("a watch of one second took {took:.1} s"));
+    }
+    Ok(())
+}
+
+/// Two seconds before its end a watch tells how far it has come, though nothing happened.
+async fn bookmarks(stage: &Stage<'_>) -> Result<()> {
+    let path = stage.secrets();
+    let now = stage.get(&path).gives(200, json!({"kind": "SecretList"})).await;
+    let mark = json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"resourceVersion": any(), "name": absent(), "annotations": absent()}});
+    let mut watch = stage
+        .watch(&format!(
+            "{path}?watch=1&allowWatchBookmarks=true&timeoutSeconds=4&resourceVersion={}",
+            version(&now)
+        ))
+        .await?;
+    let mark = watch.gives("BOOKMARK", mark).await;
+    stage.check(number(&now) <= number(&mark), || "a bookmark goes back".to_owned());
+    watch.ends().await?;
+    let mut quiet =
+        stage.watch(&format!("{path}?watch=1&timeoutSeconds=3&resourceVersion={}", version(&now))).await?;
+    let event = quiet.event().await?;
+    stage.check(event.is_none(), || format!("without being asked for: {event:?}"));
+    Ok(())
+}

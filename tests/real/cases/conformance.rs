@@ -1,0 +1,53 @@
+//! What fedq relies on of Kubernetes and Kueue, asked of the real ones: the hub of the run.
+
+use anyhow::Result;
+
+use super::stage::{CLAIM, CLAIMS, CRDS, SOON};
+use crate::conformance::client::Credential;
+use crate::conformance::{self, NOBODY, Server};
+use crate::support::certs::Identity;
+use crate::support::etcd;
+use crate::support::fleet::Fleet;
+use crate::support::kueue::install_crds;
+use crate::support::wait::{Seen, eventually};
+
+macro_rules! themes {
+    ($($name:ident),*) => {
+        $(pub async fn $name(fleet: &Fleet) -> Result<()> {
+            conformance::run(&server(fleet).await?, stringify!($name)).await
+        })*
+    };
+}
+
+conformance::with_themes!(themes);
+
+async fn server(fleet: &Fleet) -> Result<Server> {
+    let hub = &fleet.hub;
+    install_crds(hub, CRDS).await?;
+    // Established is said a moment before the server has storage for the kind.
+    eventually("claims to be served", SOON, async || {
+        hub.list(CLAIMS, CLAIM, None).await.map(|_| Seen::Done(()))
+    })
+    .await?;
+    hub.apply("{apiVersion: v1, kind: ServiceAccount, metadata: {name: conformance, namespace: default}}")
+        .await?;
+    let token = hub.kubectl(&["create", "token", "conformance", "--namespace", "default"])?;
+    let authority = hub.plane.authority();
+    let etcd = hub.plane.etcd_url();
+    Ok(Server {
+        flavour: "real",
+        base: hub.plane.url(),
+        ca_pem: authority.ca_pem.clone(),
+        admin: certificate(authority.client("conformance-admin", &["system:masters"])?),
+        nobody: certificate(authority.client(NOBODY, &[])?),
+        token: (token.trim().to_owned(), "system:serviceaccount:default:conformance".to_owned()),
+        forget: Box::new(move || {
+            let etcd = etcd.clone();
+            Box::pin(async move { etcd::compact(&etcd).await })
+        }),
+    })
+}
+
+fn certificate(identity: Identity) -> Credential {
+    Credential::Certificate { cert_pem: identity.cert_pem, key_pem: identity.key_pem }
+}
