@@ -8,7 +8,10 @@ use super::stage::{CLAIMS, NAMESPACES, NODES, Stage, claim, node, secret, text};
 
 pub async fn run(stage: &Stage<'_>) -> Result<()> {
     stored(stage).await;
-    refused(stage).await;
+    taken(stage).await;
+    invalid(stage).await;
+    nowhere(stage).await;
+    malformed(stage).await;
     strict(stage).await;
     dry(stage).await;
     managers(stage).await;
@@ -50,7 +53,13 @@ async fn stored(stage: &Stage<'_>) {
     let made = json!({
         "apiVersion": "galaxy.kubestellar.io/v1alpha1",
         "kind": "ClusterResourceClaim",
-        "metadata": {"name": name, "namespace": absent(), "uid": any(), "generation": 1, "creationTimestamp": time()},
+        "metadata": {
+            "name": name,
+            "namespace": absent(),
+            "uid": any(),
+            "generation": 1,
+            "creationTimestamp": time(),
+        },
         "spec": only(json!({"clusterName": "somewhere"})),
         "status": absent(),
     });
@@ -85,8 +94,7 @@ async fn stored(stage: &Stage<'_>) {
         .await;
 }
 
-async fn refused(stage: &Stage<'_>) {
-    let path = stage.secrets();
+async fn taken(stage: &Stage<'_>) {
     let exists = json!({
         "kind": "Status",
         "apiVersion": "v1",
@@ -97,7 +105,7 @@ async fn refused(stage: &Stage<'_>) {
         "details": {"name": "a", "kind": "secrets"},
         "code": 409,
     });
-    stage.post(&path, secret("a")).gives(409, exists).await;
+    stage.post(&stage.secrets(), secret("a")).gives(409, exists).await;
     let name = stage.named("a");
     let exists = json!({
         "message": format!("clusterresourceclaims.galaxy.kubestellar.io \"{name}\" already exists"),
@@ -105,36 +113,53 @@ async fn refused(stage: &Stage<'_>) {
         "details": {"name": name, "group": "galaxy.kubestellar.io", "kind": "clusterresourceclaims"},
     });
     stage.post(CLAIMS, claim(&name)).gives(409, exists).await;
+}
 
-    let invalid =
-        |message: &str| json!({"kind": "Status", "reason": "Invalid", "message": has(message), "code": 422});
-    stage
-        .post(&path, secret("Not A Name"))
-        .gives(
-            422,
-            invalid("Secret \"Not A Name\" is invalid: metadata.name: Invalid value: \"Not A Name\": "),
-        )
-        .await;
-    stage.post(&path, json!({"metadata": {}})).gives(422, invalid("name or generateName is required")).await;
-    let mut missing = claim(&stage.named("c"));
-    missing["spec"] = json!({});
+async fn invalid(stage: &Stage<'_>) {
+    let path = stage.secrets();
+    let wrong = "Secret \"Not A Name\" is invalid: metadata.name: Invalid value: \"Not A Name\": ";
+    stage.post(&path, secret("Not A Name")).refused(422, "Invalid", wrong).await;
+    let nameless = stage.post(&path, json!({"metadata": {}}));
+    nameless.refused(422, "Invalid", "name or generateName is required").await;
     let name = stage.named("c");
-    let required = json!({
-        "reason": "Invalid",
-        "message": has(&format!("ClusterResourceClaim.galaxy.kubestellar.io \"{name}\" is invalid: [spec.clusterName: Required value")),
-        "details": {"name": name, "group": "galaxy.kubestellar.io", "kind": "ClusterResourceClaim", "causes": with(json!([{"reason": "FieldValueRequired", "message": "Required value", "field": "spec.clusterName"}]))},
-        "code": 422,
+    let mut missing = claim(&name);
+    missing["spec"] = json!({});
+    let message = format!(
+        "ClusterResourceClaim.galaxy.kubestellar.io \"{name}\" is invalid: [spec.clusterName: Required"
+    );
+    let cause =
+        json!({"reason": "FieldValueRequired", "message": "Required value", "field": "spec.clusterName"});
+    let details = json!({
+        "name": name,
+        "group": "galaxy.kubestellar.io",
+        "kind": "ClusterResourceClaim",
+        "causes": with(json!([cause])),
     });
+    let required = json!({"reason": "Invalid", "message": has(&message), "details": details, "code": 422});
     stage.post(CLAIMS, missing).gives(422, required).await;
+}
 
-    let nowhere = json!({"reason": "NotFound", "message": "namespaces \"never-was\" not found", "details": {"name": "never-was", "kind": "namespaces"}, "code": 404});
-    stage.post("/api/v1/namespaces/never-was/secrets", secret("a")).gives(404, nowhere).await;
-    let absent = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "message": "secrets \"none\" not found", "details": {"name": "none", "kind": "secrets"}, "code": 404});
-    stage.get(&format!("{path}/none")).gives(404, absent).await;
-    let absent = json!({"reason": "NotFound", "message": "clusterresourceclaims.galaxy.kubestellar.io \"none\" not found", "details": {"name": "none", "group": "galaxy.kubestellar.io", "kind": "clusterresourceclaims"}});
+async fn nowhere(stage: &Stage<'_>) {
+    let missing = |kind: &str, name: &str| {
+        json!({
+            "kind": "Status",
+            "status": "Failure",
+            "reason": "NotFound",
+            "message": format!("{kind} \"{name}\" not found"),
+            "details": {"name": name, "kind": kind.split('.').next()},
+            "code": 404,
+        })
+    };
+    let path = "/api/v1/namespaces/never-was/secrets";
+    stage.post(path, secret("a")).gives(404, missing("namespaces", "never-was")).await;
+    stage.get(&format!("{}/none", stage.secrets())).gives(404, missing("secrets", "none")).await;
+    let mut absent = missing("clusterresourceclaims.galaxy.kubestellar.io", "none");
+    absent["details"]["group"] = json!("galaxy.kubestellar.io");
     stage.get(&format!("{CLAIMS}/none")).gives(404, absent).await;
+}
 
-    let bad = |message: &str| json!({"kind": "Status", "reason": "BadRequest", "message": has(message), "code": 400});
+async fn malformed(stage: &Stage<'_>) {
+    let path = stage.secrets();
     let mut versioned = secret("v");
     versioned["metadata"]["resourceVersion"] = json!("5");
     let answer = json!({"message": has("resourceVersion should not be set on objects to be created")});
@@ -142,14 +167,11 @@ async fn refused(stage: &Stage<'_>) {
     let mut elsewhere = secret("v");
     elsewhere["metadata"]["namespace"] = json!("kube-system");
     let other = "the namespace of the provided object does not match the namespace sent on the request";
-    stage.post(&path, elsewhere).gives(400, bad(other)).await;
-    stage.post(&path, claim("v")).gives(400, bad("")).await;
-    stage.post(&path, json!({})).body("{").gives(400, bad("")).await;
-    stage.post(&path, json!({})).body("").gives(400, bad("")).await;
-    stage
-        .post(&format!("{path}/a"), secret("a"))
-        .gives(405, json!({"reason": "MethodNotAllowed", "code": 405}))
-        .await;
+    stage.post(&path, elsewhere).refused(400, "BadRequest", other).await;
+    stage.post(&path, claim("v")).refused(400, "BadRequest", "").await;
+    stage.post(&path, json!({})).body("{").refused(400, "BadRequest", "").await;
+    stage.post(&path, json!({})).body("").refused(400, "BadRequest", "").await;
+    stage.post(&format!("{path}/a"), secret("a")).refused(405, "MethodNotAllowed", "").await;
 }
 
 /// What becomes of fields that nobody knows: dropped, told of, or refused.
@@ -163,8 +185,11 @@ async fn strict(stage: &Stage<'_>) {
             body["nope"] = json!(1);
         }
         let field = if claimed { "unknown field \"spec.nope\"" } else { "unknown field \"nope\"" };
-        let unknown = json!({"reason": "BadRequest", "message": has(&format!("strict decoding error: {field}")), "code": 400});
-        stage.post(&format!("{path}?fieldValidation=Strict"), body.clone()).gives(400, unknown).await;
+        let unknown = format!("strict decoding error: {field}");
+        stage
+            .post(&format!("{path}?fieldValidation=Strict"), body.clone())
+            .refused(400, "BadRequest", &unknown)
+            .await;
 
         let warned =
             json!({"nope": absent(), "spec": if claimed { json!({"nope": absent()}) } else { absent() }});
@@ -189,26 +214,22 @@ async fn strict(stage: &Stage<'_>) {
             format!("{path} warns though told not to")
         });
     }
-    let nonsense = json!({"reason": "Invalid", "message": has("fieldValidation"), "code": 422});
+    let nonsense = "fieldValidation";
     stage
         .post(&format!("{}?fieldValidation=Nonsense", stage.secrets()), secret("x"))
-        .gives(422, nonsense)
+        .refused(422, "Invalid", nonsense)
         .await;
 }
 
 async fn dry(stage: &Stage<'_>) {
     let path = stage.secrets();
-    let made = json!({"metadata": {"name": "dry", "uid": any(), "creationTimestamp": time(), "resourceVersion": absent()}});
+    let made = json!({
+        "metadata": {"name": "dry", "uid": any(), "creationTimestamp": time(), "resourceVersion": absent()},
+    });
     stage.post(&format!("{path}?dryRun=All"), secret("dry")).gives(201, made).await;
-    stage.get(&format!("{path}/dry")).gives(404, json!({"reason": "NotFound"})).await;
-    stage
-        .post(&format!("{path}?dryRun=All"), secret("a"))
-        .gives(409, json!({"reason": "AlreadyExists"}))
-        .await;
-    stage
-        .post(&format!("{path}?dryRun=Some"), secret("dry"))
-        .gives(422, json!({"reason": "Invalid", "message": has("dryRun")}))
-        .await;
+    stage.get(&format!("{path}/dry")).refused(404, "NotFound", "").await;
+    stage.post(&format!("{path}?dryRun=All"), secret("a")).refused(409, "AlreadyExists", "").await;
+    stage.post(&format!("{path}?dryRun=Some"), secret("dry")).refused(422, "Invalid", "dryRun").await;
     stage.delete(&format!("{path}/a?dryRun=All")).gives(200, json!({"status": "Success"})).await;
     stage.get(&format!("{path}/a")).gives(200, json!({"metadata": {"name": "a"}})).await;
 }

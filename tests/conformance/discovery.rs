@@ -51,8 +51,21 @@ async fn groups(stage: &Stage<'_>) {
 
 async fn resources(stage: &Stage<'_>) {
     let core = with(json!([
-        {"name": "nodes", "singularName": "node", "namespaced": false, "kind": "Node", "verbs": FULL, "shortNames": ["no"]},
-        {"name": "nodes/status", "singularName": "", "namespaced": false, "kind": "Node", "verbs": ["get", "patch", "update"]},
+        {
+            "name": "nodes",
+            "singularName": "node",
+            "namespaced": false,
+            "kind": "Node",
+            "verbs": FULL,
+            "shortNames": ["no"],
+        },
+        {
+            "name": "nodes/status",
+            "singularName": "",
+            "namespaced": false,
+            "kind": "Node",
+            "verbs": ["get", "patch", "update"],
+        },
         {"name": "namespaces", "namespaced": false, "kind": "Namespace", "shortNames": ["ns"]},
         {"name": "secrets", "singularName": "secret", "namespaced": true, "kind": "Secret", "verbs": FULL},
         {"name": "pods/log", "namespaced": true, "kind": "Pod", "verbs": ["get"]},
@@ -62,11 +75,22 @@ async fn resources(stage: &Stage<'_>) {
 
     let status = json!(["get", "patch", "update"]);
     let kueue = with(json!([
-        {"name": "clusterqueues", "singularName": "clusterqueue", "namespaced": false, "kind": "ClusterQueue", "shortNames": ["cq"]},
+        {
+            "name": "clusterqueues",
+            "singularName": "clusterqueue",
+            "namespaced": false,
+            "kind": "ClusterQueue",
+            "shortNames": ["cq"],
+        },
         {"name": "clusterqueues/status", "namespaced": false, "kind": "ClusterQueue", "verbs": status},
         {"name": "localqueues", "namespaced": true, "kind": "LocalQueue"},
         {"name": "resourceflavors", "namespaced": false, "kind": "ResourceFlavor"},
-        {"name": "workloads", "namespaced": true, "kind": "Workload", "shortNames": ["kwl", "kueueworkload", "kueueworkloads"]},
+        {
+            "name": "workloads",
+            "namespaced": true,
+            "kind": "Workload",
+            "shortNames": ["kwl", "kueueworkload", "kueueworkloads"],
+        },
     ]));
     let list = json!({
         "kind": "APIResourceList",
@@ -77,14 +101,29 @@ async fn resources(stage: &Stage<'_>) {
     stage.get("/apis/kueue.x-k8s.io/v1beta2").gives(200, list).await;
 
     let fedq = with(json!([
-        {"name": "clusterresourceclaims", "kind": "ClusterResourceClaim", "namespaced": false, "shortNames": ["crc"]},
+        {
+            "name": "clusterresourceclaims",
+            "kind": "ClusterResourceClaim",
+            "namespaced": false,
+            "shortNames": ["crc"],
+        },
         {"name": "clusterresourceclaims/status", "kind": "ClusterResourceClaim", "verbs": status},
     ]));
     stage.get("/apis/galaxy.kubestellar.io/v1alpha1").gives(200, json!({"resources": fedq})).await;
 
     let reviews = with(json!([
-        {"name": "selfsubjectaccessreviews", "kind": "SelfSubjectAccessReview", "namespaced": false, "verbs": ["create"]},
-        {"name": "subjectaccessreviews", "kind": "SubjectAccessReview", "namespaced": false, "verbs": ["create"]},
+        {
+            "name": "selfsubjectaccessreviews",
+            "kind": "SelfSubjectAccessReview",
+            "namespaced": false,
+            "verbs": ["create"],
+        },
+        {
+            "name": "subjectaccessreviews",
+            "kind": "SubjectAccessReview",
+            "namespaced": false,
+            "verbs": ["create"],
+        },
     ]));
     stage.get("/apis/authorization.k8s.io/v1").gives(200, json!({"resources": reviews})).await;
 }

@@ -11,6 +11,8 @@ const KUEUE: &str = "/apis/kueue.x-k8s.io/v1beta2";
 pub async fn run(stage: &Stage<'_>) -> Result<()> {
     defaults(stage).await;
     quota_rules(stage).await;
+    shape_rules(stage).await;
+    update_rules(stage).await;
     local_queues(stage).await;
     activity(stage).await;
     admission(stage).await;
@@ -18,7 +20,12 @@ pub async fn run(stage: &Stage<'_>) -> Result<()> {
 }
 
 fn queue(name: &str, spec: Value) -> Value {
-    json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": name}, "spec": spec})
+    json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ClusterQueue",
+        "metadata": {"name": name},
+        "spec": spec,
+    })
 }
 
 fn group(resources: Value, flavors: Value) -> Value {
@@ -37,7 +44,10 @@ async fn defaults(stage: &Stage<'_>) {
     let made = json!({
         "metadata": {"generation": 1, "finalizers": ["kueue.x-k8s.io/resource-in-use"]},
         "spec": only(json!({
-            "flavorFungibility": only(json!({"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor"})),
+            "flavorFungibility": only(json!({
+                "whenCanBorrow": "MayStopSearch",
+                "whenCanPreempt": "TryNextFlavor",
+            })),
             "preemption": only(json!({
                 "borrowWithinCohort": only(json!({"policy": "Never"})),
                 "reclaimWithinCohort": "Never",
@@ -51,11 +61,29 @@ async fn defaults(stage: &Stage<'_>) {
     let spec = json!({"resourceGroups": cpus(&flavor, json!({"nominalQuota": "1"}))});
     stage.post(QUEUES, queue(&name, spec)).gives(201, made).await;
     // Numbers are quantities too, and stay as they were written.
-    let spec = json!({"cohortName": name, "namespaceSelector": {}, "resourceGroups": cpus(&flavor, json!({"nominalQuota": 2, "lendingLimit": "500m"}))});
-    let stored = json!({"spec": {"cohortName": name, "namespaceSelector": {}, "resourceGroups": [{"flavors": [{"resources": [any()]}]}]}});
+    let spec = json!({
+        "cohortName": name,
+        "namespaceSelector": {},
+        "resourceGroups": cpus(&flavor, json!({"nominalQuota": 2, "lendingLimit": "500m"})),
+    });
+    let stored = json!({
+        "spec": {
+            "cohortName": name,
+            "namespaceSelector": {},
+            "resourceGroups": [{"flavors": [{"resources": [any()]}]}],
+        },
+    });
     stage.post(QUEUES, queue(&stage.named("numbers"), spec)).gives(201, stored).await;
-    let body = json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": flavor}, "spec": {"nodeLabels": {"a": "b"}}});
-    let made = json!({"metadata": {"finalizers": ["kueue.x-k8s.io/resource-in-use"], "generation": 1}, "spec": only(json!({"nodeLabels": {"a": "b"}}))});
+    let body = json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ResourceFlavor",
+        "metadata": {"name": flavor},
+        "spec": {"nodeLabels": {"a": "b"}},
+    });
+    let made = json!({
+        "metadata": {"finalizers": ["kueue.x-k8s.io/resource-in-use"], "generation": 1},
+        "spec": only(json!({"nodeLabels": {"a": "b"}})),
+    });
     stage.post(FLAVORS, body).gives(201, made).await;
 
     // A flavor in use stays until the last queue lets it go.
@@ -81,125 +109,119 @@ async fn defaults(stage: &Stage<'_>) {
     stage.becomes(&format!("{FLAVORS}/{flavor}"), 404, json!({"reason": "NotFound"})).await;
 }
 
+const DENIED: &str = "admission webhook \"vclusterqueue.kb.io\" denied the request: ";
+const CELL: &str = "spec.resourceGroups[0].flavors[0].resources[0]";
+
+/// Exactly what Kueue's webhook says.
 async fn quota_rules(stage: &Stage<'_>) {
     let name = stage.named("rules");
-    let resource = "spec.resourceGroups[0].flavors[0].resources[0]";
-    let prefix = "admission webhook \"vclusterqueue.kb.io\" denied the request: ";
-    let memory_first = group(
-        json!(["cpu", "memory"]),
-        json!([{"name": "f", "resources": [
-            {"name": "memory", "nominalQuota": "1"}, {"name": "cpu", "nominalQuota": "1"},
-        ]}]),
-    );
-    let twice =
-        json!([cpus("f", json!({"nominalQuota": "1"}))[0], cpus("g", json!({"nominalQuota": "1"}))[0],]);
-    let flavor_twice = json!([
-        cpus("f", json!({"nominalQuota": "1"}))[0],
-        group(
-            json!(["memory"]),
-            json!([{"name": "f", "resources": [{"name": "memory", "nominalQuota": "1"}]}])
-        ),
-    ]);
+    let one = |cpu: Value| cpus("f", cpu);
+    let of = |resource: &str| json!({"name": resource, "nominalQuota": "1"});
+    let cpu = |flavor: &str| cpus(flavor, json!({"nominalQuota": "1"}))[0].clone();
+    let memory = group(json!(["memory"]), json!([{"name": "f", "resources": [of("memory")]}]));
+    let swapped =
+        group(json!(["cpu", "memory"]), json!([{"name": "f", "resources": [of("memory"), of("cpu")]}]));
     let rules = [
         (
-            Some("c"),
-            cpus("f", json!({"nominalQuota": "4", "lendingLimit": "5"})),
+            one(json!({"nominalQuota": "4", "lendingLimit": "5"})),
             format!(
-                "{prefix}{resource}.lendingLimit: Invalid value: \"5\": must be less than or equal to the nominalQuota"
+                "{CELL}.lendingLimit: Invalid value: \"5\": must be less than or equal to the nominalQuota"
             ),
         ),
         (
-            None,
-            cpus("f", json!({"nominalQuota": "-1"})),
+            one(json!({"nominalQuota": "-1"})),
+            format!("{CELL}.nominalQuota: Invalid value: \"-1\": must be greater than or equal to 0"),
+        ),
+        (
+            one(json!({"nominalQuota": "1", "borrowingLimit": "-2"})),
+            format!("{CELL}.borrowingLimit: Invalid value: \"-2\": must be greater than or equal to 0"),
+        ),
+        (
+            json!([swapped]),
             format!(
-                "{prefix}{resource}.nominalQuota: Invalid value: \"-1\": must be greater than or equal to 0"
+                "[{CELL}.name: Invalid value: \"memory\": must match the name in coveredResources, \
+                 spec.resourceGroups[0].flavors[0].resources[1].name: Invalid value: \"cpu\": \
+                 must match the name in coveredResources]"
             ),
         ),
         (
-            Some("c"),
-            cpus("f", json!({"nominalQuota": "1", "borrowingLimit": "-2"})),
-            format!(
-                "{prefix}{resource}.borrowingLimit: Invalid value: \"-2\": must be greater than or equal to 0"
-            ),
+            json!([cpu("f"), cpu("g")]),
+            "spec.resourceGroups[1].coveredResources[0]: Duplicate value: \"cpu\"".to_owned(),
         ),
         (
-            None,
-            cpus("f", json!({"nominalQuota": "1", "lendingLimit": "1"})),
-            format!(
-                "{prefix}{resource}.lendingLimit: Invalid value: \"1\": must be nil when cohort is empty"
-            ),
-        ),
-        (
-            None,
-            json!([memory_first]),
-            format!(
-                "{prefix}[{resource}.name: Invalid value: \"memory\": must match the name in coveredResources, spec.resourceGroups[0].flavors[0].resources[1].name: Invalid value: \"cpu\": must match the name in coveredResources]"
-            ),
-        ),
-        (
-            None,
-            twice,
-            format!("{prefix}spec.resourceGroups[1].coveredResources[0]: Duplicate value: \"cpu\""),
-        ),
-        (
-            None,
-            flavor_twice,
-            format!("{prefix}spec.resourceGroups[1].flavors[0].name: Duplicate value: \"f\""),
+            json!([cpu("f"), memory]),
+            "spec.resourceGroups[1].flavors[0].name: Duplicate value: \"f\"".to_owned(),
         ),
     ];
-    for (cohort, groups, message) in rules {
-        let mut spec = json!({"resourceGroups": groups});
-        if let Some(cohort) = cohort {
-            spec["cohortName"] = json!(cohort);
-        }
-        let denied = json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "message": message, "code": 403});
-        stage.post(&format!("{QUEUES}?dryRun=All"), queue(&name, spec)).gives(403, denied).await;
+    let path = format!("{QUEUES}?dryRun=All");
+    for (groups, message) in rules {
+        let spec = json!({"cohortName": "c", "resourceGroups": groups});
+        let denied = json!({"reason": "Forbidden", "message": format!("{DENIED}{message}"), "code": 403});
+        stage.post(&path, queue(&name, spec)).gives(403, denied).await;
     }
-    // These are refused by the kind itself, before any webhook.
-    let invalid =
-        |message: &str| json!({"kind": "Status", "reason": "Invalid", "message": has(message), "code": 422});
-    let count = group(
-        json!(["cpu", "memory"]),
-        json!([{"name": "f", "resources": [{"name": "cpu", "nominalQuota": "1"}]}]),
-    );
-    let spec = json!({"resourceGroups": [count]});
-    stage
-        .post(QUEUES, queue(&name, spec))
-        .gives(422, invalid("flavors must have the same number of resources as the coveredResources"))
-        .await;
-    let spec = json!({"resourceGroups": cpus("f", json!({"nominalQuota": "1", "borrowingLimit": "1"}))});
-    stage
-        .post(QUEUES, queue(&name, spec))
-        .gives(422, invalid("borrowingLimit must be nil when cohort is empty"))
-        .await;
-    stage.post(QUEUES, queue(&name, json!({"stopPolicy": "Never"}))).gives(422, invalid("spec.stopPolicy: Unsupported value: \"Never\": supported values: \"None\", \"Hold\", \"HoldAndDrain\"")).await;
-    let spec = json!({"resourceGroups": cpus("f", json!({"nominalQuota": "nonsense"}))});
-    let unreadable = json!({
-        "message": has("admission webhook \"mclusterqueue.kb.io\" denied the request: quantities must match the regular expression"),
-        "reason": absent(),
-        "code": 400,
-    });
-    stage.post(QUEUES, queue(&name, spec)).gives(400, unreadable).await;
+    let spec = json!({"resourceGroups": one(json!({"nominalQuota": "1", "lendingLimit": "1"}))});
+    let message =
+        format!("{DENIED}{CELL}.lendingLimit: Invalid value: \"1\": must be nil when cohort is empty");
+    stage.post(&path, queue(&name, spec)).gives(403, json!({"message": message})).await;
+}
 
-    // An update is checked like a creation.
-    let spec = json!({"cohortName": name, "resourceGroups": cpus("f", json!({"nominalQuota": "4", "lendingLimit": "4"}))});
+/// These are refused by the kind itself, before the webhook that checks.
+async fn shape_rules(stage: &Stage<'_>) {
+    let name = stage.named("shape");
+    let short = json!([{"name": "f", "resources": [{"name": "cpu", "nominalQuota": "1"}]}]);
+    let borrowing = cpus("f", json!({"nominalQuota": "1", "borrowingLimit": "1"}));
+    for (spec, message) in [
+        (
+            json!({"resourceGroups": [group(json!(["cpu", "memory"]), short)]}),
+            "flavors must have the same number of resources as the coveredResources",
+        ),
+        (json!({"resourceGroups": borrowing}), "borrowingLimit must be nil when cohort is empty"),
+        (
+            json!({"stopPolicy": "Never"}),
+            "spec.stopPolicy: Unsupported value: \"Never\": supported values: \"None\", \"Hold\", \
+             \"HoldAndDrain\"",
+        ),
+    ] {
+        stage.post(QUEUES, queue(&name, spec)).refused(422, "Invalid", message).await;
+    }
+    let spec = json!({"resourceGroups": cpus("f", json!({"nominalQuota": "nonsense"}))});
+    let unreadable = "admission webhook \"mclusterqueue.kb.io\" denied the request: quantities must match";
+    let unreadable = json!({"message": has(unreadable), "reason": absent(), "code": 400});
+    stage.post(QUEUES, queue(&name, spec)).gives(400, unreadable).await;
+}
+
+/// An update is checked like a creation.
+async fn update_rules(stage: &Stage<'_>) {
+    let name = stage.named("update");
+    let path = format!("{QUEUES}/{name}");
+    let quota = |nominal: &str, lending: &str| {
+        json!({
+            "resourceGroups": cpus("f", json!({"nominalQuota": nominal, "lendingLimit": lending})),
+        })
+    };
+    let mut spec = quota("4", "4");
+    spec["cohortName"] = json!(name);
     stage.make(QUEUES, queue(&name, spec)).await;
-    let patch =
-        json!({"spec": {"resourceGroups": cpus("f", json!({"nominalQuota": "3", "lendingLimit": "4"}))}});
-    let denied = json!({"reason": "Forbidden", "message": has(&format!("{prefix}{resource}.lendingLimit: Invalid value: \"4\": must be less than"))});
-    stage.patch(&format!("{QUEUES}/{name}"), MERGE, patch).gives(403, denied).await;
-    let patch =
-        json!({"spec": {"resourceGroups": cpus("f", json!({"nominalQuota": "3", "lendingLimit": "3"}))}});
-    stage
-        .patch(&format!("{QUEUES}/{name}"), MERGE, patch)
-        .gives(200, json!({"metadata": {"generation": 2}}))
-        .await;
+    let message = format!("{DENIED}{CELL}.lendingLimit: Invalid value: \"4\": must be less than");
+    stage.patch(&path, MERGE, json!({"spec": quota("3", "4")})).refused(403, "Forbidden", &message).await;
+    let both = stage.patch(&path, MERGE, json!({"spec": quota("3", "3")}));
+    both.gives(200, json!({"metadata": {"generation": 2}})).await;
 }
 
 async fn local_queues(stage: &Stage<'_>) {
     let path = stage.within(KUEUE, "localqueues");
-    let body = |name: &str, queue: &str| json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "metadata": {"name": name}, "spec": {"clusterQueue": queue}});
-    let made = json!({"metadata": {"generation": 1, "finalizers": absent()}, "spec": only(json!({"clusterQueue": "never-was", "stopPolicy": "None"}))});
+    let body = |name: &str, queue: &str| {
+        json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2",
+            "kind": "LocalQueue",
+            "metadata": {"name": name},
+            "spec": {"clusterQueue": queue},
+        })
+    };
+    let made = json!({
+        "metadata": {"generation": 1, "finalizers": absent()},
+        "spec": only(json!({"clusterQueue": "never-was", "stopPolicy": "None"})),
+    });
     stage.post(&path, body("lost", "never-was")).gives(201, made).await;
     let moved = json!({"spec": {"clusterQueue": "another"}});
     let immutable = json!({
@@ -220,13 +242,25 @@ async fn local_queues(stage: &Stage<'_>) {
 async fn activity(stage: &Stage<'_>) {
     let (name, flavor) = (stage.named("active"), stage.named("soon"));
     let path = format!("{QUEUES}/{name}");
-    let says = |status: &str, reason: &str, message: &str| json!({"status": {"conditions": with(json!([{"type": "Active", "status": status, "reason": reason, "message": message}]))}});
+    let says = |status: &str, reason: &str, message: &str| {
+        json!({
+            "status": {
+                "conditions": with(json!([
+                    {"type": "Active", "status": status, "reason": reason, "message": message},
+                ])),
+            },
+        })
+    };
     let spec =
         json!({"namespaceSelector": {}, "resourceGroups": cpus(&flavor, json!({"nominalQuota": "2"}))});
     stage.make(QUEUES, queue(&name, spec)).await;
     let missing = format!("Can't admit new workloads: references missing ResourceFlavor(s): {flavor}.");
     stage.becomes(&path, 200, says("False", "FlavorNotFound", &missing)).await;
-    let body = json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": flavor}});
+    let body = json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ResourceFlavor",
+        "metadata": {"name": flavor},
+    });
     stage.make(FLAVORS, body).await;
     stage.becomes(&path, 200, says("True", "Ready", "Can admit new workloads")).await;
     let hold = |policy: &str| json!({"spec": {"stopPolicy": policy}});
@@ -235,7 +269,9 @@ async fn activity(stage: &Stage<'_>) {
     stage.patch(&path, MERGE, hold("None")).gives(200, json!({"metadata": {"generation": 3}})).await;
     let ready = json!({"status": {
         "conditions": with(json!([{"type": "Active", "status": "True", "observedGeneration": 3}])),
-        "flavorsReservation": [{"name": flavor, "resources": [{"name": "cpu", "total": "0", "borrowed": "0"}]}],
+        "flavorsReservation": [
+            {"name": flavor, "resources": [{"name": "cpu", "total": "0", "borrowed": "0"}]},
+        ],
         "flavorsUsage": [{"name": flavor, "resources": [{"name": "cpu", "total": "0", "borrowed": "0"}]}],
     }});
     stage.becomes(&path, 200, ready).await;
@@ -244,7 +280,12 @@ async fn activity(stage: &Stage<'_>) {
 /// A Job waits suspended until its queue has room.
 async fn admission(stage: &Stage<'_>) {
     let (jobs, queues) = (stage.within("/apis/batch/v1", "jobs"), stage.within(KUEUE, "localqueues"));
-    let local = json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "metadata": {"name": "main"}, "spec": {"clusterQueue": stage.named("active")}});
+    let local = json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "LocalQueue",
+        "metadata": {"name": "main"},
+        "spec": {"clusterQueue": stage.named("active")},
+    });
     stage.make(&queues, local).await;
     let job = |name: &str, cpus: &str| {
         json!({
@@ -253,7 +294,9 @@ async fn admission(stage: &Stage<'_>) {
             "metadata": {"name": name, "labels": {"kueue.x-k8s.io/queue-name": "main"}},
             "spec": {"template": {"spec": {
                 "restartPolicy": "Never",
-                "containers": [{"name": "main", "image": "example.invalid/x", "resources": {"requests": {"cpu": cpus}}}],
+                "containers": [
+                    {"name": "main", "image": "example.invalid/x", "resources": {"requests": {"cpu": cpus}}},
+                ],
             }}},
         })
     };
@@ -262,8 +305,19 @@ async fn admission(stage: &Stage<'_>) {
         json!({"spec": {"suspend": true, "parallelism": 1, "completions": 1}, "metadata": {"generation": 1}});
     stage.post(&jobs, job("fits", "1500m")).gives(201, suspended).await;
     stage.becomes(&format!("{jobs}/fits"), 200, json!({"spec": {"suspend": false}})).await;
-    let usage = |total: &str| json!([{"name": stage.named("soon"), "resources": [{"name": "cpu", "total": total, "borrowed": "0"}]}]);
-    let used = json!({"status": {"flavorsReservation": usage("1500m"), "flavorsUsage": usage("1500m"), "reservingWorkloads": 1, "admittedWorkloads": 1}});
+    let usage = |total: &str| {
+        json!([
+            {"name": stage.named("soon"), "resources": [{"name": "cpu", "total": total, "borrowed": "0"}]},
+        ])
+    };
+    let used = json!({
+        "status": {
+            "flavorsReservation": usage("1500m"),
+            "flavorsUsage": usage("1500m"),
+            "reservingWorkloads": 1,
+            "admittedWorkloads": 1,
+        },
+    });
     stage.becomes(&format!("{QUEUES}/{}", stage.named("active")), 200, used).await;
 
     stage.post(&jobs, job("waits", "1")).gives(201, json!({"spec": {"suspend": true}})).await;
@@ -280,7 +334,9 @@ async fn admission(stage: &Stage<'_>) {
         .gives(200, json!({"kind": "ClusterQueue"}))
         .await;
     stage.becomes(&format!("{jobs}/waits"), 200, json!({"spec": {"suspend": false}})).await;
-    let used = json!({"status": {"flavorsReservation": usage("2500m"), "admittedWorkloads": 2, "pendingWorkloads": 0}});
+    let used = json!({
+        "status": {"flavorsReservation": usage("2500m"), "admittedWorkloads": 2, "pendingWorkloads": 0},
+    });
     stage.becomes(&format!("{QUEUES}/{}", stage.named("active")), 200, used).await;
 
     // Less than what runs is accepted, and nobody is evicted.
@@ -318,12 +374,16 @@ async fn workloads(stage: &Stage<'_>) {
     let admitted = json!({
         "metadata": {
             "name": has("job-fits-"),
-            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "fits", "controller": true}],
+            "ownerReferences": [
+                {"apiVersion": "batch/v1", "kind": "Job", "name": "fits", "controller": true},
+            ],
         },
         "spec": {"queueName": "main", "active": true, "podSets": [{"name": "main", "count": 1}]},
         "status": {
             "admission": {"clusterQueue": stage.named("active"), "podSetAssignments": [{
-                "name": "main", "count": 1, "flavors": {"cpu": stage.named("soon")}, "resourceUsage": {"cpu": "1500m"},
+                "name": "main", "count": 1, "flavors": {
+                    "cpu": stage.named("soon"),
+                }, "resourceUsage": {"cpu": "1500m"},
             }]},
             "conditions": with(json!([
                 {"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved"},
@@ -333,7 +393,17 @@ async fn workloads(stage: &Stage<'_>) {
     });
     let pending = json!({
         "spec": {"queueName": "main"},
-        "status": {"admission": absent(), "conditions": with(json!([{"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": has("insufficient unused quota for cpu in flavor")}]))},
+        "status": {
+            "admission": absent(),
+            "conditions": with(json!([
+                {
+                    "type": "QuotaReserved",
+                    "status": "False",
+                    "reason": "Pending",
+                    "message": has("insufficient unused quota for cpu in flavor"),
+                },
+            ])),
+        },
     });
     for (name, expected, found) in [("fits", admitted, fits), ("waits", pending, waits)] {
         let wrong = super::expect::differences(&expected, Some(&found));

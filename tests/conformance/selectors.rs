@@ -75,7 +75,15 @@ async fn by_field(stage: &Stage<'_>) {
 
 async fn refused(stage: &Stage<'_>) {
     let path = stage.secrets();
-    let bad = |message: &str| json!({"kind": "Status", "status": "Failure", "reason": "BadRequest", "message": has(message), "code": 400});
+    let bad = |message: &str| {
+        json!({
+            "kind": "Status",
+            "status": "Failure",
+            "reason": "BadRequest",
+            "message": has(message),
+            "code": 400,
+        })
+    };
     for (selector, message) in [
         ("tier in", "unable to parse requirement: found '' expected: '('"),
         ("tier=gold silver", "found 'silver', expected: ',' or 'end of string'"),

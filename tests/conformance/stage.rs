@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::Server;
 use super::client::{Answer, Client, Credential, Open};
-use super::expect::differences;
+use super::expect::{differences, has};
 
 /// Controllers need tenths of seconds; the rest is for a busy machine.
 pub const SOON: Duration = Duration::from_secs(30);
@@ -237,7 +237,20 @@ impl Step<'_> {
         self.answers(status, expected).await.map(|answer| answer.json()).unwrap_or_default()
     }
 
-    /// The same, for whoever needs headers or bytes.
+    /// Is refused with a Status of this code and reason, and this somewhere in its message.
+    pub async fn refused(self, code: u16, reason: &str, message: &str) {
+        let status = json!({
+            "kind": "Status",
+            "apiVersion": "v1",
+            "status": "Failure",
+            "reason": reason,
+            "message": has(message),
+            "code": code,
+        });
+        self.gives(code, status).await;
+    }
+
+    /// The same as `gives`, for whoever needs headers or bytes.
     pub async fn answers(self, status: u16, expected: Value) -> Option<Answer> {
         let (stage, what) = (self.stage, self.to_string());
         let answer = match self.send().await {

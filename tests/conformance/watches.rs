@@ -23,7 +23,11 @@ async fn in_order(stage: &Stage<'_>) -> Result<()> {
     let made = stage.make(&path, labelled("a", json!({"step": "1"}))).await;
     let mut watch = stage.watch(&format!("{path}?watch=1&resourceVersion={}", version(&before))).await?;
     stage.check(watch.status == 200, || format!("a watch answers {}", watch.status));
-    let whole = json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "a", "uid": made["metadata"]["uid"], "resourceVersion": version(&made)}});
+    let whole = json!({
+        "kind": "Secret",
+        "apiVersion": "v1",
+        "metadata": {"name": "a", "uid": made["metadata"]["uid"], "resourceVersion": version(&made)},
+    });
     watch.gives("ADDED", whole).await;
 
     let changed = stage
@@ -92,7 +96,11 @@ async fn custom_resources(stage: &Stage<'_>) -> Result<()> {
         .patch(&format!("{CLAIMS}/{name}"), MERGE, patch)
         .gives(200, json!({"metadata": {"generation": 2}}))
         .await;
-    let changed = json!({"kind": "ClusterResourceClaim", "apiVersion": "galaxy.kubestellar.io/v1alpha1", "metadata": {"generation": 2}});
+    let changed = json!({
+        "kind": "ClusterResourceClaim",
+        "apiVersion": "galaxy.kubestellar.io/v1alpha1",
+        "metadata": {"generation": 2},
+    });
     watch.gives("MODIFIED", changed).await;
     stage.delete(&format!("{CLAIMS}/{name}")).gives(200, json!({"status": "Success"})).await;
     watch.gives("DELETED", json!({"metadata": {"name": name}})).await;
@@ -112,7 +120,11 @@ async fn initial_events(stage: &Stage<'_>) -> Result<()> {
         let end = json!({
             "kind": "Secret",
             "apiVersion": "v1",
-            "metadata": {"resourceVersion": any(), "annotations": {"k8s.io/initial-events-end": "true"}, "name": absent()},
+            "metadata": {
+                "resourceVersion": any(),
+                "annotations": {"k8s.io/initial-events-end": "true"},
+                "name": absent(),
+            },
         });
         let end = watch.gives("BOOKMARK", end).await;
         stage.check(number(&now) <= number(&end) || from == "&resourceVersion=0", || {
@@ -127,7 +139,7 @@ async fn initial_events(stage: &Stage<'_>) -> Result<()> {
     let invalid = json!({"reason": "Invalid", "code": 422, "message": has("sendInitialEvents")});
     stage.get(&format!("{path}?watch=1&sendInitialEvents=true")).gives(422, invalid).await;
     let unpaired = format!("{path}?sendInitialEvents=true&resourceVersionMatch=NotOlderThan");
-    stage.get(&unpaired).gives(422, json!({"reason": "Invalid", "message": has("sendInitialEvents")})).await;
+    stage.get(&unpaired).refused(422, "Invalid", "sendInitialEvents").await;
     Ok(())
 }
 
@@ -157,10 +169,10 @@ async fn refused(stage: &Stage<'_>) {
         .await;
     stage.get(&format!("{path}?watch=1&labelSelector=a%20b")).gives(400, bad.clone()).await;
     stage.get(&format!("{path}?watch=1&timeoutSeconds=abc")).gives(400, bad).await;
-    let forbidden = json!({"reason": "Invalid", "message": has("resourceVersionMatch"), "code": 422});
+    let forbidden = "resourceVersionMatch";
     stage
         .get(&format!("{path}?watch=1&resourceVersionMatch=NotOlderThan&resourceVersion=1"))
-        .gives(422, forbidden)
+        .refused(422, "Invalid", forbidden)
         .await;
 }
 
@@ -183,7 +195,11 @@ async fn from_nothing(stage: &Stage<'_>) -> Result<()> {
 async fn bookmarks(stage: &Stage<'_>) -> Result<()> {
     let path = stage.secrets();
     let now = stage.get(&path).gives(200, json!({"kind": "SecretList"})).await;
-    let mark = json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"resourceVersion": any(), "name": absent(), "annotations": absent()}});
+    let mark = json!({
+        "kind": "Secret",
+        "apiVersion": "v1",
+        "metadata": {"resourceVersion": any(), "name": absent(), "annotations": absent()},
+    });
     let mut watch = stage
         .watch(&format!(
             "{path}?watch=1&allowWatchBookmarks=true&timeoutSeconds=4&resourceVersion={}",
