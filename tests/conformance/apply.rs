@@ -139,9 +139,10 @@ async fn contested(stage: &Stage<'_>) {
         json!({"spec": {"nominalResources": {"cpu": "9", "gpu": 2}}}),
     );
     patch.gives(200, json!({"spec": {"nominalResources": {"cpu": "9"}}})).await;
-    let conflict = json!({"reason": "Conflict", "message": has("Apply failed with 1 conflict: conflict with \"person\" using galaxy.kubestellar.io/v1alpha1"), "details": {"causes": [
-        {"reason": "FieldManagerConflict", "field": ".spec.nominalResources.cpu"}
-    ]}});
+    let message =
+        "Apply failed with 1 conflict: conflict with \"person\" using galaxy.kubestellar.io/v1alpha1";
+    let cause = json!({"reason": "FieldManagerConflict", "field": ".spec.nominalResources.cpu"});
+    let conflict = json!({"reason": "Conflict", "message": has(message), "details": {"causes": [cause]}});
     stage.apply(&path, "two", resources(&name, json!({"cpu": "9000m"}))).gives(409, conflict).await;
     // Agreeing is no conflict, and what the person did not change stays where it was.
     stage.apply(&path, "two", resources(&name, json!({"cpu": "9"}))).gives(200, json!({"kind": any()})).await;
@@ -230,7 +231,8 @@ async fn preconditions(stage: &Stage<'_>) {
     let path = format!("{CLAIMS}/{name}");
     let mut body = claim(&name);
     body["metadata"]["uid"] = json!("00000000-0000-0000-0000-000000000000");
-    let nothing = "uid mismatch: the provided object specified uid 00000000-0000-0000-0000-000000000000, and no existing object was found";
+    let nothing = "uid mismatch: the provided object specified uid 00000000-0000-0000-0000-000000000000, and no \
+                   existing object was found";
     stage.apply(&path, "one", body.clone()).refused(409, "Conflict", nothing).await;
     let made = stage.apply(&path, "one", claim(&name)).gives(201, json!({"kind": any()})).await;
     stage

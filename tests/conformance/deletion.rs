@@ -133,7 +133,10 @@ async fn preconditions(stage: &Stage<'_>) {
         "kind": "Status",
         "status": "Failure",
         "reason": "Conflict",
-        "message": format!("Operation cannot be fulfilled on Secret \"p\": the UID in the precondition ({none}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"),
+        "message": format!(
+            "Operation cannot be fulfilled on Secret \"p\": the UID in the precondition ({none}) does not match \
+             the UID in record ({uid}). The object might have been deleted and then recreated"
+        ),
         "details": {"name": "p", "kind": "Secret"},
         "code": 409,
     });
@@ -234,7 +237,10 @@ async fn namespace(stage: &Stage<'_>) {
     stage.delete(&path).gives(200, ending).await;
     let forbidden = json!({
         "reason": "Forbidden",
-        "message": has(&format!("secrets \"late\" is forbidden: unable to create new content in namespace {name} because it is being terminated")),
+        "message": has(&format!(
+            "secrets \"late\" is forbidden: unable to create new content in namespace {name} because it is being \
+             terminated"
+        )),
         "details": {"causes": [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]},
         "code": 403,
     });

@@ -23,7 +23,8 @@ async fn unknown(stage: &Stage<'_>) -> Result<()> {
         "kind": "Status",
         "status": "Failure",
         "reason": "Forbidden",
-        "message": "nodes is forbidden: User \"system:anonymous\" cannot list resource \"nodes\" in API group \"\" at the cluster scope",
+        "message": "nodes is forbidden: User \"system:anonymous\" cannot list resource \"nodes\" in API group \"\" \
+                    at the cluster scope",
         "details": {"kind": "nodes"},
         "code": 403,
     });

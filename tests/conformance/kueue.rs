@@ -226,7 +226,8 @@ async fn local_queues(stage: &Stage<'_>) {
     let moved = json!({"spec": {"clusterQueue": "another"}});
     let immutable = json!({
         "reason": "Invalid",
-        "message": "LocalQueue.kueue.x-k8s.io \"lost\" is invalid: spec.clusterQueue: Invalid value: \"another\": field is immutable",
+        "message": "LocalQueue.kueue.x-k8s.io \"lost\" is invalid: spec.clusterQueue: Invalid value: \"another\": \
+                    field is immutable",
         "details": {"causes": [{"reason": "FieldValueInvalid", "field": "spec.clusterQueue"}]},
         "code": 422,
     });

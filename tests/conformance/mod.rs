@@ -26,6 +26,7 @@ pub mod status;
 pub mod updates;
 pub mod versions;
 pub mod watches;
+pub mod webhooks;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -63,7 +64,7 @@ macro_rules! with_themes {
     ($cases:ident) => {
         $cases! {
             discovery, lists, versions, selectors, watches, creation, updates, patches, apply, status,
-            deletion, identity, encodings, kueue
+            deletion, identity, encodings, webhooks, kueue
         }
     };
 }

@@ -92,7 +92,8 @@ async fn refused(stage: &Stage<'_>) {
         ("-x=1", "unable to parse requirement: <nil>: Invalid value: \"-x\": name part must consist of"),
         (
             "a>b",
-            "unable to parse requirement: values[0]: Invalid value: \"b\": for 'Gt', 'Lt' operators, the value must be an integer",
+            "unable to parse requirement: values[0]: Invalid value: \"b\": for 'Gt', 'Lt' operators, the value \
+             must be an integer",
         ),
     ] {
         stage.get(&format!("{path}?labelSelector={}", encoded(selector))).gives(400, bad(message)).await;

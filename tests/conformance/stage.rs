@@ -18,6 +18,8 @@ pub const SOON: Duration = Duration::from_secs(30);
 pub const CLAIMS: &str = "/apis/galaxy.kubestellar.io/v1alpha1/clusterresourceclaims";
 pub const QUEUES: &str = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues";
 pub const FLAVORS: &str = "/apis/kueue.x-k8s.io/v1beta2/resourceflavors";
+pub const COHORTS: &str = "/apis/kueue.x-k8s.io/v1beta2/cohorts";
+pub const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
 pub const NODES: &str = "/api/v1/nodes";
 pub const NAMESPACES: &str = "/api/v1/namespaces";
 
@@ -86,7 +88,7 @@ impl<'a> Stage<'a> {
         let start = Instant::now();
         loop {
             let mut left = 0;
-            for kind in [CLAIMS, QUEUES, FLAVORS, NODES] {
+            for kind in [WEBHOOKS, COHORTS, CLAIMS, QUEUES, FLAVORS, NODES] {
                 left += self.clear_kind(kind).await?;
             }
             if left == 0 {

@@ -20,7 +20,8 @@ pub fn conflict(resource: &str, name: &str) -> Value {
         "apiVersion": "v1",
         "status": "Failure",
         "message": format!(
-            "Operation cannot be fulfilled on {resource} \"{name}\": the object has been modified; please apply your changes to the latest version and try again"
+            "Operation cannot be fulfilled on {resource} \"{name}\": the object has been modified; please apply \
+             your changes to the latest version and try again"
         ),
         "reason": "Conflict",
         "details": {"name": name, "kind": resource.split('.').next()},
@@ -81,7 +82,10 @@ async fn custom(stage: &Stage<'_>) {
     // A custom resource is never replaced blindly.
     let blind = json!({
         "reason": "Invalid",
-        "message": format!("clusterresourceclaims.galaxy.kubestellar.io \"{name}\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update"),
+        "message": format!(
+            "clusterresourceclaims.galaxy.kubestellar.io \"{name}\" is invalid: metadata.resourceVersion: \
+             Invalid value: 0: must be specified for an update"
+        ),
         "code": 422,
     });
     stage.put(&path, claim(&name)).gives(422, blind).await;
@@ -94,7 +98,10 @@ async fn custom(stage: &Stage<'_>) {
     moved["spec"]["clusterName"] = json!("elsewhere");
     let immutable = json!({
         "reason": "Invalid",
-        "message": format!("ClusterResourceClaim.galaxy.kubestellar.io \"{name}\" is invalid: spec.clusterName: Forbidden: clusterName is immutable: delete the claim and create one for the other cluster"),
+        "message": format!(
+            "ClusterResourceClaim.galaxy.kubestellar.io \"{name}\" is invalid: spec.clusterName: Forbidden: \
+             clusterName is immutable: delete the claim and create one for the other cluster"
+        ),
         "code": 422,
     });
     stage.put(&path, moved).gives(422, immutable).await;
