@@ -83,11 +83,14 @@ async fn strategic(stage: &Stage<'_>) {
     let name = stage.named("n");
     let mut body = node(&name);
     body["spec"] = json!({"taints": [{"key": "a", "effect": "NoSchedule"}], "unschedulable": true});
+    // Whatever plays kubelet fills in only what is missing.
+    let capacity = json!({"cpu": "4", "example.com/x": "1"});
+    body["status"] = json!({"capacity": capacity, "allocatable": capacity});
     stage.make(NODES, body).await;
     let path = format!("{NODES}/{name}");
     let condition = |kind: &str, status: &str| json!({"type": kind, "status": status});
     let conditions = json!([condition("FedqOne", "False"), condition("FedqTwo", "True")]);
-    let patch = json!({"status": {"conditions": conditions, "capacity": {"cpu": "4", "example.com/x": "1"}}});
+    let patch = json!({"status": {"conditions": conditions}});
     stage.patch(&format!("{path}/status"), STRATEGIC, patch).gives(200, json!({"kind": "Node"})).await;
     let patch = json!({
         "status": {"conditions": [condition("FedqOne", "True")], "capacity": {"example.com/x": null}},
