@@ -20,7 +20,7 @@ pub use builder::{NodeBuilder, node};
 pub use list::{List, Span};
 pub use look::Gpus;
 use look::{CORDONED, GONE, Look, NOT_READY, TAINTED};
-use render::Fill;
+use render::{Body, Fill};
 pub use template::Template;
 
 use super::protobuf::{self, ProtoKind};
@@ -163,21 +163,26 @@ impl Herd {
 
     /// The whole object in JSON, as version `version`.
     pub fn body_json(&self, i: usize, version: u64) -> Vec<u8> {
-        let mut body = JSON_HEAD.to_vec();
-        self.write(Encoding::Json, i, version, &mut body);
+        let (body, fill) = self.rendered(Encoding::Json, i, version);
+        let mut bytes = JSON_HEAD.to_vec();
+        body.write(&fill, &mut bytes);
         // The body's own brace.
-        body.remove(JSON_HEAD.len());
-        body
+        bytes.remove(JSON_HEAD.len());
+        bytes
     }
 
     /// The whole object in its protobuf envelope.
     pub fn body_protobuf(&self, i: usize, version: u64) -> Vec<u8> {
-        let fill = self.fill(i, version);
-        let length = self.template.length(Encoding::Protobuf, &fill);
-        let mut body = protobuf::start(ProtoKind::Node, length);
-        self.template.write(Encoding::Protobuf, &fill, &mut body);
-        body.extend_from_slice(protobuf::ENVELOPE_TAIL);
-        body
+        let (body, fill) = self.rendered(Encoding::Protobuf, i, version);
+        let mut bytes = protobuf::start(ProtoKind::Node, body.length(fill.digits()));
+        body.write(&fill, &mut bytes);
+        bytes.extend_from_slice(protobuf::ENVELOPE_TAIL);
+        bytes
+    }
+
+    fn rendered(&self, encoding: Encoding, i: usize, version: u64) -> (&Body, Fill) {
+        let state = &self.states[i];
+        (self.template.body(encoding, state.look), Fill::new(self.cluster, i, version, state))
     }
 
     /// An event of a watch: a line of JSON, or a frame of protobuf.
@@ -206,14 +211,6 @@ impl Herd {
     /// The pieces of a list as it stands now: later changes do not touch it.
     pub fn list(&self, encoding: Encoding, span: &Span, meta: protobuf::ListMeta<'_>) -> List {
         List::new(self, encoding, span, meta)
-    }
-
-    fn write(&self, encoding: Encoding, i: usize, version: u64, out: &mut Vec<u8>) {
-        self.template.write(encoding, &self.fill(i, version), out);
-    }
-
-    fn fill(&self, i: usize, version: u64) -> Fill {
-        Fill::new(self.cluster, i, version, &self.states[i])
     }
 }
 

@@ -46,9 +46,9 @@ impl List {
         let (start, end): (_, &[u8]) = match encoding {
             Encoding::Json => (json_head(meta), b"]}\n"),
             Encoding::Protobuf => {
-                let length = |(i, state): &(usize, State)| {
-                    let fill = Fill::new(herd.cluster, *i, state.version, state);
-                    let length = herd.template.length(encoding, &fill);
+                let length = |(_, state): &(usize, State)| {
+                    let digits = 1 + state.version.checked_ilog10().unwrap_or_default() as usize;
+                    let length = herd.template.body(encoding, state.look).length(digits);
                     protobuf::list_item(length).0.len() + length
                 };
                 let length = nodes.iter().map(length).sum();
@@ -76,13 +76,14 @@ impl Iterator for List {
         }
         let Some((i, state)) = self.nodes.next() else { return self.end.take().map(<[u8]>::to_vec) };
         let fill = Fill::new(self.cluster, i, state.version, &state);
+        let body = self.template.body(self.encoding, state.look);
         let first = std::mem::replace(&mut self.first, false);
         let mut piece = match self.encoding {
             Encoding::Json if first => Vec::new(),
             Encoding::Json => b",".to_vec(),
-            Encoding::Protobuf => protobuf::list_item(self.template.length(self.encoding, &fill)).0,
+            Encoding::Protobuf => protobuf::list_item(body.length(fill.digits())).0,
         };
-        self.template.write(self.encoding, &fill, &mut piece);
+        body.write(&fill, &mut piece);
         Some(piece)
     }
 }

@@ -100,29 +100,30 @@ impl Body {
         Self { encoding, before_version, after_version, metadata, holes }
     }
 
-    /// How many bytes [`Self::write`] adds.
-    pub(super) fn length(&self, fill: &Fill) -> usize {
-        let halves = self.before_version.len() + self.after_version.len() + fill.version.len();
+    /// How many bytes [`Self::write`] adds, with a version of so many digits.
+    pub(super) fn length(&self, digits: usize) -> usize {
+        let halves = self.before_version.len() + self.after_version.len() + digits;
         match self.encoding {
             Encoding::Json => halves,
-            Encoding::Protobuf => halves + 2 + protobuf::varint_len(self.metadata_length(fill)),
+            Encoding::Protobuf => halves + 2 + protobuf::varint_len(self.metadata_length(digits)),
         }
     }
 
-    fn metadata_length(&self, fill: &Fill) -> usize {
-        self.metadata + 1 + fill.version.len()
+    fn metadata_length(&self, digits: usize) -> usize {
+        self.metadata + 1 + digits
     }
 
     pub(super) fn write(&self, fill: &Fill, out: &mut Vec<u8>) {
-        out.reserve(self.length(fill));
+        let digits = fill.digits();
+        out.reserve(self.length(digits));
         if self.encoding == Encoding::Protobuf {
-            let head = Message::default().key(1).varint(self.metadata_length(fill) as u64);
+            let head = Message::default().key(1).varint(self.metadata_length(digits) as u64);
             out.extend_from_slice(&head.0);
         }
         let start = out.len();
         out.extend_from_slice(&self.before_version);
         if self.encoding == Encoding::Protobuf {
-            out.push(u8::try_from(fill.version.len()).expect("a version has at most 20 digits"));
+            out.push(u8::try_from(digits).expect("a version has at most 20 digits"));
         }
         out.extend_from_slice(fill.version.as_bytes());
         let shift = out.len() - start - self.before_version.len();
@@ -153,7 +154,6 @@ fn varint(second: u32) -> [u8; 5] {
 /// What one body's holes are filled with.
 pub(super) struct Fill {
     version: String,
-    pub place: usize,
     cluster: String,
     index: String,
     octets: String,
@@ -175,7 +175,6 @@ impl Fill {
         };
         Self {
             version: version.to_string(),
-            place: state.look.place(),
             cluster: format!("{cluster:04}"),
             index: format!("{i:06}"),
             octets: format!("{}.{}", 100 + i / 156 % 156, 100 + i % 156),
@@ -184,6 +183,11 @@ impl Fill {
             uuids: [3, 5, 7].map(|turn| uuid(&digits(turn))),
             times: [state.born, state.changed, state.beat].map(time),
         }
+    }
+
+    /// Of the version.
+    pub(super) fn digits(&self) -> usize {
+        self.version.len()
     }
 
     fn text(&self, kind: Kind, encoding: Encoding) -> &[u8] {

@@ -9,8 +9,7 @@ use super::{
     Encoding,
     look::{CORDONED, Look, NOT_READY, TAINTED},
     render::{
-        BEAT, BOOT, BORN, Body, CHANGED, CLUSTER, Fill, INDEX, INSTANCE, MACHINE, OCTETS, SYSTEM, UID,
-        VERSION, mix,
+        BEAT, BOOT, BORN, Body, CHANGED, CLUSTER, INDEX, INSTANCE, MACHINE, OCTETS, SYSTEM, UID, VERSION, mix,
     },
 };
 
@@ -39,18 +38,10 @@ impl Template {
         Self { json: bodies(Encoding::Json), protobuf: bodies(Encoding::Protobuf) }
     }
 
-    pub(super) fn length(&self, encoding: Encoding, fill: &Fill) -> usize {
-        self.body(encoding, fill).length(fill)
-    }
-
-    pub(super) fn write(&self, encoding: Encoding, fill: &Fill, out: &mut Vec<u8>) {
-        self.body(encoding, fill).write(fill, out);
-    }
-
-    fn body(&self, encoding: Encoding, fill: &Fill) -> &Body {
+    pub(super) fn body(&self, encoding: Encoding, look: Look) -> &Body {
         match encoding {
-            Encoding::Json => &self.json[fill.place],
-            Encoding::Protobuf => &self.protobuf[fill.place],
+            Encoding::Json => &self.json[look.place()],
+            Encoding::Protobuf => &self.protobuf[look.place()],
         }
     }
 }

@@ -1,94 +1,54 @@
 use flate2::{Compression, write::GzEncoder};
 use proptest::prelude::*;
+use serde_json::json;
 
-use super::{readers::MAGIC, *};
-use crate::k8s::{
-    client::ApiError,
-    list_watch::{Skipped, body, events::Event},
+use super::*;
+use crate::{
+    k8s::{
+        client::ApiError,
+        list_watch::{Skipped, body, events::Event},
+    },
+    sim::protobuf::{self as served, ENVELOPE_TAIL, ListMeta, MAGIC, Message, ProtoKind},
 };
-
-/// A protobuf writer, independent of the reader: keys, lengths and varints as the format defines them.
-#[derive(Clone, Default)]
-pub(in super::super) struct Message(pub Vec<u8>);
-
-impl Message {
-    fn varint(&mut self, mut value: u64) {
-        while 127 < value {
-            self.0.push(u8::try_from(value & 127).expect("seven bits") | 128);
-            value >>= 7;
-        }
-        self.0.push(u8::try_from(value).expect("seven bits"));
-    }
-
-    pub(in super::super) fn bytes(mut self, number: u64, bytes: &[u8]) -> Self {
-        self.varint(number << 3 | 2);
-        self.varint(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
-        self
-    }
-
-    pub(in super::super) fn text(self, number: u64, text: &str) -> Self {
-        self.bytes(number, text.as_bytes())
-    }
-
-    pub(in super::super) fn number(mut self, number: u64, value: u64) -> Self {
-        self.varint(number << 3);
-        self.varint(value);
-        self
-    }
-
-    fn pair(self, number: u64, key: &str, value: &str) -> Self {
-        self.bytes(number, &Self::default().text(1, key).text(2, value).0)
-    }
-}
-
-fn quantity(name: &str, text: &str) -> Vec<u8> {
-    Message::default().text(1, name).bytes(2, &Message::default().text(1, text).0).0
-}
 
 /// A node such as a GPU server reports it, with the bulk that is walked past.
 pub(crate) fn node_bytes(name: &str, version: u64, bulk: usize) -> Vec<u8> {
-    let metadata = Message::default()
-        .text(1, name)
-        .text(5, "uid-1")
-        .text(6, &version.to_string())
-        .number(7, 3)
-        .pair(11, "pool", "gpu")
-        .pair(11, "zone", "a")
-        .pair(12, "annotation", &"x".repeat(bulk));
-    let taint = Message::default().text(1, "gpu").text(2, "true").text(3, "NoSchedule");
-    let spec = Message::default().text(1, "10.0.0.0/24").bytes(5, &taint.0).number(4, 1);
-    let ready = Message::default().text(1, "Ready").text(2, "True").text(5, "KubeletReady");
-    let pressure = Message::default().text(1, "MemoryPressure").text(2, "False");
-    let status = Message::default()
-        .bytes(1, &quantity("cpu", "128"))
-        .bytes(2, &quantity("cpu", "127500m"))
-        .bytes(2, &quantity("nvidia.com/gpu", "8"))
-        .bytes(4, &pressure.0)
-        .bytes(4, &ready.0);
-    Message::default().bytes(1, &metadata.0).bytes(2, &spec.0).bytes(3, &status.0).0
-}
-
-fn envelope(object: &[u8]) -> Vec<u8> {
-    let kind = Message::default().text(1, "v1").text(2, "Node");
-    let unknown = Message::default().bytes(1, &kind.0).bytes(2, object).text(3, "").text(4, "");
-    [MAGIC, &unknown.0].concat()
+    let node = json!({
+        "metadata": {
+            "name": name, "uid": "uid-1", "resourceVersion": version.to_string(), "generation": 3,
+            "labels": { "pool": "gpu", "zone": "a" }, "annotations": { "annotation": "x".repeat(bulk) },
+        },
+        "spec": {
+            "podCIDR": "10.0.0.0/24", "unschedulable": true,
+            "taints": [{ "key": "gpu", "value": "true", "effect": "NoSchedule" }],
+        },
+        "status": {
+            "capacity": { "cpu": "128" },
+            "allocatable": { "cpu": "127500m", "nvidia.com/gpu": "8" },
+            "conditions": [
+                { "type": "MemoryPressure", "status": "False" },
+                { "type": "Ready", "status": "True", "reason": "KubeletReady" },
+            ],
+        },
+    });
+    served::message(ProtoKind::Node, &node)
 }
 
 pub(crate) fn list_bytes(version: u64, nodes: &[Vec<u8>]) -> Vec<u8> {
-    let metadata = Message::default().text(1, "").text(2, &version.to_string()).text(3, "");
-    let list = nodes.iter().fold(Message::default().bytes(1, &metadata.0), |list, node| list.bytes(2, node));
-    envelope(&list.0)
+    let items = nodes.iter().map(|node| [&served::list_item(node.len()).0, &node[..]].concat());
+    let items = items.collect::<Vec<_>>().concat();
+    let meta = ListMeta { resource_version: &version.to_string(), ..ListMeta::default() };
+    [served::list_start(ProtoKind::Node, meta, items.len()), items, ENVELOPE_TAIL.to_vec()].concat()
 }
 
 pub(crate) fn event_bytes(kind: &str, object: &[u8]) -> Vec<u8> {
-    let object = Message::default().bytes(1, &envelope(object));
-    let event = Message::default().text(1, kind).bytes(2, &object.0).0;
-    [&u32::try_from(event.len()).expect("small").to_be_bytes()[..], &event].concat()
+    let start = served::start(ProtoKind::Node, object.len());
+    served::watch_frame(kind, &[&start, object, ENVELOPE_TAIL].concat())
 }
 
-pub(in super::super) fn status_bytes(code: u64, reason: &str, message: &str) -> Vec<u8> {
-    Message::default().bytes(1, &[]).text(2, "Failure").text(3, message).text(4, reason).number(6, code).0
+fn error_bytes(code: u64, reason: &str, message: &str) -> Vec<u8> {
+    let status = json!({ "status": "Failure", "message": message, "reason": reason, "code": code });
+    served::watch_frame("ERROR", &served::encode_status(&status))
 }
 
 #[test]
@@ -240,8 +200,8 @@ fn events_arrive_in_pieces_of_any_size() {
         event_bytes("MODIFIED", &node_bytes("large", 12, 50_000)),
         event_bytes("DELETED", &node_bytes("a", 13, 500)),
         event_bytes("MODIFIED", b"\xff\xff broken"),
-        event_bytes("ERROR", &status_bytes(410, "Expired", "too old resource version: 310 (312)")),
-        event_bytes("ERROR", &status_bytes(500, "InternalError", "etcd is gone")),
+        error_bytes(410, "Expired", "too old resource version: 310 (312)"),
+        error_bytes(500, "InternalError", "etcd is gone"),
     ]
     .concat();
     let expected =
