@@ -4,6 +4,8 @@
 //! They are for the demo, for tests in seconds and for a thousand clusters on one machine, and never the
 //! judge: what they answer is held to what real servers answer by one suite that runs against both.
 
+mod draw;
+pub mod faults;
 pub mod fields;
 pub mod nodes;
 pub mod protobuf;

@@ -9,6 +9,7 @@
 use std::{
     collections::BTreeSet,
     process::{Command, ExitCode},
+    sync::Arc,
     time::Duration,
 };
 
@@ -16,6 +17,10 @@ use axum::body::{Body as Answer, Bytes};
 use fedq::{
     domain::capacity::{NodeTable, ResourceFilter},
     k8s::list_watch::{Codec, Follow, Link, Malformed, Sink, Skipped, protobuf},
+    sim::{
+        nodes::{Encoding, Event, Herd, List, Template},
+        protobuf::ListMeta,
+    },
 };
 use futures::{StreamExt, stream};
 use http::{Request, Response};
@@ -33,7 +38,9 @@ const EVENTS: usize = 5_000;
 /// As HTTP/2 delivers bodies.
 const FRAME: usize = 16 << 10;
 /// Events come behind the list.
-const LISTED: usize = 1_000_000;
+const LISTED: u64 = 1_000_000;
+/// As kube asks for.
+const PAGE: usize = 500;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
@@ -45,7 +52,8 @@ fn main() -> ExitCode {
     }
     let ours = Measured::of("ours", 30_000);
     let kube = Measured::of("kube", 6_000);
-    let (protobuf, json) = (node_protobuf(1, 1).len(), node_json(1, 1).len());
+    let one = herd(1);
+    let (protobuf, json) = (one.body_protobuf(0, LISTED).len(), one.body_json(0, LISTED).len());
     println!("a node: {json} bytes in JSON, {protobuf} in protobuf; {NODES} nodes, {EVENTS} events\n");
     println!("{:<34}{:>12}{:>12}{:>9}", "", "fedq", "kube", "ratio");
     for (what, ours, kube) in [
@@ -97,9 +105,7 @@ impl Measured {
 
 fn measure(side: &str, nodes: usize, events: usize) -> Value {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    // Made beforehand where CPU is measured, on the way where memory is.
-    let prepared = 0 < events;
-    let server = Server { nodes, events, prepared };
+    let server = Server::new(nodes, events);
     let costs = runtime.block_on(async {
         match side {
             "ours" => ours(server).await,
@@ -158,7 +164,7 @@ impl Sink for Counted {
         self.rss = rss();
     }
     fn at(&mut self, version: u64) {
-        if version <= LISTED as u64 {
+        if version <= LISTED {
             self.marks.push(cpu());
         } else {
             self.events_left -= 1;
@@ -178,7 +184,7 @@ impl Sink for Counted {
 
 async fn ours(server: Server) -> Costs {
     let done = CancellationToken::new();
-    let keys = BTreeSet::from(["pool".to_owned()]);
+    let keys = BTreeSet::from(["cloud.google.com/gke-nodepool".to_owned()]);
     let mut sink = Counted {
         table: NodeTable::new(keys, ResourceFilter::default()),
         events_left: server.events,
@@ -186,7 +192,7 @@ async fn ours(server: Server) -> Costs {
         rss: 0.0,
         done: done.clone(),
     };
-    let nodes = server.nodes;
+    let nodes = server.herd.len();
     Follow::new(server.client(), "/api/v1/nodes", Codec::Protobuf).run(&mut sink, done).await;
     assert_eq!(sink.table.len(), nodes);
     let marks = &sink.marks;
@@ -195,7 +201,7 @@ async fn ours(server: Server) -> Costs {
 
 async fn reflected(server: Server) -> Costs {
     let (store, writer) = reflector::store::<Node>();
-    let (nodes, events) = (server.nodes, server.events);
+    let (nodes, events) = (server.herd.len(), server.events);
     let api: Api<Node> = Api::all(server.client());
     let stream = watcher(api, watcher::Config::default()).reflect(writer);
     futures::pin_mut!(stream);
@@ -218,26 +224,30 @@ async fn reflected(server: Server) -> Costs {
 }
 
 /// An API server without a network.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Server {
-    nodes: usize,
+    herd: Arc<Herd>,
     events: usize,
     prepared: bool,
 }
 
 impl Server {
+    fn new(nodes: usize, events: usize) -> Self {
+        // Made beforehand where CPU is measured, on the way where memory is.
+        Self { herd: Arc::new(herd(nodes)), events, prepared: 0 < events }
+    }
+
     fn client(self) -> Client {
         type Pieces = Vec<Bytes>;
         let (mut prepared_list, mut prepared_watch): (Option<Pieces>, Option<Pieces>) = (None, None);
-        if self.prepared {
-            prepared_list = Some(frames(self.list_protobuf()).collect());
-            prepared_watch = Some(frames(self.watch_protobuf()).collect());
-        }
         let mut pages: std::collections::BTreeMap<usize, Pieces> = std::collections::BTreeMap::new();
         let mut watch_json: Option<Pieces> = None;
         if self.prepared {
-            pages.extend((0..self.nodes).step_by(500).map(|from| (from, frames(self.page(from)).collect())));
-            watch_json = Some(frames(self.watch_json()).collect());
+            prepared_list = Some(frames(self.list_protobuf()).collect());
+            prepared_watch = Some(frames(self.watch(Encoding::Protobuf)).collect());
+            let starts = (0..self.herd.len()).step_by(PAGE);
+            pages.extend(starts.map(|from| (from, frames(self.page(from)).collect())));
+            watch_json = Some(frames(self.watch(Encoding::Json)).collect());
         }
         let service = tower::service_fn(move |request: Request<Body>| {
             let query = request.uri().query().unwrap_or_default().to_owned();
@@ -246,8 +256,8 @@ impl Server {
             let from = query.split('&').find_map(|pair| pair.strip_prefix("continue="));
             let from: usize = from.map_or(0, |from| from.parse().unwrap());
             let body = match (query.contains("watch="), protobuf) {
-                (true, true) => endless(prepared_watch.take(), || self.watch_protobuf()),
-                (true, false) => endless(watch_json.take(), || self.watch_json()),
+                (true, true) => endless(prepared_watch.take(), || self.watch(Encoding::Protobuf)),
+                (true, false) => endless(watch_json.take(), || self.watch(Encoding::Json)),
                 (false, true) => finite(prepared_list.take(), || self.list_protobuf()),
                 (false, false) => finite(pages.remove(&from), || self.page(from)),
             };
@@ -256,47 +266,33 @@ impl Server {
         Client::new(service, "default")
     }
 
-    fn list_protobuf(self) -> impl Iterator<Item = Vec<u8>> + Send + 'static {
-        let metadata = Message::default().text(2, &LISTED.to_string());
-        let head = Message::default().bytes(1, &metadata.0).0;
-        let item = |i: usize| Message::default().bytes(2, &node_protobuf(i, 1)).0;
-        let length = head.len() + self.nodes * item(0).len();
-        let mut start = b"k8s\0".to_vec();
-        start.push(0x12);
-        start.extend(Message::default().varint(length).0);
-        start.extend(head);
-        std::iter::once(start).chain((0..self.nodes).map(item))
+    fn list_protobuf(&self) -> List {
+        let version = LISTED.to_string();
+        let meta = ListMeta { resource_version: &version, ..ListMeta::default() };
+        self.herd.list(Encoding::Protobuf, &self.herd.span(0, None), meta)
     }
 
-    fn watch_protobuf(self) -> impl Iterator<Item = Vec<u8>> + Send + 'static {
-        (0..self.events).map(move |i| {
-            let node = node_protobuf(i % self.nodes, LISTED + 1 + i);
-            let unknown = [b"k8s\0", &Message::default().bytes(2, &node).0[..]].concat();
-            let object = Message::default().bytes(1, &unknown);
-            let event = Message::default().text(1, "MODIFIED").bytes(2, &object.0).0;
-            [&u32::try_from(event.len()).unwrap().to_be_bytes()[..], &event].concat()
-        })
+    fn page(&self, from: usize) -> List {
+        let span = self.herd.span(from, Some(PAGE));
+        let next = (span.remaining != 0).then(|| span.range.end.to_string());
+        let remaining = next.as_ref().and_then(|_| i64::try_from(span.remaining).ok());
+        let version = LISTED.to_string();
+        let meta = ListMeta { resource_version: &version, next: next.as_deref(), remaining };
+        self.herd.list(Encoding::Json, &span, meta)
     }
 
-    fn page(self, from: usize) -> impl Iterator<Item = Vec<u8>> + Send + 'static {
-        let to = self.nodes.min(from + 500);
-        let next = if to < self.nodes { to.to_string() } else { String::new() };
-        let head = format!(
-            r#"{{"kind":"NodeList","apiVersion":"v1","metadata":{{"resourceVersion":"{LISTED}","continue":"{next}"}},"items":["#
-        );
-        let item = move |i: usize| {
-            let comma = if i == from { "" } else { "," };
-            format!("{comma}{}", node_json(i, 1)).into_bytes()
-        };
-        std::iter::once(head.into_bytes()).chain((from..to).map(item)).chain([b"]}".to_vec()])
+    fn watch(&self, encoding: Encoding) -> impl Iterator<Item = Vec<u8>> + Send + use<> {
+        let (herd, versions) = (self.herd.clone(), LISTED + 1..);
+        (0..self.events)
+            .zip(versions)
+            .map(move |(i, version)| herd.event(encoding, i % herd.len(), Event::Modified, version))
     }
+}
 
-    fn watch_json(self) -> impl Iterator<Item = Vec<u8>> + Send + 'static {
-        (0..self.events).map(move |i| {
-            let node = node_json(i % self.nodes, LISTED + 1 + i);
-            format!("{{\"type\":\"MODIFIED\",\"object\":{node}}}\n").into_bytes()
-        })
-    }
+/// Nodes of 16.5 kB in JSON.
+fn herd(nodes: usize) -> Herd {
+    let now = "2026-11-21T10:00:00Z".parse().unwrap();
+    Herd::new(Template::large().into(), 1, nodes, 1, now)
 }
 
 fn frames(pieces: impl Iterator<Item = Vec<u8>>) -> impl Iterator<Item = Bytes> {
@@ -322,136 +318,4 @@ where
 {
     let body = finite(prepared, make).into_data_stream();
     Answer::from_stream(body.chain(stream::pending()))
-}
-
-/// A protobuf writer.
-#[derive(Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn varint(mut self, mut value: usize) -> Self {
-        while 127 < value {
-            self.0.push(u8::try_from(value & 127).unwrap() | 128);
-            value >>= 7;
-        }
-        self.0.push(u8::try_from(value).unwrap());
-        self
-    }
-
-    fn bytes(self, number: usize, bytes: &[u8]) -> Self {
-        let mut message = self.varint(number << 3 | 2).varint(bytes.len());
-        message.0.extend_from_slice(bytes);
-        message
-    }
-
-    fn text(self, number: usize, text: &str) -> Self {
-        self.bytes(number, text.as_bytes())
-    }
-
-    fn pair(self, number: usize, key: &str, value: &str) -> Self {
-        self.bytes(number, &Self::default().text(1, key).text(2, value).0)
-    }
-}
-
-/// The parts of a node of a large GPU cluster that make it large.
-const LABELS: usize = 25;
-const IMAGES: usize = 50;
-const CONDITIONS: [&str; 12] = [
-    "MemoryPressure",
-    "DiskPressure",
-    "PIDPressure",
-    "KernelDeadlock",
-    "ReadonlyFilesystem",
-    "CorruptDockerOverlay2",
-    "FrequentUnregisterNetDevice",
-    "FrequentKubeletRestart",
-    "FrequentDockerRestart",
-    "FrequentContainerdRestart",
-    "NetworkUnavailable",
-    "Ready",
-];
-const RESOURCES: [(&str, &str); 6] = [
-    ("cpu", "127500m"),
-    ("memory", "1056763908Ki"),
-    ("nvidia.com/gpu", "8"),
-    ("ephemeral-storage", "3519648Mi"),
-    ("pods", "110"),
-    ("hugepages-2Mi", "0"),
-];
-
-fn labels() -> impl Iterator<Item = (String, String)> {
-    let pool = ("pool".to_owned(), "gpu-a".to_owned());
-    std::iter::once(pool)
-        .chain((0..LABELS).map(|i| (format!("feature.node.kubernetes.io/cpu-flag-{i}"), "true".to_owned())))
-}
-
-fn image(i: usize) -> [String; 2] {
-    let name = format!("registry.example.com/team/images/trainer-{i:03}");
-    [format!("{name}@sha256:{:064x}", i * 7919), format!("{name}:v1.{i}.0")]
-}
-
-fn managed_fields() -> String {
-    json!({ "f:status": { "f:conditions": CONDITIONS.map(|kind| format!("k:{{\"type\":\"{kind}\"}}")) } })
-        .to_string()
-}
-
-fn node_protobuf(i: usize, version: usize) -> Vec<u8> {
-    let mut metadata = Message::default()
-        .text(1, &format!("node-{i:06}"))
-        .text(5, "5f2b7c1e-0000-4000-8000-000000000000")
-        .text(6, &format!("{version:07}"));
-    for (key, value) in labels() {
-        metadata = metadata.pair(11, &key, &value);
-    }
-    let fields = Message::default().text(1, "kubelet").text(2, "Update").text(7, &managed_fields());
-    let metadata =
-        metadata.pair(12, "csi.volume.kubernetes.io/nodeid", &"x".repeat(200)).bytes(17, &fields.0);
-    let spec = Message::default().text(1, "10.0.0.0/24").text(3, "cloud:///node");
-    let mut status = Message::default();
-    for number in [1, 2] {
-        for (name, quantity) in RESOURCES {
-            let entry = Message::default().text(1, name).bytes(2, &Message::default().text(1, quantity).0);
-            status = status.bytes(number, &entry.0);
-        }
-    }
-    for kind in CONDITIONS {
-        let ready = if kind == "Ready" { "True" } else { "False" };
-        let condition = Message::default().text(1, kind).text(2, ready);
-        let condition = condition.text(5, &format!("Node{kind}")).text(6, &format!("about {kind}, as usual"));
-        status = status.bytes(4, &condition.0);
-    }
-    for image in (0..IMAGES).map(image) {
-        let image = image.iter().fold(Message::default(), |message, name| message.text(1, name));
-        status = status.bytes(8, &image.0);
-    }
-    Message::default().bytes(1, &metadata.0).bytes(2, &spec.0).bytes(3, &status.0).0
-}
-
-fn node_json(i: usize, version: usize) -> String {
-    let resources: Value = RESOURCES.iter().map(|(name, text)| ((*name).to_owned(), json!(text))).collect();
-    let labels: Value = labels().map(|(key, value)| (key, json!(value))).collect();
-    let conditions = CONDITIONS.map(|kind| {
-        json!({ "type": kind, "status": if kind == "Ready" { "True" } else { "False" },
-            "lastHeartbeatTime": "2026-11-21T10:00:00Z", "lastTransitionTime": "2026-11-20T10:00:00Z",
-            "reason": format!("Node{kind}"), "message": format!("about {kind}, as usual") })
-    });
-    let images: Vec<_> =
-        (0..IMAGES).map(|i| json!({ "names": image(i), "sizeBytes": 12_345_678_901_u64 })).collect();
-    json!({
-        "kind": "Node",
-        "apiVersion": "v1",
-        "metadata": {
-            "name": format!("node-{i:06}"),
-            "uid": "5f2b7c1e-0000-4000-8000-000000000000",
-            "resourceVersion": format!("{version:07}"),
-            "creationTimestamp": "2026-11-20T10:00:00Z",
-            "labels": labels,
-            "annotations": { "csi.volume.kubernetes.io/nodeid": "x".repeat(200) },
-            "managedFields": [{ "manager": "kubelet", "operation": "Update", "apiVersion": "v1",
-                "fieldsType": "FieldsV1", "fieldsV1": { "f:status": { "f:conditions": managed_fields() } } }],
-        },
-        "spec": { "podCIDR": "10.0.0.0/24", "providerID": "cloud:///node" },
-        "status": { "capacity": resources, "allocatable": resources, "conditions": conditions, "images": images },
-    })
-    .to_string()
 }

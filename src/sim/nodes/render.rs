@@ -7,7 +7,10 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{Encoding, State};
-use crate::sim::protobuf::{self, Message, ProtoKind};
+use crate::sim::{
+    draw::mix,
+    protobuf::{self, Message, ProtoKind},
+};
 
 /// Stands for the version in a template's value.
 pub(super) const VERSION: &str = "1357924680";
@@ -215,12 +218,4 @@ impl Fill {
 fn uuid(digits: &str) -> String {
     let (a, b, c, d) = (&digits[..8], &digits[8..12], &digits[13..16], &digits[17..20]);
     format!("{a}-{b}-4{c}-8{d}-{}", &digits[20..])
-}
-
-/// Every bit of the result depends on every bit of `value` (the last step of splitmix64).
-pub(super) fn mix(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ value >> 31
 }

@@ -9,9 +9,11 @@ use super::{
     Encoding,
     look::{CORDONED, Look, NOT_READY, TAINTED},
     render::{
-        BEAT, BOOT, BORN, Body, CHANGED, CLUSTER, INDEX, INSTANCE, MACHINE, OCTETS, SYSTEM, UID, VERSION, mix,
+        BEAT, BOOT, BORN, Body, CHANGED, CLUSTER, INDEX, INSTANCE, MACHINE, OCTETS, SYSTEM, UID, VERSION,
     },
 };
+
+use crate::sim::draw::mix;
 
 /// Bodies of one size, in each look and encoding. To be shared by all herds.
 #[derive(Debug)]
