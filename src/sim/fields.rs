@@ -49,6 +49,15 @@ const NEVER_OWNED: [&[&str]; 12] = [
     &["metadata", "resourceVersion"],
 ];
 
+/// Parts of built-in kinds that are never absent, each with what it is a part of; outer ones first.
+const STRUCTS: [(&str, &str); 5] = [
+    ("", "spec"),
+    ("", "status"),
+    ("/spec", "template"),
+    ("/spec/template", "metadata"),
+    ("/spec/template", "spec"),
+];
+
 /// Who writes, where and when.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer<'a> {
@@ -87,7 +96,7 @@ pub fn apply(
     let mut old = live.cloned().unwrap_or_else(|| empty_object(config));
     managed::take(&mut old);
     if owners.is_empty() && live.is_some() {
-        let found = compare(&empty_object(&old), &old, &place);
+        let found = compare(&empty_object(&old), &reachable(&old, writer), &place);
         adopt(&mut owners, found, &Writer { manager: BEFORE_FIRST_APPLY, ..*writer });
     }
 
@@ -102,6 +111,8 @@ pub fn apply(
     {
         held.time = Some(managed::time_text(writer.now));
     }
+    // Only now: who applies empty labels owns them.
+    drop_empty_metadata(&mut new);
     managed::set_owners(&mut new, &owners);
     Ok(keep_times(live, new))
 }
@@ -112,10 +123,13 @@ pub fn track(before: Option<&Value>, mut after: Value, writer: &Writer<'_>, sche
     let stated = if writer.subresource.is_some() { Stated::Nothing } else { managed::stated(&after) };
     let mut owners = match stated {
         Stated::Owners(owners) => owners,
+        // The metadata of custom resources is read with a type that does not tell an empty list from none.
+        Stated::EmptyList if !is_built_in(writer.api_version) => managed::owners(before),
         Stated::Nothing => managed::owners(before),
-        Stated::Reset => Owners::new(),
+        Stated::EmptyList | Stated::EmptyEntry => Owners::new(),
     };
     managed::take(&mut after);
+    drop_empty_metadata(&mut after);
     // What nobody tracks is not tracked before somebody applies it, except from its creation on.
     if owners.is_empty() && before.is_some() {
         return after;
@@ -123,6 +137,9 @@ pub fn track(before: Option<&Value>, mut after: Value, writer: &Writer<'_>, sche
 
     let mut old = before.cloned().unwrap_or_else(|| empty_object(&after));
     managed::take(&mut old);
+    if is_built_in(writer.api_version) {
+        add_structs(&mut old, &after);
+    }
     adopt(&mut owners, compare(&old, &after, &place), writer);
     managed::cap(&mut owners);
     managed::set_owners(&mut after, &owners);
@@ -138,6 +155,24 @@ fn empty_object(like: &Value) -> Value {
         }
     }
     empty
+}
+
+/// Whether servers have a Go type of the kind, rather than a CustomResourceDefinition: its group is one of
+/// Kubernetes' own.
+fn is_built_in(api_version: &str) -> bool {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    !group.contains('.') || (group.ends_with(".k8s.io") && !group.ends_with(".x-k8s.io"))
+}
+
+/// Adds the parts that Go types always have, so that nobody becomes their owner by filling them.
+fn add_structs(old: &mut Value, new: &Value) {
+    for (parent, name) in STRUCTS {
+        if let (Some(Value::Object(old)), Some(new)) = (old.pointer_mut(parent), new.pointer(parent))
+            && new.get(name).is_some_and(Value::is_object)
+        {
+            old.entry(name).or_insert_with(|| json!({}));
+        }
+    }
 }
 
 /// Gives `writer` what an update changed, and nothing for what only went away.
@@ -235,6 +270,26 @@ fn strip(owners: &mut Owners, applier: &Owner) {
         if held.set.is_empty() {
             owners.remove(applier);
         }
+    }
+}
+
+/// What of `object` the writer's endpoint may write: status and all else have one each.
+fn reachable(object: &Value, writer: &Writer<'_>) -> Value {
+    let mut reachable = object.clone();
+    if let Some(fields) = reachable.as_object_mut() {
+        fields.retain(|name, _| (name == "status") == (writer.subresource == Some("status")));
+    }
+    reachable
+}
+
+/// Metadata has a type of its own on servers, which knows no empty labels.
+fn drop_empty_metadata(object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.retain(|_, value| match value {
+            Value::Object(map) => !map.is_empty(),
+            Value::Array(items) => !items.is_empty(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+        });
     }
 }
 

@@ -69,15 +69,18 @@ pub(super) fn time_text(now: Timestamp) -> String {
 pub(super) enum Stated {
     /// Nothing that could be read.
     Nothing,
-    /// An empty list, or a list of one empty entry: forget who owns what.
-    Reset,
+    /// Forget who owns what.
+    EmptyList,
+    /// The same, in the form that survives every reader.
+    EmptyEntry,
     Owners(Owners),
 }
 
 pub(super) fn stated(object: &Value) -> Stated {
     match object.pointer("/metadata/managedFields").and_then(Value::as_array) {
         None => Stated::Nothing,
-        Some(entries) if entries.is_empty() || is_one_empty_entry(entries) => Stated::Reset,
+        Some(entries) if entries.is_empty() => Stated::EmptyList,
+        Some(entries) if is_one_empty_entry(entries) => Stated::EmptyEntry,
         Some(entries) => decode(entries).map_or(Stated::Nothing, Stated::Owners),
     }
 }
@@ -90,7 +93,7 @@ fn is_one_empty_entry(entries: &[Value]) -> bool {
 pub(super) fn owners(object: Option<&Value>) -> Owners {
     match object.map(stated) {
         Some(Stated::Owners(owners)) => owners,
-        Some(Stated::Nothing | Stated::Reset) | None => Owners::new(),
+        Some(Stated::Nothing | Stated::EmptyList | Stated::EmptyEntry) | None => Owners::new(),
     }
 }
 

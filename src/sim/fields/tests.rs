@@ -5,6 +5,7 @@ mod appliers;
 mod errors;
 mod patches;
 mod properties;
+mod recorded;
 mod updates;
 
 use jiff::Timestamp;

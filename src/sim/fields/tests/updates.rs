@@ -8,19 +8,19 @@ fn a_creator_owns_what_it_wrote_with_its_containers() {
         json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {"name": "n", "labels": {"a/b": "1"}, "finalizers": ["x"]},
-            "spec": {"limits": {}, "replicas": 1}, "list": [{"name": "a"}], "atomic": [1, 2],
+            "limits": {"cpu": {}, "replicas": 1}, "list": [{"name": "a"}], "atomic": [1, 2],
         }),
         "kubectl-create",
     );
     let expected = json!([["kubectl-create", "Update", {
-        "f:atomic": {},
-        "f:list": {".": {}, "k:{\"name\":\"a\"}": {".": {}, "f:name": {}}},
-        "f:metadata": {
-            "f:finalizers": {".": {}, "v:\"x\"": {}},
-            "f:labels": {".": {}, "f:a/b": {}},
-        },
-        "f:spec": {".": {}, "f:limits": {}, "f:replicas": {}},
-    }]]);
+    "f:atomic": {},
+    "f:limits": {".": {}, "f:cpu": {}, "f:replicas": {}},
+    "f:list": {".": {}, "k:{\"name\":\"a\"}": {".": {}, "f:name": {}}},
+    "f:metadata": {
+        "f:finalizers": {".": {}, "v:\"x\"": {}},
+        "f:labels": {".": {}, "f:a/b": {}},
+    },
+        }]]);
     assert_eq!(owners(&live), expected);
     let entry = &live["metadata"]["managedFields"][0];
     let expected = "{\"manager\":\"kubectl-create\",\"operation\":\"Update\",\"apiVersion\":\"v1\",\
@@ -78,6 +78,46 @@ fn an_empty_list_or_entry_resets_and_tracking_starts_again_with_an_apply() {
         let live = applied_to(&bare, "three", &json!({"b": 1})).unwrap();
         assert_eq!(owners(&live)[1], json!(["before-first-apply", "Update", {"f:a": {}}]));
     }
+}
+
+#[test]
+fn an_empty_list_resets_no_custom_resource() {
+    let custom = |manager| Writer { api_version: "kueue.x-k8s.io/v1beta2", ..writer(manager, 1) };
+    let live = track(None, json!({"a": 1}), &custom("one"), &SCHEMA);
+    let reset = |list: Value| json!({"a": 1, "metadata": {"managedFields": list}});
+    assert_eq!(track(Some(&live), reset(json!([])), &custom("two"), &SCHEMA), live);
+    assert_eq!(owners(&track(Some(&live), reset(json!([{}])), &custom("two"), &SCHEMA)), json!([]));
+}
+
+/// What kube-apiserver 1.36 answers for a Job and for a custom resource.
+#[test]
+fn the_parts_a_built_in_kind_always_has_belong_to_nobody() {
+    let object = json!({"spec": {"template": {"spec": {"n": 1}}, "selector": {"x": 1}}});
+    let fields = |api_version| {
+        let live = track(None, object.clone(), &Writer { api_version, ..writer("one", 0) }, &SCHEMA);
+        owners(&live)[0][2].clone()
+    };
+    let built_in =
+        json!({"f:spec": {"f:selector": {".": {}, "f:x": {}}, "f:template": {"f:spec": {"f:n": {}}}}});
+    let custom = json!({"f:spec": {
+        ".": {}, "f:selector": {".": {}, "f:x": {}}, "f:template": {".": {}, "f:spec": {".": {}, "f:n": {}}},
+    }});
+    for api_version in ["v1", "batch/v1", "coordination.k8s.io/v1"] {
+        assert_eq!(fields(api_version), built_in, "{api_version}");
+    }
+    for api_version in ["kueue.x-k8s.io/v1beta2", "galaxy.kubestellar.io/v1alpha1"] {
+        assert_eq!(fields(api_version), custom, "{api_version}");
+    }
+}
+
+#[test]
+fn empty_labels_are_no_labels() {
+    let live = created(json!({"a": 1, "metadata": {"name": "x", "labels": {}, "finalizers": []}}), "one");
+    assert_eq!(owners(&live), json!([["one", "Update", {"f:a": {}}]]));
+    assert_eq!(bare(&live)["metadata"], json!({"name": "x"}));
+    let live = applied(&[("one", json!({"metadata": {"name": "x", "labels": {}}}))]);
+    assert_eq!(owners(&live), json!([["one", "Apply", {"f:metadata": {"f:labels": {}}}]]));
+    assert_eq!(bare(&live)["metadata"], json!({"name": "x"}));
 }
 
 /// apimachinery internal/fieldmanager.go: `decodeLiveOrNew`.
