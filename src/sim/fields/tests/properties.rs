@@ -69,6 +69,8 @@ fn normal(object: &Value) -> Value {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn applying_twice_is_applying_once(configs in prop::collection::vec(config(), 1..4)) {
         let mut live: Option<Value> = None;
