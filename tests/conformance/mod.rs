@@ -18,6 +18,7 @@ pub mod deletion;
 pub mod discovery;
 pub mod encodings;
 pub mod identity;
+pub mod jobs;
 pub mod kueue;
 pub mod lists;
 pub mod patches;
@@ -32,6 +33,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use anyhow::Result;
+use serde_json::Value;
 
 use client::Credential;
 use stage::Stage;
@@ -49,9 +51,18 @@ pub struct Server {
     pub nobody: Credential,
     /// A bearer token and the name of its user.
     pub token: (String, String),
+    pub kubelet: Kubelet,
     /// Makes the server forget versions of the past, as it would by itself after some minutes. It may take a while
     /// to have effect.
     pub forget: Box<dyn Fn() -> Forgetting>,
+}
+
+/// Whatever plays kubelet in the server's cluster.
+pub struct Kubelet {
+    /// Conditions that a new node must come with; none where it is made ready by itself.
+    pub conditions: Option<Value>,
+    /// Annotations that end a pod after so many seconds.
+    pub pods_end_after: fn(u32) -> Value,
 }
 
 /// Polled by the thread of its theme, so it need not be `Send`.
@@ -64,7 +75,7 @@ macro_rules! with_themes {
     ($cases:ident) => {
         $cases! {
             discovery, lists, versions, selectors, watches, creation, updates, patches, apply, status,
-            deletion, identity, encodings, webhooks, kueue
+            deletion, identity, encodings, webhooks, kueue, jobs
         }
     };
 }

@@ -1,10 +1,11 @@
 //! What fedq relies on of Kubernetes and Kueue, asked of the real ones: the hub of the run.
 
 use anyhow::Result;
+use serde_json::json;
 
 use super::stage::{CLAIM, CLAIMS, CRDS, SOON};
 use crate::conformance::client::Credential;
-use crate::conformance::{self, NOBODY, Server};
+use crate::conformance::{self, Kubelet, NOBODY, Server};
 use crate::support::certs::Identity;
 use crate::support::etcd;
 use crate::support::fleet::Fleet;
@@ -41,6 +42,10 @@ async fn server(fleet: &Fleet) -> Result<Server> {
         admin: certificate(authority.client("conformance-admin", &["system:masters"])?),
         nobody: certificate(authority.client(NOBODY, &[])?),
         token: (token.trim().to_owned(), "system:serviceaccount:default:conformance".to_owned()),
+        kubelet: Kubelet {
+            conditions: None,
+            pods_end_after: |seconds| json!({"pod-complete.stage.kwok.x-k8s.io/delay": format!("{seconds}s")}),
+        },
         forget: Box::new(move || {
             let etcd = etcd.clone();
             Box::pin(async move { etcd::compact(&etcd).await })
