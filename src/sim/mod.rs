@@ -7,5 +7,6 @@
 mod draw;
 pub mod faults;
 pub mod fields;
+pub mod kueue;
 pub mod nodes;
 pub mod protobuf;
