@@ -20,13 +20,17 @@ mod preempt;
 mod queues;
 mod quota;
 mod read;
+mod refusal;
 mod run;
 mod schedule;
+mod schema;
 mod snapshot;
+mod webhook;
 mod workload;
 
 pub use self::{
     default::default,
+    refusal::{Refusal, denied},
     run::{EXIT, JobsView, SECONDS, next_end, run_jobs},
 };
 
@@ -47,9 +51,10 @@ pub struct View {
     /// Of batch/v1.
     pub jobs: Objects,
     pub namespaces: Objects,
-    pub workload_priority_classes: Objects,
-    /// Of scheduling.k8s.io/v1.
+    /// WorkloadPriorityClasses.
     pub priority_classes: Objects,
+    /// PriorityClasses of scheduling.k8s.io/v1.
+    pub pod_priority_classes: Objects,
 }
 
 /// A request that a controller would send.
@@ -59,7 +64,7 @@ pub enum Effect {
         kind: &'static str,
         object: Value,
     },
-    /// The whole status, through the subresource.
+    /// A merge patch of the status, through the subresource.
     Status {
         kind: &'static str,
         namespace: String,
@@ -78,6 +83,12 @@ pub enum Effect {
         namespace: String,
         name: String,
     },
+}
+
+/// What the schema of `kind` refuses in `after`, or where it refuses nothing, what Kueue's webhook does.
+pub fn validate(kind: &str, before: Option<&Value>, after: &Value) -> Vec<Refusal> {
+    let refusals = schema::validate(kind, before, after);
+    if refusals.is_empty() { webhook::validate(kind, before, after) } else { refusals }
 }
 
 /// One pass of all controllers and the scheduler; at a fixed point it returns nothing. Effects are to

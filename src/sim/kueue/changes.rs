@@ -18,9 +18,8 @@ pub(super) fn effects(kind: &'static str, before: &Objects, after: &Objects, out
             None => out.push(Effect::Create { kind, object: (**object).clone() }),
             Some(old) if Arc::ptr_eq(old, object) => {}
             Some(old) => {
-                if old["status"] != object["status"] {
-                    let (namespace, name, status) =
-                        (namespace.clone(), name.clone(), object["status"].clone());
+                if let Some(status) = merge_patch(&old["status"], &object["status"]) {
+                    let (namespace, name) = key.clone();
                     out.push(Effect::Status { kind, namespace, name, status });
                 }
                 if let Some(patch) = merge_patch(&without_status(old), &without_status(object)) {

@@ -7,10 +7,10 @@ use super::{
     read::{add_finalizer, child, has_finalizer, is_deleted, text},
 };
 
-/// Fills in what `object`, of one of Kueue's kinds or a Job, leaves open. `create`: what is done to
-/// new objects alone.
-pub fn default(kind: &str, object: &mut Value) {
-    let is_new = object["metadata"]["resourceVersion"].is_null();
+/// Fills in what `object`, of one of Kueue's kinds or a Job, leaves open; some of it only where there was
+/// nothing `before`.
+pub fn default(kind: &str, before: Option<&Value>, object: &mut Value) {
+    let is_new = before.is_none();
     match kind {
         "ClusterQueue" => {
             cluster_queue(object);
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn a_cluster_queue_gets_its_defaults_once() {
         let mut queue = json!({"metadata": {"name": "cq"}, "spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
-        default("ClusterQueue", &mut queue);
+        default("ClusterQueue", None, &mut queue);
         assert_eq!(
             queue["spec"],
             json!({
@@ -120,7 +120,7 @@ mod tests {
         );
         assert_eq!(queue["metadata"]["finalizers"], json!(["kueue.x-k8s.io/resource-in-use"]));
         let once = queue.clone();
-        default("ClusterQueue", &mut queue);
+        default("ClusterQueue", None, &mut queue);
         assert_eq!(queue, once);
     }
 
@@ -129,13 +129,13 @@ mod tests {
     #[test]
     fn a_new_job_with_a_queue_is_suspended() {
         let mut job = json!({"metadata": {"labels": {QUEUE_LABEL: "lq"}}, "spec": {"suspend": false}});
-        default("Job", &mut job);
+        default("Job", None, &mut job);
         assert_eq!(job["spec"]["suspend"], true);
         let mut free = json!({"metadata": {}, "spec": {}});
-        default("Job", &mut free);
+        default("Job", None, &mut free);
         assert_eq!(free["spec"], json!({}));
-        let mut started = json!({"metadata": {"labels": {QUEUE_LABEL: "lq"}, "resourceVersion": "1"}, "spec": {"suspend": false}});
-        default("Job", &mut started);
+        let mut started = json!({"metadata": {"labels": {QUEUE_LABEL: "lq"}}, "spec": {"suspend": false}});
+        default("Job", Some(&job), &mut started);
         assert_eq!(started["spec"]["suspend"], false);
     }
 
@@ -143,8 +143,8 @@ mod tests {
     fn nonsense_is_left_alone() {
         for mut object in [json!(null), json!([]), json!({"spec": 3, "status": {"admission": 1}})] {
             let before = object.clone();
-            default("Workload", &mut object);
-            default("LocalQueue", &mut object);
+            default("Workload", None, &mut object);
+            default("LocalQueue", None, &mut object);
             assert_eq!(object, before);
         }
     }

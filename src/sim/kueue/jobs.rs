@@ -75,7 +75,7 @@ fn one(view: &mut View, key: &Key, job: &mut Value, now: Timestamp) {
     others.extend(matching);
     let found = match found {
         Some(found) => Some(found),
-        None => no_match(view, job, &mut others, now),
+        None => no_match(view, job, &mut others),
     };
     for key in others {
         view.workloads.remove(&key);
@@ -94,7 +94,7 @@ fn one(view: &mut View, key: &Key, job: &mut Value, now: Timestamp) {
 }
 
 /// A Job that no Workload describes is stopped; while it still waits, its Workload is rewritten.
-fn no_match(view: &mut View, job: &mut Value, others: &mut Vec<Key>, now: Timestamp) -> Option<Key> {
+fn no_match(view: &mut View, job: &mut Value, others: &mut Vec<Key>) -> Option<Key> {
     let first = others.first()?.clone();
     let old = view.workloads[&first].clone();
     if is_finished(job) {
@@ -109,7 +109,7 @@ fn no_match(view: &mut View, job: &mut Value, others: &mut Vec<Key>, now: Timest
         others.remove(0);
         return Some(first);
     }
-    stop(job, Some(&old), now);
+    stop(job, Some(&old));
     None
 }
 
@@ -159,7 +159,7 @@ fn follow(view: &View, job: &mut Value, workload: &mut Value, now: Timestamp) {
         return;
     }
     if is_deleted(workload) {
-        stop(job, Some(workload), now);
+        stop(job, Some(workload));
         remove_finalizer(workload);
         return;
     }
@@ -170,7 +170,7 @@ fn follow(view: &View, job: &mut Value, workload: &mut Value, now: Timestamp) {
     follow_priority(view, job, workload);
     reclaim(job, workload);
     if is_true(workload, "Evicted") {
-        stop(job, Some(workload), now);
+        stop(job, Some(workload));
         if is_true(workload, "QuotaReserved") && !is_running(job) {
             give_back(workload, now);
         }
@@ -184,7 +184,7 @@ fn follow(view: &View, job: &mut Value, workload: &mut Value, now: Timestamp) {
             }
         }
     } else if !is_true(workload, "Admitted") {
-        stop(job, Some(workload), now);
+        stop(job, Some(workload));
     }
 }
 
@@ -260,7 +260,7 @@ fn injection(view: &View, workload: &Value) -> Injection {
     injection
 }
 
-fn stop(job: &mut Value, workload: Option<&Value>, _now: Timestamp) {
+fn stop(job: &mut Value, workload: Option<&Value>) {
     if is_suspended(job) {
         return;
     }
@@ -317,7 +317,7 @@ fn construct(view: &View, job: &Value) -> Option<Value> {
         },
         "spec": spec,
     });
-    default("Workload", &mut workload);
+    default("Workload", None, &mut workload);
     Some(workload)
 }
 
@@ -338,20 +338,20 @@ fn priority(view: &View, job: &Value) -> Option<(Option<Value>, i64)> {
     let reference = |group: &str, kind: &str, name: &str| json!({"group": group, "kind": kind, "name": name});
     let label = text(job, &["metadata", "labels", PRIORITY_LABEL]);
     if !label.is_empty() {
-        let class = found(&view.workload_priority_classes, label)?;
+        let class = found(&view.priority_classes, label)?;
         let reference = reference("kueue.x-k8s.io", "WorkloadPriorityClass", label);
         return Some((Some(reference), class["value"].as_i64().unwrap_or(0)));
     }
     let name = text(at(job, &["spec", "template", "spec"]), &["priorityClassName"]);
     let class = if name.is_empty() {
-        let defaults = view.priority_classes.values().filter(|class| class["globalDefault"] == true);
+        let defaults = view.pod_priority_classes.values().filter(|class| class["globalDefault"] == true);
         let lowest = defaults.min_by_key(|class| class["value"].as_i64().unwrap_or(0));
         match lowest {
             Some(class) => class.clone(),
             None => return Some((None, 0)),
         }
     } else {
-        found(&view.priority_classes, name)?
+        found(&view.pod_priority_classes, name)?
     };
     let reference = reference("scheduling.k8s.io", "PriorityClass", text(&class, &["metadata", "name"]));
     Some((Some(reference), class["value"].as_i64().unwrap_or(0)))

@@ -73,7 +73,7 @@ fn waiting(view: &View, snapshot: &Snapshot, now: Timestamp) -> BTreeMap<String,
 /// The ClusterQueue a workload waits in, if its LocalQueue lets it.
 pub(super) fn queue_of<'a>(view: &'a View, workload: &Value) -> Option<&'a str> {
     let local = local_queue(&view.local_queues, workload)?;
-    let open = !active::is_stopped(local) && workload::is_admissible(workload);
+    let open = !active::is_stopped(local) && workload::is_admissible(workload) && workload::exists(workload);
     open.then(|| text(local, &["spec", "clusterQueue"]))
 }
 

@@ -4,6 +4,7 @@ mod admission;
 mod eviction;
 mod jobs;
 mod properties;
+mod refusals;
 mod status;
 
 use std::sync::Arc;
@@ -59,8 +60,8 @@ impl World {
             "Workload" => &mut view.workloads,
             "Job" => &mut view.jobs,
             "Namespace" => &mut view.namespaces,
-            "WorkloadPriorityClass" => &mut view.workload_priority_classes,
-            "PriorityClass" => &mut view.priority_classes,
+            "WorkloadPriorityClass" => &mut view.priority_classes,
+            "PriorityClass" => &mut view.pod_priority_classes,
             "Pod" => &mut self.pods,
             "Node" => &mut self.nodes,
             other => panic!("no table of {other}"),
@@ -68,7 +69,7 @@ impl World {
     }
 
     fn add(&mut self, kind: &str, mut object: Value) {
-        default(kind, &mut object);
+        default(kind, None, &mut object);
         self.uids += 1;
         let (uid, created) = (format!("uid-{}", self.uids), super::read::stamp(self.now));
         child(&mut object, &["metadata"]).extend([
@@ -164,7 +165,7 @@ impl World {
             Effect::Status { kind, namespace, name, status } => {
                 let at = (namespace, name);
                 let object = self.table(kind).get_mut(&at).unwrap();
-                child(Arc::make_mut(object), &[]).insert("status".to_owned(), status);
+                merge(&mut Arc::make_mut(object)["status"], &status);
             }
             Effect::Patch { kind, namespace, name, patch } => {
                 let at = (namespace, name);

@@ -19,12 +19,20 @@ pub(super) fn reconcile(view: &mut View, now: Timestamp) {
     let keys: Vec<_> = view.workloads.keys().cloned().collect();
     for key in keys {
         let before = view.workloads[&key].clone();
+        if !exists(&before) {
+            continue;
+        }
         let mut workload = (*before).clone();
         one(view, &mut workload, now);
         if *before != workload {
             view.workloads.insert(key, Arc::new(workload));
         }
     }
+}
+
+/// What this very pass creates has no status yet, and waits for the next.
+pub(super) fn exists(workload: &Value) -> bool {
+    workload["metadata"]["uid"].is_string()
 }
 
 fn one(view: &View, workload: &mut Value, now: Timestamp) {

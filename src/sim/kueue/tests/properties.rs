@@ -39,8 +39,8 @@ fn world(queues: &[Queue], workloads: &[(usize, i64, i64)]) -> World {
         let mut spec = json!({
             "queueingStrategy": if queue.strict { "StrictFIFO" } else { "BestEffortFIFO" },
             "preemption": {
-                "withinClusterQueue": ["Never", "LowerPriority", "LowerOrNewerEqualPriority"][queue.within],
-                "reclaimWithinCohort": ["Never", "LowerPriority", "Any"][queue.reclaim],
+                "withinClusterQueue": (["Never", "LowerPriority", "LowerOrNewerEqualPriority"][queue.within]),
+                "reclaimWithinCohort": (["Never", "LowerPriority", "Any"][queue.reclaim]),
             },
         });
         if let Some(cohort) = queue.cohort {
@@ -88,7 +88,7 @@ fn sums(world: &World, queues: &[Queue]) -> Vec<(i64, i64)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
     fn no_more_is_reserved_than_there_is_and_all_comes_to_rest(
