@@ -18,7 +18,7 @@ pub fn default(kind: &str, before: Option<&Value>, object: &mut Value) {
         }
         "ResourceFlavor" => finalizer(object, is_new),
         "LocalQueue" => {
-            fill(object, &["spec"], json!({"stopPolicy": "None"}));
+            fill(object, &["spec"], &json!({"stopPolicy": "None"}));
             fair_sharing(object);
         }
         "Cohort" => fair_sharing(object),
@@ -37,7 +37,7 @@ fn finalizer(object: &mut Value, is_new: bool) {
 }
 
 /// Adds what is missing under `path`, if there is an object.
-fn fill(object: &mut Value, path: &[&str], defaults: Value) {
+fn fill(object: &mut Value, path: &[&str], defaults: &Value) {
     if !super::read::at(object, path).is_object() {
         return;
     }
@@ -48,7 +48,7 @@ fn fill(object: &mut Value, path: &[&str], defaults: Value) {
 }
 
 fn fair_sharing(object: &mut Value) {
-    fill(object, &["spec", "fairSharing"], json!({"weight": 1}));
+    fill(object, &["spec", "fairSharing"], &json!({"weight": 1}));
 }
 
 fn cluster_queue(object: &mut Value) {
@@ -56,7 +56,7 @@ fn cluster_queue(object: &mut Value) {
     fill(
         object,
         &["spec"],
-        json!({
+        &json!({
             "flavorFungibility": empty(), "preemption": empty(),
             "queueingStrategy": "BestEffortFIFO", "stopPolicy": "None",
         }),
@@ -64,23 +64,23 @@ fn cluster_queue(object: &mut Value) {
     fill(
         object,
         &["spec", "flavorFungibility"],
-        json!({
+        &json!({
             "whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor",
         }),
     );
     fill(
         object,
         &["spec", "preemption"],
-        json!({
+        &json!({
             "borrowWithinCohort": empty(), "reclaimWithinCohort": "Never", "withinClusterQueue": "Never",
         }),
     );
-    fill(object, &["spec", "preemption", "borrowWithinCohort"], json!({"policy": "Never"}));
+    fill(object, &["spec", "preemption", "borrowWithinCohort"], &json!({"policy": "Never"}));
     fair_sharing(object);
 }
 
 fn workload(object: &mut Value) {
-    fill(object, &["spec"], json!({"active": true}));
+    fill(object, &["spec"], &json!({"active": true}));
     let lists: [(&[&str], &str, Value); 2] = [
         (&["spec"], "podSets", json!({"name": "main", "count": 1})),
         (&["status", "admission"], "podSetAssignments", json!({"name": "main"})),
@@ -90,7 +90,9 @@ fn workload(object: &mut Value) {
             continue;
         }
         if let Some(Value::Array(list)) = child(object, path).get_mut(field) {
-            list.iter_mut().for_each(|set| fill(set, &[], defaults.clone()));
+            for set in list {
+                fill(set, &[], &defaults);
+            }
         }
     }
 }

@@ -35,7 +35,9 @@ pub(super) fn requests(template: &Value) -> Requests {
     for (resource, quantity) in spec["overhead"].as_object().into_iter().flatten() {
         *total.entry(resource.clone()).or_default() += units(resource, quantity);
     }
-    total.values_mut().for_each(|amount| *amount = (*amount).max(0));
+    for amount in total.values_mut() {
+        *amount = (*amount).max(0);
+    }
     total
 }
 

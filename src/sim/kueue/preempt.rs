@@ -155,7 +155,7 @@ type Candidates = Vec<Candidate>;
 fn candidates(snapshot: &Snapshot, need: &Need<'_>) -> (Candidates, Candidates, Candidates) {
     let own = &snapshot.queues[&need.info.queue];
     let mut same = Vec::new();
-    collect(snapshot, need, (&need.info.queue, own), None, false, &mut same);
+    collect(snapshot, need, &need.info.queue, (None, false), &mut same);
     let (mut nearer, mut others) = (Vec::new(), Vec::new());
     if policy(own, "reclaimWithinCohort") != "Never" {
         let (mut advantage, mut rest) = snapshot.tree.fits_in_quota(own.node, &need.usage);
@@ -166,7 +166,7 @@ fn candidates(snapshot: &Snapshot, need: &Need<'_>) -> (Candidates, Candidates, 
             overusing(snapshot, need, cohort, done, &mut queues);
             for (name, queue) in &snapshot.queues {
                 if queues.contains(&queue.node) && queue.node != own.node {
-                    collect(snapshot, need, (name, queue), Some(cohort), advantage, into);
+                    collect(snapshot, need, name, (Some(cohort), advantage), into);
                 }
             }
             let (fits, left) = snapshot.tree.fits_in_quota(cohort, &rest);
@@ -195,11 +195,11 @@ fn overusing(snapshot: &Snapshot, need: &Need<'_>, cohort: usize, skip: Option<u
 fn collect(
     snapshot: &Snapshot,
     need: &Need<'_>,
-    (name, queue): (&str, &Queue),
-    common: Option<usize>,
-    advantage: bool,
+    name: &str,
+    (common, advantage): (Option<usize>, bool),
     out: &mut Candidates,
 ) {
+    let queue = &snapshot.queues[name];
     if !queue.active {
         return;
     }
@@ -212,9 +212,7 @@ fn collect(
         } else if advantage {
             Some(Variant::Nearer)
         } else {
-            let below = |threshold: Option<i64>| {
-                info.priority < need.info.priority && threshold.is_none_or(|most| info.priority <= most)
-            };
+            let below = |threshold: i64| info.priority < need.info.priority && info.priority <= threshold;
             let may_borrow = borrowing_threshold(own).is_some_and(below);
             Some(if may_borrow { Variant::WhileBorrowing } else { Variant::WithoutBorrowing })
         };
@@ -241,11 +239,11 @@ pub(super) fn policy<'a>(queue: &'a Queue, field: &str) -> &'a str {
     queue.spec["preemption"][field].as_str().unwrap_or("Never")
 }
 
-/// None when preempting while borrowing is forbidden, else the highest priority it may hit, if bounded.
-pub(super) fn borrowing_threshold(queue: &Queue) -> Option<Option<i64>> {
+/// None when preempting while borrowing is forbidden, else the highest priority it may hit.
+pub(super) fn borrowing_threshold(queue: &Queue) -> Option<i64> {
     let borrowing = &queue.spec["preemption"]["borrowWithinCohort"];
     let allowed = !matches!(borrowing["policy"].as_str(), None | Some("Never"));
-    allowed.then(|| borrowing["maxPriorityThreshold"].as_i64())
+    allowed.then(|| borrowing["maxPriorityThreshold"].as_i64().unwrap_or(i64::MAX))
 }
 
 /// The evicted first, then other queues' before one's own, lower priority, and the latest reserved.

@@ -126,11 +126,15 @@ impl Tree {
     }
 
     pub(super) fn add_all(&mut self, node: usize, usage: &Usage) {
-        usage.iter().for_each(|(cell, amount)| self.add(node, cell, *amount));
+        for (cell, amount) in usage {
+            self.add(node, cell, *amount);
+        }
     }
 
     pub(super) fn remove_all(&mut self, node: usize, usage: &Usage) {
-        usage.iter().for_each(|(cell, amount)| self.remove(node, cell, *amount));
+        for (cell, amount) in usage {
+            self.remove(node, cell, *amount);
+        }
     }
 
     pub(super) fn fits(&self, node: usize, usage: &Usage) -> bool {
@@ -241,7 +245,7 @@ mod tests {
         tree
     }
 
-    /// `pkg/cache/scheduler/resource_node_test.go`, "respects borrowing limit".
+    /// `pkg/cache/scheduler/resource_test.go`, TestAvailable, "lending and borrowing limits respected".
     #[test]
     fn a_borrowing_limit_bounds_what_is_available() {
         assert_eq!(pair(None, None).available(1, &cell()), 20);
@@ -249,7 +253,7 @@ mod tests {
         assert_eq!(pair(Some(3), None).potential(1, &cell()), 13);
     }
 
-    /// `pkg/cache/scheduler/resource_node_test.go`, "respects lending limit".
+    /// `pkg/cache/scheduler/resource_test.go`, TestAvailable, "lending and borrowing limits respected".
     #[test]
     fn a_lending_limit_keeps_quota_at_home() {
         let mut tree = pair(None, Some(4));
@@ -260,6 +264,7 @@ mod tests {
         assert_eq!(tree.available(1, &cell()), 14);
     }
 
+    /// `pkg/cache/scheduler/resource_test.go`, TestAvailable, "cq oversubscription spills into cohort".
     #[test]
     fn more_use_than_quota_leaves_less_than_nothing() {
         let mut tree = pair(None, None);

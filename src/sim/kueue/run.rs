@@ -226,9 +226,9 @@ fn advance(pod: &mut Arc<Value>, node: Option<String>, now: Timestamp) {
             let started = pod["status"]["startTime"].clone();
             let terminated =
                 json!({"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": stamp(now)});
-            let states = container_statuses(pod, &json!({"terminated": terminated}), false);
+            let containers = container_statuses(pod, &json!({"terminated": terminated}), false);
             let status = child(pod, &["status"]);
-            status.extend([("phase".to_owned(), json!(phase)), ("containerStatuses".to_owned(), states)]);
+            status.extend([("phase".to_owned(), json!(phase)), ("containerStatuses".to_owned(), containers)]);
             ready(pod, false, "PodCompleted", now);
         }
         None | Some("Pending") => {

@@ -229,7 +229,9 @@ fn fits_without(snapshot: &mut Snapshot, entry: &Entry, preempted: &[Target]) ->
         .collect();
     let node = snapshot.queues[&entry.info.queue].node;
     let fits = snapshot.tree.fits(node, &entry.assignment.usage);
-    gone.into_iter().for_each(|info| snapshot.insert(info));
+    for info in gone {
+        snapshot.insert(info);
+    }
     fits
 }
 

@@ -117,7 +117,9 @@ fn pod_sets(workload: &Value) -> Vec<PodSet> {
         let count = (whole - reclaimed(name)).max(0);
         let Some(assigned) = assignments.iter().find(|assigned| assigned["name"] == name) else {
             let mut requests = pods::requests(&set["template"]);
-            requests.values_mut().for_each(|amount| *amount = amount.saturating_mul(count));
+            for amount in requests.values_mut() {
+                *amount = amount.saturating_mul(count);
+            }
             return PodSet { name: name.to_owned(), count, requests, flavors: BTreeMap::new() };
         };
         let admitted = assigned["count"].as_i64().unwrap_or(whole);
@@ -128,7 +130,9 @@ fn pod_sets(workload: &Value) -> Vec<PodSet> {
             .map(|(resource, used)| (resource.clone(), units(resource, used)))
             .collect();
         if count < admitted {
-            requests.values_mut().for_each(|amount| *amount = *amount / admitted * count);
+            for amount in requests.values_mut() {
+                *amount = *amount / admitted * count;
+            }
         }
         let flavors = super::read::labels(&assigned["flavors"]);
         let flavors = flavors.into_iter().map(|(resource, flavor)| (resource.to_owned(), flavor.to_owned()));

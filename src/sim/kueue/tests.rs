@@ -45,7 +45,7 @@ impl World {
     fn simple(cpu: &str) -> Self {
         let mut world = Self::new();
         world.flavor("default");
-        world.queue("cq", cpu, json!({}));
+        world.queue("cq", cpu, &json!({}));
         world
     }
 
@@ -89,7 +89,7 @@ impl World {
     }
 
     /// A ClusterQueue with `cpu` of flavor `default` and a LocalQueue: `lq` of `cq`, else of its name.
-    fn queue(&mut self, name: &str, cpu: &str, spec: Value) {
+    fn queue(&mut self, name: &str, cpu: &str, spec: &Value) {
         let group = json!({"coveredResources": ["cpu"], "flavors": [
             {"name": "default", "resources": [{"name": "cpu", "nominalQuota": cpu}]},
         ]});
@@ -188,7 +188,9 @@ impl World {
             if effects.is_empty() {
                 return;
             }
-            effects.into_iter().for_each(|effect| self.carry_out(effect));
+            for effect in effects {
+                self.carry_out(effect);
+            }
         }
         panic!("no fixed point: {:#?}", reconcile(&self.view, self.now));
     }
@@ -202,7 +204,9 @@ impl World {
             if effects.is_empty() {
                 return;
             }
-            effects.into_iter().for_each(|effect| self.carry_out(effect));
+            for effect in effects {
+                self.carry_out(effect);
+            }
         }
         panic!("Jobs do not come to rest");
     }

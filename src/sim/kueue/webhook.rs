@@ -400,13 +400,13 @@ fn workload_update(before: &Value, after: &Value, refusals: &mut Vec<Refusal>) {
     let sets = |workload: &Value| at(workload, &["spec", "podSets"]).clone();
     if is_true(before, "QuotaReserved") {
         let (old, new) = (sets(before), sets(after));
-        if items(&old, &[]).len() != items(&new, &[]).len() {
-            refusals.push(Refusal::invalid("spec.podSets", new, IMMUTABLE));
-        } else {
+        if items(&old, &[]).len() == items(&new, &[]).len() {
             let pairs = items(&old, &[]).iter().zip(items(&new, &[])).enumerate();
             for (index, (_, new)) in pairs.filter(|(_, (old, new))| old != new) {
                 refusals.push(Refusal::invalid(format!("spec.podSets.{index}"), new.clone(), IMMUTABLE));
             }
+        } else {
+            refusals.push(Refusal::invalid("spec.podSets", new, IMMUTABLE));
         }
         if is_true(after, "QuotaReserved") {
             reclaimable_update(before, after, refusals);

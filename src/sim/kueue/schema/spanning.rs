@@ -172,19 +172,10 @@ fn fixed_while_reserved(before: &Value, after: &Value, refusals: &mut Vec<Refusa
     let (old, new) = (&before["spec"], &after["spec"]);
     let (old_class, new_class) = (&old["priorityClassRef"], &new["priorityClassRef"]);
     if is_true(before, "QuotaReserved") {
-        if old_class.is_null() != new_class.is_null() {
-            refuse("priorityClassRef is immutable while workload quota reserved");
+        if old_class.is_null() == new_class.is_null() {
+            fixed_class(old_class, new_class, &mut refuse);
         } else {
-            for field in ["group", "kind"] {
-                if old_class[field] != new_class[field] {
-                    refuse(&format!("priorityClassRef.{field} is immutable while workload quota reserved"));
-                }
-            }
-            if new_class["kind"] == "PriorityClass" && old_class["name"] != new_class["name"] {
-                refuse(
-                    "priorityClassRef.name is immutable for scheduling.k8s.io/priorityclass while workload quota reserved",
-                );
-            }
+            refuse("priorityClassRef is immutable while workload quota reserved");
         }
         if is_true(after, "QuotaReserved") && old["queueName"] != new["queueName"] {
             refuse("queueName is immutable while workload quota reserved");
@@ -193,5 +184,18 @@ fn fixed_while_reserved(before: &Value, after: &Value, refusals: &mut Vec<Refusa
     let most = |spec: &Value| spec["maximumExecutionTimeSeconds"].as_i64().unwrap_or(0);
     if is_true(before, "Admitted") && is_true(after, "Admitted") && most(old) != most(new) {
         refuse("maximumExecutionTimeSeconds is immutable while workload quota reserved");
+    }
+}
+
+fn fixed_class(old: &Value, new: &Value, refuse: &mut impl FnMut(&str)) {
+    for field in ["group", "kind"] {
+        if old[field] != new[field] {
+            refuse(&format!("priorityClassRef.{field} is immutable while workload quota reserved"));
+        }
+    }
+    if new["kind"] == "PriorityClass" && old["name"] != new["name"] {
+        refuse(
+            "priorityClassRef.name is immutable for scheduling.k8s.io/priorityclass while workload quota reserved",
+        );
     }
 }

@@ -66,7 +66,7 @@ fn a_strict_queue_waits_for_its_head() {
     for (strategy, admitted) in [("StrictFIFO", vec!["a"]), ("BestEffortFIFO", vec!["a", "c"])] {
         let mut world = World::new();
         world.flavor("default");
-        world.queue("cq", "3", json!({"queueingStrategy": strategy}));
+        world.queue("cq", "3", &json!({"queueingStrategy": strategy}));
         for (name, cpu) in [("a", "2"), ("b", "2"), ("c", "1")] {
             world.workload(name, "lq", cpu, 0);
         }
@@ -85,7 +85,7 @@ fn flavors_are_tried_in_order() {
         |name: &str, cpu: &str| json!({"name": name, "resources": [{"name": "cpu", "nominalQuota": cpu}]});
     let group =
         json!({"coveredResources": ["cpu"], "flavors": [flavor("default", "1"), flavor("spot", "4")]});
-    world.queue("cq", "0", json!({"resourceGroups": [group]}));
+    world.queue("cq", "0", &json!({"resourceGroups": [group]}));
     world.workload("a", "lq", "1", 0);
     world.workload("b", "lq", "1", 0);
     world.settle();
@@ -112,8 +112,8 @@ fn a_cohort_lends_within_its_limits() {
         let limit = |field: &str, value: &str| {
             if value.is_empty() { json!({}) } else { json!({field: value}) }
         };
-        world.queue("a", "0", group(limit("borrowingLimit", borrowing)));
-        world.queue("b", "0", group(limit("lendingLimit", lending)));
+        world.queue("a", "0", &group(limit("borrowingLimit", borrowing)));
+        world.queue("b", "0", &group(limit("lendingLimit", lending)));
         for at in 0..12 {
             world.workload(&format!("w{at:02}"), "a", "1", 0);
         }
@@ -133,8 +133,8 @@ fn a_cohort_lends_within_its_limits() {
 fn cohorts_nest() {
     let mut world = World::new();
     world.flavor("default");
-    world.queue("a", "1", json!({"cohortName": "left"}));
-    world.queue("b", "4", json!({"cohortName": "right"}));
+    world.queue("a", "1", &json!({"cohortName": "left"}));
+    world.queue("b", "4", &json!({"cohortName": "right"}));
     let own = json!([{"coveredResources": ["cpu"], "flavors": [
         {"name": "default", "resources": [{"name": "cpu", "nominalQuota": "1", "borrowingLimit": "2"}]},
     ]}]);
@@ -153,7 +153,7 @@ fn cohorts_nest() {
 fn cohorts_in_a_ring_admit_nothing() {
     let mut world = World::new();
     world.flavor("default");
-    world.queue("a", "1", json!({"cohortName": "x"}));
+    world.queue("a", "1", &json!({"cohortName": "x"}));
     for (name, parent) in [("x", "y"), ("y", "x")] {
         world.add("Cohort", json!({"metadata": {"name": name}, "spec": {"parentName": parent}}));
     }
@@ -168,7 +168,7 @@ fn cohorts_in_a_ring_admit_nothing() {
 fn the_namespace_has_to_be_selected() {
     let mut world = World::new();
     world.flavor("default");
-    world.queue("cq", "5", json!({"namespaceSelector": {"matchLabels": {"dep": "sales"}}}));
+    world.queue("cq", "5", &json!({"namespaceSelector": {"matchLabels": {"dep": "sales"}}}));
     world.workload("a", "lq", "1", 0);
     world.settle();
     assert_eq!(
@@ -176,7 +176,7 @@ fn the_namespace_has_to_be_selected() {
         "False Pending: workload namespace doesn't match ClusterQueue selector"
     );
     world.edit("Namespace", "team", |namespace| {
-        merge(namespace, &json!({"metadata": {"labels": {"dep": "sales"}}}))
+        merge(namespace, &json!({"metadata": {"labels": {"dep": "sales"}}}));
     });
     world.settle();
     assert!(world.is("a", "Admitted"));
@@ -193,7 +193,7 @@ fn admission_waits_for_the_checks() {
         json!({"metadata": {"name": "budget"}, "spec": {"controllerName": "c"}, "status": active}),
     );
     let checks = json!({"admissionChecks": [{"name": "budget"}]});
-    world.queue("cq", "5", json!({"admissionChecksStrategy": checks}));
+    world.queue("cq", "5", &json!({"admissionChecksStrategy": checks}));
     world.workload("a", "lq", "1", 0);
     world.settle();
     assert!(world.is("a", "QuotaReserved") && !world.is("a", "Admitted"));

@@ -8,7 +8,7 @@ fn a_higher_priority_takes_the_quota_of_a_lower() {
     let mut world = World::new();
     world.flavor("default");
     world.node("n");
-    world.queue("cq", "4", json!({"preemption": {"withinClusterQueue": "LowerPriority"}}));
+    world.queue("cq", "4", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}}));
     for (name, value) in [("low", 1), ("mid", 2), ("high", 3)] {
         world.add("WorkloadPriorityClass", json!({"metadata": {"name": name}, "value": value}));
     }
@@ -60,8 +60,8 @@ fn a_queue_reclaims_what_it_lent() {
     let mut world = World::new();
     world.flavor("default");
     let reclaim = json!({"reclaimWithinCohort": "Any"});
-    world.queue("a", "2", json!({"cohortName": "all", "preemption": reclaim}));
-    world.queue("b", "2", json!({"cohortName": "all"}));
+    world.queue("a", "2", &json!({"cohortName": "all", "preemption": reclaim}));
+    world.queue("b", "2", &json!({"cohortName": "all"}));
     for name in ["b1", "b2", "b3", "b4"] {
         world.workload(name, "b", "1", 100);
     }
@@ -92,7 +92,7 @@ fn a_stopped_cluster_queue_holds_or_drains() {
     world.node("n");
     world.job("a", "lq", "1", 1);
     world.edit("Job", "a", |job| {
-        merge(job, &json!({"metadata": {"annotations": {"sim.fedq.dev/seconds": "600"}}}))
+        merge(job, &json!({"metadata": {"annotations": {"sim.fedq.dev/seconds": "600"}}}));
     });
     world.run();
     let stop = |world: &mut World, policy: &str| {
@@ -137,7 +137,7 @@ fn a_stopped_local_queue_holds_or_drains() {
     let mut world = World::simple("2");
     world.job("a", "lq", "1", 1);
     world.edit("Job", "a", |job| {
-        merge(job, &json!({"metadata": {"annotations": {"sim.fedq.dev/seconds": "600"}}}))
+        merge(job, &json!({"metadata": {"annotations": {"sim.fedq.dev/seconds": "600"}}}));
     });
     world.run();
     world.edit("LocalQueue", "lq", |queue| queue["spec"]["stopPolicy"] = json!("HoldAndDrain"));
@@ -190,7 +190,11 @@ fn a_check_may_send_back_or_reject() {
             "AdmissionCheck",
             json!({"metadata": {"name": "budget"}, "spec": {"controllerName": "c"}, "status": active}),
         );
-        world.queue("cq", "5", json!({"admissionChecksStrategy": {"admissionChecks": [{"name": "budget"}]}}));
+        world.queue(
+            "cq",
+            "5",
+            &json!({"admissionChecksStrategy": {"admissionChecks": [{"name": "budget"}]}}),
+        );
         world.workload("a", "lq", "1", 0);
         world.settle();
         world.edit("Workload", "a", |workload| {

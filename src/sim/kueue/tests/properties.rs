@@ -55,7 +55,7 @@ fn world(queues: &[Queue], workloads: &[(usize, i64, i64)]) -> World {
         spec["resourceGroups"] = json!([
             {"coveredResources": ["cpu"], "flavors": [{"name": "default", "resources": [resource]}]},
         ]);
-        world.queue(&format!("q{at}"), "0", spec);
+        world.queue(&format!("q{at}"), "0", &spec);
     }
     for (at, (queue, cpu, priority)) in workloads.iter().enumerate() {
         let name = format!("w{at}");

@@ -8,8 +8,8 @@ use super::*;
 fn usage_says_what_is_borrowed() {
     let mut world = World::new();
     world.flavor("default");
-    world.queue("a", "2", json!({"cohortName": "all"}));
-    world.queue("b", "2", json!({"cohortName": "all"}));
+    world.queue("a", "2", &json!({"cohortName": "all"}));
+    world.queue("b", "2", &json!({"cohortName": "all"}));
     for name in ["w1", "w2", "w3", "w4", "w5"] {
         world.workload(name, "a", "1", 0);
     }
@@ -40,7 +40,7 @@ fn a_queue_says_why_it_is_inactive() {
     world.queue(
         "cq",
         "5",
-        json!({"admissionChecksStrategy": {"admissionChecks": [{"name": "x"}, {"name": "y"}]}}),
+        &json!({"admissionChecksStrategy": {"admissionChecks": [{"name": "x"}, {"name": "y"}]}}),
     );
     world.add("AdmissionCheck", json!({"metadata": {"name": "y"}, "spec": {"controllerName": "c"}}));
     world.settle();
@@ -54,7 +54,7 @@ fn a_queue_says_why_it_is_inactive() {
     );
     world.flavor("default");
     world.edit("ClusterQueue", "cq", |queue| {
-        merge(queue, &json!({"spec": {"admissionChecksStrategy": null}}))
+        merge(queue, &json!({"spec": {"admissionChecksStrategy": null}}));
     });
     world.settle();
     assert_eq!(world.says("ClusterQueue", "cq", "Active"), "True Ready: Can admit new workloads");
