@@ -30,7 +30,7 @@ mod workload;
 
 pub use self::{
     default::default,
-    refusal::{Refusal, denied},
+    refusal::{Denial, Problem, Refusal, denied},
     run::{EXIT, JobsView, SECONDS, next_end, run_jobs},
 };
 
@@ -86,7 +86,11 @@ pub enum Effect {
 }
 
 /// What the schema of `kind` refuses in `after`, or where it refuses nothing, what Kueue's webhook does.
+/// Before both, the webhook that fills new objects in has to be able to read them.
 pub fn validate(kind: &str, before: Option<&Value>, after: &Value) -> Vec<Refusal> {
+    if let Some(unreadable) = schema::unreadable(kind, before, after) {
+        return vec![unreadable];
+    }
     let refusals = schema::validate(kind, before, after);
     if refusals.is_empty() { webhook::validate(kind, before, after) } else { refusals }
 }

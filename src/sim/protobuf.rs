@@ -1,6 +1,6 @@
 //! Built-in kinds in protobuf, byte for byte as an API server answers `application/vnd.kubernetes.protobuf`.
 //!
-//! Objects stay JSON values here as everywhere in the simulation: a table of fields ([`schema`]) says
+//! Objects stay JSON values here as everywhere in the simulation: a table of fields (`schema`) says
 //! which of them has which number, and what absence looks like on the wire. A value that is not of its
 //! field's type counts as absent, since no typed server could have stored it.
 

@@ -44,6 +44,10 @@ pub enum Problem {
     NotFound {
         value: Value,
     },
+    /// The webhook could not even read the object.
+    Unreadable {
+        detail: &'static str,
+    },
     TooLong {
         most: usize,
     },
@@ -70,7 +74,7 @@ impl Refusal {
     /// `metav1.CauseType`.
     pub fn reason(&self) -> &'static str {
         match self.problem {
-            Problem::Invalid { .. } => "FieldValueInvalid",
+            Problem::Invalid { .. } | Problem::Unreadable { .. } => "FieldValueInvalid",
             Problem::Type { .. } => "FieldValueTypeInvalid",
             Problem::Required { .. } => "FieldValueRequired",
             Problem::Forbidden { .. } => "FieldValueForbidden",
@@ -98,6 +102,7 @@ impl fmt::Display for Refusal {
                 let supported: Vec<String> = supported.iter().map(|text| format!("{text:?}")).collect();
                 write!(f, "Unsupported value: {value}: supported values: {}", supported.join(", "))
             }
+            Problem::Unreadable { detail } => f.write_str(detail),
             Problem::NotFound { value } => write!(f, "Not found: {value}"),
             Problem::TooLong { most } => write!(f, "Too long: may not be more than {most} bytes"),
             Problem::TooMany { found, most } => {
@@ -108,13 +113,26 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The message of a 403 `Forbidden`, where a webhook refused; none where the schema did, whose 422
-/// `Invalid` lists causes.
-pub fn denied(refusals: &[Refusal]) -> Option<String> {
-    let webhook = refusals.first()?.webhook?;
+/// How the API server passes a webhook's no on.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Denial {
+    pub code: u16,
+    /// `Forbidden`, or empty.
+    pub reason: &'static str,
+    pub message: String,
+}
+
+/// What is answered where a webhook refused; none where the schema did, whose 422 `Invalid` lists causes.
+pub fn denied(refusals: &[Refusal]) -> Option<Denial> {
+    let first = refusals.first()?;
+    let webhook = first.webhook?;
+    let says = |why: &str| format!("admission webhook {webhook:?} denied the request: {why}");
+    if let Problem::Unreadable { detail } = first.problem {
+        return Some(Denial { code: 400, reason: "", message: says(detail) });
+    }
     let mut problems: Vec<String> =
         refusals.iter().map(|refusal| format!("{}: {refusal}", refusal.path)).collect();
     problems.dedup();
     let why = if problems.len() == 1 { problems.remove(0) } else { format!("[{}]", problems.join(", ")) };
-    Some(format!("admission webhook {webhook:?} denied the request: {why}"))
+    Some(Denial { code: 403, reason: "Forbidden", message: says(&why) })
 }

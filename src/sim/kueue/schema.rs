@@ -72,6 +72,23 @@ pub(super) fn validate(kind: &str, before: Option<&Value>, after: &Value) -> Vec
     refusals
 }
 
+/// Only new ClusterQueues are filled in by a webhook that reads quantities.
+pub(super) fn unreadable(kind: &str, before: Option<&Value>, after: &Value) -> Option<Refusal> {
+    if kind != "ClusterQueue" || before.is_some() {
+        return None;
+    }
+    let fields = ["nominalQuota", "borrowingLimit", "lendingLimit"];
+    let mut quantities = fields
+        .iter()
+        .flat_map(|field| expand(after, &format!("spec.resourceGroups[].flavors[].resources[].{field}")))
+        .chain(expand(after, "spec.fairSharing.weight"));
+    let (path, _) = quantities.find(|(_, value)| value.as_str().is_some_and(|text| !is_quantity(text)))?;
+    let detail =
+        "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+    let webhook = Some("mclusterqueue.kb.io");
+    Some(Refusal { path, problem: Problem::Unreadable { detail }, webhook })
+}
+
 /// The values at `path`, each with the path it really has; `[]` stands for every entry.
 fn expand<'a>(object: &'a Value, path: &str) -> Vec<(String, &'a Value)> {
     let mut found = vec![(String::new(), object)];

@@ -23,7 +23,7 @@ fn quota(queue: &mut Value) -> &mut Value {
 fn said(kind: &str, before: Option<&Value>, after: &Value) -> Vec<String> {
     let refusals = validate(kind, before, after);
     match denied(&refusals) {
-        Some(message) => vec![message],
+        Some(denial) => vec![denial.message],
         None => refusals.iter().map(|refusal| format!("{}: {refusal}", refusal.path)).collect(),
     }
 }
@@ -195,8 +195,13 @@ fn the_schema_refuses_what_is_missing_or_of_another_type() {
             "spec.cohortName: Invalid value: \"integer\": spec.cohortName in body must be of type string: \"integer\""
         ]
     );
-    let message = of_queue(|spec| quota(spec)["nominalQuota"] = json!("5 Gi")).remove(0);
+    let bad = queue(|spec| quota(spec)["nominalQuota"] = json!("5 Gi"));
+    let message = said("ClusterQueue", Some(&bad), &bad).remove(0);
     assert!(message.starts_with(&format!("{RESOURCE}.nominalQuota: Invalid value: \"5 Gi\": ")), "{message}");
+    let denial = denied(&validate("ClusterQueue", None, &bad)).unwrap();
+    assert_eq!((denial.code, denial.reason), (400, ""));
+    let unreadable = "admission webhook \"mclusterqueue.kb.io\" denied the request: quantities must match";
+    assert!(denial.message.starts_with(unreadable), "{}", denial.message);
     assert_eq!(said("ClusterQueue", None, &json!({"spec": []})).len(), 1);
     assert!(said("ClusterQueue", None, &json!({})).is_empty());
     assert!(said("ConfigMap", None, &json!({"spec": 3})).is_empty());

@@ -1,0 +1,85 @@
+//! Answers in the form that was asked for: JSON, a table of it, or protobuf; compressed where real servers
+//! compress.
+
+use std::io::Write as _;
+
+use axum::body::Body;
+use flate2::{Compression, write::GzEncoder};
+use http::{Response, StatusCode, header, header::HeaderValue};
+use serde_json::Value;
+
+use super::super::kind::Kind;
+use super::super::protobuf::ProtoKind;
+use super::super::status::Refusal;
+use super::Call;
+
+pub(super) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+/// Real servers compress from here on.
+const COMPRESSED_FROM: usize = 128 << 10;
+
+/// The first form in an Accept header that can be given.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Form {
+    Json,
+    Table,
+    Protobuf(ProtoKind),
+}
+
+/// Forms that were asked for, the first that fits; kinds without protobuf are given in JSON where allowed.
+pub(super) fn form(call: &Call<'_>, kind: &Kind) -> Result<Form, Refusal> {
+    let accept = call.header(&header::ACCEPT);
+    if accept.trim().is_empty() {
+        return Ok(Form::Json);
+    }
+    for one in accept.split(',') {
+        let mut parts = one.split(';').map(str::trim);
+        let media = parts.next().unwrap_or_default();
+        let as_other = parts.clone().find_map(|part| part.strip_prefix("as="));
+        match (media, as_other) {
+            ("application/json", Some("Table")) => return Ok(Form::Table),
+            ("application/json" | "*/*" | "application/*", None) => return Ok(Form::Json),
+            (PROTOBUF, None) => {
+                if let Some(kind) = ProtoKind::of(&kind.api_version(), kind.kind) {
+                    return Ok(Form::Protobuf(kind));
+                }
+            }
+            _ => {}
+        }
+    }
+    Err(Refusal::not_acceptable())
+}
+
+pub(super) fn json(call: &Call<'_>, document: &Value) -> Response<Body> {
+    bytes(call, StatusCode::OK, document.to_string().into_bytes(), "application/json")
+}
+
+pub(super) fn bytes(
+    call: &Call<'_>,
+    status: StatusCode,
+    body: Vec<u8>,
+    kind: &'static str,
+) -> Response<Body> {
+    let accepts = call.header(&header::ACCEPT_ENCODING).contains("gzip");
+    let compressed = (accepts && COMPRESSED_FROM <= body.len()).then(|| gzip(&body)).flatten();
+    let zipped = compressed.is_some();
+    let body = compressed.unwrap_or(body);
+    call.state.counts.sent(body.len());
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    headers.insert("audit-id", call.state.audit_id());
+    if zipped {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    }
+    response
+}
+
+fn gzip(body: &[u8]) -> Option<Vec<u8>> {
+    // The level that real servers use.
+    let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 8), Compression::new(1));
+    encoder.write_all(body).ok()?;
+    encoder.finish().ok()
+}

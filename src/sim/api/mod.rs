@@ -1,0 +1,173 @@
+//! One request, one answer: who asks, what for, and may they.
+
+mod admission;
+mod commit;
+mod discovery;
+mod encode;
+mod patch;
+mod query;
+mod read;
+mod review;
+mod route;
+mod table;
+mod watch;
+mod write;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use http::{HeaderMap, Method, Request, Response, header, request::Parts};
+
+use super::cluster::State;
+use super::rbac::{Attributes, User};
+use super::status::Refusal;
+use query::Query;
+use route::{Resource, Route};
+
+pub use commit::{Internal, write_internally};
+
+/// The largest body taken, as real servers limit it.
+const LARGEST: usize = 3 << 20;
+
+/// What every handler is told of the request.
+struct Call<'a> {
+    state: &'a Arc<State>,
+    parts: &'a Parts,
+    query: Query,
+    user: User,
+}
+
+impl Call<'_> {
+    fn header(&self, name: &header::HeaderName) -> &str {
+        text(&self.parts.headers, name)
+    }
+
+    /// Who writes, as managedFields name them.
+    fn manager(&self) -> String {
+        let named = self.query.get("fieldManager").filter(|manager| !manager.is_empty());
+        let agent = self.header(&header::USER_AGENT).split(['/', ' ']).next().unwrap_or_default();
+        named.unwrap_or(if agent.is_empty() { "unknown" } else { agent }).to_owned()
+    }
+}
+
+fn text(headers: &HeaderMap, name: impl header::AsHeaderName) -> &str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// Answers a request as an API server does.
+pub async fn answer(state: Arc<State>, request: Request<Body>) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    match serve(&state, &parts, body).await {
+        Ok(response) => response,
+        Err(refusal) => refusal.response(text(&parts.headers, header::ACCEPT)),
+    }
+}
+
+async fn serve(state: &Arc<State>, parts: &Parts, body: Body) -> Result<Response<Body>, Refusal> {
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let user = authenticate(state, &parts.headers)?;
+    let route = Route::parse(parts.uri.path());
+    let mut call = Call { state, parts, query, user };
+    let verb = verb(&parts.method, &route, &call.query)?;
+    let attributes = attributes(&route, verb, parts.uri.path());
+    if let Some(acting) = impersonated(&call)? {
+        call.user = acting;
+    }
+    if !attributes.is_allowed(&call.user, &state.store) {
+        let message = attributes.refusal(&call.user);
+        let resource = attributes.resource.split('/').next().unwrap_or_default();
+        return Err(Refusal::forbidden(message, resource, &attributes.group, &attributes.name));
+    }
+    state.counts.request(verb, &attributes.resource);
+    let Route::Resource(resource) = route else { return discovery::answer(&call) };
+    if !state.serves(resource.kind) {
+        return Err(Refusal::no_resource());
+    }
+    let body = match verb {
+        "create" | "update" | "patch" | "delete" | "deletecollection" => {
+            let bytes = axum::body::to_bytes(body, LARGEST).await;
+            bytes.map_err(|_| Refusal::bad_request("the body is too large or broke off"))?
+        }
+        _ => axum::body::Bytes::new(),
+    };
+    match verb {
+        "get" => read::get(&call, &resource),
+        "list" => read::list(&call, &resource).await,
+        "watch" => watch::watch(&call, &resource),
+        "create" => write::create(&call, &resource, &body).await,
+        "update" => write::update(&call, &resource, &body).await,
+        "patch" => patch::patch(&call, &resource, &body).await,
+        "delete" => write::delete(&call, &resource, &body).await,
+        _ => write::delete_all(&call, &resource).await,
+    }
+}
+
+fn verb(method: &Method, route: &Route, query: &Query) -> Result<&'static str, Refusal> {
+    let Route::Resource(resource) = route else {
+        return if method == Method::GET { Ok("get") } else { Err(Refusal::method("")) };
+    };
+    let one = !resource.name.is_empty();
+    let watches = query.flag("watch");
+    match *method {
+        Method::GET if one && !watches => Ok("get"),
+        Method::GET if watches => Ok("watch"),
+        Method::GET => Ok("list"),
+        Method::POST if !one || resource.part.is_some() => Ok("create"),
+        Method::PUT if one => Ok("update"),
+        Method::PATCH if one => Ok("patch"),
+        Method::DELETE if one => Ok("delete"),
+        Method::DELETE => Ok("deletecollection"),
+        _ => Err(Refusal::method("")),
+    }
+}
+
+fn attributes(route: &Route, verb: &str, path: &str) -> Attributes {
+    let verb = verb.to_owned();
+    let Route::Resource(resource) = route else {
+        return Attributes { verb, path: Some(path.to_owned()), ..Attributes::default() };
+    };
+    let Resource { kind, namespace, name, part, .. } = resource;
+    let plural =
+        part.as_ref().map_or_else(|| kind.plural.to_owned(), |part| format!("{}/{part}", kind.plural));
+    let group = resource.group().to_owned();
+    Attributes { verb, group, resource: plural, namespace: namespace.clone(), name: name.clone(), path: None }
+}
+
+fn authenticate(state: &State, headers: &HeaderMap) -> Result<User, Refusal> {
+    let authorization = text(headers, header::AUTHORIZATION);
+    let Some(token) = authorization.strip_prefix("Bearer ") else {
+        return if authorization.is_empty() {
+            Ok(User::new("system:anonymous", &["system:unauthenticated"]))
+        } else {
+            Err(Refusal::unauthorized())
+        };
+    };
+    let mut user = state.user_of(token.trim()).ok_or_else(Refusal::unauthorized)?;
+    user.groups.push("system:authenticated".to_owned());
+    Ok(user)
+}
+
+/// As whom the caller acts, if they may.
+fn impersonated(call: &Call<'_>) -> Result<Option<User>, Refusal> {
+    let headers = &call.parts.headers;
+    let name = text(headers, "impersonate-user");
+    if name.is_empty() {
+        return Ok(None);
+    }
+    let groups = headers.get_all("impersonate-group").iter().filter_map(|group| group.to_str().ok());
+    let mut groups: Vec<String> = groups.map(str::to_owned).collect();
+    let may = |resource: &str, name: &str| {
+        let (verb, resource, name) = ("impersonate".to_owned(), resource.to_owned(), name.to_owned());
+        let attributes = Attributes { verb, resource, name, ..Attributes::default() };
+        if attributes.is_allowed(&call.user, &call.state.store) {
+            return Ok(());
+        }
+        Err(Refusal::forbidden(attributes.refusal(&call.user), &attributes.resource, "", &attributes.name))
+    };
+    may("users", name)?;
+    for group in &groups {
+        may("groups", group)?;
+    }
+    groups.push("system:authenticated".to_owned());
+    Ok(Some(User { name: name.to_owned(), groups }))
+}

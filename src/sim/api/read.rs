@@ -1,0 +1,218 @@
+//! Getting and listing.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::super::protobuf::{self, ListMeta};
+use super::super::selector::Selector;
+use super::super::status::Refusal;
+use super::super::store::{Name, Object};
+use super::encode::{self, Form};
+use super::route::Resource;
+use super::{Call, table};
+
+/// How long a server waits for a version it does not know yet.
+const WAITS_FOR_VERSION: Duration = Duration::from_secs(3);
+
+pub(super) fn get(call: &Call<'_>, resource: &Resource) -> Result<Response<Body>, Refusal> {
+    if resource.part.as_deref() == Some("log") {
+        return super::write::pod_log(call, resource);
+    }
+    let object = find(call, resource)?;
+    one(call, resource, &object, StatusCode::OK)
+}
+
+pub(super) fn find(call: &Call<'_>, resource: &Resource) -> Result<Object, Refusal> {
+    let known = resource.part.as_deref().is_none_or(|part| part == "status" && resource.kind.status);
+    if !known {
+        return Err(Refusal::no_resource());
+    }
+    let object = call.state.store.get(resource.kind, &resource.key());
+    object.ok_or_else(|| Refusal::not_found(resource.kind, &resource.name))
+}
+
+/// An object in the form that was asked for.
+pub(super) fn one(
+    call: &Call<'_>,
+    resource: &Resource,
+    object: &Value,
+    status: StatusCode,
+) -> Result<Response<Body>, Refusal> {
+    let shown = shown(resource, object);
+    match encode::form(call, resource.kind)? {
+        Form::Protobuf(kind) => {
+            Ok(encode::bytes(call, status, protobuf::encode(kind, &shown), encode::PROTOBUF))
+        }
+        Form::Table => {
+            let body = table::of(resource.kind, &[&shown], &shown["metadata"]["resourceVersion"]);
+            Ok(encode::bytes(call, status, body.to_string().into_bytes(), "application/json"))
+        }
+        Form::Json => Ok(encode::bytes(call, status, shown.to_string().into_bytes(), "application/json")),
+    }
+}
+
+/// As the path's group names it; events have two forms.
+pub(super) fn shown(resource: &Resource, object: &Value) -> Value {
+    let mut shown = object.clone();
+    if resource.core_event {
+        core_event(&mut shown);
+    }
+    shown
+}
+
+fn core_event(event: &mut Value) {
+    let moves = [
+        ("regarding", "involvedObject"),
+        ("note", "message"),
+        ("deprecatedSource", "source"),
+        ("deprecatedFirstTimestamp", "firstTimestamp"),
+        ("deprecatedLastTimestamp", "lastTimestamp"),
+        ("deprecatedCount", "count"),
+        ("reportingController", "reportingComponent"),
+    ];
+    event["apiVersion"] = json!("v1");
+    if let Some(fields) = event.as_object_mut() {
+        for (from, to) in moves {
+            if let Some(value) = fields.shift_remove(from) {
+                fields.insert(to.to_owned(), value);
+            }
+        }
+        fields.entry("source").or_insert_with(|| json!({}));
+    }
+}
+
+/// Where a list goes on.
+struct Page {
+    version: u64,
+    after: Name,
+}
+
+impl Page {
+    /// The token is opaque to clients; its form is this server's own.
+    fn token(&self) -> String {
+        format!("{}.{}.{}", self.version, self.after.0, self.after.1)
+    }
+
+    fn parse(token: &str) -> Result<Self, Refusal> {
+        let mut parts = token.splitn(3, '.');
+        let version = parts.next().and_then(|version| version.parse().ok());
+        let (Some(version), Some(namespace), Some(name)) = (version, parts.next(), parts.next()) else {
+            return Err(Refusal::bad_request("continue key is not valid"));
+        };
+        Ok(Self { version, after: (namespace.to_owned(), name.to_owned()) })
+    }
+}
+
+pub(super) async fn list(call: &Call<'_>, resource: &Resource) -> Result<Response<Body>, Refusal> {
+    let query = &call.query;
+    let selector = Selector::parse(query.get("labelSelector"), query.get("fieldSelector"))?;
+    let limit = query.number("limit")?.filter(|limit| 0 < *limit);
+    let version = query.number("resourceVersion")?;
+    let token = query.get("continue").filter(|token| !token.is_empty());
+    let (objects, at, after) = if let Some(token) = token {
+        if version.is_some_and(|version| 0 < version) {
+            let why = "specifying resource version is not allowed when using continue";
+            return Err(Refusal::bad_request(why));
+        }
+        let page = Page::parse(token)?;
+        let objects = call.state.store.list_at(resource.kind, resource.scope(), page.version);
+        let too_old = "The provided continue parameter is too old to display a consistent list result.";
+        (objects.map_err(|_| Refusal::expired(too_old))?, page.version, Some(page.after))
+    } else {
+        let (objects, at) = whole(call, resource, version).await?;
+        (objects, at, None)
+    };
+    // Lists from the watch cache, asked for with version 0, come in one piece.
+    let limit = limit.filter(|_| version != Some(0));
+    let matching = objects
+        .iter()
+        .filter(|(name, object)| after.as_ref().is_none_or(|after| after < name) && selector.matches(object));
+    let mut found: Vec<&(Name, Object)> = matching.collect();
+    let total = found.len();
+    let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+    found.truncate(limit);
+    let next = found
+        .last()
+        .filter(|_| limit < total)
+        .map(|(name, _)| Page { version: at, after: name.clone() }.token());
+    let remaining = next.as_ref().filter(|_| selector.is_empty()).map(|_| total - limit);
+    let mut metadata = json!({"resourceVersion": at.to_string()});
+    if let Some(next) = next {
+        metadata["continue"] = json!(next);
+    }
+    if let Some(remaining) = remaining {
+        metadata["remainingItemCount"] = json!(remaining);
+    }
+    let items: Vec<Value> = found.into_iter().map(|(_, object)| shown(resource, object)).collect();
+    render(call, resource, items, metadata)
+}
+
+/// Everything at a version that the query allows.
+async fn whole(
+    call: &Call<'_>,
+    resource: &Resource,
+    version: Option<u64>,
+) -> Result<(Vec<(Name, Object)>, u64), Refusal> {
+    let store = &call.state.store;
+    let Some(version) = version.filter(|version| 0 < *version) else {
+        return Ok(store.list(resource.kind, resource.scope()));
+    };
+    let current = store.version();
+    if current < version {
+        let mut moved = store.moved();
+        let reached = moved.wait_for(|now| version <= *now);
+        if tokio::time::timeout(WAITS_FOR_VERSION, reached).await.is_err() {
+            return Err(Refusal::too_large(version, current));
+        }
+    }
+    if call.query.get("resourceVersionMatch") == Some("Exact") {
+        let then = store.list_at(resource.kind, resource.scope(), version);
+        let then =
+            then.map_err(|_| Refusal::expired("The resourceVersion for the provided list is too old."))?;
+        return Ok((then, version));
+    }
+    Ok(store.list(resource.kind, resource.scope()))
+}
+
+fn render(
+    call: &Call<'_>,
+    resource: &Resource,
+    mut items: Vec<Value>,
+    metadata: Value,
+) -> Result<Response<Body>, Refusal> {
+    let body = match encode::form(call, resource.kind)? {
+        Form::Protobuf(kind) => {
+            let items: Vec<&Value> = items.iter().collect();
+            let head = ListMeta {
+                resource_version: metadata["resourceVersion"].as_str().unwrap_or_default(),
+                next: metadata["continue"].as_str(),
+                remaining: metadata["remainingItemCount"].as_i64(),
+            };
+            let body = protobuf::encode_list(kind, &items, head);
+            return Ok(encode::bytes(call, StatusCode::OK, body, encode::PROTOBUF));
+        }
+        Form::Table => {
+            let items: Vec<&Value> = items.iter().collect();
+            let mut body = table::of(resource.kind, &items, &metadata["resourceVersion"]);
+            body["metadata"] = metadata;
+            body
+        }
+        Form::Json => {
+            if !resource.kind.is_custom() {
+                // As real servers do, whose lists of their own kinds name the kind once.
+                for fields in items.iter_mut().filter_map(Value::as_object_mut) {
+                    fields.shift_remove("kind");
+                    fields.shift_remove("apiVersion");
+                }
+            }
+            json!({
+                "kind": format!("{}List", resource.kind.kind), "apiVersion": resource.api_version(),
+                "metadata": metadata, "items": items,
+            })
+        }
+    };
+    Ok(encode::bytes(call, StatusCode::OK, body.to_string().into_bytes(), "application/json"))
+}

@@ -1,0 +1,209 @@
+//! Watching: what happened since a version, then what happens, until the time is over.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use futures::stream;
+use http::{Response, StatusCode, header, header::HeaderValue};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::super::cluster::State;
+use super::super::protobuf::{self, ProtoKind};
+use super::super::selector::Selector;
+use super::super::status::Refusal;
+use super::super::store::{Change, Object};
+use super::Call;
+use super::encode::{self, Form};
+use super::read::shown;
+use super::route::Resource;
+
+/// Bookmarks come about so often.
+const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
+/// And one this long before the end.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
+/// Watches that ask for no time get half an hour up to an hour.
+const SHORTEST: u64 = 1800;
+
+pub(super) fn watch(call: &Call<'_>, resource: &Resource) -> Result<Response<Body>, Refusal> {
+    let query = &call.query;
+    let selector = Selector::parse(query.get("labelSelector"), query.get("fieldSelector"))?;
+    let selector = if resource.name.is_empty() { selector } else { selector.and_name(&resource.name) };
+    let protobuf = match encode::form(call, resource.kind)? {
+        Form::Protobuf(kind) => Some(kind),
+        Form::Json | Form::Table => None,
+    };
+    let seconds = query.number("timeoutSeconds")?.unwrap_or_else(|| fastrand::u64(SHORTEST..2 * SHORTEST));
+    let version = query.number("resourceVersion")?.unwrap_or_default();
+    let initial = query.flag("sendInitialEvents");
+    if initial && query.get("resourceVersionMatch") != Some("NotOlderThan") {
+        let why = "sendInitialEvents is forbidden unless resourceVersionMatch is set to NotOlderThan";
+        return Err(Refusal::bad_request(why));
+    }
+    let mut watch = Watch {
+        state: Arc::clone(call.state),
+        resource: resource.clone(),
+        selector,
+        protobuf,
+        bookmarks: query.flag("allowWatchBookmarks"),
+        at: version,
+        ready: VecDeque::new(),
+        end: Instant::now() + Duration::from_secs(seconds),
+        bookmark: Instant::now() + BOOKMARK_EVERY,
+        over: false,
+    };
+    watch.bookmark = watch.bookmark.min(watch.end.checked_sub(LAST_BOOKMARK).unwrap_or(watch.end));
+    if initial || version == 0 {
+        watch.begin_with_all(initial);
+    }
+    call.state.counts.watch_began();
+    let mut response = Response::new(Body::from_stream(watch.into_stream()));
+    *response.status_mut() = StatusCode::OK;
+    let kind = if protobuf.is_some() {
+        "application/vnd.kubernetes.protobuf;stream=watch"
+    } else {
+        "application/json"
+    };
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    Ok(response)
+}
+
+struct Watch {
+    state: Arc<State>,
+    resource: Resource,
+    selector: Selector,
+    protobuf: Option<ProtoKind>,
+    bookmarks: bool,
+    /// Everything up to here was sent.
+    at: u64,
+    ready: VecDeque<Bytes>,
+    end: Instant,
+    bookmark: Instant,
+    over: bool,
+}
+
+impl Watch {
+    fn into_stream(self) -> impl futures::Stream<Item = Result<Bytes, Infallible>> + Send {
+        stream::unfold(self, |mut watch| async move {
+            let bytes = watch.next().await?;
+            watch.state.counts.sent(bytes.len());
+            Some((Ok(bytes), watch))
+        })
+    }
+
+    fn begin_with_all(&mut self, marked: bool) {
+        let (objects, at) = self.state.store.list(self.resource.kind, self.resource.scope());
+        for (_, object) in objects {
+            if self.selector.matches(&object) {
+                self.push("ADDED", &object);
+            }
+        }
+        self.at = at;
+        if marked && self.bookmarks {
+            let mut bookmark = self.bookmark_object();
+            bookmark["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+            self.push_value("BOOKMARK", &bookmark);
+        }
+    }
+
+    async fn next(&mut self) -> Option<Bytes> {
+        let mut moved = self.state.store.moved();
+        loop {
+            if let Some(bytes) = self.ready.pop_front() {
+                return Some(bytes);
+            }
+            if self.over {
+                return None;
+            }
+            self.take_changes(*moved.borrow_and_update());
+            if !self.ready.is_empty() {
+                continue;
+            }
+            let bookmark = if self.bookmarks { self.bookmark } else { self.end };
+            tokio::select! {
+                changed = moved.changed() => changed.ok()?,
+                () = tokio::time::sleep_until(self.end) => return None,
+                () = tokio::time::sleep_until(bookmark) => self.mark(),
+            }
+        }
+    }
+
+    fn mark(&mut self) {
+        let bookmark = self.bookmark_object();
+        self.push_value("BOOKMARK", &bookmark);
+        let now = Instant::now();
+        let last = self.end.checked_sub(LAST_BOOKMARK).unwrap_or(self.end);
+        let next = now + BOOKMARK_EVERY;
+        self.bookmark = if now < last { next.min(last) } else { self.end + BOOKMARK_EVERY };
+    }
+
+    fn bookmark_object(&self) -> Value {
+        let mut metadata = json!({"resourceVersion": self.at.to_string()});
+        if !self.resource.kind.is_custom() {
+            metadata["creationTimestamp"] = Value::Null;
+        }
+        json!({"kind": self.resource.kind.kind, "apiVersion": self.resource.api_version(), "metadata": metadata})
+    }
+
+    /// `now` is the newest version. One from the future, as after a restored backup, just waits.
+    fn take_changes(&mut self, now: u64) {
+        if now < self.at {
+            return;
+        }
+        match self.state.store.since(self.resource.kind, self.at) {
+            Ok((changes, until)) => {
+                self.at = until;
+                for change in changes {
+                    self.push_change(&change);
+                }
+            }
+            Err(expired) => {
+                let status = Refusal::too_old(self.at, expired.oldest).status();
+                self.push_value("ERROR", &status);
+                self.over = true;
+            }
+        }
+    }
+
+    /// A selector turns changes into comings and goings.
+    fn push_change(&mut self, change: &Change) {
+        match (self.seen(change.before.as_ref()), self.seen(change.after.as_ref())) {
+            (None, None) => {}
+            (None, Some(after)) => self.push("ADDED", &after),
+            (Some(_), Some(after)) => self.push("MODIFIED", &after),
+            (Some(before), None) => {
+                let mut gone = change.last.as_ref().unwrap_or(&before).as_ref().clone();
+                gone["metadata"]["resourceVersion"] = json!(change.version.to_string());
+                self.push("DELETED", &gone);
+            }
+        }
+    }
+
+    fn seen(&self, object: Option<&Object>) -> Option<Object> {
+        let within = |object: &&Object| {
+            self.resource.scope().is_none_or(|scope| object["metadata"]["namespace"] == scope)
+        };
+        object.filter(within).filter(|object| self.selector.matches(object)).map(Arc::clone)
+    }
+
+    fn push(&mut self, event: &str, object: &Value) {
+        let shown = shown(&self.resource, object);
+        self.push_value(event, &shown);
+    }
+
+    fn push_value(&mut self, event: &str, object: &Value) {
+        let bytes = match self.protobuf {
+            Some(_) if event == "ERROR" => protobuf::watch_frame(event, &protobuf::encode_status(object)),
+            Some(kind) => protobuf::watch_frame(event, &protobuf::encode(kind, object)),
+            None => {
+                let mut line = json!({"type": event, "object": object}).to_string().into_bytes();
+                line.push(b'\n');
+                line
+            }
+        };
+        self.ready.push_back(Bytes::from(bytes));
+    }
+}

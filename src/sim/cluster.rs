@@ -1,0 +1,308 @@
+//! A simulated cluster: what it holds, whom it knows, where it listens.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::HeaderValue;
+use jiff::{SignedDuration, Timestamp};
+use rustls::ServerConfig;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::counts::Counts;
+use super::kind::Kind;
+use super::rbac::User;
+use super::status::Refusal;
+use super::store::{Store, name_of};
+use super::{api, controllers, server};
+use crate::clock::Clock;
+use crate::webhook::certificate::ServingCertificate;
+
+/// What is asked of a new cluster.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub name: String,
+    /// Clusters may share one; each port is its own.
+    pub address: IpAddr,
+    /// 0 for any that is free.
+    pub port: u16,
+    /// Groups that it does not serve, as a cluster without Kueue.
+    pub without: Vec<&'static str>,
+    /// Whether Kueue and the other controllers run in it.
+    pub controllers: bool,
+    /// The version that its objects begin at.
+    pub version: u64,
+}
+
+impl Options {
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            port: 0,
+            without: Vec::new(),
+            controllers: true,
+            version: 1000,
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("cannot listen on {address}")]
+    Listen { address: SocketAddr, source: io::Error },
+    #[error("cannot issue a certificate")]
+    Certificate(#[from] crate::webhook::certificate::CertificateError),
+    #[error("cannot put in what every cluster has: {}", .0.message)]
+    Furnish(Box<Refusal>),
+}
+
+/// What handlers and controllers share.
+#[derive(Debug)]
+pub struct State {
+    pub name: String,
+    pub store: Store,
+    pub counts: Counts,
+    without: Vec<&'static str>,
+    tokens: Mutex<BTreeMap<String, (User, Option<Timestamp>)>>,
+    clock: Clock,
+    /// Its clock is ahead by so many milliseconds.
+    ahead: AtomicI64,
+    serial: AtomicU64,
+}
+
+pub struct Cluster {
+    pub state: Arc<State>,
+    pub address: SocketAddr,
+    certificate: ServingCertificate,
+    serving: Mutex<Serving>,
+}
+
+/// Ends with the value: nothing outlives the cluster.
+struct Serving {
+    cancel: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+impl Cluster {
+    pub async fn start(options: Options) -> Result<Self, StartError> {
+        let address = SocketAddr::new(options.address, options.port);
+        let listener = server::listen(address).await;
+        let listener = listener.map_err(|source| StartError::Listen { address, source })?;
+        let address = listener.local_addr().map_err(|source| StartError::Listen { address, source })?;
+        let clock = Clock::system();
+        let names = [address.ip().to_string(), "localhost".to_owned(), "kubernetes.default.svc".to_owned()];
+        let certificate = ServingCertificate::issue(&names, clock.now())?;
+        let state = Arc::new(State {
+            name: options.name,
+            store: Store::new(options.version),
+            counts: Counts::default(),
+            without: options.without,
+            tokens: Mutex::default(),
+            clock,
+            ahead: AtomicI64::new(0),
+            serial: AtomicU64::new(0),
+        });
+        furnish(&state).await.map_err(|refusal| StartError::Furnish(Box::new(refusal)))?;
+        let mut serving = Serving { cancel: CancellationToken::new(), tasks: JoinSet::new() };
+        let tls = tls(&certificate)?;
+        serving.tasks.spawn(server::serve(listener, tls, Arc::clone(&state), serving.cancel.clone()));
+        if options.controllers {
+            serving.tasks.spawn(controllers::run(Arc::clone(&state), serving.cancel.clone()));
+        }
+        Ok(Self { state, address, certificate, serving: Mutex::new(serving) })
+    }
+
+    pub fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
+    /// A kubeconfig with everything inline, for somebody in these groups.
+    pub fn kubeconfig(&self, user: &str, groups: &[&str]) -> String {
+        let token = self.state.new_token(User::new(user, groups), None);
+        let authority = super::base64(self.certificate.ca_bundle().as_bytes());
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": self.state.name,
+            "clusters": [{"name": self.state.name, "cluster": {
+                "server": self.url(), "certificate-authority-data": authority,
+            }}],
+            "users": [{"name": user, "user": {"token": token}}],
+            "contexts": [{"name": self.state.name, "context": {"cluster": self.state.name, "user": user}}],
+        });
+        config.to_string()
+    }
+
+    /// Switched off: connections break, nobody answers, what it holds stays.
+    pub async fn power_off(&self) {
+        let mut old = {
+            let mut serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
+            let new = Serving { cancel: CancellationToken::new(), tasks: JoinSet::new() };
+            std::mem::replace(&mut *serving, new)
+        };
+        old.cancel.cancel();
+        old.tasks.shutdown().await;
+    }
+
+    /// Back on the same address.
+    pub async fn power_on(&self) -> Result<(), StartError> {
+        let address = self.address;
+        let listener = server::listen(address).await;
+        let listener = listener.map_err(|source| StartError::Listen { address, source })?;
+        let tls = tls(&self.certificate)?;
+        let mut serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
+        let cancel = serving.cancel.clone();
+        serving.tasks.spawn(server::serve(listener, tls, Arc::clone(&self.state), cancel.clone()));
+        serving.tasks.spawn(controllers::run(Arc::clone(&self.state), cancel));
+        Ok(())
+    }
+
+    /// Puts an object in, past authorization and webhooks.
+    pub async fn put(&self, object: Value) -> Result<(), Refusal> {
+        put(&self.state, object).await
+    }
+
+    /// A merge patch by `admin`.
+    pub async fn merge(&self, kind: &str, name: &str, patch: Value) -> Result<(), Refusal> {
+        let kind = Kind::named(kind).ok_or_else(Refusal::no_resource)?;
+        let what = api::Internal::Patch(patch);
+        api::write_internally(&self.state, "admin", (kind, (String::new(), name.to_owned())), what).await
+    }
+
+    /// A merge patch of the status, as the kind's own controller writes it.
+    pub async fn set_status(&self, kind: &str, name: &str, status: Value) -> Result<(), Refusal> {
+        let kind = Kind::named(kind).ok_or_else(Refusal::no_resource)?;
+        let what = api::Internal::Status(status);
+        api::write_internally(&self.state, "admin", (kind, (String::new(), name.to_owned())), what).await
+    }
+
+    pub async fn remove(&self, kind: &str, name: &str) -> Result<(), Refusal> {
+        let kind = Kind::named(kind).ok_or_else(Refusal::no_resource)?;
+        api::write_internally(
+            &self.state,
+            "admin",
+            (kind, (String::new(), name.to_owned())),
+            api::Internal::Delete,
+        )
+        .await
+    }
+
+    pub fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        self.state.store.get(Kind::named(kind)?, &(namespace.to_owned(), name.to_owned()))
+    }
+
+    pub fn list(&self, kind: &str) -> Vec<Arc<Value>> {
+        let Some(kind) = Kind::named(kind) else { return Vec::new() };
+        self.state.store.list(kind, None).0.into_iter().map(|(_, object)| object).collect()
+    }
+}
+
+fn tls(certificate: &ServingCertificate) -> Result<Arc<ServerConfig>, StartError> {
+    Ok(certificate.server_config()?)
+}
+
+async fn put(state: &Arc<State>, object: Value) -> Result<(), Refusal> {
+    let named = object["kind"].as_str().and_then(Kind::named).ok_or_else(Refusal::no_resource)?;
+    let name = name_of(&object);
+    let status = object.get("status").cloned();
+    api::write_internally(state, "admin", (named, name.clone()), api::Internal::Create(object)).await?;
+    let Some(status) = status.filter(|_| named.status) else { return Ok(()) };
+    api::write_internally(state, "admin", (named, name), api::Internal::Status(status)).await
+}
+
+/// What every cluster has.
+async fn furnish(state: &Arc<State>) -> Result<(), Refusal> {
+    for name in ["default", "kube-system", "kube-public", "kueue-system"] {
+        if name == "kueue-system" && state.without.contains(&"kueue.x-k8s.io") {
+            continue;
+        }
+        put(state, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).await?;
+    }
+    for (name, rule) in [
+        ("cluster-admin", json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]})),
+        ("view", json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]})),
+    ] {
+        let role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": name}, "rules": [rule],
+        });
+        put(state, role).await?;
+    }
+    Ok(())
+}
+
+impl State {
+    pub fn serves(&self, kind: &Kind) -> bool {
+        !self.without.contains(&kind.group)
+    }
+
+    pub fn now(&self) -> Timestamp {
+        let ahead = SignedDuration::from_millis(self.ahead.load(Ordering::Relaxed));
+        let now = self.clock.now();
+        now.checked_add(ahead).unwrap_or(now)
+    }
+
+    /// Its clock jumps ahead, or back.
+    pub fn jump(&self, by: SignedDuration) {
+        let millis = i64::try_from(by.as_millis()).unwrap_or_default();
+        self.ahead.fetch_add(millis, Ordering::Relaxed);
+    }
+
+    pub fn user_of(&self, token: &str) -> Option<User> {
+        let now = self.now();
+        let tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        let (user, until) = tokens.get(token)?;
+        until.is_none_or(|until| now < until).then(|| user.clone())
+    }
+
+    pub fn new_token(&self, user: User, until: Option<Timestamp>) -> String {
+        let token = format!("sim-{:032x}", fastrand::u128(..));
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner).insert(token.clone(), (user, until));
+        token
+    }
+
+    /// Every token of a user is worth nothing from now on.
+    pub fn revoke(&self, user: &str) {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, (known, _)| known.name != user);
+    }
+
+    pub fn new_uid(&self) -> String {
+        let [high, low] = [fastrand::u64(..), fastrand::u64(..)];
+        let (a, b, c) = (high >> 32, high >> 16 & 0xffff, high & 0xfff);
+        format!(
+            "{a:08x}-{b:04x}-4{c:03x}-{:04x}-{:012x}",
+            0x8000 | (low >> 48 & 0x3fff),
+            low & 0xffff_ffff_ffff
+        )
+    }
+
+    pub fn audit_id(&self) -> HeaderValue {
+        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
+        HeaderValue::from_str(&format!("00000000-0000-4000-8000-{serial:012x}"))
+            .unwrap_or(HeaderValue::from_static("0"))
+    }
+
+    pub fn version(&self) -> Value {
+        json!({
+            "major": "1", "minor": "36", "gitVersion": "v1.36.3+sim", "gitCommit": "", "gitTreeState": "clean",
+            "buildDate": "2026-11-01T00:00:00Z", "goVersion": "", "compiler": "", "platform": "linux/amd64",
+        })
+    }
+}
+
+/// Until something is true of a cluster, looked at when it changes.
+pub async fn until(state: &State, within: Duration, mut holds: impl FnMut(&Store) -> bool) -> bool {
+    let mut moved = state.store.moved();
+    let waiting = async {
+        while !holds(&state.store) {
+            if moved.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(within, waiting).await.is_ok()
+}

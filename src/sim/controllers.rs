@@ -1,0 +1,171 @@
+//! What keeps a simulated cluster alive: Kueue, the runner of Jobs, the end of namespaces and of objects
+//! whose owners are gone. Each looks at everything anew when something changed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use super::api::{Internal, write_internally};
+use super::cluster::State;
+use super::kind::{KINDS, Kind};
+use super::kueue::{self, Effect};
+use super::rbac::User;
+use super::store::Name;
+
+/// Also without a change, since Jobs end by the clock.
+const PERIOD: Duration = Duration::from_millis(500);
+/// So many changes at once are looked at together.
+const SETTLE: Duration = Duration::from_millis(10);
+/// A round that still finds something to do is followed by another, up to so many.
+const ROUNDS: usize = 50;
+const KUEUE: &str = "kueue";
+const CONTROLLER_MANAGER: &str = "kube-controller-manager";
+
+pub(super) async fn run(state: Arc<State>, cancel: CancellationToken) {
+    let mut moved = state.store.moved();
+    loop {
+        moved.mark_unchanged();
+        for _ in 0..ROUNDS {
+            let before = state.store.version();
+            round(&state).await;
+            // A write that was refused, or changed nothing, is no reason for another round.
+            if state.store.version() == before {
+                break;
+            }
+        }
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            _ = moved.changed() => tokio::time::sleep(SETTLE).await,
+            () = tokio::time::sleep(PERIOD) => {}
+        }
+    }
+}
+
+async fn round(state: &Arc<State>) {
+    if state.serves(Kind::named("ClusterQueue").expect("served")) {
+        for effect in kueue::reconcile(&view(state), state.now()) {
+            apply(state, KUEUE, effect).await;
+        }
+    }
+    let jobs =
+        kueue::JobsView { jobs: all(state, "Job"), pods: all(state, "Pod"), nodes: all(state, "Node") };
+    for effect in kueue::run_jobs(&jobs, state.now()) {
+        apply(state, CONTROLLER_MANAGER, effect).await;
+    }
+    end_namespaces(state).await;
+    collect_garbage(state).await;
+    issue_tokens(state).await;
+}
+
+fn all(state: &State, kind: &str) -> kueue::Objects {
+    let kind = Kind::named(kind).expect("a kind that is served");
+    state.store.list(kind, None).0.into_iter().collect()
+}
+
+fn view(state: &State) -> kueue::View {
+    kueue::View {
+        cluster_queues: all(state, "ClusterQueue"),
+        local_queues: all(state, "LocalQueue"),
+        flavors: all(state, "ResourceFlavor"),
+        cohorts: all(state, "Cohort"),
+        checks: all(state, "AdmissionCheck"),
+        workloads: all(state, "Workload"),
+        jobs: all(state, "Job"),
+        namespaces: all(state, "Namespace"),
+        topologies: all(state, "Topology"),
+        priority_classes: all(state, "WorkloadPriorityClass"),
+        pod_priority_classes: all(state, "PriorityClass"),
+    }
+}
+
+async fn apply(state: &Arc<State>, manager: &str, effect: Effect) {
+    let (kind, name, what) = match effect {
+        Effect::Create { kind, object } => {
+            let name = super::store::name_of(&object);
+            (kind, name, Internal::Create(object))
+        }
+        Effect::Status { kind, namespace, name, status } => {
+            (kind, (namespace, name), Internal::Status(status))
+        }
+        Effect::Patch { kind, namespace, name, patch } => (kind, (namespace, name), Internal::Patch(patch)),
+        Effect::Delete { kind, namespace, name } => (kind, (namespace, name), Internal::Delete),
+    };
+    let Some(kind) = Kind::named(kind) else { return };
+    write(state, manager, (kind, name), what).await;
+}
+
+/// What could not be written is looked at again in the next round.
+async fn write(state: &Arc<State>, manager: &str, (kind, name): (&'static Kind, Name), what: Internal) {
+    if let Err(refusal) = write_internally(state, manager, (kind, name), what).await {
+        debug!("A controller's write was refused: {}", refusal.message);
+    }
+}
+
+/// A namespace that is to go takes all that is in it along.
+async fn end_namespaces(state: &Arc<State>) {
+    let namespaces = Kind::named("Namespace").expect("served");
+    for ((_, name), namespace) in state.store.list(namespaces, None).0 {
+        if namespace["metadata"]["deletionTimestamp"].is_null() {
+            continue;
+        }
+        let mut left = false;
+        for kind in KINDS.iter().filter(|kind| kind.namespaced) {
+            for (within, object) in state.store.list(kind, Some(&name)).0 {
+                left = true;
+                if object["metadata"]["deletionTimestamp"].is_null() {
+                    write(state, CONTROLLER_MANAGER, (kind, within), Internal::Delete).await;
+                }
+            }
+        }
+        if !left {
+            // Somebody may have been faster.
+            let _ = state.store.commit(namespaces, &(String::new(), name), Some(&namespace), None);
+        }
+    }
+}
+
+/// Objects all of whose owners are gone go too.
+async fn collect_garbage(state: &Arc<State>) {
+    let owned = ["Pod", "Workload", "Job", "Secret", "ConfigMap"];
+    let mut living: Option<BTreeSet<String>> = None;
+    for kind in owned.iter().filter_map(|kind| Kind::named(kind)) {
+        for (name, object) in state.store.list(kind, None).0 {
+            let owners = object["metadata"]["ownerReferences"].as_array();
+            let Some(owners) = owners.filter(|owners| !owners.is_empty()) else { continue };
+            let living = living.get_or_insert_with(|| uids(state));
+            let lives = |owner: &Value| owner["uid"].as_str().is_some_and(|uid| living.contains(uid));
+            if !owners.iter().any(lives) && object["metadata"]["deletionTimestamp"].is_null() {
+                write(state, CONTROLLER_MANAGER, (kind, name), Internal::Delete).await;
+            }
+        }
+    }
+}
+
+fn uids(state: &State) -> BTreeSet<String> {
+    let objects = KINDS.iter().flat_map(|kind| state.store.list(kind, None).0);
+    objects.filter_map(|(_, object)| object["metadata"]["uid"].as_str().map(str::to_owned)).collect()
+}
+
+/// Secrets made for the token of an account get it.
+async fn issue_tokens(state: &Arc<State>) {
+    let [secrets, accounts] = ["Secret", "ServiceAccount"].map(|kind| Kind::named(kind).expect("served"));
+    for (name, secret) in state.store.list(secrets, None).0 {
+        if secret["type"] != "kubernetes.io/service-account-token" || secret["data"]["token"].is_string() {
+            continue;
+        }
+        let account = secret["metadata"]["annotations"]["kubernetes.io/service-account.name"].as_str();
+        let Some(account) = account.map(str::to_owned) else { continue };
+        if state.store.get(accounts, &(name.0.clone(), account.clone())).is_none() {
+            continue;
+        }
+        let token = state.new_token(User::account(&name.0, &account), None);
+        let data =
+            json!({"token": super::base64(token.as_bytes()), "namespace": super::base64(name.0.as_bytes())});
+        let what = Internal::Patch(json!({"data": data}));
+        write(state, CONTROLLER_MANAGER, (secrets, name), what).await;
+    }
+}

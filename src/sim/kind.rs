@@ -1,0 +1,346 @@
+//! The kinds that a simulated cluster serves.
+
+use super::fields::{ListKind, Schema};
+
+/// One kind as it is served. Kinds of fedq and Kueue are custom resources on real clusters, and behave as
+/// such here: their generation moves with all but status and metadata.
+#[derive(Debug)]
+pub struct Kind {
+    pub group: &'static str,
+    pub version: &'static str,
+    pub plural: &'static str,
+    pub kind: &'static str,
+    pub namespaced: bool,
+    /// Has a status subresource.
+    pub status: bool,
+    pub short_names: &'static [&'static str],
+    pub schema: Schema,
+    /// What `kubectl get` shows beside name and age: title and path.
+    pub columns: &'static [(&'static str, &'static str)],
+    pub model: Model,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Model {
+    /// Of the API server itself; takes strategic patches.
+    BuiltIn {
+        generation: bool,
+    },
+    Custom,
+}
+
+const NO_LISTS: Schema = Schema { lists: OWNED, atomic_maps: &[] };
+const OWNED: &[(&str, ListKind)] =
+    &[("metadata.finalizers", ListKind::Set), ("metadata.ownerReferences", ListKind::Map(&["uid"]))];
+
+const BUILT_IN: Kind = Kind {
+    group: "",
+    version: "v1",
+    plural: "",
+    kind: "",
+    namespaced: true,
+    status: false,
+    short_names: &[],
+    schema: NO_LISTS,
+    columns: &[],
+    model: Model::BuiltIn { generation: false },
+};
+
+const CUSTOM: Kind =
+    Kind { version: "v1beta2", namespaced: false, status: true, model: Model::Custom, ..BUILT_IN };
+
+const KUEUE: Kind = Kind { group: "kueue.x-k8s.io", ..CUSTOM };
+
+const CONDITIONS: (&str, ListKind) = ("status.conditions", ListKind::Map(&["type"]));
+const FINALIZERS: (&str, ListKind) = ("metadata.finalizers", ListKind::Set);
+const OWNERS: (&str, ListKind) = ("metadata.ownerReferences", ListKind::Map(&["uid"]));
+
+pub static KINDS: &[Kind] = &[
+    Kind {
+        plural: "namespaces",
+        kind: "Namespace",
+        namespaced: false,
+        status: true,
+        short_names: &["ns"],
+        schema: Schema { lists: &[CONDITIONS, FINALIZERS, OWNERS], atomic_maps: &[] },
+        columns: &[("Status", "status.phase")],
+        ..BUILT_IN
+    },
+    Kind {
+        plural: "nodes",
+        kind: "Node",
+        namespaced: false,
+        status: true,
+        short_names: &["no"],
+        schema: Schema {
+            lists: &[
+                CONDITIONS,
+                FINALIZERS,
+                OWNERS,
+                ("spec.podCIDRs", ListKind::Set),
+                ("status.addresses", ListKind::Map(&["type"])),
+            ],
+            atomic_maps: &[],
+        },
+        columns: &[("Version", "status.nodeInfo.kubeletVersion")],
+        ..BUILT_IN
+    },
+    Kind { plural: "secrets", kind: "Secret", columns: &[("Type", "type")], ..BUILT_IN },
+    Kind { plural: "configmaps", kind: "ConfigMap", short_names: &["cm"], ..BUILT_IN },
+    Kind {
+        plural: "serviceaccounts",
+        kind: "ServiceAccount",
+        short_names: &["sa"],
+        schema: Schema {
+            lists: &[FINALIZERS, OWNERS, ("secrets", ListKind::Map(&["name"]))],
+            atomic_maps: &[],
+        },
+        ..BUILT_IN
+    },
+    Kind {
+        plural: "pods",
+        kind: "Pod",
+        status: true,
+        short_names: &["po"],
+        schema: Schema {
+            lists: &[
+                CONDITIONS,
+                FINALIZERS,
+                OWNERS,
+                ("spec.containers", ListKind::Map(&["name"])),
+                ("spec.containers.*.env", ListKind::Map(&["name"])),
+                ("spec.volumes", ListKind::Map(&["name"])),
+            ],
+            atomic_maps: &["spec.nodeSelector"],
+        },
+        columns: &[("Status", "status.phase")],
+        ..BUILT_IN
+    },
+    Kind { plural: "services", kind: "Service", status: true, short_names: &["svc"], ..BUILT_IN },
+    Kind {
+        plural: "persistentvolumeclaims",
+        kind: "PersistentVolumeClaim",
+        status: true,
+        short_names: &["pvc"],
+        columns: &[("Status", "status.phase")],
+        ..BUILT_IN
+    },
+    Kind {
+        group: "events.k8s.io",
+        plural: "events",
+        kind: "Event",
+        short_names: &["ev"],
+        columns: &[("Type", "type"), ("Reason", "reason"), ("Object", "regarding.name"), ("Note", "note")],
+        ..BUILT_IN
+    },
+    Kind {
+        group: "batch",
+        plural: "jobs",
+        kind: "Job",
+        status: true,
+        schema: Schema {
+            lists: &[
+                CONDITIONS,
+                FINALIZERS,
+                OWNERS,
+                ("spec.template.spec.containers", ListKind::Map(&["name"])),
+                ("spec.template.spec.containers.*.env", ListKind::Map(&["name"])),
+            ],
+            atomic_maps: &["spec.template.spec.nodeSelector", "spec.selector"],
+        },
+        columns: &[("Suspended", "spec.suspend"), ("Succeeded", "status.succeeded")],
+        model: Model::BuiltIn { generation: true },
+        ..BUILT_IN
+    },
+    Kind {
+        group: "apps",
+        plural: "deployments",
+        kind: "Deployment",
+        status: true,
+        short_names: &["deploy"],
+        schema: Schema {
+            lists: &[
+                CONDITIONS,
+                FINALIZERS,
+                OWNERS,
+                ("spec.template.spec.containers", ListKind::Map(&["name"])),
+            ],
+            atomic_maps: &["spec.selector"],
+        },
+        model: Model::BuiltIn { generation: true },
+        ..BUILT_IN
+    },
+    Kind { group: "coordination.k8s.io", plural: "leases", kind: "Lease", ..BUILT_IN },
+    Kind { plural: "roles", kind: "Role", ..RBAC },
+    Kind { plural: "rolebindings", kind: "RoleBinding", ..RBAC },
+    Kind { plural: "clusterroles", kind: "ClusterRole", namespaced: false, ..RBAC },
+    Kind { plural: "clusterrolebindings", kind: "ClusterRoleBinding", namespaced: false, ..RBAC },
+    Kind {
+        group: "scheduling.k8s.io",
+        plural: "priorityclasses",
+        kind: "PriorityClass",
+        namespaced: false,
+        short_names: &["pc"],
+        ..BUILT_IN
+    },
+    Kind {
+        group: "admissionregistration.k8s.io",
+        plural: "validatingwebhookconfigurations",
+        kind: "ValidatingWebhookConfiguration",
+        namespaced: false,
+        schema: Schema {
+            lists: &[FINALIZERS, OWNERS, ("webhooks", ListKind::Map(&["name"]))],
+            atomic_maps: &[],
+        },
+        model: Model::BuiltIn { generation: true },
+        ..BUILT_IN
+    },
+    Kind {
+        group: "apiextensions.k8s.io",
+        plural: "customresourcedefinitions",
+        kind: "CustomResourceDefinition",
+        namespaced: false,
+        status: true,
+        short_names: &["crd", "crds"],
+        schema: Schema { lists: &[CONDITIONS, FINALIZERS, OWNERS], atomic_maps: &[] },
+        model: Model::BuiltIn { generation: true },
+        ..BUILT_IN
+    },
+    Kind {
+        plural: "clusterqueues",
+        kind: "ClusterQueue",
+        short_names: &["cq"],
+        schema: Schema { lists: &[CONDITIONS, FINALIZERS, OWNERS], atomic_maps: &[] },
+        columns: &[("Cohort", "spec.cohortName"), ("Pending Workloads", "status.pendingWorkloads")],
+        ..KUEUE
+    },
+    Kind {
+        plural: "localqueues",
+        kind: "LocalQueue",
+        namespaced: true,
+        short_names: &["queue", "queues", "lq"],
+        schema: Schema { lists: &[CONDITIONS, FINALIZERS, OWNERS], atomic_maps: &[] },
+        columns: &[
+            ("ClusterQueue", "spec.clusterQueue"),
+            ("Pending Workloads", "status.pendingWorkloads"),
+            ("Admitted Workloads", "status.admittedWorkloads"),
+        ],
+        ..KUEUE
+    },
+    Kind {
+        plural: "workloads",
+        kind: "Workload",
+        namespaced: true,
+        short_names: &["wl"],
+        schema: Schema {
+            lists: &[
+                CONDITIONS,
+                FINALIZERS,
+                OWNERS,
+                ("spec.podSets", ListKind::Map(&["name"])),
+                ("status.admission.podSetAssignments", ListKind::Map(&["name"])),
+                ("status.admissionChecks", ListKind::Map(&["name"])),
+                ("status.reclaimablePods", ListKind::Map(&["name"])),
+            ],
+            atomic_maps: &[],
+        },
+        columns: &[("Queue", "spec.queueName"), ("Reserved in", "status.admission.clusterQueue")],
+        ..KUEUE
+    },
+    Kind {
+        plural: "resourceflavors",
+        kind: "ResourceFlavor",
+        status: false,
+        short_names: &["flavor", "flavors", "rf"],
+        ..KUEUE
+    },
+    Kind { plural: "cohorts", kind: "Cohort", ..KUEUE },
+    Kind {
+        plural: "admissionchecks",
+        kind: "AdmissionCheck",
+        schema: Schema { lists: &[CONDITIONS, FINALIZERS, OWNERS], atomic_maps: &[] },
+        ..KUEUE
+    },
+    Kind { plural: "multikueueconfigs", kind: "MultiKueueConfig", status: false, ..KUEUE },
+    Kind {
+        plural: "multikueueclusters",
+        kind: "MultiKueueCluster",
+        schema: Schema { lists: &[CONDITIONS, FINALIZERS, OWNERS], atomic_maps: &[] },
+        ..KUEUE
+    },
+    Kind { plural: "topologies", kind: "Topology", status: false, ..KUEUE },
+    Kind {
+        plural: "workloadpriorityclasses",
+        kind: "WorkloadPriorityClass",
+        status: false,
+        columns: &[("Value", "value")],
+        ..KUEUE
+    },
+    Kind {
+        plural: "clusterresourceclaims",
+        kind: "ClusterResourceClaim",
+        short_names: &["crc"],
+        schema: Schema {
+            lists: &[
+                CONDITIONS,
+                FINALIZERS,
+                OWNERS,
+                ("spec.resourceAssignments", ListKind::Map(&["clusterQueueName", "flavor"])),
+                ("status.assignments", ListKind::Map(&["clusterQueueName", "flavor"])),
+                ("status.flavors", ListKind::Map(&["name"])),
+            ],
+            atomic_maps: &[],
+        },
+        columns: &[("Cluster", "spec.clusterName")],
+        ..GALAXY
+    },
+    Kind { plural: "clustermetrics", kind: "ClusterMetrics", ..GALAXY },
+];
+
+const RBAC: Kind = Kind { group: "rbac.authorization.k8s.io", ..BUILT_IN };
+const GALAXY: Kind = Kind { group: "galaxy.kubestellar.io", version: "v1alpha1", ..CUSTOM };
+
+impl Kind {
+    /// What kinds of the API server itself have in common.
+    pub const BUILT_IN: Self = BUILT_IN;
+
+    pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Self> {
+        KINDS.iter().find(|kind| kind.group == group && kind.version == version && kind.plural == plural)
+    }
+
+    pub fn named(kind: &str) -> Option<&'static Self> {
+        KINDS.iter().find(|known| known.kind == kind)
+    }
+
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// `clusterqueues.kueue.x-k8s.io`, as errors name it.
+    pub fn resource(&self) -> String {
+        if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
+    }
+
+    /// `ClusterQueue.kueue.x-k8s.io`, as validation names it.
+    pub fn qualified(&self) -> String {
+        if self.group.is_empty() { self.kind.to_owned() } else { format!("{}.{}", self.kind, self.group) }
+    }
+
+    pub fn has_generation(&self) -> bool {
+        self.model != Model::BuiltIn { generation: false }
+    }
+
+    pub fn is_custom(&self) -> bool {
+        self.model == Model::Custom
+    }
+}
+
+impl PartialEq for Kind {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}

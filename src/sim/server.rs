@@ -1,0 +1,85 @@
+//! The sockets of a simulated cluster: TLS, HTTP/1.1 and HTTP/2 as real API servers offer them.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use http::Request;
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use rustls::pki_types::{CertificateDer, pem::PemObject};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use super::api;
+use super::cluster::State;
+
+/// As kube-apiserver has it.
+const STREAMS: u32 = 100;
+
+/// Serves until cancelled, and then drops whatever is open, as a machine that is switched off.
+pub(super) async fn serve(
+    listener: TcpListener,
+    tls: Arc<ServerConfig>,
+    state: Arc<State>,
+    cancel: CancellationToken,
+) {
+    let acceptor = TlsAcceptor::from(tls);
+    let mut open = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = cancel.cancelled() => break,
+            accepted = listener.accept() => {
+                // An error here is of one connection, or passes.
+                if let Ok((stream, _)) = accepted {
+                    open.spawn(connection(stream, acceptor.clone(), Arc::clone(&state)));
+                }
+            }
+            Some(_) = open.join_next() => {}
+        }
+    }
+    open.shutdown().await;
+}
+
+async fn connection(stream: TcpStream, acceptor: TlsAcceptor, state: Arc<State>) {
+    let _ = stream.set_nodelay(true);
+    let _counted = state.counts.connection();
+    let Ok(stream) = acceptor.accept(stream).await else { return };
+    let of_request = Arc::clone(&state);
+    let router = Router::new().fallback(move |request: Request<Body>| {
+        let state = Arc::clone(&of_request);
+        async move { api::answer(state, request).await }
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS);
+    builder.http1().timer(TokioTimer::new());
+    // Clients break off as they like; what goes wrong is theirs.
+    let _ = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await;
+}
+
+pub(super) async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::bind(address).await
+}
+
+/// For calls to webhooks, whose authority comes with their configuration.
+pub(super) fn connector(authority: Option<&[u8]>) -> io::Result<HttpsConnector<HttpConnector>> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(authority.unwrap_or_default()) {
+        let certificate = certificate.map_err(io::Error::other)?;
+        roots.add(certificate).map_err(io::Error::other)?;
+    }
+    let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    Ok(hyper_rustls::HttpsConnectorBuilder::new()
+        .with_tls_config(config)
+        .https_only()
+        .enable_all_versions()
+        .build())
+}
