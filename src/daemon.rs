@@ -17,7 +17,7 @@ use crate::{
     controllers::{capacity, claim, cluster, queue, quota, writer::WriterConfig},
     domain::{
         overview::{CapacityView, Overview},
-        queue::ClaimedQueues,
+        queue::{ClaimedQueues, report::QueueReports},
     },
     k8s::{
         client::{self, ClientLimits, ClusterClient},
@@ -91,6 +91,7 @@ struct Published {
     capacity: watch::Sender<Arc<CapacityView>>,
     overview: watch::Sender<Arc<Overview>>,
     claimed: watch::Sender<Arc<ClaimedQueues>>,
+    reports: watch::Sender<Arc<QueueReports>>,
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
@@ -185,9 +186,9 @@ impl Daemon {
             Following { client: hub.client.clone(), timing: self.timing(), changed: wake.clone() };
         hub.follow(&following, &mut self.follows, &self.cancel);
 
-        let Published { joined, capacity, overview, claimed } = &self.published;
+        let Published { joined, capacity, overview, claimed, reports } = &self.published;
         let (joined, capacity) = (joined.clone(), capacity.clone());
-        let (overview, claimed) = (overview.clone(), claimed.clone());
+        let (overview, claimed, reports) = (overview.clone(), claimed.clone(), reports.clone());
 
         let clusters = cluster::ClusterController::new(
             hub.clone(),
@@ -216,14 +217,18 @@ impl Daemon {
             quota_signal,
         )
         .await?;
-        let inputs = quota::Inputs { joined: joined.subscribe(), capacity: capacity.subscribe() };
+        let inputs = quota::Inputs {
+            joined: joined.subscribe(),
+            capacity: capacity.subscribe(),
+            reports: reports.subscribe(),
+        };
         self.tasks.spawn(quotas.run(inputs, self.cancel.clone()));
 
         let queues = queue::QueueController::new(
             (hub.clone(), hub_id),
             self.metrics.clone(),
             queue::Settings { writer: self.writer_config() },
-            watch::Sender::default(),
+            reports,
             queue_signal,
         );
         let inputs = queue::Inputs { joined: joined.subscribe(), claimed: claimed.subscribe() };

@@ -12,10 +12,10 @@ use crate::{
     },
     wire::{
         capacity::Capacity,
-        claim::{AssignmentState, Claim, Nominal, Ready},
+        claim::{AssignmentState, Claim, Nominal, Note, Ready},
         cluster::{Cluster, Flavor, Nodes},
         quantity::{Quantities, Quantity},
-        quota::{Cell, Queue, Term},
+        quota::{Cell, Queue, QueueProblem, Term},
     },
 };
 
@@ -40,6 +40,7 @@ pub fn cluster(name: &ClusterName, cluster: &ClusterOverview, aliases: &Aliases)
         found_identity,
         cordoned: cluster.cordoned,
         source: cluster.source.to_owned(),
+        joined: cluster.joined,
         server: cluster.server.clone(),
         kubernetes_version: cluster.kubernetes_version.clone(),
         kueue_version: cluster.kueue_version.clone(),
@@ -100,7 +101,14 @@ pub fn claim(name: &ClaimName, claim: &ClaimOverview, aliases: &Aliases) -> Clai
         name: name.to_string(),
         cluster: claim.cluster.to_string(),
         generation: claim.generation,
+        created: claim.created,
         ready: Ready { status, reason, message },
+        notes: claim
+            .notes
+            .iter()
+            .cloned()
+            .map(|(kind, reason, message)| Note { kind, reason, message })
+            .collect(),
         nominal: nominal.collect(),
         assignments: claim.assignments.iter().map(|assigned| assignment(assigned, aliases)).collect(),
         short: quantities(&short(&claim.assignments), aliases),
@@ -140,6 +148,15 @@ pub fn queue(name: &QueueName, queue: &QueueOverview, aliases: &Aliases) -> Queu
         name: name.to_string(),
         cohort: queue.cohort.clone(),
         untouched: queue.untouched.clone(),
+        problems: queue
+            .problems
+            .iter()
+            .map(|(cluster, reason, message)| QueueProblem {
+                cluster: cluster.to_string(),
+                reason: (*reason).to_owned(),
+                message: message.clone(),
+            })
+            .collect(),
         cells: cells.map(|(key, value)| cell(name, key, value, aliases)).collect(),
     }
 }

@@ -111,6 +111,9 @@ pub enum Command {
     /// The quota of queues, and why it is what it is
     #[command(subcommand)]
     Quota(QuotaCommand),
+    /// Who did what through fedq
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// Find out what is wrong with the hub or a cluster
     Check(CheckArgs),
     /// Versions of this program and of the server
@@ -235,6 +238,36 @@ pub struct BaseArgs {
     pub base: String,
     #[command(flatten)]
     pub dry_run: DryRun,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum AuditCommand {
+    /// List what was done, newest first
+    #[command(after_help = "Examples:
+  fedq audit list
+  fedq audit list --who alice@example.com --since 2026-01-31T00:00:00Z
+  fedq audit list --object clusters/eu-west -o wide
+
+Only what was done through fedqd is here; what was done with kubectl is in the hub's own audit log.")]
+    List(AuditListArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct AuditListArgs {
+    /// Only what this person did
+    #[arg(long, value_name = "NAME")]
+    pub who: Option<String>,
+    /// Only what was done to this object
+    #[arg(long, value_name = "KIND/NAME")]
+    pub object: Option<String>,
+    /// Only what was done since then
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<jiff::Timestamp>,
+    /// How many at most
+    #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..))]
+    pub limit: u16,
+    #[command(flatten)]
+    pub output: Output,
 }
 
 #[derive(Args, Debug)]

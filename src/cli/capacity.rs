@@ -2,6 +2,7 @@
 
 use super::{
     DONE, Session,
+    age::age,
     args::CapacityArgs,
     client::escape,
     error::CliError,
@@ -50,14 +51,18 @@ impl Row for Capacity {
 }
 
 impl Row for CapacityChange {
-    fn headers(_wide: bool) -> &'static [&'static str] {
-        &["TIME", "FLAVOR", "RESOURCE", "CAPACITY", "USABLE"]
+    fn headers(wide: bool) -> &'static [&'static str] {
+        if wide {
+            return &["TIME", "FLAVOR", "RESOURCE", "CAPACITY", "USABLE"];
+        }
+        &["AGE", "FLAVOR", "RESOURCE", "CAPACITY", "USABLE"]
     }
 
-    fn rows(&self, _wide: bool) -> Vec<Vec<String>> {
+    fn rows(&self, wide: bool) -> Vec<Vec<String>> {
+        let at = if wide { self.at.to_string() } else { age(self.at) };
         let text = |amount: &Option<Quantity>| amount.as_ref().map_or("gone".to_owned(), ToString::to_string);
         let (capacity, usable) = (text(&self.capacity), text(&self.usable));
-        vec![vec![self.at.to_string(), self.flavor.clone(), self.resource.clone(), capacity, usable]]
+        vec![vec![at, self.flavor.clone(), self.resource.clone(), capacity, usable]]
     }
 
     fn name(&self) -> String {

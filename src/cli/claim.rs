@@ -2,6 +2,7 @@
 
 use super::{
     DONE, FAILED, Session, USAGE,
+    age::{age, age_of},
     args::{AssignArgs, ClaimCommand, ConfirmRemovalArgs, DiffArgs, Format, HistoryArgs, ShowClaimArgs},
     claim_edit, claim_text,
     client::escape,
@@ -38,9 +39,9 @@ pub fn path(name: &str) -> String {
 impl Row for Claim {
     fn headers(wide: bool) -> &'static [&'static str] {
         if wide {
-            &["NAME", "CLUSTER", "READY", "SHORT", "QUEUES", "REASON", "MESSAGE"]
+            &["NAME", "CLUSTER", "READY", "SHORT", "QUEUES", "AGE", "REASON", "MESSAGE"]
         } else {
-            &["NAME", "CLUSTER", "READY", "SHORT", "QUEUES"]
+            &["NAME", "CLUSTER", "READY", "SHORT", "QUEUES", "AGE"]
         }
     }
 
@@ -54,6 +55,7 @@ impl Row for Claim {
             self.ready.status.clone(),
             words(&self.short),
             queues.join(","),
+            age_of(self.created),
         ];
         if wide {
             row.extend([self.ready.reason.clone(), self.ready.message.clone()]);
@@ -97,6 +99,9 @@ fn describe(detail: &ClaimDetail, printer: &mut Printer) -> Result<(), CliError>
         if !text.is_empty() {
             facts.row([label, text]);
         }
+    }
+    for note in &state.notes {
+        facts.row([&format!("{}:", note.kind), &note.message]);
     }
     printer.table(&facts)?;
     let mut nominal = Table::new(&["RESOURCE", "NOMINAL", "MEANS"]);
@@ -212,8 +217,8 @@ async fn history(args: HistoryArgs, session: &mut Session) -> Result<u8, CliErro
 }
 
 impl Row for ClaimHistory {
-    fn headers(_wide: bool) -> &'static [&'static str] {
-        &["TIME", "GENERATION", "WHO", "CHANGE"]
+    fn headers(wide: bool) -> &'static [&'static str] {
+        if wide { &["TIME", "GENERATION", "WHO", "CHANGE"] } else { &["AGE", "GENERATION", "WHO", "CHANGE"] }
     }
 
     fn rows(&self, wide: bool) -> Vec<Vec<String>> {
@@ -224,7 +229,8 @@ impl Row for ClaimHistory {
         if 0 < more && !wide {
             text = format!("{text}; {more} more");
         }
-        vec![vec![self.at.to_string(), self.generation.to_string(), self.who.clone(), text]]
+        let at = if wide { self.at.to_string() } else { age(self.at) };
+        vec![vec![at, self.generation.to_string(), self.who.clone(), text]]
     }
 
     fn name(&self) -> String {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{
     DONE, FAILED, Session,
+    age::{age, age_of},
     args::{ClusterArgs, ClusterCommand, ConfirmArgs, Format, JoinArgs, LeaveArgs, ShowClusterArgs},
     client::escape,
     error::CliError,
@@ -47,6 +48,7 @@ impl Row for Cluster {
                 "CPU",
                 "MEMORY",
                 "GPU",
+                "AGE",
                 "CORDONED",
                 "KUBERNETES",
                 "KUEUE",
@@ -54,7 +56,7 @@ impl Row for Cluster {
                 "REASON",
             ]
         } else {
-            &["NAME", "STATE", "NODES", "CPU", "MEMORY", "GPU"]
+            &["NAME", "STATE", "NODES", "CPU", "MEMORY", "GPU", "AGE"]
         }
     }
 
@@ -63,7 +65,8 @@ impl Row for Cluster {
             |resource: &str| self.capacity.get(resource).map_or_else(String::new, |amount| amount.0.clone());
         let state = if self.cordoned { format!("{},Cordoned", self.state) } else { self.state.clone() };
         let nodes = format!("{}/{}", self.nodes.usable, self.nodes.total);
-        let mut row = vec![self.name.clone(), state, nodes, of("cpu"), of("memory"), of("gpu")];
+        let age = age_of(self.joined);
+        let mut row = vec![self.name.clone(), state, nodes, of("cpu"), of("memory"), of("gpu"), age];
         if wide {
             let text = |text: &Option<String>| text.clone().unwrap_or_default();
             row.extend([
@@ -94,20 +97,24 @@ async fn show(args: ShowClusterArgs, session: &mut Session) -> Result<u8, CliErr
 
 fn describe(cluster: &Cluster, printer: &mut Printer) -> Result<(), CliError> {
     let time = |time: Option<jiff::Timestamp>| time.map(|time| time.to_string()).unwrap_or_default();
+    let ago = |time: Option<jiff::Timestamp>| {
+        time.map(|time| format!("{time} ({} ago)", age(time))).unwrap_or_default()
+    };
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let mut facts = Table::default();
     facts.row(["Name:", &cluster.name]);
     facts.row(["State:", &cluster.state]);
     for (label, value) in [
         ("Reason:", text(&cluster.reason)),
-        ("Since:", time(cluster.since)),
+        ("Since:", ago(cluster.since)),
         ("Cordoned:", if cluster.cordoned { "true".to_owned() } else { String::new() }),
         ("Source:", cluster.source.clone()),
         ("Server:", text(&cluster.server)),
         ("Kubernetes:", text(&cluster.kubernetes_version)),
         ("Kueue:", text(&cluster.kueue_version)),
         ("Credential expires:", time(cluster.credential_expires)),
-        ("Last seen:", time(cluster.last_seen)),
+        ("Joined:", ago(cluster.joined)),
+        ("Last seen:", ago(cluster.last_seen)),
         ("Nodes:", format!("{} usable of {}", cluster.nodes.usable, cluster.nodes.total)),
         ("Capacity:", words(&cluster.capacity)),
         ("Other quota there:", words(&cluster.foreign)),

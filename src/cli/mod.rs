@@ -1,7 +1,9 @@
 //! The command line: parse, resolve, run, print. It knows the shapes of `wire` and nothing of the
 //! daemon's inside.
 
+mod age;
 mod args;
+mod audit;
 mod capacity;
 mod check;
 mod claim;
@@ -116,6 +118,7 @@ async fn dispatch(command: Command, session: &mut Session) -> Result<u8, CliErro
         Command::Claim(command) => claim::run(command, session).await,
         Command::Capacity(args) => capacity::run(args, session).await,
         Command::Quota(command) => quota::run(command, session).await,
+        Command::Audit(command) => audit::run(command, session).await,
         Command::Check(args) => check::run(args, session).await,
         Command::Version(args) => version(args, session).await,
         Command::Completion(args) => completion(&args, session),

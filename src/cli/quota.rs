@@ -2,6 +2,7 @@
 
 use super::{
     DONE, Session,
+    age::age,
     args::{BaseArgs, ExplainArgs, Format, QuotaCommand},
     client::escape,
     cluster::{report, with_dry_run},
@@ -91,6 +92,9 @@ fn describe(explanation: &Explanation, printer: &mut Printer) -> Result<(), CliE
     if let Some(reason) = &queue.untouched {
         facts.row(["Left alone:", reason]);
     }
+    for problem in &queue.problems {
+        facts.row([&format!("On {}:", problem.cluster), &problem.message]);
+    }
     printer.table(&facts)?;
     for cell in &queue.cells {
         printer.line("")?;
@@ -125,9 +129,9 @@ fn describe(explanation: &Explanation, printer: &mut Printer) -> Result<(), CliE
         return Ok(());
     }
     printer.line("")?;
-    let mut plans = Table::new(&["PLANNED", "CLUSTER", "WHO", "CAUSE"]);
+    let mut plans = Table::new(&["AGE", "CLUSTER", "WHO", "CAUSE"]);
     for plan in &explanation.plans {
-        plans.row([&plan.at.to_string(), &plan.cluster, plan.who.as_deref().unwrap_or(""), &plan.cause]);
+        plans.row([&age(plan.at), &plan.cluster, plan.who.as_deref().unwrap_or(""), &plan.cause]);
     }
     printer.table(&plans)
 }

@@ -135,6 +135,10 @@ impl Membership {
         })
     }
 
+    fn joined_at(&self) -> Option<Timestamp> {
+        self.age.0.parse().ok()
+    }
+
     fn key(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (&self.kubeconfig, &self.context, &self.confirmed_identity, &self.secret).hash(&mut hasher);
@@ -363,12 +367,13 @@ impl Context {
 
     fn set_flags(&self, membership: &Membership) {
         let changed = self.joined.send_if_modified(|joined| {
-            let flags = (membership.cordoned, membership.leaving);
-            if joined.get(&membership.cluster).is_some_and(|entry| (entry.cordoned, entry.leaving) == flags) {
+            let flags = (membership.cordoned, membership.leaving, membership.joined_at());
+            let known = joined.get(&membership.cluster);
+            if known.is_some_and(|entry| (entry.cordoned, entry.leaving, entry.joined_at) == flags) {
                 return false;
             }
             let entry = Arc::make_mut(joined).entry(membership.cluster.clone()).or_insert_with(unconnected);
-            (entry.cordoned, entry.leaving) = flags;
+            (entry.cordoned, entry.leaving, entry.joined_at) = flags;
             true
         });
         if changed {
@@ -415,6 +420,7 @@ fn unconnected() -> Joined {
         cordoned: false,
         leaving: false,
         source: KUBECONFIG,
+        joined_at: None,
         server: None,
         kubernetes_version: None,
         credential_expires: None,

@@ -23,7 +23,7 @@ use crate::{
             ClaimedQueues,
             input::HubObjects,
             objects::worker_objects,
-            report::{Problem, QueueReport},
+            report::{Problem, QueueReport, QueueReports},
         },
     },
     k8s::{
@@ -51,7 +51,6 @@ pub struct Settings {
 }
 
 /// What stands in the way on each cluster that is decided on.
-pub type QueueReports = BTreeMap<ClusterName, Vec<QueueReport>>;
 
 pub struct Inputs {
     pub joined: watch::Receiver<Arc<JoinedClusters>>,

@@ -26,7 +26,7 @@ use crate::{
         ids::{ClaimName, ClusterName, QueueName},
         overview::{CapacityView, Overview},
         quantity::Amount,
-        queue::ClaimedQueues,
+        queue::{ClaimedQueues, report::QueueReports},
         quota::{ClusterInput, ClusterPlan, ClusterReport, HubQueueInput, HubQueuePlan, Mode, Planner},
         resources::{Aliases, Cell},
     },
@@ -84,6 +84,8 @@ pub struct Settings {
 pub struct Inputs {
     pub joined: watch::Receiver<Arc<JoinedClusters>>,
     pub capacity: watch::Receiver<Arc<CapacityView>>,
+    /// What the queue controller found, for the claims' status.
+    pub reports: watch::Receiver<Arc<QueueReports>>,
 }
 
 pub struct Outputs {
@@ -103,6 +105,8 @@ pub struct QuotaController {
     signal: Arc<Notify>,
     planner: Planner,
     accepted: Accepted,
+    /// Statuses that would say only that a write is under way.
+    underway: status::Underway,
     settling: Settling,
     writing: Writing,
     targets: BTreeMap<ClusterName, Target>,
@@ -136,6 +140,7 @@ type Plans = (BTreeMap<ClusterName, (ClusterPlan, ClusterReport)>, BTreeMap<Queu
 struct Round<'a> {
     joined: &'a JoinedClusters,
     capacity: &'a CapacityView,
+    reports: QueueReports,
     claims: BTreeMap<ClaimName, ReadClaim>,
     in_force: BTreeMap<ClusterName, ValidClaim>,
     modes: BTreeMap<ClusterName, Mode>,
@@ -166,6 +171,7 @@ impl QuotaController {
         let cells = store.load_quota_cells().await?;
         let store_was_empty = store.clusters(&PageRequest::first(1)).await?.items.is_empty();
         let terms = cells.into_iter().map(|(cluster, cells)| (cluster, terms_of(&cells))).collect();
+        let underway = status::Underway::new(settings.writer.merge_window);
         let drift = Arc::new(Mutex::new(Drift::new(settings.drift_reverts_per_minute)));
         let writing = Writing {
             config: settings.writer.clone(),
@@ -185,6 +191,7 @@ impl QuotaController {
             outputs,
             signal,
             planner: Planner::default(),
+            underway,
             settling: Settling::default(),
             writing,
             targets: BTreeMap::new(),
@@ -210,13 +217,15 @@ impl QuotaController {
         loop {
             let joined = Arc::clone(&inputs.joined.borrow_and_update());
             let capacity = Arc::clone(&inputs.capacity.borrow_and_update());
-            let next = self.reconcile(&hub, &joined, &capacity, &cancel).await;
+            let reports = Arc::clone(&inputs.reports.borrow_and_update());
+            let next = self.reconcile(&hub, (&joined, &capacity, &reports), &cancel).await;
             let look_again = next.unwrap_or_else(|| Instant::now() + PERIOD).min(Instant::now() + PERIOD);
             tokio::select! {
                 () = cancel.cancelled() => break,
                 () = self.signal.notified() => {}
                 changed = inputs.joined.changed() => changed?,
                 changed = inputs.capacity.changed() => changed?,
+                changed = inputs.reports.changed() => changed?,
                 () = tokio::time::sleep_until(look_again) => {}
                 failed = &mut storing => return failed.map_err(Into::into),
             }
@@ -232,8 +241,7 @@ impl QuotaController {
     async fn reconcile(
         &mut self,
         hub: &Target,
-        joined: &JoinedClusters,
-        capacity: &CapacityView,
+        (joined, capacity, reports): (&JoinedClusters, &CapacityView, &QueueReports),
         cancel: &CancellationToken,
     ) -> Option<Instant> {
         // Without a current view of the hub nothing can be decided, and the hub could not be written.
@@ -242,14 +250,14 @@ impl QuotaController {
         }
         let started = Instant::now();
         self.keep_targets(joined, cancel);
-        let mut round = self.gather(joined, capacity, started);
+        let mut round = self.gather((joined, capacity, reports), started);
         self.confirm_removal().await;
         self.plan(&mut round);
         self.metrics.planned(started.elapsed());
         let hub_changes = self.hub_changes(&mut round);
         self.write_workers(&mut round);
         let mut changes = hub_changes;
-        changes.extend(self.status_changes(&round, hub));
+        changes.extend(self.status_changes(&mut round, hub));
         hub.writer.want(changes);
         self.record(&round);
         self.publish(&round, hub);
@@ -280,8 +288,7 @@ impl QuotaController {
 
     fn gather<'a>(
         &mut self,
-        joined: &'a JoinedClusters,
-        capacity: &'a CapacityView,
+        (joined, capacity, reports): (&'a JoinedClusters, &'a CapacityView, &QueueReports),
         now: Instant,
     ) -> Round<'a> {
         let claims = read_claims(&self.hub.claims, &self.settings.aliases);
@@ -299,6 +306,7 @@ impl QuotaController {
         Round {
             joined,
             capacity,
+            reports: reports.clone(),
             claims,
             in_force: gather::by_cluster(&self.accepted),
             modes,
@@ -499,3 +507,6 @@ fn claim_of_row(row: &ClaimRow, aliases: &Aliases) -> Option<ValidClaim> {
 fn terms_of(cells: &[QuotaCell]) -> BTreeMap<Cell, Amount> {
     cells.iter().map(|cell| (cell.cell.clone(), cell.term)).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -345,6 +345,26 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_conflict_that_repeats_is_not_hammered() {
+        let (server, writer) = (Server::new(vec![409; 20], Duration::ZERO), Writer::default());
+        run(&server, &writer, async {
+            // A controller whose view is behind decides the same over and over.
+            let begun = Instant::now();
+            while begun.elapsed() < FIRST_RETRY * 2 {
+                writer.want(vec![change("q", 1)]);
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            let asked = server.times("q").len();
+            assert_eq!(asked, 3, "once, once more at once, and after the first pause");
+            // Another decision rests on another view; it waits for the pause, and is then no repetition.
+            writer.want(vec![change("q", 2)]);
+            tokio::time::sleep(FIRST_RETRY * 2).await;
+            assert_eq!(server.times("q").len(), asked + 1);
+        })
+        .await;
+    }
+
+    #[tokio::test]
     async fn one_object_is_written_once_at_a_time_and_others_do_not_wait() {
         let (server, writer) = (Server::new(vec![], WINDOW), Writer::default());
         run(&server, &writer, async {

@@ -15,6 +15,7 @@ use super::{
     ids::{ClaimName, FlavorName, QueueName},
     overview::ClusterCapacity,
     quantity::Amount,
+    queue::report::QueueReport,
     quota::{Assignment, ClusterPlan, ClusterReport},
     resources::{Aliases, Cell, Resources},
 };
@@ -38,6 +39,8 @@ pub struct StatusInput<'a> {
     /// The hub's side of this claim's cells. A cell that is missing here has no hub queue to be in.
     pub hub: &'a BTreeMap<Cell, HubCell>,
     pub writes: &'a WriteState,
+    /// What keeps the claim's queues from working on the cluster, besides quota.
+    pub queues: &'a [QueueReport],
     pub aliases: &'a Aliases,
     pub now: Timestamp,
     /// The conditions that the claim has now: a condition keeps its time while its status stays.
@@ -132,6 +135,7 @@ pub enum ConditionKind {
     Incomplete,
     Overcommitted,
     HubRunsLocally,
+    QueueProblems,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

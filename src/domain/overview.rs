@@ -35,6 +35,7 @@ pub struct ClusterOverview {
     pub cordoned: bool,
     /// `kubeconfig`, `clusterMetrics`, `managedCluster`.
     pub source: &'static str,
+    pub joined: Option<Timestamp>,
     pub server: Option<String>,
     pub kubernetes_version: Option<String>,
     pub kueue_version: Option<String>,
@@ -67,8 +68,11 @@ pub struct FlavorOverview {
 pub struct ClaimOverview {
     pub cluster: ClusterName,
     pub generation: i64,
+    pub created: Option<Timestamp>,
     /// Ready condition: `True`, `False` or `Unknown`, with its reason and message.
     pub ready: (String, String, String),
+    /// Conditions that stand only while they apply, such as `Incomplete` or `QueueProblems`: kind, reason, message.
+    pub notes: Vec<(String, String, String)>,
     /// nominalResources by Kubernetes name: the amount, and whether a person owns it (a cap).
     pub nominal: BTreeMap<ResourceName, (Amount, bool)>,
     pub assignments: Vec<AssignmentOverview>,
@@ -90,6 +94,8 @@ pub struct QueueOverview {
     pub cohort: Option<String>,
     /// Why fedq leaves the queue alone, where it does.
     pub untouched: Option<String>,
+    /// What keeps it from working on clusters, besides quota: cluster, word, sentence.
+    pub problems: Vec<(ClusterName, &'static str, String)>,
     pub cells: BTreeMap<(FlavorName, ResourceName), CellOverview>,
 }
 

@@ -137,3 +137,56 @@ impl Hub {
             && self.secrets.synced()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use axum::Router;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        domain::cluster::Connection,
+        k8s::{testing::Server, worker::Joined},
+    };
+
+    fn secret(name: &str, cluster: &str) -> Secret {
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "resourceVersion": "3", "labels": {CLUSTER_LABEL: cluster}},
+        }))
+        .expect("a Secret")
+    }
+
+    fn joined(names: &[&str]) -> JoinedClusters {
+        let entry = Joined {
+            connection: Connection::Connecting,
+            cordoned: false,
+            leaving: false,
+            source: crate::k8s::worker::KUBECONFIG,
+            joined_at: None,
+            server: None,
+            kubernetes_version: None,
+            credential_expires: None,
+            last_seen: None,
+            worker: None,
+        };
+        let entry = |name: &&str| (ClusterName::new(*name).expect("a name"), entry.clone());
+        names.iter().map(entry).collect::<BTreeMap<_, _>>()
+    }
+
+    #[tokio::test]
+    async fn a_cluster_that_is_not_listed_yet_is_waited_for() {
+        let server = Server::start(Router::new());
+        let hub = Hub::new(server.client(), "uid".to_owned(), "fedq-system".to_owned());
+        assert!(hub.lists(&joined(&[])));
+        hub.secrets.absorb(secret("one", "east"));
+        hub.secrets.absorb(secret("two", "west"));
+        assert!(!hub.lists(&joined(&[])));
+        assert!(!hub.lists(&joined(&["east"])), "west would be taken for one that left");
+        assert!(hub.lists(&joined(&["east", "west"])));
+        assert!(hub.lists(&joined(&["east", "north", "west"])), "others may be there besides");
+        hub.secrets.absorb(secret("three", "No Name"));
+        assert!(hub.lists(&joined(&["east", "west"])), "what joins nothing is not waited for");
+    }
+}

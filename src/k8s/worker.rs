@@ -138,6 +138,8 @@ pub struct Joined {
     /// Its Secret is being deleted: withdraw, clean up, let go.
     pub leaving: bool,
     pub source: &'static str,
+    /// When its Secret was made.
+    pub joined_at: Option<Timestamp>,
     pub server: Option<String>,
     pub kubernetes_version: Option<String>,
     pub credential_expires: Option<Timestamp>,

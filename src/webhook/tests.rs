@@ -181,6 +181,7 @@ async fn warnings_and_second_claims_come_from_the_snapshot() {
     let mut known = ClusterOverview {
         connection: Connection::Ready,
         cordoned: false,
+        joined: None,
         source: "kubeconfig",
         server: None,
         kubernetes_version: None,
@@ -207,7 +208,9 @@ async fn warnings_and_second_claims_come_from_the_snapshot() {
     let in_force = ClaimOverview {
         cluster,
         generation: 1,
+        created: None,
         ready,
+        notes: Vec::new(),
         nominal: BTreeMap::default(),
         assignments: Vec::new(),
     };

@@ -32,7 +32,13 @@ pub struct Claim {
     pub name: String,
     pub cluster: String,
     pub generation: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub created: Option<Timestamp>,
     pub ready: Ready,
+    /// What else there is to know of it, while it applies.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<Note>,
     pub nominal: Vec<Nominal>,
     pub assignments: Vec<AssignmentState>,
     /// What the assignments ask for beyond what the queues get, by resource.
@@ -43,6 +49,15 @@ pub struct Claim {
 pub struct Ready {
     /// `True`, `False` or `Unknown`.
     pub status: String,
+    pub reason: String,
+    pub message: String,
+}
+
+/// A condition that stands on a claim only while it applies.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+pub struct Note {
+    /// `Incomplete`, `Overcommitted`, `HubRunsLocally`, `QueueProblems`.
+    pub kind: String,
     pub reason: String,
     pub message: String,
 }

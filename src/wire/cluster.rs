@@ -25,6 +25,9 @@ pub struct Cluster {
     /// Where fedq knows it from: `kubeconfig`, `clusterMetrics` or `managedCluster`.
     pub source: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub joined: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes_version: Option<String>,

@@ -15,7 +15,18 @@ pub struct Queue {
     /// Why fedq leaves the queue alone, where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untouched: Option<String>,
+    /// What keeps it from working on clusters, besides quota.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<QueueProblem>,
     pub cells: Vec<Cell>,
+}
+
+/// What keeps a queue from working on one cluster.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+pub struct QueueProblem {
+    pub cluster: String,
+    pub reason: String,
+    pub message: String,
 }
 
 /// One (queue, flavor, resource).

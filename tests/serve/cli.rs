@@ -60,9 +60,9 @@ fn tables_are_for_people_and_the_rest_for_programs() {
     let output = api.run(&["cluster", "list"]);
     assert_eq!(
         stdout(&output),
-        "NAME   STATE         NODES   CPU    MEMORY   GPU\n\
-         east   Ready         10/12   1000   -        10\n\
-         west   Quarantined   10/12   1000   -        10\n"
+        "NAME   STATE         NODES   CPU    MEMORY   GPU   AGE\n\
+         east   Ready         10/12   1000   -        10    -\n\
+         west   Quarantined   10/12   1000   -        10    -\n"
     );
     assert_eq!(stdout(&api.run(&["cluster", "list", "-o", "name"])), "cluster/east\ncluster/west\n");
     let json: serde_json::Value =
@@ -71,7 +71,10 @@ fn tables_are_for_people_and_the_rest_for_programs() {
     let yaml = stdout(&api.run(&["quota", "list", "-o", "yaml"]));
     assert!(yaml.starts_with("items:\n"), "{yaml}");
     let bare = stdout(&api.run(&["claim", "list", "--no-headers"]));
-    assert_eq!(bare, "east-resource-claim   east   False   gpu 1   team-a\n");
+    let (row, age) = bare.trim_end().rsplit_once("   ").unwrap();
+    assert_eq!(row, "east-resource-claim   east   False   gpu 1   team-a");
+    assert!(age.contains('y'), "it is years old: {age}");
+    assert_eq!(json["items"][0]["created"], "2020-09-13T12:26:40Z", "programs get the time itself");
     assert_eq!(
         stdout(&api.run(&["capacity", "east"])),
         "CLUSTER   STATE   FLAVOR      RESOURCE   CAPACITY   ASSIGNED   LEFT\n\
@@ -85,6 +88,7 @@ fn explain_adds_up() {
     let api = listening();
     let text = stdout(&api.run(&["quota", "explain", "team-a"]));
     assert!(text.contains("on-demand gpu: 3 base + 4 east = 7; the queue has 6 now"), "{text}");
+    assert!(text.contains("On east:   its namespace is taken\n"), "{text}");
     let done = api.run(&["quota", "base", "team-a", "--flavor", "on-demand", "gpu=4"]);
     assert_eq!(
         (done.status.code(), stderr(&done)),
@@ -92,6 +96,46 @@ fn explain_adds_up() {
     );
     let wrong = api.run(&["quota", "base", "team-a", "--flavor", "on-demand", "gpu"]);
     assert_eq!(wrong.status.code(), Some(2));
+}
+
+#[test]
+fn a_claim_is_shown_with_what_keeps_its_queues_from_working() {
+    let api = listening();
+    let text = stdout(&api.run(&["claim", "show", "east-resource-claim"]));
+    assert!(text.contains("QueueProblems:   `team-a` on `east`: its namespace is taken\n"), "{text}");
+    let json = stdout(&api.run(&["claim", "show", "east-resource-claim", "-o", "json"]));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["state"]["notes"][0]["reason"], "NotWritten");
+}
+
+#[test]
+fn audit_lists_who_did_what_page_by_page() {
+    let api = listening();
+    let assign = ["claim", "assign", "east-resource-claim", "--queue", "team-a", "--flavor", "on-demand"];
+    for gpus in 1..=4 {
+        assert!(api.run(&[&assign[..], &[&format!("gpu={gpus}")]].concat()).status.success());
+    }
+    assert!(api.run(&["cluster", "cordon", "west"]).status.success());
+    let list = |more: &[&str]| {
+        let output = api.run(&[&["audit", "list", "--no-headers"], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let all = list(&[]);
+    assert_eq!(all.lines().count(), 5, "{all}");
+    let newest: Vec<&str> = all.lines().next().unwrap().split_whitespace().skip(1).collect();
+    assert_eq!(newest, ["ann", "cordon", "clusters/west", "ok"], "{all}");
+    assert_eq!(list(&["--object", "clusters/west"]).lines().count(), 1);
+    assert_eq!(list(&["--who", "nobody"]), "");
+    assert_eq!(list(&["--since", "2100-01-01T00:00:00Z"]), "");
+    assert_eq!(list(&["--limit", "2"]).lines().count(), 2);
+    let wide = list(&["-o", "wide", "--limit", "1"]);
+    assert!(wide.starts_with("2023-11-14T22:13:20Z"), "{wide}");
+
+    let refused = api.fedq(&["audit", "list"]).env("FEDQ_TOKEN", STRANGER).output().unwrap();
+    assert_eq!((refused.status.code(), stdout(&refused)), (Some(1), String::new()));
+    assert_eq!(api.run(&["audit", "list", "--since", "yesterday"]).status.code(), Some(2));
+    assert_eq!(api.run(&["audit", "list", "--limit", "0"]).status.code(), Some(2));
 }
 
 #[test]

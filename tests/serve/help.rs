@@ -4,7 +4,7 @@ use std::{fmt::Write, fs, path::Path};
 
 use super::cli::fedq;
 
-const COMMANDS: [&str; 26] = [
+const COMMANDS: [&str; 28] = [
     "",
     "login",
     "cluster",
@@ -22,6 +22,8 @@ const COMMANDS: [&str; 26] = [
     "claim assign",
     "claim diff",
     "claim history",
+    "audit",
+    "audit list",
     "claim confirm-removal",
     "capacity",
     "quota",
@@ -42,7 +44,7 @@ fn the_help_of_every_command() {
         assert!(output.status.success(), "{command}");
         assert!(output.stderr.is_empty(), "{command}");
         let help = String::from_utf8(output.stdout).unwrap();
-        let is_group = ["cluster", "claim", "quota"].contains(&command);
+        let is_group = ["cluster", "claim", "quota", "audit"].contains(&command);
         assert!(is_group || help.contains("Examples:"), "no examples for `{command}`");
         writeln!(text, "$ fedq {}\n{help}", arguments.join(" ")).unwrap();
     }

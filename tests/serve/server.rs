@@ -153,6 +153,7 @@ fn cluster(connection: Connection) -> ClusterOverview {
         connection,
         cordoned: false,
         source: "kubeconfig",
+        joined: None,
         server: Some("https://api.example.com".to_owned()),
         kubernetes_version: Some("v1.36.3".to_owned()),
         kueue_version: None,
@@ -208,6 +209,12 @@ pub fn overview() -> Overview {
             ClaimOverview {
                 cluster: east,
                 generation: 1,
+                created: Some(Timestamp::from_second(1_600_000_000).unwrap()),
+                notes: vec![(
+                    "QueueProblems".to_owned(),
+                    "NotWritten".to_owned(),
+                    "`team-a` on `east`: its namespace is taken".to_owned(),
+                )],
                 ready: ("False".to_owned(), "Draining".to_owned(), "1 gpu waits".to_owned()),
                 nominal: BTreeMap::from([
                     (ResourceName::new("cpu").unwrap(), (Amount::new(1_000_000), false)),
@@ -221,6 +228,7 @@ pub fn overview() -> Overview {
             QueueOverview {
                 cohort: Some("research".to_owned()),
                 untouched: None,
+                problems: vec![(names("east"), "NotWritten", "its namespace is taken".to_owned())],
                 cells: BTreeMap::from([((flavor, gpu), cell)]),
             },
         )]),

@@ -12,7 +12,10 @@ use crate::{
     domain::{
         claim::ValidClaim,
         ids::{ClusterName, FlavorName, QueueName},
-        queue::policy::{QueuePolicy, WorkerRules, policy_difference, worker_policy},
+        queue::{
+            policy::{QueuePolicy, WorkerRules, immutable_difference, policy_difference, worker_policy},
+            report::{Problem, QueueReport},
+        },
         quota::{ClusterPlan, HubQueuePlan, Mode},
         resource_groups::{Quota, ResourceGroups},
         resources::FlavorResource,
@@ -196,6 +199,12 @@ impl QuotaController {
             // The hub has no such queue any more: nothing new is admitted, the rest stays.
             None => observed_policy.clone().held(),
         };
+        if hub_queue.as_ref().is_some_and(|hub| {
+            claimed && immutable_difference(&read::queues::policy(&hub.spec), &observed_policy)
+        }) {
+            let report = QueueReport { queue: Some(name.clone()), problem: Problem::QueueUnchangeable };
+            round.reports.entry(worker.name.clone()).or_default().push(report);
+        }
         let policy = policy_difference(&observed_policy, &policy);
         let unlabelled = object.metadata.labels.get(HUB_LABEL) != Some(&self.hub_id);
         if desired == observed && policy.is_empty() && !unlabelled {

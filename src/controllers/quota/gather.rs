@@ -178,7 +178,7 @@ impl ClusterFacts<'_> {
     }
 }
 
-fn worker_queues(
+pub(super) fn worker_queues(
     worker: &Worker,
     hub_id: &str,
     claimed: &BTreeSet<&str>,
@@ -273,6 +273,7 @@ mod tests {
             cordoned,
             leaving,
             source: "clusterMetrics",
+            joined_at: None,
             server: None,
             kubernetes_version: None,
             credential_expires: None,

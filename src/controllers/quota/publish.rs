@@ -12,6 +12,7 @@ use crate::{
             QueueOverview, TermOverview,
         },
         quantity::Amount,
+        queue::report::QueueReport,
         quota::{ClusterReport, HubQueuePlan, Untouched, WorkerCell},
         resources::{Cell, FlavorResource, Resources},
     },
@@ -91,6 +92,7 @@ impl QuotaController {
         QueueOverview {
             cohort: object.and_then(|object| object.spec.cohort_name.clone()),
             untouched: untouched.or(conflict).or_else(|| round.unreadable.get(name).cloned()),
+            problems: queue_problems(round, name),
             cells: plan.cells.iter().map(cell).collect(),
         }
     }
@@ -153,6 +155,7 @@ fn cluster(round: &Round<'_>, name: &ClusterName, joined: &Joined) -> ClusterOve
         connection: joined.told(),
         cordoned: joined.cordoned,
         source: joined.source,
+        joined: joined.joined_at,
         server: joined.server.clone(),
         kubernetes_version: joined.kubernetes_version.clone(),
         kueue_version: joined
@@ -211,6 +214,31 @@ fn assignment_overview(
     }
 }
 
+fn notes(conditions: &[Condition]) -> Vec<(String, String, String)> {
+    let passing = conditions.iter().filter(|condition| ConditionKind::Ready < condition.kind);
+    passing
+        .map(|condition| {
+            (condition.kind.word().to_owned(), condition.reason.clone(), condition.message.clone())
+        })
+        .collect()
+}
+
+/// The queue's problems on the clusters whose claims name it.
+fn queue_problems(round: &Round<'_>, queue: &QueueName) -> Vec<(ClusterName, &'static str, String)> {
+    let mut problems = Vec::new();
+    for (cluster, reports) in &round.reports {
+        let claim = round.in_force.get(cluster);
+        if !claim.is_some_and(|claim| claim.assignments().iter().any(|one| one.queue == *queue)) {
+            continue;
+        }
+        let concerns = |report: &&QueueReport| report.queue.as_ref().is_none_or(|of| of == queue);
+        for report in reports.iter().filter(concerns) {
+            problems.push((cluster.clone(), report.problem.word(), report.problem.to_string()));
+        }
+    }
+    problems
+}
+
 /// The Ready condition as the claim has it: status, reason, message.
 fn ready(conditions: &[Condition]) -> (String, String, String) {
     let ready = conditions.iter().find(|condition| condition.kind == ConditionKind::Ready);
@@ -230,10 +258,13 @@ fn claim_overview(round: &Round<'_>, claim: &ReadClaim) -> Option<ClaimOverview>
         let overviews = valid.assignments().iter();
         assignments.extend(overviews.map(|assignment| assignment_overview(round, &cluster, assignment)));
     }
+    let conditions = conditions(&claim.object);
     Some(ClaimOverview {
         cluster,
         generation: claim.object.metadata.generation.unwrap_or_default(),
-        ready: ready(&conditions(&claim.object)),
+        created: claim.object.metadata.creation_timestamp.as_ref().map(|created| created.0),
+        ready: ready(&conditions),
+        notes: notes(&conditions),
         nominal,
         assignments,
     })

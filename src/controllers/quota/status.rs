@@ -1,11 +1,14 @@
 //! The status of every claim, written when it says something new.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
+
+use tokio::time::Instant;
 
 use crate::{
     domain::{
         claim_status::{Condition, ConditionKind, HubCell, StatusInput, WriteState, claim_status},
-        ids::ClusterName,
+        ids::{ClaimName, ClusterName},
+        queue::report::{Problem, QueueReport},
         quota::Assignment,
         resources::{Cell, FlavorResource},
     },
@@ -19,22 +22,76 @@ use crate::{
 
 use super::{QuotaController, Round, target::Target};
 
+/// A write is mostly acknowledged in a moment; a status that says it is under way would be written for
+/// nothing, and once more when it is through.
+const MOMENT: Duration = Duration::from_millis(250);
+
+/// The claims whose status would say that a write is under way, since when, and nothing was written of it.
+pub(super) struct Underway {
+    /// A write that waits for the merge window is no news either.
+    patience: Duration,
+    since: BTreeMap<ClaimName, Instant>,
+}
+
+impl Underway {
+    pub fn new(merge_window: Duration) -> Self {
+        Self { patience: merge_window + MOMENT, since: BTreeMap::new() }
+    }
+
+    /// When to look at the claim again, if its status can wait.
+    fn waits(
+        &mut self,
+        claim: &ClaimName,
+        before: &[Condition],
+        now: &[Condition],
+        at: Instant,
+    ) -> Option<Instant> {
+        if before.is_empty() || !is_underway(now) || is_underway(before) {
+            self.since.remove(claim);
+            return None;
+        }
+        let due = *self.since.entry(claim.clone()).or_insert(at) + self.patience;
+        (at < due).then_some(due)
+    }
+}
+
+/// Whether quota is on its way, and nobody needs to do anything for it.
+fn is_underway(conditions: &[Condition]) -> bool {
+    conditions.iter().any(|condition| {
+        condition.kind == ConditionKind::QuotaSynced
+            && matches!(condition.reason.as_str(), "Writing" | "Unconfirmed")
+    })
+}
+
 impl QuotaController {
-    pub(super) fn status_changes(&self, round: &Round<'_>, hub: &Target) -> Vec<Change> {
+    pub(super) fn status_changes(&mut self, round: &mut Round<'_>, hub: &Target) -> Vec<Change> {
         let hub_failures = hub.writer.failures();
         let failures: BTreeMap<String, String> = hub_failures
             .into_iter()
             .map(|(target, reason)| (format!("{target} on the hub"), reason))
             .collect();
-        round.claims.values().filter_map(|claim| self.status_change(round, claim, &failures)).collect()
+        let mut underway = std::mem::replace(&mut self.underway, Underway::new(Duration::ZERO));
+        underway.since.retain(|name, _| round.claims.contains_key(name));
+        let (mut changes, mut due) = (Vec::new(), None);
+        for (name, claim) in &round.claims {
+            match self.status_change(round, (name, claim), &failures, &mut underway) {
+                Status::Same => {}
+                Status::Waits(until) => due = [due, Some(until)].into_iter().flatten().min(),
+                Status::Changes(change) => changes.push(change),
+            }
+        }
+        self.underway = underway;
+        round.look_again(due);
+        changes
     }
 
     fn status_change(
         &self,
         round: &Round<'_>,
-        claim: &ReadClaim,
+        (claim_name, claim): (&ClaimName, &ReadClaim),
         hub_failures: &BTreeMap<String, String>,
-    ) -> Option<Change> {
+        underway: &mut Underway,
+    ) -> Status {
         let name = ClusterName::new(&claim.cluster).ok();
         let assignments = &claim.input.assignments;
         let joined = name.as_ref().and_then(|name| round.joined.get(name));
@@ -53,16 +110,22 @@ impl QuotaController {
             report: plan.map(|(_, report)| report),
             hub: &hub_cells(round, assignments),
             writes: &self.write_state(round, name.as_ref(), assignments, hub_failures),
+            queues: &name.as_ref().map(|name| problems(round, name)).unwrap_or_default(),
             aliases: &self.settings.aliases,
             now: self.clock.now(),
             previous: &previous,
         };
         let status = claim_status(&input);
-        let change = status_change(&claim.object, &status, &self.settings.aliases)?;
+        if let Some(until) = underway.waits(claim_name, &previous, &status.conditions, Instant::now()) {
+            return Status::Waits(until);
+        }
+        let Some(change) = status_change(&claim.object, &status, &self.settings.aliases) else {
+            return Status::Same;
+        };
         if let Some((happening, note)) = news(&previous, &status.conditions) {
             self.outputs.events.tell(&claim.object, happening, note, input.now);
         }
-        Some(change)
+        Status::Changes(change)
     }
 
     fn write_state(
@@ -82,6 +145,11 @@ impl QuotaController {
                 .pending
                 .extend(target.writer.wanted().iter().map(|target| format!("{target} on {cluster}")));
         }
+        for report in cluster.and_then(|cluster| round.reports.get(cluster)).into_iter().flatten() {
+            if let (Problem::NotWritten { object, reason }, Some(cluster)) = (&report.problem, cluster) {
+                state.failed.insert(format!("{object} on {cluster}"), reason.clone());
+            }
+        }
         for assignment in assignments {
             let on_hub = format!("clusterqueues {} on the hub", assignment.queue);
             state.failed.extend(hub_failures.get_key_value(&on_hub).map(|(k, v)| (k.clone(), v.clone())));
@@ -94,6 +162,19 @@ impl QuotaController {
         }
         state
     }
+}
+
+/// What is to be done about a claim's status.
+enum Status {
+    Same,
+    Waits(Instant),
+    Changes(Change),
+}
+
+/// What keeps the queues of a cluster from working. What could not be written is told with the writes.
+pub(super) fn problems(round: &Round<'_>, cluster: &ClusterName) -> Vec<QueueReport> {
+    let reports = round.reports.get(cluster).into_iter().flatten();
+    reports.filter(|report| !matches!(report.problem, Problem::NotWritten { .. })).cloned().collect()
 }
 
 /// What of a new status deserves an event: the claim got ready, or something else than before keeps it
@@ -143,4 +224,74 @@ fn hub_cells(round: &Round<'_>, assignments: &[Assignment]) -> BTreeMap<Cell, Hu
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::domain::claim_status::Truth;
+
+    const WINDOW: Duration = Duration::from_secs(1);
+
+    fn synced(word: &str) -> Vec<Condition> {
+        vec![Condition {
+            kind: ConditionKind::QuotaSynced,
+            status: if word == "Synced" { Truth::True } else { Truth::False },
+            reason: word.to_owned(),
+            message: String::new(),
+            observed_generation: 1,
+            last_transition: Timestamp::UNIX_EPOCH,
+        }]
+    }
+
+    /// Statuses at these milliseconds, as rounds would come to them; those that are written.
+    fn written(rounds: &[(u64, &'static str)]) -> Vec<&'static str> {
+        let (claim, start) = (ClaimName::new("eu-west").expect("a name"), Instant::now());
+        let mut underway = Underway::new(WINDOW);
+        let (mut before, mut written) = (synced("Synced"), Vec::new());
+        for (millis, word) in rounds {
+            let (now, at) = (synced(word), start + Duration::from_millis(*millis));
+            if underway.waits(&claim, &before, &now, at).is_none() && before != now {
+                before = now;
+                written.push(*word);
+            }
+        }
+        written
+    }
+
+    #[test]
+    fn a_write_that_is_acknowledged_in_a_moment_costs_one_status() {
+        let rounds = [(0, "Writing"), (20, "Writing"), (40, "Unconfirmed"), (60, "Writing"), (90, "Synced")];
+        assert_eq!(written(&rounds), [""; 0], "the same status as before: none");
+        assert_eq!(
+            written(&[(0, "Writing"), (50, "WriteFailed"), (60, "Writing"), (70, "Synced")]),
+            ["WriteFailed", "Synced"]
+        );
+    }
+
+    #[test]
+    fn a_write_that_takes_long_is_told() {
+        let rounds =
+            [(0, "Writing"), (900, "Writing"), (1250, "Writing"), (1300, "Writing"), (2000, "Synced")];
+        assert_eq!(written(&rounds), ["Writing", "Synced"]);
+        // Told since the first of them, however often it went from one to the other.
+        assert_eq!(written(&[(0, "Writing"), (1000, "Unconfirmed"), (1250, "Unconfirmed")]), ["Unconfirmed"]);
+        // Two changes, each quick.
+        let rounds =
+            [(0, "Writing"), (100, "Synced"), (1200, "Writing"), (1300, "Writing"), (1400, "Synced")];
+        assert_eq!(written(&rounds), [""; 0]);
+    }
+
+    #[test]
+    fn the_first_status_of_a_claim_waits_for_nothing() {
+        let mut underway = Underway::new(WINDOW);
+        let (claim, now) = (ClaimName::new("eu-west").expect("a name"), Instant::now());
+        assert_eq!(underway.waits(&claim, &[], &synced("Writing"), now), None);
+        assert_eq!(
+            underway.waits(&claim, &synced("Synced"), &synced("Writing"), now),
+            Some(now + WINDOW + MOMENT)
+        );
+    }
 }

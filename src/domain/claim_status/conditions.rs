@@ -28,6 +28,7 @@ pub(super) fn conditions(input: &StatusInput<'_>, assigned: &[Assigned]) -> Vec<
         (ConditionKind::Incomplete, incomplete(input)),
         (ConditionKind::Overcommitted, overcommitted(input)),
         (ConditionKind::HubRunsLocally, hub_runs_locally(input)),
+        (ConditionKind::QueueProblems, queue_problems(input)),
     ];
     said.extend(extra.into_iter().filter_map(|(kind, said)| Some((kind, said?))));
     said.into_iter().map(|(kind, said)| condition(input, kind, said)).collect()
@@ -278,6 +279,23 @@ fn hub_runs_locally(input: &StatusInput<'_>) -> Option<Said> {
     })
 }
 
+fn queue_problems(input: &StatusInput<'_>) -> Option<Said> {
+    let accepted = *input.verdict == Verdict::Accepted && input.connection.is_some();
+    let first = input.queues.first().filter(|_| accepted)?;
+    let mut messages: Vec<String> = Vec::new();
+    for report in input.queues {
+        let problem = report.problem.to_string();
+        let message = match &report.queue {
+            Some(queue) => format!("`{queue}` on `{}`: {problem}", input.cluster),
+            None => format!("`{}`: {problem}", input.cluster),
+        };
+        if !messages.contains(&message) {
+            messages.push(message);
+        }
+    }
+    Some((Truth::True, first.problem.word(), sentences(messages)))
+}
+
 impl ConditionKind {
     pub fn word(self) -> &'static str {
         match self {
@@ -290,11 +308,12 @@ impl ConditionKind {
             Self::Incomplete => "Incomplete",
             Self::Overcommitted => "Overcommitted",
             Self::HubRunsLocally => "HubRunsLocally",
+            Self::QueueProblems => "QueueProblems",
         }
     }
 
     pub fn from_word(word: &str) -> Option<Self> {
-        const ALL: [ConditionKind; 9] = [
+        const ALL: [ConditionKind; 10] = [
             ConditionKind::Accepted,
             ConditionKind::Resolved,
             ConditionKind::CapacityKnown,
@@ -304,6 +323,7 @@ impl ConditionKind {
             ConditionKind::Incomplete,
             ConditionKind::Overcommitted,
             ConditionKind::HubRunsLocally,
+            ConditionKind::QueueProblems,
         ];
         ALL.into_iter().find(|kind| kind.word() == word)
     }

@@ -8,6 +8,7 @@ use crate::domain::{
     cluster::QuarantineReason,
     ids::ResourceName,
     overview::NodeCounts,
+    queue::report::Problem,
     quota::{CellPlan, FlavorUse, Overcommit, Reason, Unresolved},
     resource_groups::Rule,
 };
@@ -45,6 +46,7 @@ struct Bed {
     report: Option<ClusterReport>,
     hub: BTreeMap<Cell, HubCell>,
     writes: WriteState,
+    queues: Vec<QueueReport>,
     previous: Vec<Condition>,
     aliases: Aliases,
 }
@@ -93,6 +95,7 @@ impl Bed {
                 HubCell { target: Amount::new(5), observed: Some(Amount::new(5)) },
             )]),
             writes: WriteState::default(),
+            queues: Vec::new(),
             previous: Vec::new(),
             aliases: Aliases::default(),
         }
@@ -117,6 +120,7 @@ impl Bed {
             report: self.report.as_ref(),
             hub: &self.hub,
             writes: &self.writes,
+            queues: &self.queues,
             aliases: &self.aliases,
             now: at(NOW),
             previous: &self.previous,
@@ -151,6 +155,29 @@ impl ClaimStatus {
     fn message(&self, kind: ConditionKind) -> &str {
         &self.conditions.iter().find(|condition| condition.kind == kind).unwrap().message
     }
+}
+
+#[test]
+fn what_keeps_queues_from_working_is_told_beside_their_quota() {
+    let mut bed = Bed::new();
+    let taken = Problem::LocalQueueConflict {
+        namespace: "team-a".to_owned(),
+        name: "main".to_owned(),
+        leads_to: "theirs".to_owned(),
+    };
+    let report = QueueReport { queue: Some(queue("high")), problem: taken };
+    let cohort = Problem::CohortHasQuota { cohort: "all".to_owned(), on_hub: false };
+    bed.queues = vec![report.clone(), report, QueueReport { queue: None, problem: cohort }];
+    let status = bed.status();
+    assert_eq!(status.said(ConditionKind::QueueProblems), "True/LocalQueueConflict");
+    assert_eq!(
+        status.message(ConditionKind::QueueProblems),
+        "`high` on `cluster2`: LocalQueue `team-a/main` is not fedq's and leads to ClusterQueue `theirs`: rename or delete it; \
+         `cluster2`: Cohort `all` on the cluster has quota of its own, which its queues can use beyond any claim"
+    );
+    assert_eq!(status.said(ConditionKind::Ready), "True/Ready", "its quota is there all the same");
+    bed.verdict = Verdict::ClaimedBy(ClaimName::new("other").unwrap());
+    assert_eq!(bed.status().said(ConditionKind::QueueProblems), "");
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! What keeps a worker's queues from working, for a person to read.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
-use crate::domain::ids::{FlavorName, QueueName};
+use crate::domain::ids::{ClusterName, FlavorName, QueueName};
+
+/// Of every cluster whose queues are being kept.
+pub type QueueReports = BTreeMap<ClusterName, Vec<QueueReport>>;
 
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct QueueReport {
@@ -35,6 +38,8 @@ pub enum Problem {
         name: String,
         workloads: i64,
     },
+    /// The hub's queue has another concurrentAdmissionPolicy, which Kueue lets nobody change.
+    QueueUnchangeable,
     /// Kueue lets nobody change a flavor that has a topology.
     FlavorUnchangeable {
         flavor: FlavorName,
@@ -69,6 +74,7 @@ impl Problem {
             Self::NamespaceTerminating { .. } => "NamespaceTerminating",
             Self::LocalQueueConflict { .. } => "LocalQueueConflict",
             Self::LocalQueueInUse { .. } => "LocalQueueInUse",
+            Self::QueueUnchangeable => "QueueUnchangeable",
             Self::FlavorUnchangeable { .. } => "FlavorUnchangeable",
             Self::TopologyMissing { .. } => "TopologyMissing",
             Self::PriorityClassDiffers { .. } => "PriorityClassDiffers",
@@ -94,9 +100,13 @@ impl fmt::Display for Problem {
                 f,
                 "LocalQueue `{namespace}/{name}` is not fedq's and leads to ClusterQueue `{leads_to}`: rename or delete it"
             ),
-            Self::LocalQueueInUse { namespace, name, workloads } => write!(
+            // Not how many they are: that changes all the time, and each change would be a write.
+            Self::LocalQueueInUse { namespace, name, .. } => write!(
                 f,
-                "LocalQueue `{namespace}/{name}` is held and goes when its {workloads} workloads have ended"
+                "LocalQueue `{namespace}/{name}` is held and goes when its workloads have ended"
+            ),
+            Self::QueueUnchangeable => f.write_str(
+                "its concurrentAdmissionPolicy differs from the hub's and Kueue refuses changes: delete the queue on the cluster once it is empty, and fedq makes it anew",
             ),
             Self::FlavorUnchangeable { flavor } => write!(
                 f,
