@@ -50,8 +50,6 @@ pub struct Settings {
     pub writer: WriterConfig,
 }
 
-/// What stands in the way on each cluster that is decided on.
-
 pub struct Inputs {
     pub joined: watch::Receiver<Arc<JoinedClusters>>,
     pub claimed: watch::Receiver<Arc<ClaimedQueues>>,

@@ -171,7 +171,7 @@ mod tests {
             last_seen: None,
             worker: None,
         };
-        let entry = |name: &&str| (ClusterName::new(*name).expect("a name"), entry.clone());
+        let entry = |name: &&str| (ClusterName::new(name).expect("a name"), entry.clone());
         names.iter().map(entry).collect::<BTreeMap<_, _>>()
     }
 

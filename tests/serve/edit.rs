@@ -1,6 +1,12 @@
 //! `fedq claim edit` with editors that are scripts.
 
-use std::{fmt::Write, fs, path::PathBuf, process::Output};
+use std::{
+    fmt::Write as _,
+    fs,
+    io::{Read, Write as _},
+    path::PathBuf,
+    process::{Command, Output},
+};
 
 use super::{
     cli::{Listening, listening, stderr, stdout},
@@ -19,6 +25,10 @@ fn bench() -> Bench {
 impl Bench {
     /// Each script edits the file `$1` in its turn; what it was shown is kept.
     fn edit(&self, scripts: &[&str]) -> Output {
+        self.command(scripts).output().unwrap()
+    }
+
+    fn command(&self, scripts: &[&str]) -> Command {
         let folder = self.folder.path().display();
         let mut editor = format!(
             "#!/bin/sh\nset -e\nturn=$(cat {folder}/turn 2>/dev/null || echo 0)\n\
@@ -32,7 +42,7 @@ impl Bench {
         fs::write(&path, editor).unwrap();
         let mut command = self.api.fedq(&["claim", "edit", "east-resource-claim"]);
         command.env("EDITOR", format!("sh {}", path.display())).env("TMPDIR", self.folder.path());
-        command.output().unwrap()
+        command
     }
 
     fn shown(&self, turn: u32) -> String {
@@ -206,4 +216,68 @@ fn an_editor_that_fails_is_named() {
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("next: set KUBE_EDITOR"), "{}", stderr(&output));
     assert_eq!(bench.spec(), spec("5"));
+}
+
+impl Bench {
+    /// As [`Bench::edit`] at a terminal, where a person types; what they saw of it.
+    fn edit_at_terminal(&self, scripts: &[&str], typed: &str) -> (Output, String) {
+        use rustix::{
+            fs::{Mode, OFlags, open},
+            pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+        };
+        let mut command = self.command(scripts);
+        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&controller).unwrap();
+        unlockpt(&controller).unwrap();
+        let path = ptsname(&controller, Vec::new()).unwrap();
+        let terminal = open(&path, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+        command.stdin(terminal.try_clone().unwrap()).stderr(terminal).stdout(std::process::Stdio::piped());
+        let child = command.spawn().unwrap();
+        // It holds the terminal's other end, which must close for the reader to end.
+        drop(command);
+        let mut controller = fs::File::from(controller);
+        controller.write_all(typed.as_bytes()).unwrap();
+        let reader = std::thread::spawn(move || {
+            let mut seen = Vec::new();
+            // Ends with an error once nobody has the terminal open any more.
+            let _ = controller.read_to_end(&mut seen);
+            String::from_utf8(seen).unwrap()
+        });
+        let output = child.wait_with_output().unwrap();
+        (output, reader.join().unwrap())
+    }
+}
+
+const GPU_7: &str = "sed -i \"s/^\\( *gpu:\\) ['\\\"]*6['\\\"]*$/\\1 7/\" \"$1\"";
+
+#[test]
+fn a_person_is_asked_and_may_edit_again() {
+    let bench = bench();
+    let (output, seen) = bench.edit_at_terminal(&[GPU_6, GPU_7], "e\ny\n");
+    assert_eq!((output.status.code(), bench.turns().as_str()), (Some(0), "2"), "{seen}");
+    assert_eq!(seen.matches("Apply? [y]es, [e]dit again, [N]o").count(), 2, "{seen}");
+    assert_eq!(bench.spec(), spec("7"));
+    let again = bench.shown(1);
+    assert!(
+        again.contains("gpu: 6") && !again.starts_with("# ! "),
+        "what was written, and no error\n{again}"
+    );
+    assert!(bench.copies().is_empty());
+}
+
+#[test]
+fn edit_again_without_another_change_applies_what_was_written() {
+    let bench = bench();
+    let (output, seen) = bench.edit_at_terminal(&[GPU_6, "true"], "e\ny\n");
+    assert_eq!(output.status.code(), Some(0), "{seen}");
+    assert_eq!(bench.spec(), spec("6"));
+}
+
+#[test]
+fn a_person_who_says_no_keeps_what_they_wrote() {
+    let bench = bench();
+    let (output, seen) = bench.edit_at_terminal(&[GPU_6], "\n");
+    assert_eq!(output.status.code(), Some(1), "{seen}");
+    assert_eq!((bench.spec(), bench.copies().len()), (spec("5"), 1));
+    assert!(seen.contains("Nothing was changed; what you wrote is kept in"), "{seen}");
 }
