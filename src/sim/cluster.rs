@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -15,10 +15,11 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::counts::Counts;
+use super::faults::{Faults, Plan};
 use super::kind::Kind;
 use super::rbac::User;
 use super::status::Refusal;
-use super::store::{Store, name_of};
+use super::store::{Snapshot, Store, name_of};
 use super::{api, controllers, server};
 use crate::clock::Clock;
 use crate::webhook::certificate::ServingCertificate;
@@ -68,6 +69,9 @@ pub struct State {
     pub name: String,
     pub store: Store,
     pub counts: Counts,
+    pub faults: Faults,
+    /// Of somebody else, made when it is needed.
+    wrong_certificate: OnceLock<Option<Arc<ServerConfig>>>,
     without: Vec<&'static str>,
     tokens: Mutex<BTreeMap<String, (User, Option<Timestamp>)>>,
     clock: Clock,
@@ -81,6 +85,7 @@ pub struct Cluster {
     pub address: SocketAddr,
     certificate: ServingCertificate,
     serving: Mutex<Serving>,
+    backup: Mutex<Snapshot>,
 }
 
 /// Ends with the value: nothing outlives the cluster.
@@ -102,6 +107,8 @@ impl Cluster {
             name: options.name,
             store: Store::new(options.version),
             counts: Counts::default(),
+            faults: Faults::default(),
+            wrong_certificate: OnceLock::new(),
             without: options.without,
             tokens: Mutex::default(),
             clock,
@@ -109,13 +116,14 @@ impl Cluster {
             serial: AtomicU64::new(0),
         });
         furnish(&state).await.map_err(|refusal| StartError::Furnish(Box::new(refusal)))?;
+        let backup = Mutex::new(state.store.snapshot());
         let mut serving = Serving { cancel: CancellationToken::new(), tasks: JoinSet::new() };
         let tls = tls(&certificate)?;
         serving.tasks.spawn(server::serve(listener, tls, Arc::clone(&state), serving.cancel.clone()));
         if options.controllers {
             serving.tasks.spawn(controllers::run(Arc::clone(&state), serving.cancel.clone()));
         }
-        Ok(Self { state, address, certificate, serving: Mutex::new(serving) })
+        Ok(Self { state, address, certificate, serving: Mutex::new(serving), backup })
     }
 
     pub fn url(&self) -> String {
@@ -159,6 +167,36 @@ impl Cluster {
         serving.tasks.spawn(server::serve(listener, tls, Arc::clone(&self.state), cancel.clone()));
         serving.tasks.spawn(controllers::run(Arc::clone(&self.state), cancel));
         Ok(())
+    }
+
+    /// From now on this is wrong with it, and nothing else; the default plan is an honest cluster.
+    pub fn set_faults(&self, plan: Plan) {
+        if plan.restores_a_backup() {
+            let backup = self.backup.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            self.state.store.restore(backup);
+        }
+        if plan.changes_identity() {
+            self.change_identity();
+        }
+        self.state.faults.set(plan);
+    }
+
+    /// What `restored-etcd` goes back to; before the first one, the empty cluster.
+    pub fn take_backup(&self) {
+        *self.backup.lock().unwrap_or_else(PoisonError::into_inner) = self.state.store.snapshot();
+    }
+
+    /// As if somebody had set up another cluster and put the same objects in.
+    fn change_identity(&self) {
+        let kind = Kind::named("Namespace").expect("namespaces are served");
+        let name = (String::new(), "kube-system".to_owned());
+        while let Some(before) = self.state.store.get(kind, &name) {
+            let mut after = before.as_ref().clone();
+            after["metadata"]["uid"] = json!(self.state.new_uid());
+            if self.state.store.commit(kind, &name, Some(&before), Some(after)).is_ok() {
+                return;
+            }
+        }
     }
 
     /// Puts an object in, past authorization and webhooks.
@@ -250,6 +288,14 @@ impl State {
     pub fn jump(&self, by: SignedDuration) {
         let millis = i64::try_from(by.as_millis()).unwrap_or_default();
         self.ahead.fetch_add(millis, Ordering::Relaxed);
+    }
+
+    pub(super) fn wrong_certificate(&self) -> Option<Arc<ServerConfig>> {
+        let issue = || {
+            let names = ["kubernetes.invalid".to_owned()];
+            ServingCertificate::issue(&names, self.clock.now()).ok()?.server_config().ok()
+        };
+        self.wrong_certificate.get_or_init(issue).clone()
     }
 
     pub fn user_of(&self, token: &str) -> Option<User> {

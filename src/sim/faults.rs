@@ -1,11 +1,14 @@
 //! What a simulated cluster does wrong, on request: a description in words, and for each connection,
 //! request and event what becomes of it. The same seed and the same numbers give the same faults.
 
+mod control;
 mod parse;
 
 use std::time::Duration;
 
 use super::draw::mix;
+pub use control::Faults;
+pub(super) use control::{Freezable, Spoiler};
 pub use parse::FaultError;
 
 /// One way to be wrong.
@@ -35,10 +38,16 @@ pub enum Fault {
     /// An answer that goes on for ever.
     EndlessBody,
     Redirect(String),
+    /// What was asked is done, and the answer gets lost.
+    LoseAnswers(Share),
     /// The data of an older backup: versions go back. To be done once, to the store.
     RestoredEtcd,
+    /// Another cluster at the same address: its kube-system is not the one it was. To be done once.
+    NewIdentity,
     /// The certificate of somebody else.
     WrongCertificate,
+    /// Connections break, and new ones are refused.
+    RefuseConnections,
 }
 
 /// From 0, none, to 1, all.
@@ -80,6 +89,7 @@ pub enum Connection {
     Serve,
     /// Greet with a certificate that no client of this cluster trusts.
     WrongCertificate,
+    Refuse,
 }
 
 /// What becomes of a request.
@@ -103,6 +113,8 @@ pub enum Answer {
     ServerError(u16),
     /// 410 on every page but the first.
     GoneMidPage,
+    /// Done, and never answered.
+    Lost,
     /// 200, and bytes without end.
     Endless,
     /// 307 to there.
@@ -155,14 +167,33 @@ impl Plan {
         self.rules.iter().any(|rule| rule.fault == Fault::HalfOpen)
     }
 
+    /// Whether connections that are open when this plan begins end: what is wrong with the server showed
+    /// only on new ones otherwise.
+    pub fn breaks_open_connections(&self) -> bool {
+        let anew =
+            [Fault::WrongCertificate, Fault::RefuseConnections, Fault::RestoredEtcd, Fault::NewIdentity];
+        self.rules.iter().any(|rule| anew.contains(&rule.fault))
+    }
+
     /// Whether the store goes back to a backup when this plan begins.
     pub fn restores_a_backup(&self) -> bool {
         self.rules.iter().any(|rule| rule.fault == Fault::RestoredEtcd)
     }
 
+    /// Whether the cluster becomes another one when this plan begins.
+    pub fn changes_identity(&self) -> bool {
+        self.rules.iter().any(|rule| rule.fault == Fault::NewIdentity)
+    }
+
     pub fn on_connection(&self) -> Connection {
-        let wrong = self.rules.iter().any(|rule| rule.fault == Fault::WrongCertificate);
-        if wrong { Connection::WrongCertificate } else { Connection::Serve }
+        let has = |fault: &Fault| self.rules.iter().any(|rule| rule.fault == *fault);
+        if has(&Fault::RefuseConnections) {
+            Connection::Refuse
+        } else if has(&Fault::WrongCertificate) {
+            Connection::WrongCertificate
+        } else {
+            Connection::Serve
+        }
     }
 
     /// `number` counts the requests of this cluster. The first rule that spoils the answer decides it.
@@ -207,6 +238,7 @@ impl Fault {
                 let code = CODES[usize::from(draw.to_le_bytes()[7]) % CODES.len()];
                 share.takes(draw).then_some(Answer::ServerError(code))
             }
+            Self::LoseAnswers(share) => share.takes(draw).then_some(Answer::Lost),
             Self::EndlessBody => Some(Answer::Endless),
             Self::Redirect(to) => Some(Answer::Redirect(to.clone())),
             Self::Latency(_)
@@ -217,7 +249,9 @@ impl Fault {
             | Self::ReorderEvents(_)
             | Self::LoseEvents(_)
             | Self::RestoredEtcd
-            | Self::WrongCertificate => None,
+            | Self::NewIdentity
+            | Self::WrongCertificate
+            | Self::RefuseConnections => None,
         }
     }
 }
@@ -238,8 +272,11 @@ impl Stream {
             | Fault::ServerErrors(_)
             | Fault::EndlessBody
             | Fault::Redirect(_)
+            | Fault::LoseAnswers(_)
             | Fault::RestoredEtcd
-            | Fault::WrongCertificate => {}
+            | Fault::NewIdentity
+            | Fault::WrongCertificate
+            | Fault::RefuseConnections => {}
         }
     }
 

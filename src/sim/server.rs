@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::api;
 use super::cluster::State;
+use super::faults::{Connection, Freezable};
 
 /// As kube-apiserver has it.
 const STREAMS: u32 = 100;
@@ -51,7 +52,21 @@ pub(super) async fn serve(
 
 async fn connection(stream: TcpStream, acceptor: TlsAcceptor, state: Arc<State>) {
     let _ = stream.set_nodelay(true);
+    let (becomes, era) = state.faults.on_connection();
+    let acceptor = match becomes {
+        Connection::Serve => acceptor,
+        Connection::WrongCertificate => match state.wrong_certificate() {
+            Some(config) => TlsAcceptor::from(config),
+            None => return,
+        },
+        Connection::Refuse => {
+            // Without it the client's greeting would be acknowledged first.
+            let _ = stream.set_zero_linger();
+            return;
+        }
+    };
     let _counted = state.counts.connection();
+    let stream = Freezable { socket: stream, era: Arc::clone(&era) };
     let Ok(stream) = acceptor.accept(stream).await else { return };
     let of_request = Arc::clone(&state);
     let router = Router::new().fallback(move |request: Request<Body>| {
@@ -62,7 +77,11 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, state: Arc<State>)
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS);
     builder.http1().timer(TokioTimer::new());
     // Clients break off as they like; what goes wrong is theirs.
-    let _ = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await;
+    let serving = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    tokio::select! {
+        _ = serving => {}
+        () = era.broken() => {}
+    }
 }
 
 pub(super) async fn listen(address: SocketAddr) -> io::Result<TcpListener> {

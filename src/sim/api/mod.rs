@@ -9,6 +9,7 @@ mod query;
 mod read;
 mod review;
 mod route;
+mod spoil;
 mod table;
 mod watch;
 mod write;
@@ -56,11 +57,17 @@ fn text(headers: &HeaderMap, name: impl header::AsHeaderName) -> &str {
 
 /// Answers a request as an API server does.
 pub async fn answer(state: Arc<State>, request: Request<Body>) -> Response<Body> {
-    let (parts, body) = request.into_parts();
-    match serve(&state, &parts, body).await {
-        Ok(response) => response,
-        Err(refusal) => refusal.response(text(&parts.headers, header::ACCEPT)),
+    let (mut parts, body) = request.into_parts();
+    if state.faults.any()
+        && let Some(spoiled) = spoil::meet(&state, &mut parts).await
+    {
+        return spoiled;
     }
+    let response = serve(&state, &parts, body).await;
+    if parts.extensions.get::<spoil::AnswerLost>().is_some() {
+        return std::future::pending().await;
+    }
+    response.unwrap_or_else(|refusal| refusal.response(text(&parts.headers, header::ACCEPT)))
 }
 
 async fn serve(state: &Arc<State>, parts: &Parts, body: Body) -> Result<Response<Body>, Refusal> {

@@ -12,6 +12,7 @@ use super::super::status::Refusal;
 use super::super::store::{Name, Object};
 use super::encode::{self, Form};
 use super::route::Resource;
+use super::spoil::GoneMidPage;
 use super::{Call, table};
 
 /// How long a server waits for a version it does not know yet.
@@ -112,14 +113,19 @@ pub(super) async fn list(call: &Call<'_>, resource: &Resource) -> Result<Respons
     let limit = query.number("limit")?.filter(|limit| 0 < *limit);
     let version = query.number("resourceVersion")?;
     let token = query.get("continue").filter(|token| !token.is_empty());
+    let expires = call.parts.extensions.get::<GoneMidPage>().is_some();
+    let limit = limit.map(|limit| if expires { 1 } else { limit });
+    let too_old = "The provided continue parameter is too old to display a consistent list result.";
     let (objects, at, after) = if let Some(token) = token {
+        if expires {
+            return Err(Refusal::expired(too_old));
+        }
         if version.is_some_and(|version| 0 < version) {
             let why = "specifying resource version is not allowed when using continue";
             return Err(Refusal::bad_request(why));
         }
         let page = Page::parse(token)?;
         let objects = call.state.store.list_at(resource.kind, resource.scope(), page.version);
-        let too_old = "The provided continue parameter is too old to display a consistent list result.";
         (objects.map_err(|_| Refusal::expired(too_old))?, page.version, Some(page.after))
     } else {
         let (objects, at) = whole(call, resource, version).await?;

@@ -1,7 +1,7 @@
 //! Watching: what happened since a version, then what happens, until the time is over.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use super::Call;
 use super::encode::{self, Form};
 use super::read::shown;
 use super::route::Resource;
+use super::spoil::Outlet;
 
 /// Bookmarks come about so often.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
@@ -54,6 +55,7 @@ pub(super) fn watch(call: &Call<'_>, resource: &Resource) -> Result<Response<Bod
         end: Instant::now() + Duration::from_secs(seconds),
         bookmark: Instant::now() + BOOKMARK_EVERY,
         over: false,
+        outlet: Outlet::default(),
     };
     watch.bookmark = watch.bookmark.min(watch.end.checked_sub(LAST_BOOKMARK).unwrap_or(watch.end));
     if initial || version == 0 {
@@ -83,12 +85,20 @@ struct Watch {
     end: Instant,
     bookmark: Instant,
     over: bool,
+    outlet: Outlet,
 }
 
 impl Watch {
-    fn into_stream(self) -> impl futures::Stream<Item = Result<Bytes, Infallible>> + Send {
+    fn into_stream(self) -> impl futures::Stream<Item = io::Result<Bytes>> + Send {
         stream::unfold(self, |mut watch| async move {
-            let bytes = watch.next().await?;
+            let bytes = watch.next().await;
+            if bytes.is_none() && std::mem::take(&mut watch.outlet.broken) {
+                watch.over = true;
+                // A reset overtakes what was handed over just before.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                return Some((Err(io::ErrorKind::ConnectionReset.into()), watch));
+            }
+            let bytes = bytes?;
             watch.state.counts.sent(bytes.len());
             Some((Ok(bytes), watch))
         })
@@ -112,26 +122,30 @@ impl Watch {
     async fn next(&mut self) -> Option<Bytes> {
         let mut moved = self.state.store.moved();
         loop {
+            if self.outlet.is_silent(&self.state, self.resource.kind.plural) {
+                return std::future::pending().await;
+            }
             if let Some(bytes) = self.ready.pop_front() {
                 return Some(bytes);
             }
-            if self.over {
+            if self.over || self.outlet.broken {
                 return None;
             }
             self.take_changes(*moved.borrow_and_update());
-            if !self.ready.is_empty() {
+            if !self.ready.is_empty() || self.outlet.broken {
                 continue;
             }
             let bookmark = if self.bookmarks { self.bookmark } else { self.end };
             tokio::select! {
                 changed = moved.changed() => changed.ok()?,
-                () = tokio::time::sleep_until(self.end) => return None,
+                () = tokio::time::sleep_until(self.end) => self.over = true,
                 () = tokio::time::sleep_until(bookmark) => self.mark(),
             }
         }
     }
 
     fn mark(&mut self) {
+        self.ready.extend(self.outlet.before_bookmark());
         let bookmark = self.bookmark_object();
         self.push_value("BOOKMARK", &bookmark);
         let now = Instant::now();
@@ -190,11 +204,17 @@ impl Watch {
     }
 
     fn push(&mut self, event: &str, object: &Value) {
-        let shown = shown(&self.resource, object);
-        self.push_value(event, &shown);
+        let bytes = self.render(event, &shown(&self.resource, object));
+        let (kind, ready) = (self.resource.kind.plural, &mut self.ready);
+        self.outlet.deliver(&self.state, kind, bytes, |bytes| ready.push_back(bytes));
     }
 
     fn push_value(&mut self, event: &str, object: &Value) {
+        let bytes = self.render(event, object);
+        self.ready.push_back(bytes);
+    }
+
+    fn render(&self, event: &str, object: &Value) -> Bytes {
         let bytes = match self.protobuf {
             Some(_) if event == "ERROR" => protobuf::watch_frame(event, &protobuf::encode_status(object)),
             Some(kind) => protobuf::watch_frame(event, &protobuf::encode(kind, object)),
@@ -204,6 +224,6 @@ impl Watch {
                 line
             }
         };
-        self.ready.push_back(Bytes::from(bytes));
+        Bytes::from(bytes)
     }
 }

@@ -16,7 +16,7 @@ pub enum FaultError {
     Scope(String),
 }
 
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 18] = [
     "latency",
     "hang",
     "half-open",
@@ -30,8 +30,11 @@ const NAMES: [&str; 15] = [
     "server-errors",
     "endless-body",
     "redirect",
+    "lose-answers",
     "restored-etcd",
+    "new-identity",
     "wrong-certificate",
+    "refuse-connections",
 ];
 const VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
 
@@ -95,8 +98,11 @@ fn fault(text: &str) -> Result<Fault, FaultError> {
             let to = word().ok_or_else(|| needs("an address", "redirect https://127.0.0.2:6443/"))?;
             Fault::Redirect(to.to_owned())
         }
+        "lose-answers" => Fault::LoseAnswers(share(word())?),
         "restored-etcd" => Fault::RestoredEtcd,
+        "new-identity" => Fault::NewIdentity,
         "wrong-certificate" => Fault::WrongCertificate,
+        "refuse-connections" => Fault::RefuseConnections,
         _ => return Err(FaultError::Unknown(name.to_owned())),
     };
     match words.next() {

@@ -8,7 +8,8 @@ fn plan(text: &str) -> Plan {
 fn every_fault_can_be_said() {
     let text = "latency 50ms; hang; half-open; drop-watch-after 3; silent-watch; duplicate-events 10%; \
                 reorder-events 0.5%; lose-events; gone-mid-page; too-many-requests 2s 50%; server-errors 30%; \
-                endless-body; redirect https://127.0.0.2:6443/; restored-etcd; wrong-certificate;";
+                endless-body; redirect https://127.0.0.2:6443/; lose-answers 5%; restored-etcd; new-identity; \
+                wrong-certificate; refuse-connections;";
     let faults: Vec<_> = plan(text).rules.into_iter().map(|rule| rule.fault).collect();
     let share = |percent| Share::percent(percent).unwrap();
     let seconds = Duration::from_secs;
@@ -28,8 +29,11 @@ fn every_fault_can_be_said() {
             Fault::ServerErrors(share(30.0)),
             Fault::EndlessBody,
             Fault::Redirect("https://127.0.0.2:6443/".to_owned()),
+            Fault::LoseAnswers(share(5.0)),
             Fault::RestoredEtcd,
+            Fault::NewIdentity,
             Fault::WrongCertificate,
+            Fault::RefuseConnections,
         ]
     );
     assert!(plan(" ; ").is_empty());
@@ -124,6 +128,10 @@ fn what_concerns_the_whole_cluster_is_asked_for_apart() {
     assert!(plan("half-open").freezes_open_connections());
     assert!(plan("restored-etcd").restores_a_backup());
     assert_eq!(plan("wrong-certificate").on_connection(), Connection::WrongCertificate);
+    assert_eq!(plan("wrong-certificate; refuse-connections").on_connection(), Connection::Refuse);
+    assert!(plan("refuse-connections").breaks_open_connections() && !honest.breaks_open_connections());
+    assert!(plan("new-identity").changes_identity() && !honest.changes_identity());
+    assert_eq!(plan("lose-answers").on_request("create", "nodes", 1).answer, Answer::Lost);
     assert_eq!(plan("gone-mid-page").on_request("list", "nodes", 1).answer, Answer::GoneMidPage);
     assert_eq!(plan("gone-mid-page").on_request("get", "nodes", 1).answer, Answer::Honest);
     assert!(plan("silent-watch").on_request("watch", "nodes", 1).stream.silent);

@@ -1,0 +1,132 @@
+//! Requests and watches that meet a fault of the plan in force.
+
+use std::io;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use futures::stream;
+use http::{HeaderValue, Response, StatusCode, header, request::Parts};
+
+use super::super::cluster::State;
+use super::super::faults::{Answer, Delivery, Spoiler};
+use super::super::status::Refusal;
+use super::query::Query;
+use super::route::Route;
+
+/// Marks a list whose second page has expired.
+#[derive(Clone, Copy)]
+pub(super) struct GoneMidPage;
+
+/// Marks a request that is done and whose answer never arrives.
+#[derive(Clone, Copy)]
+pub(super) struct AnswerLost;
+
+/// White space is the beginning of every JSON document, so that no reader can give up on it early.
+const ENDLESS: Bytes = Bytes::from_static(&[b' '; 16 << 10]);
+
+/// What becomes of a request; `None` lets it pass, perhaps marked.
+pub(super) async fn meet(state: &State, parts: &mut Parts) -> Option<Response<Body>> {
+    let route = Route::parse(parts.uri.path());
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let verb = super::verb(&parts.method, &route, &query).ok()?;
+    let attributes = super::attributes(&route, verb, parts.uri.path());
+    let kind = attributes.resource.split('/').next().unwrap_or_default();
+    let decision = state.faults.on_request(verb, kind);
+    if Duration::ZERO < decision.wait {
+        tokio::time::sleep(decision.wait).await;
+    }
+    let answer = match decision.answer {
+        Answer::Honest => return None,
+        Answer::GoneMidPage => {
+            parts.extensions.insert(GoneMidPage);
+            return None;
+        }
+        Answer::Lost => {
+            parts.extensions.insert(AnswerLost);
+            return None;
+        }
+        answer => answer,
+    };
+    state.counts.request(verb, &attributes.resource);
+    let accept = super::text(&parts.headers, header::ACCEPT);
+    Some(match answer {
+        Answer::TooManyRequests(after) => Refusal::busy(after.as_secs()).response(accept),
+        Answer::ServerError(code) => server_error(code),
+        Answer::Endless => endless(accept),
+        Answer::Redirect(to) => redirect(&to),
+        Answer::Never | Answer::Honest | Answer::GoneMidPage | Answer::Lost => std::future::pending().await,
+    })
+}
+
+/// As proxies in front of a server answer, without a Status.
+fn server_error(code: u16) -> Response<Body> {
+    let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = Response::new(Body::from(code.canonical_reason().unwrap_or_default()));
+    *response.status_mut() = code;
+    response
+}
+
+fn endless(accept: &str) -> Response<Body> {
+    let body = stream::repeat_with(|| Ok::<_, io::Error>(ENDLESS));
+    let mut response = Response::new(Body::from_stream(body));
+    let kind = accept.split([',', ';']).next().filter(|kind| !kind.is_empty());
+    let kind = HeaderValue::from_str(kind.unwrap_or("application/json"));
+    let kind = kind.unwrap_or(HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+fn redirect(to: &str) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+    if let Ok(to) = HeaderValue::from_str(to) {
+        response.headers_mut().insert(header::LOCATION, to);
+    }
+    response
+}
+
+/// The events of one watch on their way out.
+#[derive(Default)]
+pub(super) struct Outlet {
+    spoiler: Spoiler,
+    /// Comes after the event that follows it.
+    late: Option<Bytes>,
+    /// The server went away under it.
+    pub broken: bool,
+}
+
+impl Outlet {
+    /// Once silent, it stays so: whoever waits has to give up.
+    pub fn is_silent(&mut self, state: &State, kind: &str) -> bool {
+        self.spoiler.stream(&state.faults, kind).is_some_and(|stream| stream.silent)
+    }
+
+    /// What of an event is sent, in order.
+    pub fn deliver(&mut self, state: &State, kind: &str, event: Bytes, mut send: impl FnMut(Bytes)) {
+        let Some(stream) = self.spoiler.stream(&state.faults, kind).cloned() else {
+            send(event);
+            self.late.take().into_iter().for_each(send);
+            return;
+        };
+        let number = self.spoiler.count();
+        if self.broken
+            || stream.drop_after.is_some_and(|after| u64::try_from(after).is_ok_and(|after| after <= number))
+        {
+            self.broken = true;
+            return;
+        }
+        let late = self.late.take();
+        match stream.on_event(number) {
+            Delivery::Once => send(event),
+            Delivery::Twice => [event.clone(), event].into_iter().for_each(&mut send),
+            Delivery::Late => self.late = Some(event),
+            Delivery::Never => {}
+        }
+        late.into_iter().for_each(send);
+    }
+
+    /// A bookmark says that all before it was sent.
+    pub fn before_bookmark(&mut self) -> Option<Bytes> {
+        self.late.take()
+    }
+}
