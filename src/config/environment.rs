@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Config, text};
+use super::Config;
+use crate::domain::nearest::nearest;
 
 const PREFIX: &str = "FEDQ_";
 
@@ -43,7 +44,7 @@ pub(super) fn misspelt(environment: &BTreeMap<String, String>) -> Vec<String> {
         .filter(|name| name.starts_with(PREFIX) && !known.contains(name))
         .filter(|name| !FOREIGN.iter().any(|foreign| name.starts_with(foreign)))
         .filter_map(|name| {
-            let nearest = text::nearest(name, known.iter().map(String::as_str))?;
+            let nearest = nearest(name, known.iter().map(String::as_str))?;
             Some(format!("the variable {name} is not read; did you mean {nearest}?"))
         })
         .collect()

@@ -24,6 +24,8 @@ mod text;
 
 pub use self::resolve::Unusable;
 
+use crate::domain::nearest::nearest;
+
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("cannot read the configuration `{}`", path.display())]
@@ -85,7 +87,7 @@ impl Config {
             let path = path.to_owned();
             match error {
                 serde_saphyr::Error::SerdeUnknownField { field, expected, .. } => {
-                    let nearest = text::nearest(&field, expected.iter().copied()).map(str::to_owned);
+                    let nearest = nearest(&field, expected.iter().copied()).map(str::to_owned);
                     ConfigError::UnknownKey { path, line, key: field, nearest, known: expected }
                 }
                 error => ConfigError::Syntax { path, line, message: without_place(&error.to_string()) },

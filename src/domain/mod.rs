@@ -7,6 +7,7 @@ pub mod claim_keeping;
 pub mod claim_status;
 pub mod cluster;
 pub mod ids;
+pub mod nearest;
 pub mod overview;
 pub mod quantity;
 pub mod queue;
