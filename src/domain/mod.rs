@@ -14,3 +14,4 @@ pub mod queue;
 pub mod quota;
 pub mod resource_groups;
 pub mod resources;
+pub mod task;

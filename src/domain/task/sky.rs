@@ -1,0 +1,126 @@
+//! SkyPilot's task files, and requests in their form, to [`TaskSpec`]s.
+//!
+//! Every field is either run, mapped to what fedq has, or named in a warning. A file is refused where a
+//! task would not be what was meant: unknown fields, and parts it cannot work without.
+
+mod config;
+mod document;
+mod reader;
+mod recovery;
+mod resources;
+mod text;
+
+use std::collections::BTreeMap;
+
+pub use self::reader::Note;
+use self::{
+    document::Overrides,
+    reader::{At, Notes},
+};
+use super::{
+    spec::TaskSpec,
+    yaml::{self, Node, YamlError},
+};
+
+/// A pipeline of more steps is a program's, and should be split up by it.
+pub const MAX_TASKS: usize = 100;
+
+/// What the file is read with.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Values given beside the file: they win, and fill in what the file leaves open.
+    pub envs: BTreeMap<String, String>,
+    pub secrets: BTreeMap<String, String>,
+    /// Warnings are problems.
+    pub strict: bool,
+}
+
+/// What a file asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskFile {
+    /// Of the pipeline.
+    pub name: Option<String>,
+    /// One after the other; at least one.
+    pub tasks: Vec<TaskSpec>,
+    pub warnings: Vec<Note>,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum TaskFileError {
+    #[error("the task file cannot be read")]
+    Yaml(#[source] YamlError),
+    #[error("the task file is empty")]
+    Empty,
+    #[error("the task cannot be run: {}", list(.0))]
+    Problems(Vec<Note>),
+}
+
+impl TaskFileError {
+    /// Each with its place.
+    pub fn notes(&self) -> Vec<Note> {
+        let note = |place, message| vec![Note { place, path: String::new(), message }];
+        match self {
+            Self::Yaml(error) => note(error.place(), error.to_string()),
+            Self::Empty => note(None, self.to_string()),
+            Self::Problems(problems) => problems.clone(),
+        }
+    }
+}
+
+fn list(notes: &[Note]) -> String {
+    notes.iter().map(Note::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Reads a YAML file of one task, or of several that run one after the other.
+pub fn read_file(bytes: &[u8], options: &Options) -> Result<TaskFile, TaskFileError> {
+    read(&yaml::read_yaml(bytes).map_err(TaskFileError::Yaml)?, options)
+}
+
+/// Reads a request: one task in JSON.
+pub fn read_request(bytes: &[u8], options: &Options) -> Result<TaskFile, TaskFileError> {
+    read(&[yaml::read_json(bytes).map_err(TaskFileError::Yaml)?], options)
+}
+
+fn read(documents: &[Node], options: &Options) -> Result<TaskFile, TaskFileError> {
+    let mut notes = Notes::default();
+    let overrides = Overrides { envs: &options.envs, secrets: &options.secrets };
+    let (mut name, mut rest) = (None, documents);
+    if let [header, tasks @ ..] = documents
+        && !tasks.is_empty()
+        && document::is_header(header)
+    {
+        name = document::header(&At::root(header), &mut notes);
+        rest = tasks;
+    }
+    if MAX_TASKS < rest.len() {
+        notes.problem(&At::root(&rest[MAX_TASKS]), format!("a pipeline has at most {MAX_TASKS} tasks"));
+    }
+    let read = |(index, node): (usize, &Node)| {
+        let mut root = At::root(node);
+        if 1 < rest.len() {
+            root.path = format!("tasks[{index}]");
+        }
+        document::task(&root, &overrides, &mut notes)
+    };
+    let tasks: Vec<_> = rest.iter().take(MAX_TASKS).enumerate().map(read).collect();
+    document::names_differ(rest, &tasks, &mut notes);
+    if documents.is_empty() {
+        return Err(TaskFileError::Empty);
+    }
+    let Notes { mut problems, mut warnings } = notes;
+    if options.strict {
+        problems.append(&mut warnings);
+    }
+    problems.sort();
+    warnings.sort();
+    let found = tasks.len();
+    let tasks: Vec<TaskSpec> = tasks.into_iter().flatten().collect();
+    if problems.is_empty() && tasks.len() == found {
+        Ok(TaskFile { name, tasks, warnings })
+    } else {
+        Err(TaskFileError::Problems(problems))
+    }
+}
+
+#[cfg(test)]
+mod tests;

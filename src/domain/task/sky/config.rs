@@ -1,0 +1,216 @@
+//! `config`: what SkyPilot lets a task override of its own configuration.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{
+    reader::{At, Fields, Notes},
+    resources::label_map,
+    text,
+};
+use crate::domain::task::{
+    spec::{Limits, PodExtras},
+    yaml::shown,
+};
+
+#[derive(Debug, Default)]
+pub struct Config {
+    pub queue: Option<String>,
+    pub spill_after: Option<Duration>,
+    pub limits: Limits,
+    pub pod: PodExtras,
+}
+
+pub fn read(at: &At<'_>, notes: &mut Notes) -> Config {
+    let mut config = Config::default();
+    let mut fields = at.fields(notes);
+    if let Some(at) = fields.take("kubernetes") {
+        kubernetes(&at, &mut config, notes);
+    }
+    let quota = fields.take("quota").and_then(|at| queue_name(&at, "queue", notes));
+    config.queue = quota.or(config.queue);
+    fields.ignore(notes, "hooks", "the task's own script can trap signals");
+    fields.finish_open(notes, "fedq has no such setting for a task");
+    config
+}
+
+fn kubernetes(at: &At<'_>, config: &mut Config, notes: &mut Notes) {
+    let mut fields = at.fields(notes);
+    if let Some(at) = fields.take("kueue") {
+        let mut kueue = at.fields(notes);
+        config.queue = kueue.take("local_queue_name").and_then(|at| object_name(&at, notes));
+        if let Some(at) = kueue.take("admission_timeout") {
+            config.spill_after = seconds(&at, notes);
+        }
+        kueue.finish(notes);
+    }
+    let quota = fields.take("quota").and_then(|at| queue_name(&at, "queue", notes));
+    config.queue = quota.or(config.queue.take());
+    if let Some(at) = fields.take("set_pod_resource_limits") {
+        config.limits = limits(&at, notes).unwrap_or_default();
+    }
+    if let Some(at) = fields.take("custom_metadata") {
+        metadata(&at, &mut config.pod, notes);
+    }
+    if let Some(at) = fields.take("pod_config") {
+        pod_config(&at, &mut config.pod, notes);
+    }
+    fields.ignore(notes, "provision_timeout", "fedq waits for the queue, not for a fixed time");
+    fields.ignore(notes, "remote_identity", "the ServiceAccount is the administrator's choice");
+    fields.ignore(notes, "dws", "Kueue provisions by the queue's AdmissionChecks");
+    fields.ignore(notes, "enable_docker", "tasks get no Docker daemon");
+    fields.finish_open(notes, "fedq has no such setting for a task");
+}
+
+fn queue_name(at: &At<'_>, field: &'static str, notes: &mut Notes) -> Option<String> {
+    let mut fields = at.fields(notes);
+    let queue = fields.take(field).and_then(|at| object_name(&at, notes));
+    fields.finish(notes);
+    queue
+}
+
+/// Of a LocalQueue and the like.
+pub fn object_name(at: &At<'_>, notes: &mut Notes) -> Option<String> {
+    let name = at.text(notes)?;
+    if crate::domain::ids::QueueName::new(name).is_err() {
+        notes.problem(
+            at,
+            format!("`{}` is no name of an object: use lower-case letters, digits, `-` and `.`", shown(name)),
+        );
+        return None;
+    }
+    Some(name.to_owned())
+}
+
+fn seconds(at: &At<'_>, notes: &mut Notes) -> Option<Duration> {
+    let duration = text::duration(at.text(notes)?);
+    if duration.is_none() {
+        notes.problem(at, "this takes seconds, or a number with s, m, h or d");
+    }
+    duration
+}
+
+/// SkyPilot takes a truth value or a factor.
+fn limits(at: &At<'_>, notes: &mut Notes) -> Option<Limits> {
+    let text = at.text(notes)?;
+    match text {
+        "true" | "True" => return Some(Limits::AsRequested),
+        "false" | "False" => return Some(Limits::Unlimited),
+        _ => {}
+    }
+    let hundredths =
+        crate::domain::quantity::Quantity::parse(text).ok().map(|factor| factor.nanos() / 10_000_000);
+    let percent = hundredths.and_then(|percent| u32::try_from(percent).ok());
+    let percent = percent.filter(|percent| (100..=10_000).contains(percent));
+    if percent.is_none() {
+        notes.problem(at, format!("`{}` is neither true, false nor a factor of 1 to 100", shown(text)));
+    }
+    percent.map(Limits::Percent)
+}
+
+fn metadata(at: &At<'_>, pod: &mut PodExtras, notes: &mut Notes) {
+    let mut fields = at.fields(notes);
+    if let Some(at) = fields.take("labels") {
+        pod.labels.extend(label_map(&at, notes));
+    }
+    if let Some(at) = fields.take("annotations") {
+        pod.annotations.extend(annotations(&at, notes));
+    }
+    fields.finish_open(notes, "only labels and annotations can be added");
+}
+
+fn annotations(at: &At<'_>, notes: &mut Notes) -> BTreeMap<String, String> {
+    let mut kept = BTreeMap::new();
+    for (key, at) in at.entries(notes) {
+        let Some(value) = at.text(notes) else { continue };
+        if crate::domain::ids::ResourceName::new(key).is_err() {
+            notes.problem(&at, format!("`{}` is no key of an annotation", shown(key)));
+        } else if is_reserved(key) {
+            notes.warn(&at, "has no effect: fedq and Kueue set this annotation themselves");
+        } else {
+            kept.insert(key.to_owned(), value.to_owned());
+        }
+    }
+    kept
+}
+
+/// Keys by which tasks are found, queued and owned.
+pub fn is_reserved(key: &str) -> bool {
+    const OURS: [&str; 7] =
+        ["skypilot-task", "skypilot-volume", "task-id", "task-name", "username", "node-idx", "created-at"];
+    const PREFIXES: [&str; 6] = [
+        "fedq.dev/",
+        "kueue.x-k8s.io/",
+        "jobset.sigs.k8s.io/",
+        "batch.kubernetes.io/",
+        "kubernetes.io/",
+        "app.kubernetes.io/managed-by",
+    ];
+    OURS.contains(&key) || PREFIXES.iter().any(|prefix| key.starts_with(prefix))
+}
+
+/// An allow-list: a pod's spec decides what of a node its user gets hold of.
+fn pod_config(at: &At<'_>, pod: &mut PodExtras, notes: &mut Notes) {
+    let mut fields = at.fields(notes);
+    if let Some(at) = fields.take("metadata") {
+        metadata(&at, pod, notes);
+    }
+    if let Some(at) = fields.take("spec") {
+        pod_spec(at.fields(notes), pod, notes);
+    }
+    fields.finish_open(notes, "only metadata and spec of a pod can be changed");
+}
+
+fn pod_spec(mut fields: Fields<'_>, pod: &mut PodExtras, notes: &mut Notes) {
+    if let Some(at) = fields.take("nodeSelector") {
+        pod.node_selector = at.texts(notes);
+    }
+    if let Some(at) = fields.take("tolerations") {
+        let items = at.list(notes);
+        pod.tolerations = items.iter().filter_map(|at| toleration(at, notes)).collect();
+    }
+    if let Some(at) = fields.take("imagePullSecrets") {
+        for at in at.list(notes) {
+            let mut fields = at.fields(notes);
+            let name = fields.take("name").and_then(|at| object_name(&at, notes));
+            fields.finish(notes);
+            pod.image_pull_secrets.extend(name);
+        }
+    }
+    pod.runtime_class = fields.take("runtimeClassName").and_then(|at| object_name(&at, notes));
+    if let Some(at) = fields.take("terminationGracePeriodSeconds") {
+        let seconds = at.whole(notes).map(u32::try_from);
+        match seconds {
+            Some(Ok(seconds)) if seconds <= 86_400 => pod.grace_seconds = Some(seconds),
+            Some(_) => notes.problem(&at, "a pod gets 0 to 86400 seconds to end"),
+            None => {}
+        }
+    }
+    fields.finish_open(
+        notes,
+        "of a pod's spec only nodeSelector, tolerations, imagePullSecrets, runtimeClassName and terminationGracePeriodSeconds can be set",
+    );
+}
+
+fn toleration(at: &At<'_>, notes: &mut Notes) -> Option<serde_json::Value> {
+    let mut fields = at.fields(notes);
+    let mut toleration = serde_json::Map::new();
+    for key in ["key", "operator", "value", "effect"] {
+        if let Some(at) = fields.take(key) {
+            let text = at.text(notes)?;
+            let known: &[&str] = match key {
+                "operator" => &["Exists", "Equal"],
+                "effect" => &["NoSchedule", "PreferNoSchedule", "NoExecute"],
+                _ => &[],
+            };
+            if !known.is_empty() && !known.contains(&text) {
+                notes.problem(&at, format!("`{}` is none of {}", shown(text), known.join(", ")));
+            }
+            toleration.insert(key.to_owned(), text.into());
+        }
+    }
+    if let Some(at) = fields.take("tolerationSeconds") {
+        toleration.insert("tolerationSeconds".to_owned(), at.whole(notes)?.into());
+    }
+    fields.finish(notes);
+    Some(toleration.into())
+}

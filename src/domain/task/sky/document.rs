@@ -1,0 +1,355 @@
+//! The top level of a task, and the header of a pipeline.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    config::{self, Config},
+    reader::{At, Fields, Notes},
+    resources::{self, Shape},
+    text::{expand, is_variable},
+};
+use crate::domain::task::{
+    spec::{MAX_ARGUMENT, MAX_NODES, Mount, PodExtras, Priority, Secrets, TaskSpec, Workdir},
+    yaml::{Node, Value, shown},
+};
+
+const MAX_NAME: usize = 200;
+const MAX_VOLUMES: usize = 64;
+/// Linux gives a program's arguments and environment together a quarter of its stack, 2 MiB.
+const MAX_ENVIRONMENT: usize = 1 << 20;
+/// What is put around `setup` and `run`.
+const AROUND_SCRIPT: usize = 8 << 10;
+
+/// Set by fedq: a value of the file's own would be lost.
+const INJECTED: [&str; 2] = ["NODE_RANK", "NUM_NODES"];
+const INJECTED_PREFIX: &str = "SKYPILOT_";
+
+pub struct Overrides<'a> {
+    pub envs: &'a BTreeMap<String, String>,
+    pub secrets: &'a BTreeMap<String, String>,
+}
+
+/// Whether the first of several documents describes the pipeline, and not a task.
+pub fn is_header(node: &Node) -> bool {
+    const KEYS: [&str; 4] = ["name", "execution", "primary_tasks", "termination_delay"];
+    match &node.value {
+        Value::Map(entries) => entries.iter().all(|(key, _)| KEYS.contains(&&*key.text)),
+        Value::Scalar(_) | Value::List(_) => false,
+    }
+}
+
+/// The pipeline's name.
+pub fn header(at: &At<'_>, notes: &mut Notes) -> Option<String> {
+    let mut fields = at.fields(notes);
+    let name = fields.take("name").and_then(|at| task_name(&at, notes));
+    if let Some(at) = fields.take("execution") {
+        match at.text(notes) {
+            Some("serial") | None => {}
+            Some("parallel") => notes.problem(
+                &at,
+                "tasks that run side by side (a job group) are not supported; submit them as tasks of their own",
+            ),
+            Some(other) => {
+                notes.problem(&at, format!("`{}` is neither serial nor parallel", shown(other)));
+            }
+        }
+    }
+    fields.ignore(notes, "primary_tasks", "only job groups have them");
+    fields.ignore(notes, "termination_delay", "only job groups have it");
+    fields.finish(notes);
+    name
+}
+
+/// Two steps of a pipeline under one name could not be told apart.
+pub fn names_differ(documents: &[Node], tasks: &[Option<TaskSpec>], notes: &mut Notes) {
+    let mut seen = BTreeSet::new();
+    for (node, task) in documents.iter().zip(tasks) {
+        let Some(name) = task.as_ref().and_then(|task| task.name.as_deref()) else { continue };
+        if !seen.insert(name) {
+            notes.problem(&At::root(node), format!("two tasks of the file are called `{}`", shown(name)));
+        }
+    }
+}
+
+pub fn task(at: &At<'_>, overrides: &Overrides<'_>, notes: &mut Notes) -> Option<TaskSpec> {
+    if !at.is_map() {
+        at.wrong(notes, "a map of a task's fields, such as `run`");
+        return None;
+    }
+    let mut fields = at.fields(notes);
+    let name = fields.take("name").and_then(|at| task_name(&at, notes));
+    let num_nodes = fields.take("num_nodes").map_or(Some(1), |at| nodes(&at, notes));
+    let envs = environment(&mut fields, overrides, notes);
+    let secrets = secrets(&mut fields, overrides, notes);
+    let variable =
+        |name: &str| envs.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    let workdir = fields.take("workdir").and_then(|at| workdir(&at, &variable, notes));
+    let volumes = fields.take("volumes").map(|at| volumes(&at, &variable, notes)).unwrap_or_default();
+    if let Some(at) = fields.take("file_mounts") {
+        file_mounts(&at, notes);
+    }
+    let setup = fields.take("setup").and_then(|at| at.text(notes).map(str::to_owned));
+    let run = run(&mut fields, at, setup.as_deref(), notes);
+    let shape = fields.take("resources").map_or_else(Shape::default, |at| resources::read(&at, notes));
+    let config = fields.take("config").map_or_else(Config::default, |at| config::read(&at, notes));
+    unsupported(&mut fields, notes);
+    fields.finish(notes);
+    check_environment(at, &envs, &secrets, notes);
+
+    let Shape { candidates, ordered, queue, priority, recovery, priority_class } = shape;
+    Some(TaskSpec {
+        name,
+        num_nodes: num_nodes?,
+        workdir,
+        setup,
+        run: run?,
+        envs,
+        secrets,
+        volumes,
+        candidates,
+        ordered,
+        queue: config.queue.or(queue),
+        priority: priority_class.map(Priority::Class).or(priority),
+        spill_after: config.spill_after,
+        recovery,
+        limits: config.limits,
+        pod: PodExtras { ..config.pod },
+    })
+}
+
+fn unsupported(fields: &mut Fields<'_>, notes: &mut Notes) {
+    fields.refuse(notes, "service", "services are not supported: fedq runs tasks to their end");
+    fields.refuse(notes, "pool", "pools are not supported: a task is queued until a cluster has room");
+    fields.ignore(notes, "managed_secrets", "fedq keeps no secrets of its own; give them as `secrets`");
+    fields.ignore(notes, "event_callback", "watch the task's events by the API");
+    fields.ignore(notes, "inputs", "data does not decide where a task runs, volumes do");
+    fields.ignore(notes, "outputs", "data does not decide where a task runs, volumes do");
+    fields.ignore(notes, "api_server_access", "tasks get no access to fedq");
+}
+
+fn task_name(at: &At<'_>, notes: &mut Notes) -> Option<String> {
+    let name = at.text(notes)?;
+    if name.trim().is_empty() || MAX_NAME < name.chars().count() || name.chars().any(char::is_control) {
+        notes.problem(at, format!("a name has 1 to {MAX_NAME} characters, and none that cannot be printed"));
+        return None;
+    }
+    Some(name.to_owned())
+}
+
+fn nodes(at: &At<'_>, notes: &mut Notes) -> Option<u32> {
+    let number = at.whole(notes)?;
+    let count = u32::try_from(number).ok().filter(|count| (1..=MAX_NODES).contains(count));
+    if count.is_none() {
+        notes.problem(at, format!("a task has 1 to {MAX_NODES} nodes, not {number}"));
+    }
+    count
+}
+
+fn run(fields: &mut Fields<'_>, task: &At<'_>, setup: Option<&str>, notes: &mut Notes) -> Option<String> {
+    let Some(at) = fields.take_even_null("run") else {
+        notes.problem(task, "there is no `run`: what shall the task do?");
+        return None;
+    };
+    if at.is_null() {
+        return Some(String::new());
+    }
+    let run = at.text(notes)?;
+    if MAX_ARGUMENT < AROUND_SCRIPT + run.len() + setup.map_or(0, str::len) {
+        notes.problem(
+            &at,
+            format!(
+                "`setup` and `run` have {} bytes together; Linux starts no script of more than {}",
+                run.len() + setup.map_or(0, str::len),
+                MAX_ARGUMENT - AROUND_SCRIPT
+            ),
+        );
+    }
+    Some(run.to_owned())
+}
+
+/// The file's variables in its order, then those that were only given beside it.
+fn environment(
+    fields: &mut Fields<'_>,
+    overrides: &Overrides<'_>,
+    notes: &mut Notes,
+) -> Vec<(String, String)> {
+    let mut envs = Vec::new();
+    let entries = fields.take("envs").map(|at| at.entries(notes)).unwrap_or_default();
+    for (name, at) in entries {
+        if let Some(value) = value(name, &at, overrides.envs, "-e", notes) {
+            envs.push((name.to_owned(), value));
+        }
+        if INJECTED.contains(&name) || name.starts_with(INJECTED_PREFIX) {
+            notes.warn(&at, "has no effect: fedq sets this variable itself");
+        }
+    }
+    let known: BTreeSet<String> = envs.iter().map(|(name, _)| name.clone()).collect();
+    let more = overrides.envs.iter().filter(|(name, _)| !known.contains(*name));
+    envs.extend(more.map(|(name, value)| (name.clone(), value.clone())));
+    envs
+}
+
+fn secrets(fields: &mut Fields<'_>, overrides: &Overrides<'_>, notes: &mut Notes) -> Secrets {
+    let mut secrets = overrides.secrets.clone();
+    if let Some(at) = fields.take("secrets") {
+        if at.is_list() {
+            notes.warn(&at, "has no effect: fedq keeps no secrets of its own; give names with values");
+        } else {
+            for (name, at) in at.entries(notes) {
+                if let Some(value) = value(name, &at, overrides.secrets, "--secret", notes) {
+                    secrets.insert(name.to_owned(), value);
+                }
+            }
+        }
+    }
+    Secrets::new(secrets)
+}
+
+/// Nothing as a value means that it is given beside the file.
+fn value(
+    name: &str,
+    at: &At<'_>,
+    given: &BTreeMap<String, String>,
+    flag: &str,
+    notes: &mut Notes,
+) -> Option<String> {
+    if !is_variable(name) {
+        notes.problem(at, format!("`{}` is no name of a variable: use letters, digits and `_`", shown(name)));
+        return None;
+    }
+    match given.get(name) {
+        Some(value) => Some(value.clone()),
+        None if at.is_null() => {
+            notes.problem(at, format!("needs a value: give it with {flag} {}=VALUE", shown(name)));
+            None
+        }
+        None => at.text(notes).map(str::to_owned),
+    }
+}
+
+fn check_environment(at: &At<'_>, envs: &[(String, String)], secrets: &Secrets, notes: &mut Notes) {
+    let all = || {
+        let envs = envs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        envs.chain(secrets.reveal())
+    };
+    for (name, value) in all() {
+        if !is_variable(name) || value.contains('\0') {
+            notes.problem(at, format!("`{}` cannot be a variable with such a name or value", shown(name)));
+        }
+        if MAX_ARGUMENT <= name.len() + value.len() + 1 {
+            notes.problem(
+                at,
+                format!("the variable `{}` is too large: Linux takes {MAX_ARGUMENT} bytes", shown(name)),
+            );
+        }
+    }
+    if MAX_ENVIRONMENT < all().map(|(name, value)| name.len() + value.len() + 2).sum::<usize>() {
+        notes.problem(at, format!("all variables together have more than {MAX_ENVIRONMENT} bytes"));
+    }
+    for name in secrets.names() {
+        if envs.iter().any(|(env, _)| env == name) {
+            notes.problem(at, format!("`{}` is both in `envs` and in `secrets`", shown(name)));
+        }
+    }
+}
+
+fn workdir<'v>(
+    at: &At<'_>,
+    variable: &impl Fn(&str) -> Option<&'v str>,
+    notes: &mut Notes,
+) -> Option<Workdir> {
+    if !at.is_map() {
+        let folder = expand(at.text(notes)?, variable);
+        if !folder.starts_with('/') {
+            notes
+                .warn(at, "is taken as a folder of the image: nothing is uploaded from where it was written");
+        }
+        return Some(Workdir::Folder(folder));
+    }
+    let mut fields = at.fields(notes);
+    let url = fields.take("url");
+    let reference = fields.take("ref").and_then(|at| at.text(notes).map(str::to_owned));
+    fields.finish(notes);
+    let Some(url) = url else {
+        notes.problem(at, "there is no `url` to clone from");
+        return None;
+    };
+    let text = expand(url.text(notes)?, variable);
+    let known = ["https://", "http://", "ssh://", "git://"].iter().any(|scheme| text.starts_with(scheme))
+        || text.split_once('@').is_some_and(|(user, rest)| !user.contains('/') && rest.contains(':'));
+    let option = |text: &str| text.starts_with('-');
+    if !known || option(&text) || reference.as_deref().is_some_and(option) {
+        notes.problem(&url, "git can clone https://, ssh://, git:// and user@host:path only");
+        return None;
+    }
+    Some(Workdir::Git { url: text, reference })
+}
+
+fn volumes<'v>(at: &At<'_>, variable: &impl Fn(&str) -> Option<&'v str>, notes: &mut Notes) -> Vec<Mount> {
+    let mut mounts: Vec<Mount> = Vec::new();
+    let entries = at.entries(notes);
+    if MAX_VOLUMES < entries.len() {
+        notes.problem(at, format!("a task has at most {MAX_VOLUMES} volumes"));
+        return mounts;
+    }
+    for (path, at) in entries {
+        let path = expand(path, variable);
+        let (volume, sub_path) = if at.is_map() { volume_object(&at, notes) } else { (at.text(notes), None) };
+        let Some(volume) = volume.map(|volume| expand(volume, variable)) else { continue };
+        if !is_mount_path(&path) {
+            notes.problem(&at, "a volume is mounted at an absolute path without `..` and `:`");
+        } else if mounts.iter().any(|mount| mount.path == path) {
+            notes.problem(&at, format!("two volumes are mounted at `{}`", shown(&path)));
+        } else if volume.is_empty() || 253 < volume.len() || volume.chars().any(char::is_control) {
+            notes.problem(&at, "this is no name of a volume");
+        } else {
+            mounts.push(Mount { path, volume, sub_path });
+        }
+    }
+    mounts
+}
+
+fn volume_object<'a>(at: &At<'a>, notes: &mut Notes) -> (Option<&'a str>, Option<String>) {
+    let mut fields = at.fields(notes);
+    let name = fields.take("name");
+    let sub_path = fields.take("sub_path").and_then(|at| {
+        let path = at.text(notes)?;
+        if path.starts_with('/') || path.split('/').any(|part| part == "..") {
+            notes.problem(&at, "a path inside the volume is relative and has no `..`");
+            return None;
+        }
+        Some(path.to_owned())
+    });
+    let ephemeral = fields.take("is_ephemeral");
+    if let Some(at) = ephemeral
+        && at.boolean(notes) == Some(true)
+    {
+        notes.problem(&at, "volumes that live as long as a task are not supported; create one before");
+    }
+    fields.finish_open(notes, "the volume exists before the task");
+    if name.is_none() {
+        notes.problem(at, "there is no `name` of a volume");
+    }
+    (name.and_then(|name| name.text(notes)), sub_path)
+}
+
+/// Kubernetes refuses `:` in mount paths.
+fn is_mount_path(path: &str) -> bool {
+    path.starts_with('/')
+        && path.len() <= 1024
+        && path != "/"
+        && !path.contains([':', '\0'])
+        && !path.split('/').any(|part| part == "..")
+}
+
+/// Local files stay where they are, as with k8s-cli; buckets a task cannot do without.
+fn file_mounts(at: &At<'_>, notes: &mut Notes) {
+    for (_, at) in at.entries(notes) {
+        let is_bucket = at.is_map() || at.scalar().is_some_and(|source| source.text.contains("://"));
+        if is_bucket {
+            notes.problem(&at, "object stores cannot be mounted; use a volume, or copy in `setup`");
+        } else if at.text(notes).is_some() {
+            notes.warn(&at, "has no effect: files are not copied; put them into the image or a volume");
+        }
+    }
+}

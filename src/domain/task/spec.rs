@@ -1,0 +1,154 @@
+//! A task as it will be run: every field here has an effect.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use serde_json::Value;
+
+use super::quantity::Request;
+use crate::domain::ids::ClusterName;
+
+/// More pods than any gang of one job has; Kueue's podsets take no more with all their status.
+pub const MAX_NODES: u32 = 1000;
+/// Linux takes no longer argument to a program, so that a longer script or value could never start.
+pub const MAX_ARGUMENT: usize = 128 << 10;
+
+/// One task: `num_nodes` equal pods that run the same script.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskSpec {
+    /// As written. Names of objects are made from it in `names`.
+    pub name: Option<String>,
+    pub num_nodes: u32,
+    pub workdir: Option<Workdir>,
+    pub setup: Option<String>,
+    pub run: String,
+    /// In the order written, which is the order in which values may refer to each other.
+    pub envs: Vec<(String, String)>,
+    pub secrets: Secrets,
+    pub volumes: Vec<Mount>,
+    /// What the task may run on, in order; at least one.
+    pub candidates: Vec<Candidate>,
+    /// Whether the order of candidates is a wish (`ordered`) or left to the chooser (`any_of`).
+    pub ordered: bool,
+    pub queue: Option<String>,
+    pub priority: Option<Priority>,
+    /// For how long one cluster may keep it waiting before another is tried.
+    pub spill_after: Option<Duration>,
+    pub recovery: Recovery,
+    pub limits: Limits,
+    pub pod: PodExtras,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Workdir {
+    /// A folder of the image or of a volume.
+    Folder(String),
+    /// Cloned by every node before `setup`.
+    Git { url: String, reference: Option<String> },
+}
+
+/// Values nobody may read from fedq. They exist between the request and the Secret on the cluster.
+#[derive(Clone, Default, Eq, PartialEq)]
+pub struct Secrets(BTreeMap<String, String>);
+
+impl Secrets {
+    pub fn new(values: BTreeMap<String, String>) -> Self {
+        Self(values)
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// For the Secret that is written to the cluster, and nothing else.
+    pub fn reveal(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.0.keys().map(|name| (name, "<redacted>"))).finish()
+    }
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Mount {
+    pub path: String,
+    pub volume: String,
+    pub sub_path: Option<String>,
+}
+
+/// What each node needs, in one of the forms the task may take.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Candidate {
+    /// `infra: k8s/<cluster>`
+    pub cluster: Option<ClusterName>,
+    pub cpu: Option<Request>,
+    pub memory: Option<Request>,
+    pub accelerator: Option<Accelerator>,
+    pub instance_type: Option<String>,
+    pub spot: bool,
+    pub image: Option<String>,
+    /// Of the pods.
+    pub labels: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Accelerator {
+    /// `H100`; `None` takes any.
+    pub kind: Option<String>,
+    pub count: u32,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Priority {
+    /// A WorkloadPriorityClass.
+    Class(String),
+    /// The class with this value, or the next below, is looked for where the task runs.
+    Value(i64),
+}
+
+/// What follows a failure of the program itself. Evictions and lost clusters are no failures.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Recovery {
+    pub strategy: Strategy,
+    pub max_restarts: u32,
+    /// Exit codes after which it is restarted without counting.
+    pub always_on: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Strategy {
+    /// The cluster it was on counts as any other.
+    #[default]
+    Failover,
+    /// Elsewhere first.
+    NextCluster,
+}
+
+/// How much more than its requests a pod may use of cpu and memory.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Limits {
+    #[default]
+    AsRequested,
+    Unlimited,
+    /// In hundredths, 100 or more.
+    Percent(u32),
+}
+
+/// What `config.kubernetes` may add to pods.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PodExtras {
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
+    pub node_selector: BTreeMap<String, String>,
+    /// In Kubernetes' JSON, checked.
+    pub tolerations: Vec<Value>,
+    pub image_pull_secrets: Vec<String>,
+    pub runtime_class: Option<String>,
+    pub grace_seconds: Option<u32>,
+}
