@@ -8,10 +8,9 @@ use flate2::{Compression, write::GzEncoder};
 use http::{Response, StatusCode, header, header::HeaderValue};
 use serde_json::Value;
 
-use super::super::kind::Kind;
 use super::super::protobuf::ProtoKind;
 use super::super::status::Refusal;
-use super::Call;
+use super::{Call, Resource};
 
 pub(super) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// Real servers compress from here on.
@@ -22,11 +21,13 @@ const COMPRESSED_FROM: usize = 128 << 10;
 pub(super) enum Form {
     Json,
     Table,
+    /// Of each object its metadata only.
+    Metadata,
     Protobuf(ProtoKind),
 }
 
 /// Forms that were asked for, the first that fits; kinds without protobuf are given in JSON where allowed.
-pub(super) fn form(call: &Call<'_>, kind: &Kind) -> Result<Form, Refusal> {
+pub(super) fn form(call: &Call<'_>, resource: &Resource) -> Result<Form, Refusal> {
     let accept = call.header(&header::ACCEPT);
     if accept.trim().is_empty() {
         return Ok(Form::Json);
@@ -37,9 +38,15 @@ pub(super) fn form(call: &Call<'_>, kind: &Kind) -> Result<Form, Refusal> {
         let as_other = parts.clone().find_map(|part| part.strip_prefix("as="));
         match (media, as_other) {
             ("application/json", Some("Table")) => return Ok(Form::Table),
+            ("application/json", Some("PartialObjectMetadata")) if !resource.name.is_empty() => {
+                return Ok(Form::Metadata);
+            }
+            ("application/json", Some("PartialObjectMetadataList")) if resource.name.is_empty() => {
+                return Ok(Form::Metadata);
+            }
             ("application/json" | "*/*" | "application/*", None) => return Ok(Form::Json),
             (PROTOBUF, None) => {
-                if let Some(kind) = ProtoKind::of(&kind.api_version(), kind.kind) {
+                if let Some(kind) = ProtoKind::of(&resource.kind.api_version(), resource.kind.kind) {
                     return Ok(Form::Protobuf(kind));
                 }
             }

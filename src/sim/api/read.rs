@@ -43,12 +43,16 @@ pub(super) fn one(
     status: StatusCode,
 ) -> Result<Response<Body>, Refusal> {
     let shown = shown(resource, object);
-    match encode::form(call, resource.kind)? {
+    match encode::form(call, resource)? {
         Form::Protobuf(kind) => {
             Ok(encode::bytes(call, status, protobuf::encode(kind, &shown), encode::PROTOBUF))
         }
         Form::Table => {
             let body = table::of(resource.kind, &[&shown], &shown["metadata"]["resourceVersion"]);
+            Ok(encode::bytes(call, status, body.to_string().into_bytes(), "application/json"))
+        }
+        Form::Metadata => {
+            let body = table::partial(&shown);
             Ok(encode::bytes(call, status, body.to_string().into_bytes(), "application/json"))
         }
         Form::Json => Ok(encode::bytes(call, status, shown.to_string().into_bytes(), "application/json")),
@@ -189,7 +193,7 @@ fn render(
     mut items: Vec<Value>,
     metadata: Value,
 ) -> Result<Response<Body>, Refusal> {
-    let body = match encode::form(call, resource.kind)? {
+    let body = match encode::form(call, resource)? {
         Form::Protobuf(kind) => {
             let items: Vec<&Value> = items.iter().collect();
             let head = ListMeta {
@@ -205,6 +209,13 @@ fn render(
             let mut body = table::of(resource.kind, &items, &metadata["resourceVersion"]);
             body["metadata"] = metadata;
             body
+        }
+        Form::Metadata => {
+            let items: Vec<Value> = items.iter().map(table::partial).collect();
+            json!({
+                "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+                "metadata": metadata, "items": items,
+            })
         }
         Form::Json => {
             if !resource.kind.is_custom() {

@@ -22,9 +22,14 @@ fn row(kind: &Kind, object: &Value) -> Value {
     let mut cells = vec![metadata["name"].clone()];
     cells.extend(kind.columns.iter().map(|(_, path)| cell(object, path)));
     cells.push(metadata["creationTimestamp"].clone());
-    let partial =
-        json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
-    json!({"cells": cells, "object": partial})
+    json!({"cells": cells, "object": partial(object)})
+}
+
+/// An object without all but its metadata.
+pub(super) fn partial(object: &Value) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"],
+    })
 }
 
 fn cell(object: &Value, path: &str) -> Value {

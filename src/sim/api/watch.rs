@@ -33,9 +33,10 @@ pub(super) fn watch(call: &Call<'_>, resource: &Resource) -> Result<Response<Bod
     let query = &call.query;
     let selector = Selector::parse(query.get("labelSelector"), query.get("fieldSelector"))?;
     let selector = if resource.name.is_empty() { selector } else { selector.and_name(&resource.name) };
-    let protobuf = match encode::form(call, resource.kind)? {
+    let protobuf = match encode::form(call, resource)? {
         Form::Protobuf(kind) => Some(kind),
         Form::Json | Form::Table => None,
+        Form::Metadata => return Err(Refusal::not_acceptable()),
     };
     let seconds = query.number("timeoutSeconds")?.unwrap_or_else(|| fastrand::u64(SHORTEST..2 * SHORTEST));
     let version = query.number("resourceVersion")?.unwrap_or_default();
