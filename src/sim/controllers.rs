@@ -84,10 +84,7 @@ fn view(state: &State) -> kueue::View {
 
 async fn apply(state: &Arc<State>, manager: &str, effect: Effect) {
     let (kind, name, what) = match effect {
-        Effect::Create { kind, object } => {
-            let name = super::store::name_of(&object);
-            (kind, name, Internal::Create(object))
-        }
+        Effect::Create { kind, object } => return create(state, manager, kind, object).await,
         Effect::Status { kind, namespace, name, status } => {
             (kind, (namespace, name), Internal::Status(status))
         }
@@ -96,6 +93,17 @@ async fn apply(state: &Arc<State>, manager: &str, effect: Effect) {
     };
     let Some(kind) = Kind::named(kind) else { return };
     write(state, manager, (kind, name), what).await;
+}
+
+/// A status is not part of what is created, so it follows.
+async fn create(state: &Arc<State>, manager: &str, kind: &str, object: Value) {
+    let Some(kind) = Kind::named(kind) else { return };
+    let name = super::store::name_of(&object);
+    let status = object.get("status").filter(|_| kind.status).cloned();
+    write(state, manager, (kind, name.clone()), Internal::Create(object)).await;
+    if let Some(status) = status {
+        write(state, manager, (kind, name), Internal::Status(status)).await;
+    }
 }
 
 /// What could not be written is looked at again in the next round.
