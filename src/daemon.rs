@@ -1,6 +1,10 @@
 //! Puts the parts of `fedqd` together: builds, spawns, waits, drains. Nothing is decided here.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use tokio::{
@@ -59,16 +63,60 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     for warning in &loaded.warnings {
         warn!("{warning}");
     }
-    rustls::crypto::ring::default_provider()
-        .install_default()
-        .map_err(|_| anyhow::anyhow!("another TLS provider is installed already"))?;
+    use_ring();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(serve(loaded.config))
+    runtime.block_on(async {
+        let host = Host::default();
+        let _signals = stop_on_signals(&host.cancel)?;
+        serve(loaded.config, host).await
+    })
+}
+
+/// Once a process, before anything makes a TLS connection. One that is installed already stays.
+pub fn use_ring() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
 fn print(text: &str) -> anyhow::Result<()> {
     use std::io::Write as _;
     std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+}
+
+/// What a daemon shares with whoever runs it in their own process.
+#[derive(Debug, Default)]
+pub struct Host {
+    /// Ends it.
+    pub cancel: CancellationToken,
+    /// Where the API listens, once it does.
+    pub api: watch::Sender<Option<SocketAddr>>,
+    /// As `/readyz`.
+    pub ready: watch::Sender<bool>,
+    /// Taken for the webhook in place of a new one, so that its port is known beforehand.
+    pub webhook: Option<TcpListener>,
+}
+
+/// Watches for signals until what it returns is dropped.
+fn stop_on_signals(cancel: &CancellationToken) -> anyhow::Result<JoinSet<()>> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let cancel = cancel.clone();
+    let mut watching = JoinSet::new();
+    watching.spawn(async move {
+        let mut next = async || {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        tokio::select! {
+            () = next() => {}
+            () = cancel.cancelled() => {}
+        }
+        info!("Stopping; a second signal ends at once");
+        cancel.cancel();
+        next().await;
+        std::process::exit(130);
+    });
+    Ok(watching)
 }
 
 /// What runs, and how it is stopped. One task that ends is the end of all.
@@ -82,6 +130,7 @@ struct Daemon {
     store: Store,
     /// Held until the end, so that no part takes the end of another for a failure.
     published: Published,
+    host: Host,
 }
 
 /// What the parts tell each other.
@@ -94,7 +143,8 @@ struct Published {
     reports: watch::Sender<Arc<QueueReports>>,
 }
 
-async fn serve(config: Config) -> anyhow::Result<()> {
+/// Runs a daemon until it is cancelled. Its caller has set up logging and [`use_ring`], once a process.
+pub async fn serve(config: Config, host: Host) -> anyhow::Result<()> {
     let metrics = Metrics::new();
     let on_commit = metrics.clone();
     let store =
@@ -102,18 +152,17 @@ async fn serve(config: Config) -> anyhow::Result<()> {
             .await?;
     let mut daemon = Daemon {
         config,
-        cancel: CancellationToken::new(),
+        cancel: host.cancel.clone(),
         tasks: JoinSet::new(),
         follows: JoinSet::new(),
         clock: Clock::system(),
         metrics,
         store,
         published: Published::default(),
+        host,
     };
-    let ready = watch::Sender::new(false);
-    daemon.serve_metrics(ready.subscribe()).await?;
-    daemon.stop_on_signals()?;
-    let ended = daemon.run_with_hub(ready).await;
+    daemon.serve_metrics(daemon.host.ready.subscribe()).await?;
+    let ended = daemon.run_with_hub().await;
     daemon.cancel.cancel();
     daemon.drain().await;
     daemon.store.close().await;
@@ -121,9 +170,9 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 }
 
 impl Daemon {
-    async fn run_with_hub(&mut self, ready: watch::Sender<bool>) -> anyhow::Result<()> {
+    async fn run_with_hub(&mut self) -> anyhow::Result<()> {
         let Some(hub) = self.connect_hub().await? else { return Ok(()) };
-        self.start_controllers(&hub, ready).await?;
+        self.start_controllers(&hub).await?;
         info!("Started");
         tokio::select! {
             () = self.cancel.cancelled() => Ok(()),
@@ -178,7 +227,7 @@ impl Daemon {
         }
     }
 
-    async fn start_controllers(&mut self, hub: &Hub, ready: watch::Sender<bool>) -> anyhow::Result<()> {
+    async fn start_controllers(&mut self, hub: &Hub) -> anyhow::Result<()> {
         let hub_id = self.config.hub_name.clone().unwrap_or_else(|| hub.uid.clone());
         let [quota_signal, capacity_signal, queue_signal] = std::array::from_fn(|_| Arc::new(Notify::new()));
         let wake = [&quota_signal, &capacity_signal, &queue_signal].map(Arc::clone).to_vec();
@@ -241,7 +290,12 @@ impl Daemon {
         ));
         self.start_claims(hub, (events, sender));
         self.serve_people(hub).await?;
-        self.tasks.spawn(announce_ready(hub.clone(), overview.subscribe(), ready, self.cancel.clone()));
+        self.tasks.spawn(announce_ready(
+            hub.clone(),
+            overview.subscribe(),
+            self.host.ready.clone(),
+            self.cancel.clone(),
+        ));
         Ok(())
     }
 
@@ -260,29 +314,6 @@ impl Daemon {
             overview: self.published.overview.subscribe(),
         };
         self.tasks.spawn(claims.run(inputs, self.cancel.clone()));
-    }
-
-    fn stop_on_signals(&mut self) -> anyhow::Result<()> {
-        let (mut terminate, mut interrupt) =
-            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let cancel = self.cancel.clone();
-        self.follows.spawn(async move {
-            let mut next = async || {
-                tokio::select! {
-                    _ = terminate.recv() => {}
-                    _ = interrupt.recv() => {}
-                }
-            };
-            tokio::select! {
-                () = next() => {}
-                () = cancel.cancelled() => {}
-            }
-            info!("Stopping; a second signal ends at once");
-            cancel.cancel();
-            next().await;
-            std::process::exit(130);
-        });
-        Ok(())
     }
 
     async fn drain(&mut self) {

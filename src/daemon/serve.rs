@@ -120,7 +120,10 @@ impl Daemon {
         let daemon = self.own_name(hub).await;
         let judge = Arc::new(Judge { aliases: self.config.aliases(), daemon });
         let webhook = Webhook { judge, overview: self.published.overview.subscribe() };
-        let listener = listen(address, "webhook.address").await?.into_std()?;
+        let listener = match self.host.webhook.take() {
+            Some(listener) => listener,
+            None => listen(address, "webhook.address").await?.into_std()?,
+        };
         let cancel = self.cancel.clone();
         info!("The webhook listens on {address}");
         self.tasks
@@ -183,7 +186,9 @@ impl Daemon {
             _ => own.filter(|_| self.config.api.tls.self_signed),
         };
         let cancel = self.cancel.clone();
-        info!(tls = tls.is_some(), "The API listens on {}", listener.local_addr()?);
+        let address = listener.local_addr()?;
+        info!(tls = tls.is_some(), "The API listens on {address}");
+        self.host.api.send_replace(Some(address));
         match tls {
             Some(tls) => self.tasks.spawn(serve_tls(listener.into_std()?, tls, router, cancel)),
             None => self.tasks.spawn(serve_plain(listener, router, cancel)),

@@ -1,6 +1,6 @@
 //! Logs, metrics, and how an error with its causes becomes one line.
 
-use std::{error::Error, fmt, io, io::IsTerminal, str::FromStr};
+use std::{error::Error, fmt, fs, io, io::IsTerminal, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::{EnvFilter, util::SubscriberInitExt};
@@ -56,6 +56,12 @@ pub fn init(level: &LogLevel, format: LogFormat) -> Result<(), LogError> {
         builder.with_ansi(false).with_target(false).finish().try_init()
     }
     .map_err(LogError::Again)
+}
+
+/// Starts logging to a file, as text. Once a process.
+pub fn init_to_file(level: &LogLevel, file: fs::File) -> Result<(), LogError> {
+    let builder = tracing_subscriber::fmt().with_env_filter(filter(&level.0)?).with_writer(Arc::new(file));
+    builder.with_ansi(false).with_target(false).finish().try_init().map_err(LogError::Again)
 }
 
 /// The error and its causes in one line, without those that the text before already repeats.
