@@ -11,6 +11,7 @@ pub mod clock;
 pub mod config;
 pub mod controllers;
 pub mod daemon;
+pub mod demo;
 pub mod domain;
 pub mod k8s;
 pub mod sim;

@@ -19,6 +19,7 @@ use super::print::Color;
     disable_help_subcommand = true,
     max_term_width = 100,
     after_help = "Examples:
+  fedq demo
   fedq login --server https://fedq.example.com --token -
   fedq cluster join eu-west --kubeconfig eu-west.yaml
   fedq claim edit eu-west-resource-claim
@@ -116,6 +117,8 @@ pub enum Command {
     Audit(AuditCommand),
     /// Find out what is wrong with the hub or a cluster
     Check(CheckArgs),
+    /// See fedq at work on simulated clusters: nothing else is needed
+    Demo(DemoArgs),
     /// Versions of this program and of the server
     Version(VersionArgs),
     /// Print a completion script for a shell
@@ -281,6 +284,24 @@ pub struct CheckArgs {
     pub cluster: Option<String>,
     #[command(flatten)]
     pub output: Output,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  fedq demo
+  fedq demo --serve
+  fedq demo --serve --dir ~/fedq-demo
+
+A hub and three clusters are simulated in this process, with the real fedqd beside them. It takes
+about 20 seconds; the exit code is 1 where something does not come true.")]
+pub struct DemoArgs {
+    /// Stay up once clusters are joined and at work, and say what to try with fedq and kubectl
+    #[arg(long)]
+    pub serve: bool,
+    /// Folder for kubeconfigs, database and log: new, empty or an earlier demo's; it stays [default: a
+    /// temporary one, which is removed at the end]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

@@ -11,6 +11,7 @@ mod claim_edit;
 mod claim_text;
 mod client;
 mod cluster;
+mod demo;
 mod editor;
 mod error;
 mod list;
@@ -42,6 +43,8 @@ const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 /// As the shell reports a program that SIGPIPE ended.
 const BROKEN_PIPE: u8 = 141;
+/// As the shell reports a program that SIGINT ended.
+const INTERRUPTED: u8 = 130;
 
 /// What commands work with.
 pub struct Session {
@@ -84,7 +87,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let printer = Printer::terminal(cli.connection.color);
     let mut session = Session { connection: cli.connection, printer, api: None };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let mut runtime = match cli.command {
+        // A daemon and four API servers run in it.
+        Command::Demo(_) => tokio::runtime::Builder::new_multi_thread(),
+        _ => tokio::runtime::Builder::new_current_thread(),
+    };
+    let runtime = runtime.enable_all().build();
     let outcome = match runtime {
         Ok(runtime) => runtime.block_on(dispatch(cli.command, &mut session)),
         Err(source) => Err(CliError::Failed { message: format!("cannot start: {source}"), next: None }),
@@ -120,6 +128,7 @@ async fn dispatch(command: Command, session: &mut Session) -> Result<u8, CliErro
         Command::Quota(command) => quota::run(command, session).await,
         Command::Audit(command) => audit::run(command, session).await,
         Command::Check(args) => check::run(args, session).await,
+        Command::Demo(args) => demo::run(args, session).await,
         Command::Version(args) => version(args, session).await,
         Command::Completion(args) => completion(&args, session),
     }

@@ -62,6 +62,11 @@ impl Printer {
         Self { out, err, input, color_out: false, color_err: false, interactive, progress: None }
     }
 
+    /// Whether data is coloured.
+    pub fn has_color(&self) -> bool {
+        self.color_out
+    }
+
     pub fn is_interactive(&self) -> bool {
         self.interactive
     }

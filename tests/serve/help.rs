@@ -4,7 +4,7 @@ use std::{fmt::Write, fs, path::Path};
 
 use super::cli::fedq;
 
-const COMMANDS: [&str; 28] = [
+const COMMANDS: [&str; 29] = [
     "",
     "login",
     "cluster",
@@ -31,6 +31,7 @@ const COMMANDS: [&str; 28] = [
     "quota explain",
     "quota base",
     "check",
+    "demo",
     "version",
     "completion",
 ];

@@ -4,5 +4,6 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod bed;
+mod demo;
 mod joining;
 mod wrong;

@@ -1,0 +1,277 @@
+//! `fedq demo`, run as people run it.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    os::unix::fs::PermissionsExt,
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::bed::WITHIN;
+
+/// A folder for temporary files of its own, to see what is left there.
+struct Demo {
+    tmp: TempDir,
+}
+
+/// A demo that stays up, with what it said before.
+struct Served {
+    child: Child,
+    folder: PathBuf,
+    /// The line to read first.
+    environment: String,
+    said: String,
+    /// Read on, so that it never waits for its reader.
+    _reader: std::thread::JoinHandle<()>,
+}
+
+impl Demo {
+    fn new() -> Self {
+        Self { tmp: TempDir::new().unwrap() }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fedq"));
+        command.arg("demo").args(arguments).env("TMPDIR", self.tmp.path()).stdin(Stdio::null());
+        // What a person has set is not what the demo uses.
+        command.env("FEDQ_SERVER", "https://elsewhere.example.com").env("FEDQ_TOKEN", "theirs");
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    fn serve(&self, arguments: &[&str]) -> Served {
+        let all: Vec<&str> = ["--serve"].into_iter().chain(arguments.iter().copied()).collect();
+        let mut child = self.command(&all).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut said = String::new();
+        for line in lines.by_ref() {
+            said += &(line.unwrap() + "\n");
+            if said.contains("fedqd's log is in") {
+                break;
+            }
+        }
+        let environment = said.lines().map(str::trim).find(|line| line.starts_with(". "));
+        assert!(environment.is_some(), "it names no environment:\n{said}");
+        let environment = environment.unwrap().to_owned();
+        let folder = text(&shell(&environment, "printf %s \"$FEDQ_DEMO\"").stdout).into();
+        let reader = std::thread::spawn(move || lines.by_ref().for_each(drop));
+        Served { child, folder, environment, said, _reader: reader }
+    }
+
+    fn left(&self) -> Vec<PathBuf> {
+        fs::read_dir(self.tmp.path()).unwrap().map(|entry| entry.unwrap().path()).collect()
+    }
+}
+
+impl Served {
+    /// A line as pasted in a shell that has read the environment.
+    fn paste(&self, line: &str) -> Output {
+        shell(&self.environment, line)
+    }
+
+    fn paste_until(&self, line: &str, what: &str, holds: impl Fn(&Value) -> bool) {
+        let begun = Instant::now();
+        loop {
+            let output = self.paste(line);
+            let answer = serde_json::from_slice(&output.stdout).unwrap_or_default();
+            if holds(&answer) {
+                return;
+            }
+            assert!(begun.elapsed() < WITHIN, "waited in vain until {what}: {answer:#}");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    fn interrupt(&mut self) -> i32 {
+        signal(&self.child, "INT");
+        self.child.wait().unwrap().code().unwrap()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn shell(environment: &str, line: &str) -> Output {
+    let script = format!("{environment}\n{line}");
+    Command::new("sh").args(["-euc", &script]).stdin(Stdio::null()).output().unwrap()
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args(["-s", name, &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn quota(answer: &Value, queue: &str, flavor: &str) -> Option<String> {
+    let queues = answer["items"].as_array()?;
+    let cells = queues.iter().flat_map(|queue| queue["cells"].as_array().into_iter().flatten());
+    let mut found = cells.filter(|cell| cell["queue"] == queue && cell["flavor"] == flavor);
+    found.next()?["nominal"].as_str().map(str::to_owned)
+}
+
+/// What the README shows of it.
+fn excerpt() -> Vec<String> {
+    let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    let section = readme.split("\n## ").find(|section| section.starts_with("See it work")).unwrap();
+    let block = section.split("```").nth(3).unwrap();
+    block.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_story_comes_true_and_leaves_nothing() {
+    let demo = Demo::new();
+    let output = demo.run(&[]);
+    let (said, errors) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{said}\n{errors}");
+    for line in [
+        "$ fedq cluster join tokyo --kubeconfig kubeconfig --context tokyo --create-serviceaccount",
+        "cluster/frankfurt Ready: cpu 288, gpu 24, memory 3Ti\n",
+        "QUEUE      FLAVOR   HUB   FRANKFURT   OREGON   TOKYO",
+        "research   h100     32    16          16       -",
+        "research   h100     27 → 32   11 → 16     16       -",
+        "research   h100     32 → 40   16 → 24     16       -",
+        "tokyo       Stale   4/4     384   4Ti      32",
+        "research   a100     8 → 0     -           -        8",
+        "research   a100     0 → 8     -           -        8",
+        "fine-tune   2       admitted",
+        "pre-train   1       admitted",
+    ] {
+        assert!(said.contains(line), "no `{line}` in\n{said}");
+    }
+    for line in excerpt() {
+        assert!(said.contains(&line), "README.md shows `{line}`, which is not in\n{said}");
+    }
+    // Not a terminal: no colours, no moving lines, and sentences as wide as a page.
+    assert!(!said.contains('\u{1b}') && !errors.contains('\u{1b}'), "{said}\n{errors}");
+    assert!(errors.lines().all(|line| line.starts_with("  (waiting until ")), "{errors}");
+    assert_eq!(demo.left(), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn what_it_says_to_try_works() {
+    let demo = Demo::new();
+    let named = demo.tmp.path().join("a demo's $HOME");
+    let mut served = demo.serve(&["--dir", named.to_str().unwrap()]);
+    assert_eq!(served.folder, named);
+    let mode = |name: &str| fs::metadata(named.join(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(""), 0o700);
+    for name in ["env", "kubeconfig", "fedq.yaml", "fedqd.kubeconfig", "fedqd.log", "fedq.db"] {
+        assert_eq!(mode(name), 0o600, "{name}");
+    }
+
+    let lines = served.said.split("Your turn").nth(1).unwrap().lines();
+    let commands: Vec<String> = lines
+        .filter(|line| ["  fedq ", "  touch ", "  rm "].iter().any(|start| line.starts_with(start)))
+        .map(|line| line.trim().to_owned())
+        .collect();
+    assert!(8 < commands.len(), "{commands:?}");
+    for line in &commands {
+        // These go on until they are interrupted, or open an editor.
+        let line = line.strip_suffix(" -w").unwrap_or(line);
+        let line =
+            if line.starts_with("fedq claim edit") { format!("EDITOR=true {line}") } else { line.to_owned() };
+        let output = served.paste(&line);
+        assert!(output.status.success(), "`{line}`: {}{}", text(&output.stdout), text(&output.stderr));
+        if line.contains("gpu=24") {
+            let holds = |answer: &Value| quota(answer, "vision", "a100").as_deref() == Some("40");
+            served.paste_until("fedq quota list -o json", "vision has 16 of oregon and 24 of tokyo", holds);
+        }
+    }
+    assert_eq!(served.interrupt(), 0);
+    assert!(named.join("fedqd.log").exists());
+
+    // An earlier demo's folder is used again, and only by one at a time.
+    let mut again = demo.serve(&["--dir", named.to_str().unwrap()]);
+    let second = demo.run(&["--dir", named.to_str().unwrap()]);
+    assert_eq!(second.status.code(), Some(1));
+    assert!(text(&second.stderr).contains("another demo runs in the folder"), "{}", text(&second.stderr));
+    assert_eq!(again.interrupt(), 0);
+}
+
+#[test]
+fn a_switched_off_cluster_is_stale_until_it_is_back() {
+    let demo = Demo::new();
+    let mut served = demo.serve(&[]);
+    let state = |word: &'static str| {
+        move |answer: &Value| {
+            let clusters = answer["items"].as_array().into_iter().flatten();
+            clusters.into_iter().any(|one| one["name"] == "tokyo" && one["state"] == word)
+        }
+    };
+    served.paste("touch $FEDQ_DEMO/tokyo.off");
+    served.paste_until("fedq cluster list -o json", "tokyo is Stale", state("Stale"));
+    served.paste("rm $FEDQ_DEMO/tokyo.off");
+    served.paste_until("fedq cluster list -o json", "tokyo is Ready", state("Ready"));
+    assert_eq!(served.interrupt(), 0);
+    assert_eq!(demo.left(), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn an_interrupted_story_says_so_and_leaves_nothing() {
+    for name in ["INT", "TERM", "HUP"] {
+        let demo = Demo::new();
+        let mut child = demo.command(&[]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let begun = lines.by_ref().map(Result::unwrap).find(|line| line.starts_with("$ fedq cluster join"));
+        assert!(begun.is_some());
+        signal(&child, name);
+        let rest: Vec<String> = lines.map(Result::unwrap).collect();
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{name}: {rest:?}");
+        assert!(rest.last().is_some_and(|line| line.starts_with("Interrupted. Nothing")), "{rest:?}");
+        assert_eq!(demo.left(), [] as [PathBuf; 0], "{name}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it() {
+    let demo = Demo::new();
+    let mut child = demo.command(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = [0; 1];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(141), "{}", text(&output.stderr));
+    assert_eq!(demo.left(), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn folders_that_it_cannot_have_are_left_alone() {
+    let demo = Demo::new();
+    let mine = demo.tmp.path().join("mine");
+    fs::create_dir(&mine).unwrap();
+    fs::write(mine.join("thesis.tex"), "years").unwrap();
+    let file = mine.join("thesis.tex");
+    for (dir, complaint) in [
+        (mine.clone(), "holds thesis.tex, which is no demo's"),
+        (file.clone(), "cannot use the folder"),
+        (file.join("below"), "cannot use the folder"),
+        // Nobody may make one there, not even root.
+        (PathBuf::from("/proc/fedq-demo"), "cannot use the folder"),
+    ] {
+        let output = demo.run(&["--dir", dir.to_str().unwrap()]);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{}: {errors}", dir.display());
+        assert!(errors.contains(complaint) && errors.contains("next: name a"), "{errors}");
+    }
+    assert_eq!(fs::read_to_string(file).unwrap(), "years");
+    assert_eq!(fs::read_dir(mine).unwrap().count(), 1);
+
+    let nowhere = demo.command(&[]).env("TMPDIR", "/proc").output().unwrap();
+    assert_eq!(nowhere.status.code(), Some(1));
+    assert!(text(&nowhere.stderr).contains("cannot use the folder /proc"), "{}", text(&nowhere.stderr));
+    assert_eq!(demo.run(&["--port", "1"]).status.code(), Some(2));
+}
