@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::counts::Counts;
 use super::faults::{Faults, Plan};
 use super::kind::Kind;
+use super::nodes::{Herd, ServedHerd, Template};
 use super::rbac::User;
 use super::status::Refusal;
 use super::store::{Snapshot, Store, name_of};
@@ -36,8 +37,20 @@ pub struct Options {
     pub without: Vec<&'static str>,
     /// Whether Kueue and the other controllers run in it.
     pub controllers: bool,
+    /// How often those look around when nothing was written: Jobs end by the clock.
+    pub period: Duration,
     /// The version that its objects begin at.
     pub version: u64,
+    /// Its nodes, when there are too many to be kept as objects; such nodes cannot be written to.
+    pub herd: Option<HerdOptions>,
+}
+
+#[derive(Clone, Debug)]
+pub struct HerdOptions {
+    pub template: Arc<Template>,
+    /// In every name; no two clusters of one fleet share it.
+    pub number: u16,
+    pub nodes: usize,
 }
 
 impl Options {
@@ -48,7 +61,9 @@ impl Options {
             port: 0,
             without: Vec::new(),
             controllers: true,
+            period: Duration::from_millis(500),
             version: 1000,
+            herd: None,
         }
     }
 }
@@ -72,7 +87,10 @@ pub struct State {
     pub faults: Faults,
     /// Of somebody else, made when it is needed.
     wrong_certificate: OnceLock<Option<Arc<ServerConfig>>>,
+    /// Serves instead of the store's nodes.
+    herd: Option<ServedHerd>,
     without: Vec<&'static str>,
+    pub(super) period: Duration,
     tokens: Mutex<BTreeMap<String, (User, Option<Timestamp>)>>,
     clock: Clock,
     /// Its clock is ahead by so many milliseconds.
@@ -109,7 +127,12 @@ impl Cluster {
             counts: Counts::default(),
             faults: Faults::default(),
             wrong_certificate: OnceLock::new(),
+            herd: options.herd.map(|herd| {
+                let HerdOptions { template, number, nodes } = herd;
+                ServedHerd::new(Herd::new(template, number, nodes, options.version, clock.now()))
+            }),
             without: options.without,
+            period: options.period,
             tokens: Mutex::default(),
             clock,
             ahead: AtomicI64::new(0),
@@ -276,6 +299,15 @@ async fn furnish(state: &Arc<State>) -> Result<(), Refusal> {
 impl State {
     pub fn serves(&self, kind: &Kind) -> bool {
         !self.without.contains(&kind.group)
+    }
+
+    pub fn herd(&self) -> Option<&ServedHerd> {
+        self.herd.as_ref()
+    }
+
+    /// The herd, if it is what this kind's objects are.
+    pub(super) fn herd_of(&self, kind: &Kind) -> Option<&ServedHerd> {
+        self.herd.as_ref().filter(|_| kind.kind == "Node")
     }
 
     pub fn now(&self) -> Timestamp {

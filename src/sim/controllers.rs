@@ -16,8 +16,6 @@ use super::kueue::{self, Effect};
 use super::rbac::User;
 use super::store::Name;
 
-/// Also without a change, since Jobs end by the clock.
-const PERIOD: Duration = Duration::from_millis(500);
 /// So many changes at once are looked at together.
 const SETTLE: Duration = Duration::from_millis(10);
 /// A round that still finds something to do is followed by another, up to so many.
@@ -40,7 +38,7 @@ pub(super) async fn run(state: Arc<State>, cancel: CancellationToken) {
         tokio::select! {
             () = cancel.cancelled() => return,
             _ = moved.changed() => tokio::time::sleep(SETTLE).await,
-            () = tokio::time::sleep(PERIOD) => {}
+            () = tokio::time::sleep(state.period) => {}
         }
     }
 }

@@ -2,15 +2,30 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 #[derive(Debug, Default)]
 pub struct Counts {
-    requests: Mutex<BTreeMap<(&'static str, String), u64>>,
-    bytes: AtomicU64,
+    tallies: Mutex<BTreeMap<(&'static str, String), Arc<Tally>>>,
     watches: AtomicU64,
     opened: AtomicU64,
     open: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    requests: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// Where what is sent in answer to one request is counted.
+#[derive(Clone, Debug)]
+pub(super) struct Sent(Arc<Tally>);
+
+impl Sent {
+    pub(super) fn add(&self, bytes: usize) {
+        self.0.bytes.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
 }
 
 /// A connection, as long as it lasts.
@@ -23,13 +38,11 @@ impl Drop for Open<'_> {
 }
 
 impl Counts {
-    pub(super) fn request(&self, verb: &'static str, resource: &str) {
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        *requests.entry((verb, resource.to_owned())).or_default() += 1;
-    }
-
-    pub(super) fn sent(&self, bytes: usize) {
-        self.bytes.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
+    pub(super) fn request(&self, verb: &'static str, resource: &str) -> Sent {
+        let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
+        let tally = tallies.entry((verb, resource.to_owned())).or_default();
+        tally.requests.fetch_add(1, Ordering::Relaxed);
+        Sent(Arc::clone(tally))
     }
 
     pub(super) fn watch_began(&self) {
@@ -44,7 +57,18 @@ impl Counts {
 
     /// By verb and resource, with the subresource.
     pub fn requests(&self) -> BTreeMap<(&'static str, String), u64> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.read(|tally| &tally.requests)
+    }
+
+    /// Bytes of bodies before TLS, by verb and resource.
+    pub fn bytes_sent(&self) -> BTreeMap<(&'static str, String), u64> {
+        self.read(|tally| &tally.bytes)
+    }
+
+    fn read(&self, number: impl Fn(&Tally) -> &AtomicU64) -> BTreeMap<(&'static str, String), u64> {
+        let tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = |tally: &Tally| number(tally).load(Ordering::Relaxed);
+        tallies.iter().map(|(key, tally)| (key.clone(), read(tally))).collect()
     }
 
     /// Requests that write.
@@ -57,9 +81,9 @@ impl Counts {
         counted.map(|(_, count)| count).sum()
     }
 
-    /// Bytes of bodies, before TLS.
+    /// All of them.
     pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+        self.bytes_sent().values().sum()
     }
 
     pub fn watches(&self) -> u64 {

@@ -11,6 +11,7 @@ pub mod counts;
 mod draw;
 pub mod faults;
 pub mod fields;
+pub mod fleet;
 pub mod kind;
 pub mod kueue;
 pub mod nodes;

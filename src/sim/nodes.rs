@@ -8,6 +8,7 @@ mod builder;
 mod list;
 mod look;
 mod render;
+mod served;
 mod template;
 
 use std::{sync::Arc, time::Duration};
@@ -21,6 +22,7 @@ pub use list::{List, Span};
 pub use look::Gpus;
 use look::{CORDONED, GONE, Look, NOT_READY, TAINTED};
 use render::{Body, Fill};
+pub use served::{Page, ServedHerd};
 pub use template::Template;
 
 use super::protobuf::{self, ProtoKind};
@@ -128,6 +130,13 @@ impl Herd {
         self.states.iter().filter(|state| !state.look.has(GONE)).count()
     }
 
+    /// GPUs that work may be sent to: of nodes that exist, are ready and take any.
+    pub fn usable_gpus(&self) -> u64 {
+        let usable = |look: &Look| ![GONE, NOT_READY, CORDONED, TAINTED].iter().any(|flag| look.has(*flag));
+        let looks = self.states.iter().map(|state| state.look);
+        looks.filter(usable).map(|look| u64::from(look.gpus.count())).sum()
+    }
+
     pub fn version(&self, i: usize) -> Option<u64> {
         self.states.get(i).map(|state| state.version)
     }
@@ -135,21 +144,9 @@ impl Herd {
     /// Makes `change` happen as version `version`. None when nothing changes: then nothing was written,
     /// and the version is not used up.
     pub fn apply(&mut self, i: usize, change: Change, version: u64, now: Timestamp) -> Option<Event> {
+        let (look, event) = self.outcome(i, change)?;
         let state = self.states.get_mut(i)?;
         let second = second(now);
-        let (look, event) = match change {
-            Change::Restore => (Look::default(), Event::Added),
-            Change::Delete => (state.look.with(GONE, true), Event::Deleted),
-            Change::Heartbeat => (state.look, Event::Modified),
-            Change::Ready(ready) => (state.look.with(NOT_READY, !ready), Event::Modified),
-            Change::Cordon(on) => (state.look.with(CORDONED, on), Event::Modified),
-            Change::Taint(on) => (state.look.with(TAINTED, on), Event::Modified),
-            Change::Gpus(gpus) => (state.look.with_gpus(gpus), Event::Modified),
-        };
-        let gone = state.look.has(GONE);
-        if gone != (change == Change::Restore) || (change != Change::Heartbeat && look == state.look) {
-            return None;
-        }
         *state = State { version, look, ..*state };
         match change {
             Change::Restore => (state.beat, state.changed, state.born) = (second, second, second),
@@ -161,37 +158,60 @@ impl Herd {
         Some(event)
     }
 
+    /// Whether [`Self::apply`] would change something.
+    pub fn would_apply(&self, i: usize, change: Change) -> bool {
+        self.outcome(i, change).is_some()
+    }
+
+    fn outcome(&self, i: usize, change: Change) -> Option<(Look, Event)> {
+        let state = self.states.get(i)?;
+        let (look, event) = match change {
+            Change::Restore => (Look::default(), Event::Added),
+            Change::Delete => (state.look.with(GONE, true), Event::Deleted),
+            Change::Heartbeat => (state.look, Event::Modified),
+            Change::Ready(ready) => (state.look.with(NOT_READY, !ready), Event::Modified),
+            Change::Cordon(on) => (state.look.with(CORDONED, on), Event::Modified),
+            Change::Taint(on) => (state.look.with(TAINTED, on), Event::Modified),
+            Change::Gpus(gpus) => (state.look.with_gpus(gpus), Event::Modified),
+        };
+        let gone = state.look.has(GONE);
+        let changes = change == Change::Heartbeat || look != state.look;
+        (changes && gone == (change == Change::Restore)).then_some((look, event))
+    }
+
     /// The whole object in JSON, as version `version`.
     pub fn body_json(&self, i: usize, version: u64) -> Vec<u8> {
         let (body, fill) = self.rendered(Encoding::Json, i, version);
-        let mut bytes = JSON_HEAD.to_vec();
-        body.write(&fill, &mut bytes);
-        // The body's own brace.
-        bytes.remove(JSON_HEAD.len());
-        bytes
+        as_json(body, &fill)
     }
 
     /// The whole object in its protobuf envelope.
     pub fn body_protobuf(&self, i: usize, version: u64) -> Vec<u8> {
         let (body, fill) = self.rendered(Encoding::Protobuf, i, version);
-        let mut bytes = protobuf::start(ProtoKind::Node, body.length(fill.digits()));
-        body.write(&fill, &mut bytes);
-        bytes.extend_from_slice(protobuf::ENVELOPE_TAIL);
-        bytes
+        in_envelope(body, &fill)
     }
 
     fn rendered(&self, encoding: Encoding, i: usize, version: u64) -> (&Body, Fill) {
-        let state = &self.states[i];
-        (self.template.body(encoding, state.look), Fill::new(self.cluster, i, version, state))
+        self.rendered_as(encoding, i, &State { version, ..self.states[i] })
+    }
+
+    fn rendered_as(&self, encoding: Encoding, i: usize, state: &State) -> (&Body, Fill) {
+        (self.template.body(encoding, state.look), Fill::new(self.cluster, i, state.version, state))
     }
 
     /// An event of a watch: a line of JSON, or a frame of protobuf.
     pub fn event(&self, encoding: Encoding, i: usize, event: Event, version: u64) -> Vec<u8> {
+        self.event_of(encoding, (i, &State { version, ..self.states[i] }), event)
+    }
+
+    /// Of a node as it was then.
+    fn event_of(&self, encoding: Encoding, (i, state): (usize, &State), event: Event) -> Vec<u8> {
+        let (body, fill) = self.rendered_as(encoding, i, state);
         match encoding {
-            Encoding::Protobuf => protobuf::watch_frame(event.text(), &self.body_protobuf(i, version)),
+            Encoding::Protobuf => protobuf::watch_frame(event.text(), &in_envelope(body, &fill)),
             Encoding::Json => {
                 let head = format!("{{\"type\":\"{}\",\"object\":", event.text());
-                [head.as_bytes(), &self.body_json(i, version), b"}\n"].concat()
+                [head.as_bytes(), &as_json(body, &fill), b"}\n"].concat()
             }
         }
     }
@@ -212,6 +232,21 @@ impl Herd {
     pub fn list(&self, encoding: Encoding, span: &Span, meta: protobuf::ListMeta<'_>) -> List {
         List::new(self, encoding, span, meta)
     }
+}
+
+fn as_json(body: &Body, fill: &Fill) -> Vec<u8> {
+    let mut bytes = JSON_HEAD.to_vec();
+    body.write(fill, &mut bytes);
+    // The body's own brace.
+    bytes.remove(JSON_HEAD.len());
+    bytes
+}
+
+fn in_envelope(body: &Body, fill: &Fill) -> Vec<u8> {
+    let mut bytes = protobuf::start(ProtoKind::Node, body.length(fill.digits()));
+    body.write(fill, &mut bytes);
+    bytes.extend_from_slice(protobuf::ENVELOPE_TAIL);
+    bytes
 }
 
 /// What happens, to which node, and when after the beginning.

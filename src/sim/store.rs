@@ -186,6 +186,18 @@ impl Store {
         }
     }
 
+    /// Draws the next version for what is kept elsewhere. Nobody is woken.
+    pub(super) fn advance(&self) -> u64 {
+        let mut inner = self.lock();
+        inner.version += 1;
+        inner.version
+    }
+
+    /// Up to which version everything is forgotten.
+    pub(super) fn compacted(&self) -> u64 {
+        self.lock().compacted
+    }
+
     /// Lets the counter run ahead without a change, as writes of other kinds do on a real server.
     pub fn skip_to(&self, version: u64) {
         let mut inner = self.lock();

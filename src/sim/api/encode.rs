@@ -70,9 +70,15 @@ pub(super) fn bytes(
     let compressed = (accepts && COMPRESSED_FROM <= body.len()).then(|| gzip(&body)).flatten();
     let zipped = compressed.is_some();
     let body = compressed.unwrap_or(body);
-    call.state.counts.sent(body.len());
-    let mut response = Response::new(Body::from(body));
+    call.sent.add(body.len());
+    let mut response = streamed(call, Body::from(body), kind, zipped);
     *response.status_mut() = status;
+    response
+}
+
+/// A body that is counted by whoever makes it.
+pub(super) fn streamed(call: &Call<'_>, body: Body, kind: &'static str, zipped: bool) -> Response<Body> {
+    let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));

@@ -4,6 +4,7 @@ mod admission;
 mod commit;
 mod discovery;
 mod encode;
+mod herd;
 mod patch;
 mod query;
 mod read;
@@ -20,6 +21,7 @@ use axum::body::Body;
 use http::{HeaderMap, Method, Request, Response, header, request::Parts};
 
 use super::cluster::State;
+use super::counts::Sent;
 use super::rbac::{Attributes, User};
 use super::status::Refusal;
 use query::Query;
@@ -36,6 +38,7 @@ struct Call<'a> {
     parts: &'a Parts,
     query: Query,
     user: User,
+    sent: Sent,
 }
 
 impl Call<'_> {
@@ -74,9 +77,10 @@ async fn serve(state: &Arc<State>, parts: &Parts, body: Body) -> Result<Response
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let user = authenticate(state, &parts.headers)?;
     let route = Route::parse(parts.uri.path());
-    let mut call = Call { state, parts, query, user };
-    let verb = verb(&parts.method, &route, &call.query)?;
+    let verb = verb(&parts.method, &route, &query)?;
     let attributes = attributes(&route, verb, parts.uri.path());
+    let sent = state.counts.request(verb, &attributes.resource);
+    let mut call = Call { state, parts, query, user, sent };
     if let Some(acting) = impersonated(&call)? {
         call.user = acting;
     }
@@ -85,7 +89,6 @@ async fn serve(state: &Arc<State>, parts: &Parts, body: Body) -> Result<Response
         let resource = attributes.resource.split('/').next().unwrap_or_default();
         return Err(Refusal::forbidden(message, resource, &attributes.group, &attributes.name));
     }
-    state.counts.request(verb, &attributes.resource);
     let Route::Resource(resource) = route else { return discovery::answer(&call) };
     if !state.serves(resource.kind) {
         return Err(Refusal::no_resource());
@@ -97,6 +100,9 @@ async fn serve(state: &Arc<State>, parts: &Parts, body: Body) -> Result<Response
         }
         _ => axum::body::Bytes::new(),
     };
+    if state.herd_of(resource.kind).is_some() && !matches!(verb, "get" | "list" | "watch") {
+        return Err(Refusal::method("these nodes are not kept as objects"));
+    }
     match verb {
         "get" => read::get(&call, &resource),
         "list" => read::list(&call, &resource).await,

@@ -31,7 +31,10 @@ pub(super) fn find(call: &Call<'_>, resource: &Resource) -> Result<Object, Refus
     if !known {
         return Err(Refusal::no_resource());
     }
-    let object = call.state.store.get(resource.kind, &resource.key());
+    let object = match call.state.herd_of(resource.kind) {
+        Some(herd) => herd.value(&resource.name).map(Object::new),
+        None => call.state.store.get(resource.kind, &resource.key()),
+    };
     object.ok_or_else(|| Refusal::not_found(resource.kind, &resource.name))
 }
 
@@ -114,6 +117,11 @@ impl Page {
 pub(super) async fn list(call: &Call<'_>, resource: &Resource) -> Result<Response<Body>, Refusal> {
     let query = &call.query;
     let selector = Selector::parse(query.get("labelSelector"), query.get("fieldSelector"))?;
+    if selector.is_empty()
+        && let Some(answer) = super::herd::list(call, resource)?
+    {
+        return Ok(answer);
+    }
     let limit = query.number("limit")?.filter(|limit| 0 < *limit);
     let version = query.number("resourceVersion")?;
     let token = query.get("continue").filter(|token| !token.is_empty());
@@ -167,6 +175,10 @@ async fn whole(
     version: Option<u64>,
 ) -> Result<(Vec<(Name, Object)>, u64), Refusal> {
     let store = &call.state.store;
+    if let Some(herd) = call.state.herd_of(resource.kind) {
+        let named = |node: Value| (super::super::store::name_of(&node), Object::new(node));
+        return Ok((herd.values().into_iter().map(named).collect(), store.version()));
+    }
     let Some(version) = version.filter(|version| 0 < *version) else {
         return Ok(store.list(resource.kind, resource.scope()));
     };
@@ -187,7 +199,7 @@ async fn whole(
     Ok(store.list(resource.kind, resource.scope()))
 }
 
-fn render(
+pub(super) fn render(
     call: &Call<'_>,
     resource: &Resource,
     mut items: Vec<Value>,

@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::super::cluster::State;
+use super::super::counts::Sent;
+use super::super::nodes::{Encoding, ServedHerd};
 use super::super::protobuf::{self, ProtoKind};
 use super::super::selector::Selector;
 use super::super::status::Refusal;
@@ -45,8 +47,12 @@ pub(super) fn watch(call: &Call<'_>, resource: &Resource) -> Result<Response<Bod
         let why = "sendInitialEvents is forbidden unless resourceVersionMatch is set to NotOlderThan";
         return Err(Refusal::bad_request(why));
     }
+    if !selector.is_empty() && call.state.herd_of(resource.kind).is_some() {
+        return Err(Refusal::bad_request("these nodes are watched all together"));
+    }
     let mut watch = Watch {
         state: Arc::clone(call.state),
+        sent: call.sent.clone(),
         resource: resource.clone(),
         selector,
         protobuf,
@@ -76,6 +82,7 @@ pub(super) fn watch(call: &Call<'_>, resource: &Resource) -> Result<Response<Bod
 
 struct Watch {
     state: Arc<State>,
+    sent: Sent,
     resource: Resource,
     selector: Selector,
     protobuf: Option<ProtoKind>,
@@ -100,19 +107,20 @@ impl Watch {
                 return Some((Err(io::ErrorKind::ConnectionReset.into()), watch));
             }
             let bytes = bytes?;
-            watch.state.counts.sent(bytes.len());
+            watch.sent.add(bytes.len());
             Some((Ok(bytes), watch))
         })
     }
 
     fn begin_with_all(&mut self, marked: bool) {
-        let (objects, at) = self.state.store.list(self.resource.kind, self.resource.scope());
-        for (_, object) in objects {
-            if self.selector.matches(&object) {
-                self.push("ADDED", &object);
+        self.at = match self.state.herd_of(self.resource.kind) {
+            Some(herd) => {
+                let (nodes, at) = herd.all(&self.state.store, self.encoding());
+                self.ready.extend(nodes.into_iter().map(Bytes::from));
+                at
             }
-        }
-        self.at = at;
+            None => self.begin_with_objects(),
+        };
         if marked && self.bookmarks {
             let mut bookmark = self.bookmark_object();
             bookmark["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
@@ -120,8 +128,23 @@ impl Watch {
         }
     }
 
+    fn begin_with_objects(&mut self) -> u64 {
+        let (objects, at) = self.state.store.list(self.resource.kind, self.resource.scope());
+        for (_, object) in objects {
+            if self.selector.matches(&object) {
+                self.push("ADDED", &object);
+            }
+        }
+        at
+    }
+
+    fn encoding(&self) -> Encoding {
+        if self.protobuf.is_some() { Encoding::Protobuf } else { Encoding::Json }
+    }
+
     async fn next(&mut self) -> Option<Bytes> {
-        let mut moved = self.state.store.moved();
+        let herd = self.state.herd_of(self.resource.kind);
+        let mut moved = herd.map_or_else(|| self.state.store.moved(), ServedHerd::moved);
         loop {
             if self.outlet.is_silent(&self.state, self.resource.kind.plural) {
                 return std::future::pending().await;
@@ -146,6 +169,11 @@ impl Watch {
     }
 
     fn mark(&mut self) {
+        // What is written elsewhere moves the version without waking this watch.
+        self.take_changes(self.state.store.version());
+        if self.over {
+            return;
+        }
         self.ready.extend(self.outlet.before_bookmark());
         let bookmark = self.bookmark_object();
         self.push_value("BOOKMARK", &bookmark);
@@ -168,13 +196,23 @@ impl Watch {
         if now < self.at {
             return;
         }
-        match self.state.store.since(self.resource.kind, self.at) {
-            Ok((changes, until)) => {
-                self.at = until;
+        let taken = match self.state.herd_of(self.resource.kind) {
+            Some(herd) => herd.since(&self.state.store, self.at, self.encoding()).map(|(events, until)| {
+                for event in events {
+                    let (kind, ready) = (self.resource.kind.plural, &mut self.ready);
+                    self.outlet.deliver(&self.state, kind, event.into(), |bytes| ready.push_back(bytes));
+                }
+                until
+            }),
+            None => self.state.store.since(self.resource.kind, self.at).map(|(changes, until)| {
                 for change in changes {
                     self.push_change(&change);
                 }
-            }
+                until
+            }),
+        };
+        match taken {
+            Ok(until) => self.at = until,
             Err(expired) => {
                 let status = Refusal::too_old(self.at, expired.oldest).status();
                 self.push_value("ERROR", &status);

@@ -1,0 +1,97 @@
+//! CPU of heartbeats that change nothing, all in: TLS, HTTP/2, the kernel's part; and that nothing is written.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use fedq::sim::nodes::Template;
+use tokio::time::Instant;
+
+use super::SETTLE;
+use crate::args::Args;
+use crate::figures::{Curve, count};
+use crate::peers;
+use crate::process::Process;
+use crate::stage::{Size, Stage};
+
+/// Heartbeats a second over the whole fleet: far apart on each connection where there are many clusters.
+const RATES: [usize; 4] = [100, 300, 1000, 2000];
+const LONG: Duration = Duration::from_secs(10);
+/// Every kubelet of so many nodes reports once a second.
+const PERIOD: usize = 300;
+
+pub async fn measure(args: &Args) -> Result<Vec<Curve>> {
+    let template = Arc::new(Template::large());
+    let mut curves = Vec::new();
+    for &clusters in &args.clusters {
+        let curve = |who, goal| {
+            let name = format!("CPU of heartbeats of 16.5 kB, {clusters} clusters");
+            Curve::new(&name, "heartbeats", "s", goal).by(who).slope_of()
+        };
+        let size = Size { clusters, nodes: args.nodes };
+        let mut stage = Stage::new(args, size, &template).await?;
+        stage.start()?;
+        stage.settled().await?;
+        stage.quiet().await?;
+        tokio::time::sleep(SETTLE).await;
+        curves.push(ours(args, &stage, curve("fedq", "≤20 µs each")).await?);
+        stage.stop().await?;
+        for peer in peers::ALL.into_iter().filter(|_| !args.alone) {
+            curves.push(theirs(args, &mut stage, curve(peer.name(), ""), peer).await?);
+        }
+    }
+    Ok(curves)
+}
+
+async fn ours(args: &Args, stage: &Stage, mut curve: Curve) -> Result<Curve> {
+    for _ in 0..args.runs {
+        for rate in [0].into_iter().chain(RATES) {
+            let (before, seen) = (stage.totals(), events(stage).await?);
+            let (beats, cpu) = window(stage, stage.process()?, rate).await?;
+            let missing = seen + count(beats) - events(stage).await?;
+            ensure!(missing <= 0.0, "fedqd has {missing} heartbeats still to take in");
+            let now = stage.totals();
+            let wrote = now.0.since(&before.0).writes + now.1.since(&before.1).writes;
+            ensure!(wrote == 0, "heartbeats change nothing, and fedqd wrote {wrote} times");
+            add(&mut curve, beats, cpu);
+        }
+    }
+    Ok(curve)
+}
+
+async fn theirs(args: &Args, stage: &mut Stage, mut curve: Curve, peer: peers::Peer) -> Result<Curve> {
+    let mut running = stage.peer(peer).await?;
+    tokio::time::sleep(SETTLE).await;
+    for _ in 0..args.runs {
+        for rate in [0].into_iter().chain(RATES) {
+            let seen = running.events()?;
+            let (beats, cpu) = window(stage, running.process, rate).await?;
+            ensure!(seen + beats <= running.events()?, "{} does not keep up", peer.name());
+            add(&mut curve, beats, cpu);
+        }
+    }
+    Ok(curve)
+}
+
+/// Counts that were meant to be the same are one point: one digit tells them apart.
+fn add(curve: &mut Curve, beats: u64, cpu: f64) {
+    let unit = 10_u64.pow(beats.checked_ilog10().unwrap_or_default());
+    curve.add(usize::try_from((beats + unit / 2) / unit * unit).unwrap_or_default(), cpu);
+    println!("{}, {}: {beats} in {LONG:?}, {cpu:.2} s", curve.name, curve.who);
+}
+
+/// Heartbeats sent, and CPU of the process meanwhile.
+async fn window(stage: &Stage, process: Process, rate: usize) -> Result<(u64, f64)> {
+    let nodes = stage.fleet.workers.len() * stage.nodes;
+    let (cpu, began) = (process.cpu_seconds()?, Instant::now());
+    let beating = (0 < rate).then(|| stage.fleet.beat(count(rate * PERIOD) / count(nodes)));
+    tokio::time::sleep_until(began + LONG).await;
+    let beats = beating.map_or(0, |beating| beating.count());
+    // What is on its way.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    Ok((beats, process.cpu_seconds()? - cpu))
+}
+
+async fn events(stage: &Stage) -> Result<f64> {
+    stage.daemon()?.metric("fedq_node_events_total", "").await
+}

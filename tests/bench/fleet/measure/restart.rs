@@ -1,0 +1,101 @@
+//! A start with an empty database, a restart, and one after every version expired: time, bytes, CPU, memory.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use fedq::sim::nodes::Template;
+use tokio::time::Instant;
+
+use super::SETTLE;
+use crate::args::Args;
+use crate::figures::{Curve, count};
+use crate::stage::{Size, Stage};
+
+/// One way to start, over sizes.
+struct Curves {
+    seconds: Curve,
+    cpu: Curve,
+    bytes: Curve,
+    peak: Curve,
+}
+
+impl Curves {
+    fn new(how: &str, goals: [&'static str; 2]) -> Self {
+        let curve = |what: &str, unit, goal| Curve::new(&format!("{how}, {what}"), "clusters", unit, goal);
+        Self {
+            seconds: curve("time", "s", goals[0]),
+            cpu: curve("CPU", "s", ""),
+            bytes: curve("bytes of a JSON list over bytes sent", "×", goals[1]),
+            peak: curve("peak over steady memory", "×", ""),
+        }
+    }
+}
+
+pub async fn measure(args: &Args) -> Result<Vec<Curve>> {
+    let template = Arc::new(Template::large());
+    let mut cold = Curves::new("first start", ["", ""]);
+    let mut resumed = Curves::new("restart", ["≤5 s for 1,000 clusters", "≥50×"]);
+    let mut expired = Curves::new("restart after versions expired", ["", "≥20×"]);
+    for _ in 0..args.runs {
+        for &clusters in &args.clusters {
+            let size = Size { clusters, nodes: args.nodes };
+            let mut stage = Stage::new(args, size, &template).await?;
+            start(&mut stage, size, &mut cold).await?;
+            let beating = stage.fleet.beat(1.0);
+            tokio::time::sleep(SETTLE).await;
+            stage.stop().await?;
+            tokio::time::sleep(SETTLE).await;
+            start(&mut stage, size, &mut resumed).await?;
+            tokio::time::sleep(SETTLE).await;
+            stage.stop().await?;
+            tokio::time::sleep(SETTLE).await;
+            drop(beating);
+            for worker in &stage.fleet.workers {
+                // As other objects move the version of a real server.
+                worker.state.store.skip_to(worker.state.store.version() + 1);
+                worker.state.store.compact();
+            }
+            start(&mut stage, size, &mut expired).await?;
+        }
+    }
+    let curves = [cold, resumed, expired];
+    Ok(curves.into_iter().flat_map(|of| [of.seconds, of.cpu, of.bytes, of.peak]).collect())
+}
+
+/// Until every node is watched, every quota in place and the daemon says that it is ready.
+async fn start(stage: &mut Stage, size: Size, curves: &mut Curves) -> Result<()> {
+    let (before, watches, began) = (stage.fleet.totals(), stage.node_watches(), Instant::now());
+    stage.start()?;
+    stage.watched_since(&watches).await?;
+    stage.settled().await?;
+    while !stage.daemon()?.is_ready().await {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let process = stage.process()?;
+    let (cpu, peak) = (process.cpu_seconds()?, process.peak()?);
+    let sent = stage.fleet.totals().since(&before);
+    stage.quiet().await?;
+    tokio::time::sleep(SETTLE).await;
+    let Size { clusters, nodes } = size;
+    let json = count(clusters * nodes) * json_bytes(stage);
+    let bytes = count(sent.all_bytes());
+    println!(
+        "{clusters} clusters: {} {seconds:.2} s, {cpu:.2} s CPU, {:.2} MB ({:.1}× less than JSON), peak {:.1} MB",
+        curves.seconds.name,
+        bytes / 1e6,
+        json / bytes,
+        peak / 1e6,
+    );
+    curves.seconds.add(clusters, seconds);
+    curves.cpu.add(clusters, cpu);
+    curves.bytes.add(clusters, json / bytes);
+    curves.peak.add(clusters, peak / process.rss()?);
+    Ok(())
+}
+
+/// Of one node.
+fn json_bytes(stage: &Stage) -> f64 {
+    let herd = stage.fleet.workers.first().and_then(|worker| worker.state.herd());
+    herd.map_or(0.0, |herd| herd.with(|herd| count(herd.body_json(0, 1_000_000).len())))
+}

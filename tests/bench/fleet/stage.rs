@@ -1,0 +1,134 @@
+//! A fleet and the daemon that keeps its quota.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use fedq::sim::fleet::{Fleet, FleetOptions, Totals};
+use fedq::sim::nodes::Template;
+use tokio::time::Instant;
+
+use super::args::Args;
+use super::daemon::{Daemon, Home};
+use super::peers::{Peer, Running};
+use super::process::Process;
+
+/// As many as divide the clusters of every size; each has its own window for merging writes.
+pub const QUEUES: usize = 10;
+const WITHIN: Duration = Duration::from_mins(5);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+pub struct Stage {
+    pub fleet: Fleet,
+    pub home: Home,
+    /// Of each cluster.
+    pub nodes: usize,
+    daemon: Option<Daemon>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    pub clusters: usize,
+    pub nodes: usize,
+}
+
+impl Stage {
+    /// Clusters that are joined and claimed, and no daemon yet.
+    pub async fn new(args: &Args, size: Size, template: &Arc<Template>) -> Result<Self> {
+        let Size { clusters, nodes } = size;
+        let template = Arc::clone(template);
+        let fleet = Fleet::start(&FleetOptions { clusters, nodes, template, queues: QUEUES }).await?;
+        let home = Home::new(args, &fleet.hub.kubeconfig("fedqd", &["system:masters"]))?;
+        for number in 0..clusters {
+            fleet.join(number).await?;
+            fleet.claim(number).await?;
+        }
+        Ok(Self { fleet, home, nodes, daemon: None })
+    }
+
+    pub fn start(&mut self) -> Result<()> {
+        self.daemon = Some(self.home.start()?);
+        Ok(())
+    }
+
+    pub async fn stop(&mut self) -> Result<()> {
+        match self.daemon.take() {
+            Some(daemon) => daemon.stop().await.map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Another client instead of the daemon, once it knows all nodes.
+    pub async fn peer(&mut self, peer: Peer) -> Result<Running> {
+        // What was open to somebody else is noticed as closed.
+        self.until("nobody is connected", |stage| stage.fleet.totals().connections_open == 0).await?;
+        tokio::task::block_in_place(|| peer.start(&self.fleet))
+    }
+
+    pub fn daemon(&self) -> Result<&Daemon> {
+        self.daemon.as_ref().context("the daemon was not started")
+    }
+
+    pub fn process(&self) -> Result<Process> {
+        Ok(self.daemon()?.process)
+    }
+
+    /// Until every queue gives out what its nodes have.
+    pub async fn settled(&mut self) -> Result<Duration> {
+        self.until("all quota is in place", |stage| stage.fleet.is_settled()).await
+    }
+
+    /// Until every cluster's nodes are watched by so many requests more than before.
+    pub async fn watched_since(&mut self, before: &[u64]) -> Result<Duration> {
+        let before = before.to_vec();
+        self.until("all nodes are watched", |stage| {
+            stage.node_watches().iter().zip(&before).all(|(now, then)| then < now)
+        })
+        .await
+    }
+
+    /// How often each cluster was asked to have its nodes watched.
+    pub fn node_watches(&self) -> Vec<u64> {
+        let watches = |requests: std::collections::BTreeMap<(&str, String), u64>| {
+            requests.get(&("watch", "nodes".to_owned())).copied().unwrap_or_default()
+        };
+        self.fleet.workers.iter().map(|worker| watches(worker.state.counts.requests())).collect()
+    }
+
+    pub async fn until(&mut self, what: &str, holds: impl Fn(&Self) -> bool) -> Result<Duration> {
+        let began = Instant::now();
+        while !holds(self) {
+            if let Some(daemon) = &mut self.daemon {
+                let home = &self.home;
+                daemon.ensure_alive(|| home.log())?;
+            }
+            if WITHIN < began.elapsed() {
+                bail!("waited {WITHIN:?} in vain until {what}; fedqd says:\n{}", self.home.log());
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        Ok(began.elapsed())
+    }
+
+    /// Until nothing is written for a while.
+    pub async fn quiet(&mut self) -> Result<()> {
+        let mut before = self.writes();
+        loop {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let now = self.writes();
+            if now == before {
+                return Ok(());
+            }
+            before = now;
+        }
+    }
+
+    fn writes(&self) -> u64 {
+        self.fleet.totals().writes + self.fleet.hub_totals().writes
+    }
+
+    /// Of the workers and of the hub.
+    pub fn totals(&self) -> (Totals, Totals) {
+        (self.fleet.totals(), self.fleet.hub_totals())
+    }
+}
