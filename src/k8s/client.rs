@@ -4,7 +4,7 @@
 mod error;
 mod transport;
 
-use std::{collections::BTreeMap, io, path::Path, time::Duration};
+use std::{collections::BTreeMap, io, path::Path, sync::Arc, time::Duration};
 
 use http::{HeaderName, HeaderValue, Request, Uri, header::USER_AGENT};
 use jiff::Timestamp;
@@ -31,6 +31,10 @@ pub struct ClientLimits {
     pub ping_timeout: Duration,
     /// One answer that is not a stream.
     pub answer_bytes: usize,
+    /// What a stream may send before its reader takes it, and all streams of the connection together: as
+    /// many streams as fill the latter, left unread, stop every other one.
+    pub stream_window: u32,
+    pub connection_window: u32,
 }
 
 impl Default for ClientLimits {
@@ -42,6 +46,8 @@ impl Default for ClientLimits {
             ping_every: Duration::from_secs(20),
             ping_timeout: Duration::from_secs(10),
             answer_bytes: 64 << 20,
+            stream_window: 256 << 10,
+            connection_window: 2 << 20,
         }
     }
 }
@@ -50,8 +56,15 @@ impl Default for ClientLimits {
 #[derive(Clone)]
 pub struct ClusterClient {
     client: Client,
-    server: Uri,
     expires: Option<Timestamp>,
+    origin: Arc<Origin>,
+}
+
+/// What a further connection is made from.
+struct Origin {
+    config: Config,
+    route: transport::Route,
+    limits: ClientLimits,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -103,8 +116,14 @@ fn build(
 ) -> Result<ClusterClient, ConnectError> {
     let agent = HeaderValue::from_static(concat!("fedqd/", env!("CARGO_PKG_VERSION")));
     config.headers.push((USER_AGENT, agent));
-    let client = transport::client(&config, route, limits).map_err(ConnectError::Transport)?;
-    Ok(ClusterClient { client, server: config.cluster_url, expires })
+    let origin = Origin { config, route, limits: limits.clone() };
+    Ok(ClusterClient { client: origin.dial(limits)?, expires, origin: Arc::new(origin) })
+}
+
+impl Origin {
+    fn dial(&self, limits: &ClientLimits) -> Result<Client, ConnectError> {
+        transport::client(&self.config, self.route.clone(), limits).map_err(ConnectError::Transport)
+    }
 }
 
 /// Marks a request (in its extensions) whose reader limits the body itself.
@@ -135,7 +154,15 @@ impl ClusterClient {
     }
 
     pub fn server(&self) -> &Uri {
-        &self.server
+        &self.origin.config.cluster_url
+    }
+
+    /// A connection of its own, for what would take the slots, streams or windows of this one; `adjust`
+    /// changes its limits.
+    pub(super) fn further(&self, adjust: impl FnOnce(&mut ClientLimits)) -> Result<Client, ConnectError> {
+        let mut limits = self.origin.limits.clone();
+        adjust(&mut limits);
+        self.origin.dial(&limits)
     }
 
     /// When the credential expires, where that is known.

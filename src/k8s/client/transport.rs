@@ -33,14 +33,11 @@ use super::{ClientLimits, Streamed, error::Refused};
 use crate::k8s::kubeconfig::check_address;
 
 /// How the server is reached.
+#[derive(Clone)]
 pub(super) struct Route {
     pub proxy: Option<Uri>,
     pub allow_loopback: bool,
 }
-
-/// Kept below the connection's window: an unread body must not stop every other request.
-const STREAM_WINDOW: u32 = 256 << 10;
-const CONNECTION_WINDOW: u32 = 2 << 20;
 
 pub(super) fn client(config: &Config, route: Route, limits: &ClientLimits) -> Result<Client, kube::Error> {
     let mut tls = hyper_rustls::HttpsConnectorBuilder::new()
@@ -61,8 +58,8 @@ pub(super) fn client(config: &Config, route: Route, limits: &ClientLimits) -> Re
         .http2_keep_alive_interval(limits.ping_every)
         .http2_keep_alive_timeout(limits.ping_timeout)
         .http2_keep_alive_while_idle(true)
-        .http2_initial_stream_window_size(STREAM_WINDOW)
-        .http2_initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_initial_stream_window_size(limits.stream_window)
+        .http2_initial_connection_window_size(limits.connection_window)
         .build(dial);
     let answer_bytes = limits.answer_bytes;
     let service = ServiceBuilder::new()
