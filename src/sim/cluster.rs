@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::counts::Counts;
 use super::faults::{Faults, Plan};
 use super::kind::Kind;
+use super::logs::Logs;
 use super::nodes::{Herd, ServedHerd, Template};
 use super::rbac::User;
 use super::status::Refusal;
@@ -84,6 +85,7 @@ pub struct State {
     pub name: String,
     pub store: Store,
     pub counts: Counts,
+    pub logs: Logs,
     pub faults: Faults,
     /// Of somebody else, made when it is needed.
     wrong_certificate: OnceLock<Option<Arc<ServerConfig>>>,
@@ -125,6 +127,7 @@ impl Cluster {
             name: options.name,
             store: Store::new(options.version),
             counts: Counts::default(),
+            logs: Logs::default(),
             faults: Faults::default(),
             wrong_certificate: OnceLock::new(),
             herd: options.herd.map(|herd| {

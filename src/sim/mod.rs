@@ -14,6 +14,7 @@ pub mod fields;
 pub mod fleet;
 pub mod kind;
 pub mod kueue;
+pub mod logs;
 pub mod nodes;
 pub mod protobuf;
 pub mod rbac;

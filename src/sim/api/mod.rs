@@ -5,6 +5,7 @@ mod commit;
 mod discovery;
 mod encode;
 mod herd;
+mod log;
 mod patch;
 mod query;
 mod read;
@@ -104,6 +105,7 @@ async fn serve(state: &Arc<State>, parts: &Parts, body: Body) -> Result<Response
         return Err(Refusal::method("these nodes are not kept as objects"));
     }
     match verb {
+        "get" if log::is_asked(&resource) => log::log(&call, &resource).await,
         "get" => read::get(&call, &resource),
         "list" => read::list(&call, &resource).await,
         "watch" => watch::watch(&call, &resource),

@@ -19,9 +19,6 @@ use super::{Call, table};
 const WAITS_FOR_VERSION: Duration = Duration::from_secs(3);
 
 pub(super) fn get(call: &Call<'_>, resource: &Resource) -> Result<Response<Body>, Refusal> {
-    if resource.part.as_deref() == Some("log") {
-        return super::write::pod_log(call, resource);
-    }
     let object = find(call, resource)?;
     one(call, resource, &object, StatusCode::OK)
 }

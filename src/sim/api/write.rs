@@ -131,15 +131,6 @@ pub(super) async fn delete_all(call: &Call<'_>, resource: &Resource) -> Result<R
     Ok(encode::json(call, &list))
 }
 
-pub(super) fn pod_log(call: &Call<'_>, resource: &Resource) -> Result<Response<Body>, Refusal> {
-    let pod = call.state.store.get(resource.kind, &resource.key());
-    let pod = pod.ok_or_else(|| Refusal::not_found(resource.kind, &resource.name))?;
-    let log = pod["metadata"]["annotations"]["sim.fedq.dev/log"].as_str().unwrap_or_default().to_owned();
-    let mut response = Response::new(Body::from(log));
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("text/plain"));
-    Ok(response)
-}
-
 pub(super) fn write<'a>(
     call: &'a Call<'_>,
     resource: &'a Resource,
