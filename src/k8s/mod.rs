@@ -8,6 +8,7 @@ pub mod follow;
 pub mod hub;
 pub mod kubeconfig;
 pub mod list_watch;
+pub mod logs;
 pub mod onboard;
 pub mod read;
 pub mod rights;

@@ -6,4 +6,5 @@
 mod bed;
 mod demo;
 mod joining;
+mod logs;
 mod wrong;

@@ -4,7 +4,7 @@
 //! kube's own watcher cannot start from a stored version, keeps whole objects and reads them through
 //! serde; see [`protobuf`] for what nodes cost here instead.
 
-mod backoff;
+pub(super) mod backoff;
 mod body;
 mod events;
 mod follow;

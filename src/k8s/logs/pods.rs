@@ -1,0 +1,189 @@
+//! What of a Pod says whether its containers have logs to read.
+
+use serde::Deserialize;
+
+use super::{Container, ContainerState};
+use crate::k8s::list_watch::{Key, Record};
+
+/// A Pod, projected; a [`crate::k8s::list_watch::Table`] can keep it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct LogPod {
+    pub metadata: Metadata,
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Metadata {
+    pub name: String,
+    #[serde(default)]
+    pub namespace: Option<String>,
+    pub uid: String,
+    resource_version: String,
+    #[serde(default)]
+    pub labels: std::collections::BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    containers: Vec<Named>,
+    #[serde(default)]
+    restart_policy: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Named {
+    name: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    phase: String,
+    container_statuses: Vec<ContainerStatus>,
+    conditions: Vec<Condition>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ContainerStatus {
+    name: String,
+    #[serde(default)]
+    state: Option<StateOf>,
+    #[serde(default)]
+    restart_count: u32,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct StateOf {
+    waiting: Option<Reason>,
+    running: Option<serde::de::IgnoredAny>,
+    terminated: Option<Terminated>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Reason {
+    reason: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Terminated {
+    #[serde(default)]
+    exit_code: i32,
+    #[serde(default)]
+    reason: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    #[serde(default)]
+    reason: String,
+}
+
+impl LogPod {
+    /// In the order of the pod's spec.
+    pub fn containers(&self) -> Vec<Container> {
+        let named = self.spec.containers.iter();
+        named.map(|named| Container { name: named.name.clone(), state: self.state(&named.name) }).collect()
+    }
+
+    fn state(&self, container: &str) -> ContainerState {
+        if matches!(self.status.phase.as_str(), "Succeeded" | "Failed") {
+            return ContainerState::Ended;
+        }
+        let status = self.status.container_statuses.iter().find(|status| status.name == container);
+        let state = status.and_then(|status| status.state.clone()).unwrap_or_default();
+        let restarts = status.map_or(0, |status| status.restart_count);
+        if let Some(terminated) = state.terminated {
+            return self.after(&terminated);
+        }
+        if state.running.is_some() {
+            return ContainerState::Running;
+        }
+        let reason = state.waiting.map(|waiting| waiting.reason).filter(|reason| !reason.is_empty());
+        let reason = reason.unwrap_or_else(|| self.pending());
+        if 0 < restarts { ContainerState::Between { reason } } else { ContainerState::Waiting { reason } }
+    }
+
+    fn after(&self, terminated: &Terminated) -> ContainerState {
+        let again = match self.spec.restart_policy.as_str() {
+            "Never" => false,
+            "OnFailure" => terminated.exit_code != 0,
+            _ => true,
+        };
+        if again {
+            ContainerState::Between { reason: terminated.reason.clone() }
+        } else {
+            ContainerState::Ended
+        }
+    }
+
+    /// Why it has not begun, in the scheduler's word if it has one.
+    fn pending(&self) -> String {
+        let unscheduled = |condition: &&Condition| {
+            condition.kind == "PodScheduled" && condition.status == "False" && !condition.reason.is_empty()
+        };
+        let unscheduled = self.status.conditions.iter().find(unscheduled);
+        unscheduled.map_or_else(|| "Pending".to_owned(), |condition| condition.reason.clone())
+    }
+}
+
+impl Record for LogPod {
+    fn key(&self) -> Key {
+        (self.metadata.namespace.clone(), self.metadata.name.clone())
+    }
+
+    fn version(&self) -> u64 {
+        self.metadata.resource_version.parse().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn state(policy: &str, status: &Value) -> ContainerState {
+        let pod = json!({
+            "metadata": {"name": "p", "namespace": "n", "uid": "u", "resourceVersion": "5"},
+            "spec": {"containers": [{"name": "c"}], "restartPolicy": policy},
+            "status": status,
+        });
+        let pod: LogPod = serde_json::from_value(pod).expect("a pod");
+        pod.containers().remove(0).state
+    }
+
+    #[test]
+    fn a_pods_status_says_whether_there_is_a_log() {
+        let waiting = |reason: &str| ContainerState::Waiting { reason: reason.to_owned() };
+        let between = |reason: &str| ContainerState::Between { reason: reason.to_owned() };
+        let of = |state: Value, restarts: u32| json!({"phase": "Running", "containerStatuses": [{"name": "c", "restartCount": restarts, "state": state}]});
+        assert_eq!(state("Never", &json!({})), waiting("Pending"));
+        let unscheduled = json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]});
+        assert_eq!(state("Never", &unscheduled), waiting("Unschedulable"));
+        let creating = json!({"waiting": {"reason": "ContainerCreating"}});
+        assert_eq!(state("Never", &of(creating, 0)), waiting("ContainerCreating"));
+        assert_eq!(
+            state("Never", &of(json!({"running": {"startedAt": "2026-11-21T07:00:00Z"}}), 0)),
+            ContainerState::Running
+        );
+        let crash = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+        assert_eq!(state("Always", &of(crash, 3)), between("CrashLoopBackOff"));
+        let ended = |code: i32| of(json!({"terminated": {"exitCode": code, "reason": "Error"}}), 0);
+        assert_eq!(state("Never", &ended(1)), ContainerState::Ended);
+        assert_eq!(state("OnFailure", &ended(0)), ContainerState::Ended);
+        assert_eq!(state("OnFailure", &ended(1)), between("Error"));
+        assert_eq!(state("Always", &ended(0)), between("Error"));
+        assert_eq!(state("Always", &json!({"phase": "Failed"})), ContainerState::Ended);
+    }
+}
