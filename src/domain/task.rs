@@ -1,6 +1,15 @@
 //! Tasks: what a person wants to run, read from SkyPilot's YAML or a request, and what becomes of it.
 
+pub mod choose;
+pub mod event;
+pub mod names;
+pub mod phase;
 pub mod quantity;
+pub mod record;
+pub mod render;
 pub mod sky;
 pub mod spec;
+#[cfg(test)]
+mod testing;
+pub mod volume;
 pub mod yaml;

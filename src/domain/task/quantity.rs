@@ -4,17 +4,40 @@
 //! suffix means what it means there; a bare number of memory is GiB, since a task with 32 bytes is
 //! nobody's.
 
+use serde::{Deserialize, Serialize};
+
 use crate::domain::{
     ids::ResourceName,
     quantity::{Amount, Quantity, QuantityError},
 };
 
 /// What is asked for of a resource; always more than nothing.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(from = "Kept", into = "Kept")]
 pub struct Request {
     pub amount: Amount,
     /// `4+`: nodes with more are as good. Kubernetes asks for no other kind.
     pub or_more: bool,
+}
+
+/// As it is kept: in thousandths of a cpu, or bytes.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Kept {
+    units: i64,
+    or_more: bool,
+}
+
+impl From<Kept> for Request {
+    fn from(kept: Kept) -> Self {
+        Self { amount: Amount::new(kept.units), or_more: kept.or_more }
+    }
+}
+
+impl From<Request> for Kept {
+    fn from(request: Request) -> Self {
+        Self { units: request.amount.units(), or_more: request.or_more }
+    }
 }
 
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]

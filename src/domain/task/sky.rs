@@ -1,4 +1,4 @@
-//! SkyPilot's task files, and requests in their form, to [`TaskSpec`]s.
+//! SkyPilot's task files, and requests in their form, to [`NewTask`]s.
 //!
 //! Every field is either run, mapped to what fedq has, or named in a warning. A file is refused where a
 //! task would not be what was meant: unknown fields, and parts it cannot work without.
@@ -17,10 +17,8 @@ use self::{
     document::Overrides,
     reader::{At, Notes},
 };
-use super::{
-    spec::TaskSpec,
-    yaml::{self, Node, YamlError},
-};
+pub use super::spec::NewTask;
+use super::yaml::{self, Node, YamlError};
 
 /// A pipeline of more steps is a program's, and should be split up by it.
 pub const MAX_TASKS: usize = 100;
@@ -41,7 +39,7 @@ pub struct TaskFile {
     /// Of the pipeline.
     pub name: Option<String>,
     /// One after the other; at least one.
-    pub tasks: Vec<TaskSpec>,
+    pub tasks: Vec<NewTask>,
     pub warnings: Vec<Note>,
 }
 
@@ -114,7 +112,7 @@ fn read(documents: &[Node], options: &Options) -> Result<TaskFile, TaskFileError
     problems.sort();
     warnings.sort();
     let found = tasks.len();
-    let tasks: Vec<TaskSpec> = tasks.into_iter().flatten().collect();
+    let tasks: Vec<NewTask> = tasks.into_iter().flatten().collect();
     if problems.is_empty() && tasks.len() == found {
         Ok(TaskFile { name, tasks, warnings })
     } else {

@@ -1,7 +1,13 @@
-//! A task as it will be run: every field here has an effect.
+//! A task as it will be run: every field here has an effect. It is kept as JSON until it is over, so that
+//! a field may be added with a default, but never change its meaning.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::quantity::Request;
@@ -12,8 +18,16 @@ pub const MAX_NODES: u32 = 1000;
 /// Linux takes no longer argument to a program, so that a longer script or value could never start.
 pub const MAX_ARGUMENT: usize = 128 << 10;
 
-/// One task: `num_nodes` equal pods that run the same script.
+/// A task as it was handed in.
 #[derive(Clone, Debug, PartialEq)]
+pub struct NewTask {
+    pub spec: TaskSpec,
+    pub secrets: Secrets,
+}
+
+/// One task: `num_nodes` equal pods that run the same script.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct TaskSpec {
     /// As written. Names of objects are made from it in `names`.
     pub name: Option<String>,
@@ -23,7 +37,8 @@ pub struct TaskSpec {
     pub run: String,
     /// In the order written, which is the order in which values may refer to each other.
     pub envs: Vec<(String, String)>,
-    pub secrets: Secrets,
+    /// Variables whose values are in [`Secrets`].
+    pub secrets: BTreeSet<String>,
     pub volumes: Vec<Mount>,
     /// What the task may run on, in order; at least one.
     pub candidates: Vec<Candidate>,
@@ -38,7 +53,8 @@ pub struct TaskSpec {
     pub pod: PodExtras,
 }
 
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Workdir {
     /// A folder of the image or of a volume.
     Folder(String),
@@ -46,21 +62,13 @@ pub enum Workdir {
     Git { url: String, reference: Option<String> },
 }
 
-/// Values nobody may read from fedq. They exist between the request and the Secret on the cluster.
+/// Values nobody may read from fedq: kept in Secrets of Kubernetes only, never with the task.
 #[derive(Clone, Default, Eq, PartialEq)]
 pub struct Secrets(BTreeMap<String, String>);
 
 impl Secrets {
     pub fn new(values: BTreeMap<String, String>) -> Self {
         Self(values)
-    }
-
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 
     /// For the Secret that is written to the cluster, and nothing else.
@@ -75,7 +83,8 @@ impl fmt::Debug for Secrets {
     }
 }
 
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Mount {
     pub path: String,
     pub volume: String,
@@ -83,7 +92,8 @@ pub struct Mount {
 }
 
 /// What each node needs, in one of the forms the task may take.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Candidate {
     /// `infra: k8s/<cluster>`
     pub cluster: Option<ClusterName>,
@@ -97,14 +107,16 @@ pub struct Candidate {
     pub labels: BTreeMap<String, String>,
 }
 
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Accelerator {
     /// `H100`; `None` takes any.
     pub kind: Option<String>,
     pub count: u32,
 }
 
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Priority {
     /// A WorkloadPriorityClass.
     Class(String),
@@ -113,7 +125,8 @@ pub enum Priority {
 }
 
 /// What follows a failure of the program itself. Evictions and lost clusters are no failures.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Recovery {
     pub strategy: Strategy,
     pub max_restarts: u32,
@@ -121,7 +134,8 @@ pub struct Recovery {
     pub always_on: Vec<u8>,
 }
 
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Strategy {
     /// The cluster it was on counts as any other.
     #[default]
@@ -131,7 +145,8 @@ pub enum Strategy {
 }
 
 /// How much more than its requests a pod may use of cpu and memory.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Limits {
     #[default]
     AsRequested,
@@ -141,7 +156,8 @@ pub enum Limits {
 }
 
 /// What `config.kubernetes` may add to pods.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PodExtras {
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,

@@ -9,7 +9,7 @@ use super::{
     text::{expand, is_variable},
 };
 use crate::domain::task::{
-    spec::{MAX_ARGUMENT, MAX_NODES, Mount, PodExtras, Priority, Secrets, TaskSpec, Workdir},
+    spec::{MAX_ARGUMENT, MAX_NODES, Mount, NewTask, Priority, Secrets, TaskSpec, Workdir},
     yaml::{Node, Value, shown},
 };
 
@@ -61,17 +61,17 @@ pub fn header(at: &At<'_>, notes: &mut Notes) -> Option<String> {
 }
 
 /// Two steps of a pipeline under one name could not be told apart.
-pub fn names_differ(documents: &[Node], tasks: &[Option<TaskSpec>], notes: &mut Notes) {
+pub fn names_differ(documents: &[Node], tasks: &[Option<NewTask>], notes: &mut Notes) {
     let mut seen = BTreeSet::new();
     for (node, task) in documents.iter().zip(tasks) {
-        let Some(name) = task.as_ref().and_then(|task| task.name.as_deref()) else { continue };
+        let Some(name) = task.as_ref().and_then(|task| task.spec.name.as_deref()) else { continue };
         if !seen.insert(name) {
             notes.problem(&At::root(node), format!("two tasks of the file are called `{}`", shown(name)));
         }
     }
 }
 
-pub fn task(at: &At<'_>, overrides: &Overrides<'_>, notes: &mut Notes) -> Option<TaskSpec> {
+pub fn task(at: &At<'_>, overrides: &Overrides<'_>, notes: &mut Notes) -> Option<NewTask> {
     if !at.is_map() {
         at.wrong(notes, "a map of a task's fields, such as `run`");
         return None;
@@ -97,14 +97,14 @@ pub fn task(at: &At<'_>, overrides: &Overrides<'_>, notes: &mut Notes) -> Option
     check_environment(at, &envs, &secrets, notes);
 
     let Shape { candidates, ordered, queue, priority, recovery, priority_class } = shape;
-    Some(TaskSpec {
+    let spec = TaskSpec {
         name,
         num_nodes: num_nodes?,
         workdir,
         setup,
         run: run?,
         envs,
-        secrets,
+        secrets: secrets.reveal().map(|(name, _)| name.to_owned()).collect(),
         volumes,
         candidates,
         ordered,
@@ -113,8 +113,9 @@ pub fn task(at: &At<'_>, overrides: &Overrides<'_>, notes: &mut Notes) -> Option
         spill_after: config.spill_after,
         recovery,
         limits: config.limits,
-        pod: PodExtras { ..config.pod },
-    })
+        pod: config.pod,
+    };
+    Some(NewTask { spec, secrets })
 }
 
 fn unsupported(fields: &mut Fields<'_>, notes: &mut Notes) {
@@ -246,7 +247,7 @@ fn check_environment(at: &At<'_>, envs: &[(String, String)], secrets: &Secrets, 
     if MAX_ENVIRONMENT < all().map(|(name, value)| name.len() + value.len() + 2).sum::<usize>() {
         notes.problem(at, format!("all variables together have more than {MAX_ENVIRONMENT} bytes"));
     }
-    for name in secrets.names() {
+    for (name, _) in secrets.reveal() {
         if envs.iter().any(|(env, _)| env == name) {
             notes.problem(at, format!("`{}` is both in `envs` and in `secrets`", shown(name)));
         }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::ids::ClusterName;
-use crate::domain::task::spec::{Limits, MAX_NODES, Priority, Strategy as Recover, Workdir};
+use crate::domain::task::spec::{Limits, MAX_NODES, Priority, Strategy as Recover, TaskSpec, Workdir};
 
 fn read(text: &str) -> Result<TaskFile, TaskFileError> {
     read_file(text.as_bytes(), &Options::default())
@@ -13,7 +13,7 @@ fn read(text: &str) -> Result<TaskFile, TaskFileError> {
 fn task(text: &str) -> TaskSpec {
     let mut file = read(text).unwrap_or_else(|error| panic!("{text}: {error}"));
     assert_eq!(file.tasks.len(), 1);
-    file.tasks.remove(0)
+    file.tasks.remove(0).spec
 }
 
 /// Each problem as it is shown.
@@ -164,11 +164,11 @@ fn null_envs_and_secrets_must_be_given() {
         strict: false,
     };
     let file = read_file(text.as_bytes(), &options).expect("complete");
-    let task = &file.tasks[0];
-    assert_eq!(task.envs, [("A".to_owned(), "1".to_owned()), ("B".to_owned(), "2".to_owned())]);
-    assert_eq!(task.secrets.names().collect::<Vec<_>>(), ["KEY", "TOKEN"]);
+    let NewTask { spec, secrets } = &file.tasks[0];
+    assert_eq!(spec.envs, [("A".to_owned(), "1".to_owned()), ("B".to_owned(), "2".to_owned())]);
+    assert_eq!(spec.secrets.iter().collect::<Vec<_>>(), ["KEY", "TOKEN"]);
     assert!(!format!("{file:?}").contains("hush") && !format!("{file:?}").contains("s3cret"));
-    assert_eq!(task.secrets.reveal().find(|(name, _)| *name == "TOKEN"), Some(("TOKEN", "hush")));
+    assert_eq!(secrets.reveal().find(|(name, _)| *name == "TOKEN"), Some(("TOKEN", "hush")));
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn pods_take_what_is_on_the_list() {
     assert_eq!((task.pod.runtime_class.as_deref(), task.pod.grace_seconds), (Some("nvidia"), Some(60)));
     let limits = |text: &str| {
         let text = format!("run: x\nconfig: {{kubernetes: {{set_pod_resource_limits: {text}}}}}");
-        read(&text).map(|file| file.tasks[0].limits).ok()
+        read(&text).map(|file| file.tasks[0].spec.limits).ok()
     };
     assert_eq!(limits("false"), Some(Limits::Unlimited));
     assert_eq!(limits("true"), Some(Limits::AsRequested));
@@ -380,7 +380,10 @@ fn run_is_needed_and_may_be_empty() {
 fn several_documents_are_a_pipeline() {
     let file = read("name: pipe\n---\nname: a\nrun: x\n---\nname: b\nrun: y\n---\n").expect("a pipeline");
     assert_eq!(file.name.as_deref(), Some("pipe"));
-    assert_eq!(file.tasks.iter().filter_map(|task| task.name.as_deref()).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(
+        file.tasks.iter().filter_map(|task| task.spec.name.as_deref()).collect::<Vec<_>>(),
+        ["a", "b"]
+    );
     let bare = read("name: a\nrun: x\n---\nname: b\nrun: y\n").expect("a pipeline");
     assert_eq!((bare.name, bare.tasks.len()), (None, 2));
     assert!(
@@ -396,8 +399,8 @@ fn several_documents_are_a_pipeline() {
 fn requests_are_read_from_json() {
     let body = br#"{"name": "a", "num_nodes": 2, "run": "x", "resources": {"cpus": "2", "accelerators": "1"}, "envs": null}"#;
     let file = read_request(body, &Options::default()).expect("a request");
-    assert_eq!(file.tasks[0].num_nodes, 2);
-    assert_eq!(file.tasks[0].candidates[0].accelerator.as_ref().map(|a| a.count), Some(1));
+    assert_eq!(file.tasks[0].spec.num_nodes, 2);
+    assert_eq!(file.tasks[0].spec.candidates[0].accelerator.as_ref().map(|a| a.count), Some(1));
     let error = read_request(br#"{"name": "a"}"#, &Options::default()).expect_err("no run");
     assert_eq!(error.notes()[0].path, "");
 }
@@ -475,8 +478,10 @@ proptest! {
         let text = format!("run: x\n{}", lines.collect::<Vec<_>>().concat());
         match read(&text) {
             Ok(file) => for task in file.tasks {
-                prop_assert!((1..=MAX_NODES).contains(&task.num_nodes));
-                prop_assert!(!task.candidates.is_empty());
+                prop_assert!((1..=MAX_NODES).contains(&task.spec.num_nodes));
+                prop_assert!(!task.spec.candidates.is_empty());
+                let kept = serde_json::to_string(&task.spec).expect("JSON");
+                prop_assert_eq!(serde_json::from_str::<TaskSpec>(&kept).expect("JSON"), task.spec);
             },
             Err(error) => prop_assert!(!error.notes().is_empty()),
         }

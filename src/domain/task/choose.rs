@@ -1,0 +1,240 @@
+//! Which cluster runs a task: a verdict with its numbers for each, and the best of those that can.
+//!
+//! A cluster that can never hold the task is never chosen, and when that is all of them it is said at
+//! once. Among the others one with room now comes before one where the task would wait; then the
+//! person's order, then a score of the administrator's weights, then the name, so that the same view
+//! always gives the same answer.
+
+pub mod gather;
+pub mod hardware;
+pub mod verdict;
+pub mod view;
+
+use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use self::{
+    hardware::Terms,
+    verdict::{Obstacle, Offer},
+    view::{Access, ClusterView, View},
+};
+use super::spec::{Strategy, TaskSpec};
+use crate::domain::ids::ClusterName;
+
+/// What a person wants beyond what the task's file says.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Wish {
+    pub cluster: Option<ClusterName>,
+    /// The task's own, or the tenant's default.
+    pub queue: Option<String>,
+    /// Where it was before; avoided if its recovery says so, or if it has just been spilled from there.
+    pub avoid: Option<ClusterName>,
+}
+
+/// How much each consideration counts, in thousandths each.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Weights {
+    /// For what is left free afterwards; negative fills clusters one after the other.
+    pub spread: i32,
+    /// Against each workload that waits already.
+    pub pending: i32,
+    /// Against what has to be borrowed.
+    pub borrowing: i32,
+}
+
+impl Default for Weights {
+    fn default() -> Self {
+        Self { spread: 1, pending: 10, borrowing: 1 }
+    }
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Verdict {
+    /// There is room now.
+    Fits(Offer),
+    /// It would wait in the queue.
+    Waits(Offer),
+    /// It could hold the task, but nothing can be dispatched there now.
+    Away(Access, Offer),
+    Never(Vec<Obstacle>),
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Choice {
+    /// Of each cluster, by name.
+    pub verdicts: BTreeMap<ClusterName, Verdict>,
+    pub outcome: Outcome,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    Run(Placement),
+    /// Clusters that could hold it are away.
+    Wait,
+    /// No joined cluster can ever hold it.
+    Never,
+}
+
+/// Where and as what a task is dispatched.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Placement {
+    pub cluster: ClusterName,
+    pub candidate: usize,
+    pub queue: String,
+    /// Whether there is room now.
+    pub now: bool,
+    pub terms: Terms,
+    /// PersistentVolumeClaims by the names the task gives its volumes.
+    pub claims: BTreeMap<String, String>,
+}
+
+/// The least is the best; derived, so that the order of fields is the policy.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+struct Rank {
+    waits: bool,
+    stopped: bool,
+    avoided: bool,
+    wish: usize,
+    score: Reverse<i64>,
+    candidate: usize,
+    cluster: ClusterName,
+    queue: String,
+}
+
+pub fn choose(task: &TaskSpec, wish: &Wish, view: &View, weights: Weights) -> Choice {
+    let mut best: Option<(Rank, Placement)> = None;
+    let mut verdicts = BTreeMap::new();
+    for cluster in &view.clusters {
+        let verdict = match offers(task, wish, cluster) {
+            Err(obstacles) => Verdict::Never(obstacles),
+            Ok(offers) => {
+                let ranked =
+                    offers.into_iter().map(|offer| (rank(task, wish, cluster, &offer, weights), offer));
+                let Some((rank, offer)) = ranked.min_by(|(one, _), (other, _)| one.cmp(other)) else {
+                    continue;
+                };
+                match cluster.access {
+                    Access::Cordoned | Access::Silent => Verdict::Away(cluster.access, offer),
+                    Access::Ready => {
+                        if best.as_ref().is_none_or(|(least, _)| rank < *least) {
+                            best = Some((rank, place(task, cluster, &offer)));
+                        }
+                        if offer.fits_now() { Verdict::Fits(offer) } else { Verdict::Waits(offer) }
+                    }
+                }
+            }
+        };
+        verdicts.insert(cluster.name.clone(), verdict);
+    }
+    let away = verdicts.values().any(|verdict| matches!(verdict, Verdict::Away(..)));
+    let outcome = match best {
+        Some((_, placement)) => Outcome::Run(placement),
+        None if away => Outcome::Wait,
+        None => Outcome::Never,
+    };
+    Choice { verdicts, outcome }
+}
+
+/// Every form in which the cluster could take the task, at least one; or all that stands against it.
+fn offers(task: &TaskSpec, wish: &Wish, cluster: &ClusterView) -> Result<Vec<Offer>, Vec<Obstacle>> {
+    if wish.cluster.as_ref().is_some_and(|wanted| *wanted != cluster.name) {
+        return Err(vec![Obstacle::NotWanted]);
+    }
+    let mut obstacles = verdict::volume_obstacles(task, cluster);
+    let wanted = wish.queue.as_deref();
+    let queues: Vec<_> =
+        cluster.queues.iter().filter(|queue| wanted.is_some_and(|name| name == queue.local)).collect();
+    if queues.is_empty() {
+        let mut there: Vec<_> = cluster.queues.iter().map(|queue| queue.local.clone()).collect();
+        there.sort();
+        there.dedup();
+        obstacles.push(Obstacle::NoQueue { wanted: wish.queue.clone(), there });
+    }
+    let impossible = !obstacles.is_empty();
+    let mut found = Vec::new();
+    for (index, candidate) in task.candidates.iter().enumerate() {
+        if candidate.cluster.as_ref().is_some_and(|wanted| *wanted != cluster.name) {
+            obstacles.push(Obstacle::NotWanted);
+            continue;
+        }
+        for queue in &queues {
+            match verdict::judge(task, index, queue) {
+                Ok(offer) => found.push(offer),
+                Err(against) => obstacles.extend(against),
+            }
+        }
+    }
+    if found.is_empty() || impossible {
+        obstacles.sort();
+        obstacles.dedup();
+        return Err(obstacles);
+    }
+    Ok(found)
+}
+
+fn rank(task: &TaskSpec, wish: &Wish, cluster: &ClusterView, offer: &Offer, weights: Weights) -> Rank {
+    let weigh = |weight: i32, amount: i64| i64::from(weight).saturating_mul(amount);
+    let score = weigh(weights.spread, offer.left())
+        .saturating_sub(weigh(weights.pending, i64::from(offer.pending)))
+        .saturating_sub(weigh(weights.borrowing, offer.borrowed()));
+    Rank {
+        waits: !offer.fits_now(),
+        stopped: !offer.active,
+        avoided: wish.avoid.as_ref() == Some(&cluster.name),
+        wish: if task.ordered { offer.candidate } else { 0 },
+        score: Reverse(score),
+        candidate: offer.candidate,
+        cluster: cluster.name.clone(),
+        queue: offer.queue.clone(),
+    }
+}
+
+fn place(task: &TaskSpec, cluster: &ClusterView, offer: &Offer) -> Placement {
+    let claim = |name: &String| Some((name.clone(), cluster.volumes.get(name)?.claim.clone()));
+    Placement {
+        cluster: cluster.name.clone(),
+        candidate: offer.candidate,
+        queue: offer.queue.clone(),
+        now: offer.fits_now(),
+        terms: offer.terms.clone(),
+        claims: task.volumes.iter().filter_map(|mount| claim(&mount.volume)).collect(),
+    }
+}
+
+/// What to avoid for the next dispatch after `was`.
+pub fn avoided(task: &TaskSpec, was: ClusterName, spilled: bool) -> Option<ClusterName> {
+    (spilled || task.recovery.strategy == Strategy::NextCluster).then_some(was)
+}
+
+/// A task in a queue.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Waiting {
+    pub cluster: ClusterName,
+    pub since: Timestamp,
+}
+
+/// Where a task that was not admitted in time should go instead: only where there is room now, since a
+/// place further ahead in its queue is worth more than a place at the end of another.
+pub fn spill(waiting: &Waiting, now: Timestamp, after: Duration, choice: &Choice) -> Option<ClusterName> {
+    let waited = Duration::try_from(now.duration_since(waiting.since)).unwrap_or_default();
+    if waited < after {
+        return None;
+    }
+    match &choice.outcome {
+        Outcome::Run(placement) if placement.now && placement.cluster != waiting.cluster => {
+            Some(placement.cluster.clone())
+        }
+        Outcome::Run(_) | Outcome::Wait | Outcome::Never => None,
+    }
+}
+
+/// When [`spill`] is worth asking again.
+pub fn spill_at(waiting: &Waiting, after: Duration) -> Option<Timestamp> {
+    waiting.since.checked_add(after).ok()
+}
+
+#[cfg(test)]
+mod tests;

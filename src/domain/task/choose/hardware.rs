@@ -1,0 +1,164 @@
+//! Which flavors have the nodes a task names: accelerators, instance types, spot.
+//!
+//! Clusters say it by labels of their nodes, each provider by its own; Kueue's flavors repeat them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::view::{FlavorView, GroupView};
+use crate::domain::ids::ResourceName;
+
+pub const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
+const SPOT: [(&str, &str); 5] = [
+    ("cloud.google.com/gke-spot", "true"),
+    ("cloud.google.com/gke-provisioning", "spot"),
+    ("eks.amazonaws.com/capacityType", "SPOT"),
+    ("karpenter.sh/capacity-type", "spot"),
+    ("kubernetes.azure.com/scalesetpriority", "spot"),
+];
+/// Labels whose value names the accelerator.
+const ACCELERATOR: [&str; 7] = [
+    "skypilot.co/accelerator",
+    "cloud.google.com/gke-accelerator",
+    "cloud.google.com/gke-tpu-accelerator",
+    "nvidia.com/gpu.product",
+    "amd.com/gpu.product-name",
+    "gpu.nvidia.com/class",
+    "gpu.nvidia.com/model",
+];
+
+/// What pods ask for by label: any of the values.
+pub type Terms = BTreeMap<String, BTreeSet<String>>;
+
+/// The resource by which a kind of accelerator is asked for.
+pub fn resource(kind: Option<&str>) -> ResourceName {
+    let kind = kind.unwrap_or_default().to_ascii_lowercase();
+    let name = match kind.as_str() {
+        kind if kind.starts_with("tpu") => "google.com/tpu",
+        kind if kind.starts_with("mi") && kind[2..].starts_with(|c: char| c.is_ascii_digit()) => {
+            "amd.com/gpu"
+        }
+        kind if kind.starts_with("gaudi") => "habana.ai/gaudi",
+        _ => "nvidia.com/gpu",
+    };
+    ResourceName::new(name).expect("a constant resource name is valid")
+}
+
+/// The labels by which the flavor's nodes are known to have the accelerator; `None`: they have not.
+pub fn accelerator(kind: &str, flavor: &FlavorView) -> Option<Terms> {
+    let by_label = flavor
+        .node_labels
+        .iter()
+        .filter(|(key, value)| ACCELERATOR.contains(&key.as_str()) && names(value, kind))
+        .map(term)
+        .collect::<Terms>();
+    if !by_label.is_empty() {
+        return Some(by_label);
+    }
+    // A flavor whose labels say nothing of accelerators may be named after one.
+    let told = flavor.node_labels.keys().any(|key| ACCELERATOR.contains(&key.as_str()));
+    (!told && names(flavor.name.as_str(), kind)).then(|| flavor.node_labels.iter().map(term).collect())
+}
+
+fn term((key, value): (&String, &String)) -> (String, BTreeSet<String>) {
+    (key.clone(), BTreeSet::from([value.clone()]))
+}
+
+/// Whether `text` (`NVIDIA-A100-SXM4-80GB`) has every part of `kind` (`A100-80GB`).
+fn names(text: &str, kind: &str) -> bool {
+    let parts = |text: &str| -> Vec<String> {
+        text.split(['-', '_', '.', ' '])
+            .map(str::to_ascii_lowercase)
+            .filter(|part| !part.is_empty())
+            .collect()
+    };
+    let (text, kind) = (parts(text), parts(kind));
+    !kind.is_empty() && kind.iter().all(|part| text.contains(part))
+}
+
+/// Whether any flavor of the group says which instance type it has.
+pub fn knows_instance_types(group: &GroupView) -> bool {
+    group.flavors.iter().any(|flavor| flavor.node_labels.contains_key(INSTANCE_TYPE))
+}
+
+pub fn instance_type(kind: &str, flavor: &FlavorView) -> Option<Terms> {
+    let value = flavor.node_labels.get(INSTANCE_TYPE).filter(|value| *value == kind)?;
+    Some(Terms::from([(INSTANCE_TYPE.to_owned(), BTreeSet::from([value.clone()]))]))
+}
+
+pub fn knows_spot(group: &GroupView) -> bool {
+    group.flavors.iter().any(|flavor| spot(flavor).is_some())
+}
+
+pub fn spot(flavor: &FlavorView) -> Option<Terms> {
+    let labels = SPOT.iter().filter(|(key, value)| {
+        flavor.node_labels.get(*key).is_some_and(|found| found.eq_ignore_ascii_case(value))
+    });
+    let terms: Terms = labels
+        .filter_map(|(key, _)| {
+            Some(((*key).to_owned(), BTreeSet::from([flavor.node_labels.get(*key)?.clone()])))
+        })
+        .collect();
+    (!terms.is_empty()).then_some(terms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{ids::FlavorName, resources::Resources};
+
+    fn flavor(name: &str, labels: &[(&str, &str)]) -> FlavorView {
+        FlavorView {
+            name: FlavorName::new(name).expect("a name"),
+            node_labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+            cells: BTreeMap::new(),
+            largest_node: Resources::new(),
+        }
+    }
+
+    #[test]
+    fn accelerators_are_known_by_every_provider_s_label() {
+        for (kind, key, value, matches) in [
+            ("H100", "nvidia.com/gpu.product", "NVIDIA-H100-80GB-HBM3", true),
+            ("h100", "skypilot.co/accelerator", "h100", true),
+            ("A100-80GB", "nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB", true),
+            ("A100-80GB", "nvidia.com/gpu.product", "NVIDIA-A100-SXM4-40GB", false),
+            ("L4", "cloud.google.com/gke-accelerator", "nvidia-l4", true),
+            ("L4", "cloud.google.com/gke-accelerator", "nvidia-l40s", false),
+            ("H100", "unrelated", "h100", false),
+        ] {
+            let terms = accelerator(kind, &flavor("f", &[(key, value)]));
+            assert_eq!(terms.is_some(), matches, "{kind} {value}");
+            assert_eq!(terms.is_some_and(|terms| terms[key].contains(value)), matches);
+        }
+    }
+
+    #[test]
+    fn a_flavor_may_be_named_after_its_accelerator() {
+        let named = flavor("gpu-h100", &[("pool", "a")]);
+        assert_eq!(accelerator("H100", &named).map(|terms| terms.contains_key("pool")), Some(true));
+        // Its labels know better.
+        assert_eq!(accelerator("H100", &flavor("h100", &[("gpu.nvidia.com/class", "A100")])), None);
+    }
+
+    #[test]
+    fn kinds_have_their_resource() {
+        for (kind, name) in [
+            (None, "nvidia.com/gpu"),
+            (Some("H100"), "nvidia.com/gpu"),
+            (Some("MI300X"), "amd.com/gpu"),
+            (Some("Mixed"), "nvidia.com/gpu"),
+            (Some("tpu-v5e"), "google.com/tpu"),
+            (Some("Gaudi2"), "habana.ai/gaudi"),
+            (Some("m"), "nvidia.com/gpu"),
+            (Some("mi"), "nvidia.com/gpu"),
+        ] {
+            assert_eq!(resource(kind).as_str(), name, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn spot_is_told_by_the_provider() {
+        assert!(spot(&flavor("f", &[("eks.amazonaws.com/capacityType", "SPOT")])).is_some());
+        assert!(spot(&flavor("f", &[("eks.amazonaws.com/capacityType", "ON_DEMAND")])).is_none());
+    }
+}

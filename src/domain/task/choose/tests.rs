@@ -1,0 +1,346 @@
+use proptest::{prelude::*, strategy::Strategy};
+
+use super::*;
+use crate::domain::{
+    ids::ResourceName,
+    quantity::Amount,
+    task::testing::{cluster, cluster_name, flavor, queue, task, volume},
+};
+
+fn wish() -> Wish {
+    Wish { queue: Some("default".to_owned()), ..Wish::default() }
+}
+
+fn view(clusters: Vec<ClusterView>) -> View {
+    View { clusters }
+}
+
+fn decide(text: &str, wish: &Wish, clusters: Vec<ClusterView>) -> Choice {
+    choose(&task(text), wish, &view(clusters), Weights::default())
+}
+
+fn chosen(choice: &Choice) -> Option<(&str, bool)> {
+    match &choice.outcome {
+        Outcome::Run(placement) => Some((placement.cluster.as_str(), placement.now)),
+        Outcome::Wait | Outcome::Never => None,
+    }
+}
+
+fn obstacles(choice: &Choice, cluster: &str) -> Vec<String> {
+    match &choice.verdicts[&cluster_name(cluster)] {
+        Verdict::Never(obstacles) => obstacles.iter().map(ToString::to_string).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+const GPUS: &str = "run: x\nresources: {accelerators: 4}\n";
+
+#[test]
+fn the_next_task_goes_where_there_is_room() {
+    let choice = decide(GPUS, &wish(), vec![cluster("full", (8, 8)), cluster("free", (8, 0))]);
+    assert_eq!(chosen(&choice), Some(("free", true)));
+    assert!(
+        matches!(&choice.verdicts[&cluster_name("full")], Verdict::Waits(offer) if offer.numbers[0].gap() == Amount::new(4))
+    );
+}
+
+#[test]
+fn with_no_room_it_waits_where_least_is_missing() {
+    let choice = decide(GPUS, &wish(), vec![cluster("a", (8, 8)), cluster("b", (8, 6))]);
+    assert_eq!(chosen(&choice), Some(("b", false)));
+}
+
+#[test]
+fn what_never_fits_is_told_at_once_with_the_reason_for_each_cluster() {
+    let choice = decide(
+        "run: x\nnum_nodes: 4\nresources: {accelerators: 4}\n",
+        &wish(),
+        vec![
+            cluster("a", (8, 0)),
+            ClusterView { queues: Vec::new(), ..cluster("b", (99, 0)) },
+            ClusterView { queues: vec![queue(vec![flavor("cpu", &[], &[])])], ..cluster("c", (0, 0)) },
+        ],
+    );
+    assert_eq!(choice.outcome, Outcome::Never);
+    assert_eq!(
+        obstacles(&choice, "a"),
+        ["queue default can hold at most 8 nvidia.com/gpu of flavor gpu, the task needs 16"]
+    );
+    assert_eq!(obstacles(&choice, "b"), ["there is no queue default; there is none that you may use"]);
+    assert_eq!(obstacles(&choice, "c"), ["queue default has no quota for nvidia.com/gpu"]);
+}
+
+#[test]
+fn without_a_queue_the_answer_names_those_there_are() {
+    let choice = decide("run: x", &Wish::default(), vec![cluster("a", (8, 0))]);
+    assert_eq!(obstacles(&choice, "a"), ["no queue was named; there is default"]);
+}
+
+#[test]
+fn a_person_s_cluster_is_kept_to() {
+    let wanted = Wish { cluster: Some(cluster_name("full")), ..wish() };
+    let clusters = || vec![cluster("full", (8, 8)), cluster("free", (8, 0))];
+    assert_eq!(chosen(&decide(GPUS, &wanted, clusters())), Some(("full", false)));
+    let infra = "run: x\nresources: {accelerators: 4, infra: k8s/full}\n";
+    let choice = decide(infra, &wish(), clusters());
+    assert_eq!(chosen(&choice), Some(("full", false)));
+    assert_eq!(obstacles(&choice, "free"), ["another cluster was asked for"]);
+}
+
+#[test]
+fn a_cluster_that_is_away_is_waited_for() {
+    let away = |access| vec![ClusterView { access, ..cluster("a", (8, 0)) }];
+    for access in [Access::Silent, Access::Cordoned] {
+        assert_eq!(decide(GPUS, &wish(), away(access)).outcome, Outcome::Wait);
+    }
+    let mut both = away(Access::Silent);
+    both.push(cluster("b", (8, 8)));
+    assert_eq!(chosen(&decide(GPUS, &wish(), both)), Some(("b", false)));
+}
+
+#[test]
+fn tasks_on_their_way_count() {
+    let mut busy = cluster("a", (8, 0));
+    let cells = &mut busy.queues[0].groups[0].flavors[0].cells;
+    let gpus = cells.get_mut("nvidia.com/gpu").expect("a cell");
+    *gpus = gpus.with_in_flight(Amount::new(6));
+    let choice = decide(GPUS, &wish(), vec![busy, cluster("b", (4, 0))]);
+    assert_eq!(chosen(&choice), Some(("b", true)));
+}
+
+#[test]
+fn the_kind_of_accelerator_chooses_flavor_and_nodes() {
+    let product = |value| [("nvidia.com/gpu.product", value)];
+    let flavors = vec![
+        flavor("a100", &product("NVIDIA-A100-SXM4-80GB"), &[("nvidia.com/gpu", (8, 0))]),
+        flavor("h100", &product("NVIDIA-H100-80GB-HBM3"), &[("nvidia.com/gpu", (8, 0))]),
+    ];
+    let clusters = || vec![ClusterView { queues: vec![queue(flavors.clone())], ..cluster("a", (0, 0)) }];
+    let choice = decide("run: x\nresources: {accelerators: H100:8}", &wish(), clusters());
+    let Outcome::Run(placement) = &choice.outcome else { panic!("{choice:?}") };
+    assert!(placement.terms["nvidia.com/gpu.product"].contains("NVIDIA-H100-80GB-HBM3"));
+    let none = decide("run: x\nresources: {accelerators: L4:1}", &wish(), clusters());
+    assert_eq!(obstacles(&none, "a"), ["no flavor of queue default has L4"]);
+}
+
+#[test]
+fn ordered_forms_are_tried_in_order() {
+    let labels = |kind| [("gpu.nvidia.com/class", kind)];
+    let with = |name, kind, gpus| ClusterView {
+        queues: vec![queue(vec![flavor("f", &labels(kind), &[("nvidia.com/gpu", gpus)])])],
+        ..cluster(name, (0, 0))
+    };
+    let text = "run: x\nresources: {accelerators: [H100:8, A100:8]}";
+    let both = decide(text, &wish(), vec![with("a", "A100", (80, 0)), with("h", "H100", (8, 0))]);
+    assert_eq!(chosen(&both), Some(("h", true)));
+    // What has room comes before what is wished.
+    let full = decide(text, &wish(), vec![with("a", "A100", (80, 0)), with("h", "H100", (8, 8))]);
+    assert_eq!(chosen(&full), Some(("a", true)));
+}
+
+#[test]
+fn spot_and_instance_types_count_where_flavors_tell_them_apart() {
+    let spot = flavor("spot", &[("karpenter.sh/capacity-type", "spot")], &[("nvidia.com/gpu", (8, 0))]);
+    let plain = flavor("od", &[("karpenter.sh/capacity-type", "on-demand")], &[("nvidia.com/gpu", (80, 0))]);
+    let text = "run: x\nresources: {accelerators: 8, use_spot: true}";
+    let both = ClusterView { queues: vec![queue(vec![plain, spot])], ..cluster("a", (0, 0)) };
+    let choice = decide(text, &wish(), vec![both]);
+    let Outcome::Run(placement) = &choice.outcome else { panic!("{choice:?}") };
+    assert!(placement.terms["karpenter.sh/capacity-type"].contains("spot"));
+    let unknown =
+        decide("run: x\nresources: {instance_type: p5.48xlarge}", &wish(), vec![cluster("b", (8, 0))]);
+    let Verdict::Fits(offer) = &unknown.verdicts[&cluster_name("b")] else { panic!("{unknown:?}") };
+    assert_eq!((offer.unmet.as_slice(), offer.terms.len()), (["instance_type"].as_slice(), 0));
+}
+
+#[test]
+fn volumes_hold_a_task_to_their_cluster() {
+    let with = |name, shared| ClusterView {
+        volumes: [("data".to_owned(), volume(shared))].into(),
+        ..cluster(name, (8, 8))
+    };
+    let text = "run: x\nvolumes: {/d: data}\nresources: {accelerators: 1}\n";
+    let choice = decide(text, &wish(), vec![with("here", false), cluster("free", (8, 0))]);
+    assert_eq!(chosen(&choice), Some(("here", false)));
+    assert_eq!(obstacles(&choice, "free"), ["volume data is not there"]);
+    let gang = decide(&format!("{text}num_nodes: 2\n"), &wish(), vec![with("a", false), with("b", true)]);
+    assert_eq!(chosen(&gang), Some(("b", false)));
+    assert!(obstacles(&gang, "a")[0].contains("num_nodes: 1"));
+}
+
+#[test]
+fn a_node_must_be_large_enough_for_one_node_of_the_task() {
+    let mut small = cluster("a", (64, 0));
+    let gpus = ResourceName::new("nvidia.com/gpu").expect("a name");
+    small.queues[0].groups[0].flavors[0].largest_node.insert(gpus, Amount::new(4));
+    let choice = decide("run: x\nresources: {accelerators: 8}", &wish(), vec![small.clone()]);
+    assert_eq!(
+        obstacles(&choice, "a"),
+        ["the largest node of flavor gpu has 4 nvidia.com/gpu, one node of the task needs 8"]
+    );
+    assert_eq!(
+        chosen(&decide("run: x\nnum_nodes: 2\nresources: {accelerators: 4}", &wish(), vec![small])),
+        Some(("a", true))
+    );
+}
+
+#[test]
+fn weights_spread_or_fill() {
+    let clusters = || vec![cluster("empty", (8, 0)), cluster("used", (8, 3))];
+    let with = |spread| {
+        let weights = Weights { spread, ..Weights::default() };
+        let choice = choose(&task(GPUS), &wish(), &view(clusters()), weights);
+        chosen(&choice).map(|(cluster, _)| cluster.to_owned())
+    };
+    assert_eq!(with(1).as_deref(), Some("empty"));
+    assert_eq!(with(-1).as_deref(), Some("used"));
+}
+
+#[test]
+fn a_waiting_task_spills_only_to_where_there_is_room() {
+    let waiting = Waiting { cluster: cluster_name("full"), since: Timestamp::UNIX_EPOCH };
+    let after = Duration::from_secs(30);
+    let at = |seconds| Timestamp::from_second(seconds).expect("a time");
+    let avoid = Wish { avoid: Some(cluster_name("full")), ..wish() };
+    let room = decide(GPUS, &avoid, vec![cluster("full", (8, 8)), cluster("free", (8, 0))]);
+    assert_eq!(spill(&waiting, at(29), after, &room), None);
+    assert_eq!(spill(&waiting, at(30), after, &room), Some(cluster_name("free")));
+    let none = decide(GPUS, &avoid, vec![cluster("full", (8, 8)), cluster("other", (8, 7))]);
+    assert_eq!(spill(&waiting, at(99), after, &none), None);
+    // A clock that went back is no reason to move.
+    assert_eq!(spill(&waiting, at(-99), after, &room), None);
+    assert_eq!(spill_at(&waiting, after), Some(at(30)));
+    let pinned = Wish { cluster: Some(cluster_name("full")), ..wish() };
+    let pinned = decide(GPUS, &pinned, vec![cluster("full", (8, 8)), cluster("free", (8, 0))]);
+    assert_eq!(spill(&waiting, at(99), after, &pinned), None);
+}
+
+#[test]
+fn recovery_elsewhere_avoids_where_it_was() {
+    let eager = task("run: x\nresources: {job_recovery: EAGER_NEXT_REGION}");
+    assert_eq!(avoided(&eager, cluster_name("a"), false), Some(cluster_name("a")));
+    assert_eq!(avoided(&task("run: x"), cluster_name("a"), false), None);
+    let wish = Wish { avoid: Some(cluster_name("a")), ..wish() };
+    let choice = decide(GPUS, &wish, vec![cluster("a", (8, 0)), cluster("b", (8, 2))]);
+    assert_eq!(chosen(&choice), Some(("b", true)));
+    // Better there than nowhere.
+    assert_eq!(chosen(&decide(GPUS, &wish, vec![cluster("a", (8, 0))])), Some(("a", true)));
+}
+
+fn any_cluster(name: String) -> impl Strategy<Value = ClusterView> {
+    let kinds = proptest::sample::select(vec!["H100", "A100"]);
+    let numbers = (kinds, 0_i64..20, 0_i64..25, 0_i64..4, proptest::option::of(1_i64..10));
+    let access =
+        proptest::sample::select(vec![Access::Ready, Access::Ready, Access::Silent, Access::Cordoned]);
+    let volume = proptest::option::of(any::<bool>());
+    (proptest::collection::vec(numbers, 0..3), access, volume, any::<bool>(), 0_u32..5).prop_map(
+        move |(flavors, access, shared, active, pending)| {
+            let made =
+                flavors.iter().enumerate().map(|(index, (kind, nominal, reserved, flying, largest))| {
+                    let labels = [("gpu.nvidia.com/class", *kind)];
+                    let mut made =
+                        flavor(&format!("f{index}"), &labels, &[("nvidia.com/gpu", (*nominal, *reserved))]);
+                    let gpus = made.cells.get_mut("nvidia.com/gpu").expect("a cell");
+                    *gpus = gpus.with_in_flight(Amount::new(*flying));
+                    let gpus = ResourceName::new("nvidia.com/gpu").expect("a name");
+                    made.largest_node.extend(largest.map(|largest| (gpus, Amount::new(largest))));
+                    made
+                });
+            let queue = view::QueueView { active, pending, ..queue(made.collect()) };
+            ClusterView {
+                name: cluster_name(&name),
+                access,
+                queues: vec![queue],
+                volumes: shared
+                    .map(|shared| ("data".to_owned(), crate::domain::task::testing::volume(shared)))
+                    .into_iter()
+                    .collect(),
+            }
+        },
+    )
+}
+
+fn any_view() -> impl Strategy<Value = Vec<ClusterView>> {
+    (0_usize..6)
+        .prop_flat_map(|count| (0..count).map(|index| any_cluster(format!("c{index}"))).collect::<Vec<_>>())
+}
+
+const TASKS: [&str; 5] = [
+    "run: x\n",
+    "run: x\nresources: {accelerators: 3}\n",
+    "run: x\nnum_nodes: 3\nresources: {accelerators: H100:2}\n",
+    "run: x\nnum_nodes: 2\nvolumes: {/d: data}\nresources: {accelerators: [A100:4, H100:2]}\n",
+    "run: x\nresources: {any_of: [{infra: k8s/c1, accelerators: 1}, {accelerators: A100:8}]}\n",
+];
+
+/// By plain arithmetic: whether one flavor of the cluster has room for all nodes, now or ever.
+fn holds(task: &TaskSpec, index: usize, cluster: &ClusterView, now: bool) -> bool {
+    let Some(wanted) = &task.candidates[index].accelerator else { return true };
+    let nodes = i64::from(task.num_nodes);
+    cluster.queues[0].groups[0].flavors.iter().any(|flavor| {
+        let kind = wanted.kind.as_deref();
+        let cell = &flavor.cells["nvidia.com/gpu"];
+        let room = if now {
+            cell.nominal.units() - cell.reserved.units() - cell.in_flight.units()
+        } else {
+            cell.nominal.units()
+        };
+        let one = i64::from(wanted.count);
+        kind.is_none_or(|kind| flavor.node_labels["gpu.nvidia.com/class"] == kind)
+            && one * nodes <= room
+            && flavor.largest_node.get("nvidia.com/gpu").is_none_or(|largest| one <= largest.units())
+    })
+}
+
+proptest! {
+    #[test]
+    fn nothing_goes_where_it_cannot_fit_and_order_is_of_no_consequence(
+        clusters in any_view(),
+        text in proptest::sample::select(TASKS.to_vec()),
+        avoid in any::<bool>(),
+        turn in 0_usize..6,
+    ) {
+        let task = task(text);
+        let wish = Wish { avoid: avoid.then(|| cluster_name("c0")), ..wish() };
+        let choice = choose(&task, &wish, &view(clusters.clone()), Weights::default());
+        prop_assert_eq!(choice.verdicts.len(), clusters.len());
+        let mut turned = clusters.clone();
+        turned.rotate_left(turn.min(clusters.len()));
+        prop_assert_eq!(&choose(&task, &wish, &view(turned), Weights::default()), &choice);
+
+        let able = |cluster: &ClusterView, now: bool| {
+            let volumes = task.volumes.is_empty()
+                || cluster.volumes.get("data").is_some_and(|volume| volume.shared || task.num_nodes == 1);
+            // An empty queue covers nothing.
+            let covered = !cluster.queues[0].groups[0].flavors.is_empty() || task.candidates[0].accelerator.is_none();
+            (0..task.candidates.len()).any(|index| {
+                let here = task.candidates[index].cluster.as_ref().is_none_or(|wanted| *wanted == cluster.name);
+                volumes && covered && here && holds(&task, index, cluster, now)
+                    && (!now || cluster.queues[0].active)
+            })
+        };
+        for cluster in &clusters {
+            match &choice.verdicts[&cluster.name] {
+                Verdict::Never(obstacles) => {
+                    prop_assert!(!able(cluster, false), "{} could", cluster.name);
+                    prop_assert!(!obstacles.is_empty());
+                }
+                Verdict::Fits(_) => prop_assert!(able(cluster, true)),
+                Verdict::Waits(_) => prop_assert!(able(cluster, false) && !able(cluster, true)),
+                Verdict::Away(..) => prop_assert!(able(cluster, false) && cluster.access != Access::Ready),
+            }
+        }
+        let ready = |now| clusters.iter().any(|cluster| cluster.access == Access::Ready && able(cluster, now));
+        match &choice.outcome {
+            Outcome::Run(placement) => {
+                let cluster = clusters.iter().find(|cluster| cluster.name == placement.cluster).expect("joined");
+                prop_assert_eq!(cluster.access, Access::Ready);
+                prop_assert!(able(cluster, placement.now));
+                prop_assert_eq!(placement.now, ready(true));
+                prop_assert!(placement.claims.len() == task.volumes.len());
+            }
+            Outcome::Wait => prop_assert!(!ready(false)),
+            Outcome::Never => prop_assert!(!clusters.iter().any(|cluster| able(cluster, false))),
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! Whether one queue of one cluster can take a task in one of its forms, with the numbers.
+
+use std::fmt;
+
+use super::{
+    hardware::{self, Terms},
+    view::{CellView, ClusterView, FlavorView, GroupView, QueueView},
+};
+use crate::domain::{
+    ids::{FlavorName, ResourceName},
+    quantity::Amount,
+    resources::Resources,
+    task::spec::{Candidate, TaskSpec},
+};
+
+/// Why a cluster can never take a task as both are.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Obstacle {
+    /// The person, or the task's file, wants another cluster.
+    NotWanted,
+    NoQueue {
+        wanted: Option<String>,
+        there: Vec<String>,
+    },
+    /// Pods that request what their queue does not cover are never admitted.
+    NotCovered {
+        queue: String,
+        resource: ResourceName,
+    },
+    NoAccelerator {
+        queue: String,
+        kind: String,
+    },
+    NoInstanceType {
+        queue: String,
+        kind: String,
+    },
+    NoSpot {
+        queue: String,
+    },
+    /// More than the queue can ever hold.
+    TooMuch {
+        queue: String,
+        resource: ResourceName,
+        flavor: FlavorName,
+        needed: Amount,
+        ceiling: Amount,
+    },
+    /// More than any of the nodes has.
+    NodeTooSmall {
+        resource: ResourceName,
+        flavor: FlavorName,
+        needed: Amount,
+        largest: Amount,
+    },
+    NoVolume {
+        volume: String,
+    },
+    VolumeOfOneNode {
+        volume: String,
+    },
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotWanted => f.write_str("another cluster was asked for"),
+            Self::NoQueue { wanted: Some(wanted), there } => {
+                write!(f, "there is no queue {wanted}; there {}", list(there))
+            }
+            Self::NoQueue { wanted: None, there } => write!(f, "no queue was named; there {}", list(there)),
+            Self::NotCovered { queue, resource } => write!(f, "queue {queue} has no quota for {resource}"),
+            Self::NoAccelerator { queue, kind } => write!(f, "no flavor of queue {queue} has {kind}"),
+            Self::NoInstanceType { queue, kind } => write!(f, "no flavor of queue {queue} is of type {kind}"),
+            Self::NoSpot { queue } => write!(f, "no flavor of queue {queue} that fits is spot"),
+            Self::TooMuch { queue, resource, flavor, needed, ceiling } => write!(
+                f,
+                "queue {queue} can hold at most {} {resource} of flavor {flavor}, the task needs {}",
+                ceiling.text(resource),
+                needed.text(resource)
+            ),
+            Self::NodeTooSmall { resource, flavor, needed, largest } => write!(
+                f,
+                "the largest node of flavor {flavor} has {} {resource}, one node of the task needs {}",
+                largest.text(resource),
+                needed.text(resource)
+            ),
+            Self::NoVolume { volume } => write!(f, "volume {volume} is not there"),
+            Self::VolumeOfOneNode { volume } => write!(
+                f,
+                "volume {volume} can be mounted by one node only; use one with ReadWriteMany, or num_nodes: 1"
+            ),
+        }
+    }
+}
+
+fn list(queues: &[String]) -> String {
+    match queues {
+        [] => "is none that you may use".to_owned(),
+        [queue] => format!("is {queue}"),
+        queues => format!("are {}", queues.join(", ")),
+    }
+}
+
+/// The numbers of one resource that decided.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Number {
+    pub resource: ResourceName,
+    pub flavor: FlavorName,
+    pub needed: Amount,
+    pub nominal: Amount,
+    pub ceiling: Amount,
+    pub reserved: Amount,
+    pub in_flight: Amount,
+    pub available: Amount,
+}
+
+impl Number {
+    /// What is missing now.
+    pub fn gap(&self) -> Amount {
+        self.needed.saturating_sub(self.available)
+    }
+
+    /// What is left afterwards, in thousandths of what the queue can hold; negative: what is missing.
+    pub fn left(&self) -> i64 {
+        permille(i128::from(self.available.units()) - i128::from(self.needed.units()), self.ceiling)
+    }
+
+    /// What of it is borrowed, in thousandths of what is needed.
+    pub fn borrowed(&self) -> i64 {
+        let own = i128::from(self.nominal.saturating_sub(self.reserved).units());
+        permille((i128::from(self.needed.units()) - own).max(0), self.needed)
+    }
+}
+
+fn permille(part: i128, whole: Amount) -> i64 {
+    let whole = i128::from(whole.units()).max(1);
+    i64::try_from((part * 1000 / whole).clamp(-1000, 1000)).unwrap_or_default()
+}
+
+/// A queue that can take the task, now or later.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Offer {
+    /// Position in the task's candidates.
+    pub candidate: usize,
+    pub queue: String,
+    pub pending: u32,
+    pub active: bool,
+    /// One for each resource, by name.
+    pub numbers: Vec<Number>,
+    /// What pods must ask for by label so that they get the flavor's nodes.
+    pub terms: Terms,
+    /// Wishes that no flavor of the queue can tell apart, and so are not asked for.
+    pub unmet: Vec<&'static str>,
+}
+
+impl Offer {
+    pub fn fits_now(&self) -> bool {
+        self.active && self.numbers.iter().all(|number| number.gap().is_zero())
+    }
+
+    /// The scarcest resource decides.
+    pub fn left(&self) -> i64 {
+        self.numbers.iter().map(Number::left).min().unwrap_or(1000)
+    }
+
+    pub fn borrowed(&self) -> i64 {
+        self.numbers.iter().map(Number::borrowed).max().unwrap_or(0)
+    }
+}
+
+/// What one node of the task asks for.
+pub fn per_node(candidate: &Candidate) -> Resources {
+    let constant = |name: &str| ResourceName::new(name).expect("a constant resource name is valid");
+    let mut needs = Resources::new();
+    needs.extend(candidate.cpu.map(|request| (constant("cpu"), request.amount)));
+    needs.extend(candidate.memory.map(|request| (constant("memory"), request.amount)));
+    let accelerator = candidate.accelerator.as_ref();
+    needs.extend(accelerator.map(|accelerator| {
+        (hardware::resource(accelerator.kind.as_deref()), Amount::new(i64::from(accelerator.count)))
+    }));
+    needs
+}
+
+/// Volumes that keep the task from a cluster.
+pub fn volume_obstacles(task: &TaskSpec, cluster: &ClusterView) -> Vec<Obstacle> {
+    let judge = |mount: &crate::domain::task::spec::Mount| match cluster.volumes.get(&mount.volume) {
+        None => Some(Obstacle::NoVolume { volume: mount.volume.clone() }),
+        Some(volume) if !volume.shared && 1 < task.num_nodes => {
+            Some(Obstacle::VolumeOfOneNode { volume: mount.volume.clone() })
+        }
+        Some(_) => None,
+    };
+    task.volumes.iter().filter_map(judge).collect()
+}
+
+/// What `queue` offers to one form of the task, or why it never can.
+pub fn judge(task: &TaskSpec, index: usize, queue: &QueueView) -> Result<Offer, Vec<Obstacle>> {
+    let candidate = &task.candidates[index];
+    let needs = per_node(candidate);
+    let mut obstacles = Vec::new();
+    for resource in needs.keys() {
+        let covered = queue.groups.iter().flat_map(|group| &group.flavors);
+        if !covered.clone().any(|flavor| flavor.cells.contains_key(resource)) {
+            let queue = queue.local.clone();
+            obstacles.push(Obstacle::NotCovered { queue, resource: resource.clone() });
+        }
+    }
+    if !obstacles.is_empty() {
+        return Err(obstacles);
+    }
+    let mut offer = Offer {
+        candidate: index,
+        queue: queue.local.clone(),
+        pending: queue.pending,
+        active: queue.active,
+        numbers: Vec::new(),
+        terms: Terms::new(),
+        unmet: unmet(candidate, queue),
+    };
+    for group in &queue.groups {
+        let of_group: Resources = needs
+            .iter()
+            .filter(|(resource, _)| group.flavors.iter().any(|flavor| flavor.cells.contains_key(*resource)))
+            .map(|(resource, amount)| (resource.clone(), *amount))
+            .collect();
+        if of_group.is_empty() {
+            continue;
+        }
+        let needed =
+            Needed { queue, group, candidate, per_node: &of_group, nodes: i64::from(task.num_nodes) };
+        match needed.best() {
+            Ok((numbers, terms)) => {
+                offer.numbers.extend(numbers);
+                offer.terms.extend(terms);
+            }
+            Err(found) => obstacles.extend(found),
+        }
+    }
+    offer.numbers.sort();
+    if obstacles.is_empty() { Ok(offer) } else { Err(obstacles) }
+}
+
+fn unmet(candidate: &Candidate, queue: &QueueView) -> Vec<&'static str> {
+    let instance_type =
+        candidate.instance_type.is_some() && !queue.groups.iter().any(hardware::knows_instance_types);
+    let spot = candidate.spot && !queue.groups.iter().any(hardware::knows_spot);
+    let wishes = [(instance_type, "instance_type"), (spot, "use_spot")];
+    wishes.into_iter().filter(|(unmet, _)| *unmet).map(|(_, field)| field).collect()
+}
+
+/// What a task needs of one group of resources, all of it from one flavor.
+struct Needed<'a> {
+    queue: &'a QueueView,
+    group: &'a GroupView,
+    candidate: &'a Candidate,
+    per_node: &'a Resources,
+    nodes: i64,
+}
+
+impl Needed<'_> {
+    /// The first flavor with room now, as Kueue takes it; else the one that misses least.
+    fn best(&self) -> Result<(Vec<Number>, Terms), Vec<Obstacle>> {
+        let mut obstacles = Vec::new();
+        let mut best: Option<(i64, Vec<Number>, Terms)> = None;
+        for flavor in &self.group.flavors {
+            let (numbers, terms) = match self.judge(flavor) {
+                Ok(found) => found,
+                Err(found) => {
+                    obstacles.extend(found);
+                    continue;
+                }
+            };
+            if numbers.iter().all(|number| number.gap().is_zero()) {
+                return Ok((numbers, terms));
+            }
+            let left = numbers.iter().map(Number::left).min().unwrap_or(0);
+            if best.as_ref().is_none_or(|(least, ..)| *least < left) {
+                best = Some((left, numbers, terms));
+            }
+        }
+        match best {
+            Some((_, numbers, terms)) => Ok((numbers, terms)),
+            None => Err(obstacles),
+        }
+    }
+
+    fn judge(&self, flavor: &FlavorView) -> Result<(Vec<Number>, Terms), Vec<Obstacle>> {
+        let terms = self.terms(flavor).map_err(|obstacle| vec![obstacle])?;
+        let (mut numbers, mut obstacles) = (Vec::new(), Vec::new());
+        for (resource, one) in self.per_node {
+            let Some(cell) = flavor.cells.get(resource) else {
+                let queue = self.queue.local.clone();
+                obstacles.push(Obstacle::NotCovered { queue, resource: resource.clone() });
+                continue;
+            };
+            let needed = one.units().checked_mul(self.nodes).map_or(Amount::MAX, Amount::new);
+            if cell.ceiling < needed {
+                obstacles.push(Obstacle::TooMuch {
+                    queue: self.queue.local.clone(),
+                    resource: resource.clone(),
+                    flavor: flavor.name.clone(),
+                    needed,
+                    ceiling: cell.ceiling,
+                });
+            }
+            if let Some(largest) = flavor.largest_node.get(resource).filter(|largest| *largest < one) {
+                obstacles.push(Obstacle::NodeTooSmall {
+                    resource: resource.clone(),
+                    flavor: flavor.name.clone(),
+                    needed: *one,
+                    largest: *largest,
+                });
+            }
+            numbers.push(number(resource, flavor, needed, cell));
+        }
+        if obstacles.is_empty() { Ok((numbers, terms)) } else { Err(obstacles) }
+    }
+
+    /// What pods ask for by label to get this flavor. What no flavor of the queue tells apart, pods do
+    /// not ask for.
+    fn terms(&self, flavor: &FlavorView) -> Result<Terms, Obstacle> {
+        let queue = || self.queue.local.clone();
+        let mut terms = Terms::new();
+        if let Some(accelerator) = &self.candidate.accelerator
+            && let Some(kind) = &accelerator.kind
+            && self.per_node.contains_key(&hardware::resource(Some(kind)))
+        {
+            let found = hardware::accelerator(kind, flavor)
+                .ok_or_else(|| Obstacle::NoAccelerator { queue: queue(), kind: kind.clone() })?;
+            terms.extend(found);
+        }
+        if let Some(kind) = &self.candidate.instance_type
+            && hardware::knows_instance_types(self.group)
+        {
+            let found = hardware::instance_type(kind, flavor)
+                .ok_or_else(|| Obstacle::NoInstanceType { queue: queue(), kind: kind.clone() })?;
+            terms.extend(found);
+        }
+        if self.candidate.spot && hardware::knows_spot(self.group) {
+            terms.extend(hardware::spot(flavor).ok_or_else(|| Obstacle::NoSpot { queue: queue() })?);
+        }
+        Ok(terms)
+    }
+}
+
+fn number(resource: &ResourceName, flavor: &FlavorView, needed: Amount, cell: &CellView) -> Number {
+    Number {
+        resource: resource.clone(),
+        flavor: flavor.name.clone(),
+        needed,
+        nominal: cell.nominal,
+        ceiling: cell.ceiling,
+        reserved: cell.reserved,
+        in_flight: cell.in_flight,
+        available: cell.available(),
+    }
+}

@@ -1,0 +1,67 @@
+//! What is known of a task: what was asked for, where it is, how its nodes do.
+
+use jiff::Timestamp;
+
+use super::{
+    names::{TaskId, node_name, object_name},
+    phase::{Before, Phase, State, Then},
+    render::Gang,
+};
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Record {
+    pub id: TaskId,
+    pub name: Option<String>,
+    /// As the hub knows them.
+    pub owner: String,
+    pub submitted: Timestamp,
+    pub num_nodes: u32,
+    pub namespace: String,
+    pub queue: Option<String>,
+    pub state: State,
+    pub gang: Option<Gang>,
+    pub workload: Option<String>,
+    pub nodes: NodeCounts,
+    /// Why it does not run yet.
+    pub pending_reason: Option<String>,
+}
+
+/// Nodes by what their pods do; those that are none of these wait.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct NodeCounts {
+    pub succeeded: u32,
+    pub failed: u32,
+    pub running: u32,
+}
+
+impl Record {
+    /// `task-<id>` where the person gave none.
+    pub fn shown_name(&self) -> String {
+        self.name.clone().unwrap_or_else(|| format!("task-{}", self.id))
+    }
+
+    pub fn object_name(&self) -> String {
+        object_name(self.name.as_deref(), &self.id, self.num_nodes)
+    }
+
+    /// What each node's Job is called, or would be.
+    pub fn node_names(&self) -> Vec<String> {
+        let object = self.object_name();
+        (0..self.num_nodes).map(|rank| node_name(&object, rank, self.num_nodes)).collect()
+    }
+
+    pub fn pending_nodes(&self) -> u32 {
+        let NodeCounts { succeeded, failed, running } = self.nodes;
+        self.num_nodes.saturating_sub(succeeded).saturating_sub(failed).saturating_sub(running)
+    }
+
+    /// Whether somebody stopped it, so that for k8s-cli it is gone, though its history is kept.
+    pub fn is_stopped(&self) -> bool {
+        matches!(
+            self.state.phase,
+            Phase::Stopped
+                | Phase::Withdrawing { then: Then::Stop, .. }
+                | Phase::Lost { before: Before::Withdrawing(Then::Stop), .. }
+        )
+    }
+}

@@ -1,0 +1,302 @@
+//! The objects of a task, exactly as they are sent to its cluster.
+//!
+//! Three forms. One node, or no queue: a Job for each node, as k8s-cli makes them. Several nodes in a
+//! queue: one object, so that Kueue admits all of them or none, a JobSet where the cluster has them,
+//! else an Indexed Job. Labels are the same in all forms; status, stop and logs go by them, never by names.
+
+mod pod;
+mod script;
+
+use std::collections::BTreeMap;
+
+use jiff::{Timestamp, tz::TimeZone};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::{
+    choose::Placement,
+    names::{TaskId, node_name, object_name, task_label, user_label},
+    phase::Epoch,
+    spec::{Candidate, Secrets, TaskSpec},
+};
+use crate::domain::queue::objects::{HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ};
+
+/// What an older or newer dispatch of the task does not carry.
+pub const EPOCH_LABEL: &str = "fedq.dev/epoch";
+/// The task's name and owner as they are, which labels cannot always say.
+pub const NAME_ANNOTATION: &str = "fedq.dev/task-name";
+pub const OWNER_ANNOTATION: &str = "fedq.dev/owner";
+pub const TASK_LABEL: &str = "skypilot-task";
+pub const ID_LABEL: &str = "task-id";
+pub const NODE_LABEL: &str = "node-idx";
+const QUEUE_LABEL: &str = "kueue.x-k8s.io/queue-name";
+const PRIORITY_LABEL: &str = "kueue.x-k8s.io/priority-class";
+const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
+/// So named, its jobs are called `<task>-node-<rank>`, as k8s-cli's are.
+const REPLICATED_JOB: &str = "node";
+
+/// The form of a task's objects.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Gang {
+    /// A Job for each node. Each is a Workload of its own.
+    PerNode,
+    Indexed,
+    JobSet,
+}
+
+impl Gang {
+    /// The form that makes one Workload of one task.
+    pub fn auto(num_nodes: u32, queued: bool, has_jobsets: bool) -> Self {
+        match (num_nodes, queued, has_jobsets) {
+            (1, ..) | (_, false, _) => Self::PerNode,
+            (_, true, true) => Self::JobSet,
+            (_, true, false) => Self::Indexed,
+        }
+    }
+}
+
+/// What a tenant's tasks get.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Tenant {
+    pub namespace: String,
+    pub service_account: Option<String>,
+}
+
+/// Everything that the objects are made of.
+#[derive(Clone, Debug)]
+pub struct Order<'a> {
+    pub id: &'a TaskId,
+    pub epoch: Epoch,
+    pub hub_id: &'a str,
+    /// Who submitted it, as the hub knows them.
+    pub owner: &'a str,
+    pub submitted: Timestamp,
+    pub spec: &'a TaskSpec,
+    /// The values of all its `secrets`.
+    pub secrets: &'a Secrets,
+    pub placement: &'a Placement,
+    pub gang: Gang,
+    pub tenant: &'a Tenant,
+    pub priority_class: Option<&'a str>,
+    /// The object goes to the hub, where MultiKueue dispatches it.
+    pub by_multikueue: bool,
+    pub default_image: &'a str,
+}
+
+/// In the order in which they are to be created: what is needed comes before what needs it.
+pub fn render(order: &Order<'_>) -> Vec<Value> {
+    let mut objects = Vec::new();
+    objects.extend(order.secret());
+    if order.has_own_service() {
+        objects.push(order.service());
+    }
+    match order.gang {
+        Gang::PerNode => objects.extend((0..order.spec.num_nodes).map(|rank| order.node_job(rank))),
+        Gang::Indexed => objects.push(order.indexed_job()),
+        Gang::JobSet => objects.push(order.job_set()),
+    }
+    objects
+}
+
+impl Order<'_> {
+    pub fn object_name(&self) -> String {
+        object_name(self.spec.name.as_deref(), self.id, self.spec.num_nodes)
+    }
+
+    fn candidate(&self) -> &Candidate {
+        &self.spec.candidates[self.placement.candidate]
+    }
+
+    /// JobSet makes its own.
+    fn has_own_service(&self) -> bool {
+        1 < self.spec.num_nodes && self.gang != Gang::JobSet
+    }
+
+    fn secret_name(&self) -> Option<String> {
+        (!self.spec.secrets.is_empty()).then(|| format!("{}-env", self.object_name()))
+    }
+
+    /// On everything that belongs to the task; `rank`: of a Job for one node.
+    fn own_labels(&self, rank: Option<u32>) -> BTreeMap<String, String> {
+        let mut labels = BTreeMap::from([
+            (TASK_LABEL.to_owned(), "true".to_owned()),
+            (ID_LABEL.to_owned(), self.id.to_string()),
+            ("username".to_owned(), user_label(self.owner)),
+            (HUB_LABEL.to_owned(), self.hub_id.to_owned()),
+            (EPOCH_LABEL.to_owned(), self.epoch.to_string()),
+        ]);
+        labels.extend(rank.map(|rank| (NODE_LABEL.to_owned(), rank.to_string())));
+        labels
+    }
+
+    fn labels(&self, rank: Option<u32>) -> BTreeMap<String, String> {
+        let mut labels = self.own_labels(rank);
+        let name = self.spec.name.as_deref().map_or_else(|| format!("task-{}", self.id), task_label);
+        labels.insert("task-name".to_owned(), name);
+        labels.insert(MANAGED_BY.to_owned(), MANAGED_BY_FEDQ.to_owned());
+        labels
+    }
+
+    fn pod_labels(&self, rank: Option<u32>) -> BTreeMap<String, String> {
+        let mut labels = self.spec.pod.labels.clone();
+        labels.extend(self.candidate().labels.clone());
+        labels.extend(self.own_labels(rank));
+        labels
+    }
+
+    /// Of the object that Kueue makes a Workload of.
+    fn queue_labels(&self) -> BTreeMap<String, String> {
+        let mut labels = BTreeMap::from([(QUEUE_LABEL.to_owned(), self.placement.queue.clone())]);
+        labels.extend(self.priority_class.map(|class| (PRIORITY_LABEL.to_owned(), class.to_owned())));
+        labels
+    }
+
+    fn metadata(&self, name: &str, labels: &BTreeMap<String, String>) -> Value {
+        let mut annotations = json!({
+            "created-at": naive(self.submitted),
+            "num-nodes": self.spec.num_nodes.to_string(),
+            OWNER_ANNOTATION: self.owner,
+        });
+        if let Some(name) = &self.spec.name {
+            annotations[NAME_ANNOTATION] = json!(name);
+        }
+        json!({
+            "name": name,
+            "namespace": self.tenant.namespace,
+            "labels": labels,
+            "annotations": annotations,
+        })
+    }
+
+    fn queued(&self, rank: Option<u32>) -> BTreeMap<String, String> {
+        let mut labels = self.labels(rank);
+        labels.extend(self.queue_labels());
+        labels
+    }
+
+    fn secret(&self) -> Option<Value> {
+        let name = self.secret_name()?;
+        let values: Map<String, Value> =
+            self.secrets.reveal().map(|(name, value)| (name.to_owned(), json!(value))).collect();
+        Some(json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": self.metadata(&name, &self.labels(None)),
+            "immutable": true,
+            "stringData": values,
+        }))
+    }
+
+    /// Gives each node a name that the others find before it is ready.
+    fn service(&self) -> Value {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": self.metadata(&self.object_name(), &self.labels(None)),
+            "spec": {
+                "clusterIP": "None",
+                "publishNotReadyAddresses": true,
+                "selector": {ID_LABEL: self.id.as_str(), HUB_LABEL: self.hub_id},
+            },
+        })
+    }
+
+    fn node_job(&self, rank: u32) -> Value {
+        let name = node_name(&self.object_name(), rank, self.spec.num_nodes);
+        let mut spec = json!({
+            "backoffLimit": 0,
+            "template": self.template(Some(rank), pod::Rank::Fixed(rank)),
+        });
+        self.suspend(&mut spec);
+        if self.has_own_service() {
+            spec["template"]["spec"]["hostname"] = json!(name);
+        }
+        json!({
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": self.metadata(&name, &self.queued(Some(rank))),
+            "spec": spec,
+        })
+    }
+
+    /// One failure ends all ranks, as with SkyPilot: the others wait for that one forever.
+    fn indexed_job(&self) -> Value {
+        let mut spec = json!({
+            "backoffLimit": 0,
+            "completionMode": "Indexed",
+            "completions": self.spec.num_nodes,
+            "parallelism": self.spec.num_nodes,
+            "template": self.template(None, pod::Rank::CompletionIndex),
+        });
+        self.suspend(&mut spec);
+        json!({
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": self.metadata(&self.object_name(), &self.queued(None)),
+            "spec": spec,
+        })
+    }
+
+    fn job_set(&self) -> Value {
+        let mut spec = json!({
+            "failurePolicy": {"maxRestarts": 0},
+            "network": {"enableDNSHostnames": true, "publishNotReadyAddresses": true},
+            "replicatedJobs": [{
+                "name": REPLICATED_JOB,
+                "replicas": self.spec.num_nodes,
+                "template": {
+                    "metadata": {"labels": self.labels(None)},
+                    "spec": {
+                        "backoffLimit": 0,
+                        "completions": 1,
+                        "parallelism": 1,
+                        "template": self.template(None, pod::Rank::JobIndex),
+                    },
+                },
+            }],
+        });
+        self.suspend(&mut spec);
+        json!({
+            "apiVersion": "jobset.x-k8s.io/v1alpha2",
+            "kind": "JobSet",
+            "metadata": self.metadata(&self.object_name(), &self.queued(None)),
+            "spec": spec,
+        })
+    }
+
+    /// Kueue's webhook would do both; without it, nothing runs before its turn either.
+    fn suspend(&self, spec: &mut Value) {
+        spec["suspend"] = json!(true);
+        if self.by_multikueue {
+            spec["managedBy"] = json!(MULTIKUEUE);
+        }
+    }
+
+    /// By which the nodes find each other, a line a rank; one node needs none.
+    fn host_names(&self) -> Option<String> {
+        if self.spec.num_nodes == 1 {
+            return None;
+        }
+        let name = self.object_name();
+        let host = |rank: u32| match self.gang {
+            Gang::PerNode => format!("{name}-node-{rank}.{name}"),
+            Gang::Indexed => format!("{name}-{rank}.{name}"),
+            Gang::JobSet => format!("{name}-{REPLICATED_JOB}-{rank}-0.{name}"),
+        };
+        Some((0..self.spec.num_nodes).map(host).collect::<Vec<_>>().join("\n"))
+    }
+}
+
+/// As Python's `datetime.utcnow().isoformat()` writes it, which is what k8s-cli reads.
+pub fn naive(at: Timestamp) -> String {
+    let local = at.to_zoned(TimeZone::UTC).datetime();
+    if local.subsec_nanosecond() / 1000 == 0 {
+        local.strftime("%Y-%m-%dT%H:%M:%S").to_string()
+    } else {
+        local.strftime("%Y-%m-%dT%H:%M:%S.%6f").to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests;

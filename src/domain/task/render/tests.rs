@@ -1,0 +1,314 @@
+use proptest::prelude::*;
+
+use super::{
+    script::{self, literal},
+    *,
+};
+use crate::domain::{
+    quantity::{Amount, Quantity},
+    resources::Resources,
+    task::{
+        choose::verdict::per_node,
+        spec::NewTask,
+        testing::{cluster_name, new_task, task},
+    },
+};
+
+fn placement() -> Placement {
+    Placement {
+        cluster: cluster_name("one"),
+        candidate: 0,
+        queue: "default".to_owned(),
+        now: true,
+        terms: BTreeMap::new(),
+        claims: BTreeMap::from([("data".to_owned(), "data-0a0a0a0a".to_owned())]),
+    }
+}
+
+fn objects_in(task: &NewTask, gang: Gang) -> Vec<Value> {
+    let (id, placement) = (TaskId::parse("1a2b3c4d").expect("an id"), placement());
+    let tenant = Tenant { namespace: "team".to_owned(), service_account: Some("runner".to_owned()) };
+    render(&Order {
+        id: &id,
+        epoch: 3,
+        hub_id: "hub",
+        owner: "user@example.com",
+        submitted: Timestamp::from_microsecond(1_759_667_696_789_012).expect("a time"),
+        spec: &task.spec,
+        secrets: &task.secrets,
+        placement: &placement,
+        gang,
+        tenant: &tenant,
+        priority_class: Some("high"),
+        by_multikueue: false,
+        default_image: "python:3.13-slim",
+    })
+}
+
+fn objects(text: &str, gang: Gang) -> Vec<Value> {
+    objects_in(&new_task(text), gang)
+}
+
+fn kinds(objects: &[Value]) -> Vec<&str> {
+    objects.iter().filter_map(|object| object["kind"].as_str()).collect()
+}
+
+/// Pod templates with how many pods are made of each.
+fn templates(objects: &[Value]) -> Vec<(&Value, u64)> {
+    objects
+        .iter()
+        .filter_map(|object| match object["kind"].as_str()? {
+            "Job" => Some((&object["spec"]["template"], object["spec"]["completions"].as_u64().unwrap_or(1))),
+            "JobSet" => {
+                let jobs = &object["spec"]["replicatedJobs"][0];
+                Some((&jobs["template"]["spec"]["template"], jobs["replicas"].as_u64()?))
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+fn variable<'a>(template: &'a Value, name: &str) -> &'a Value {
+    let variables = template["spec"]["containers"][0]["env"].as_array().expect("variables");
+    let found: Vec<_> = variables.iter().filter(|variable| variable["name"] == name).collect();
+    assert_eq!(found.len(), 1, "{name}");
+    found[0]
+}
+
+#[test]
+fn auto_makes_one_workload_of_one_task() {
+    for (nodes, queued, jobsets, gang) in [
+        (1, true, true, Gang::PerNode),
+        (1, false, false, Gang::PerNode),
+        (4, false, true, Gang::PerNode),
+        (4, true, true, Gang::JobSet),
+        (4, true, false, Gang::Indexed),
+    ] {
+        assert_eq!(Gang::auto(nodes, queued, jobsets), gang);
+    }
+}
+
+#[test]
+fn every_form_names_its_nodes_alike() {
+    let text = "name: a\nnum_nodes: 3\nrun: x\n";
+    assert_eq!(kinds(&objects(text, Gang::PerNode)), ["Service", "Job", "Job", "Job"]);
+    assert_eq!(kinds(&objects(text, Gang::Indexed)), ["Service", "Job"]);
+    assert_eq!(kinds(&objects(text, Gang::JobSet)), ["JobSet"]);
+    let jobs = objects(text, Gang::PerNode);
+    assert_eq!(jobs[3]["metadata"]["name"], "a-1a2b3c4d-node-2");
+    assert_eq!(jobs[3]["spec"]["template"]["spec"]["hostname"], "a-1a2b3c4d-node-2");
+    let set = &objects(text, Gang::JobSet)[0];
+    assert_eq!(set["metadata"]["name"], "a-1a2b3c4d");
+    assert_eq!(set["spec"]["replicatedJobs"][0]["name"], "node");
+}
+
+#[test]
+fn only_what_kueue_makes_a_workload_of_has_the_queue() {
+    for gang in [Gang::PerNode, Gang::Indexed, Gang::JobSet] {
+        for object in objects("num_nodes: 2\nrun: x\nsecrets: {A: b}\n", gang) {
+            let is_work = matches!(object["kind"].as_str(), Some("Job" | "JobSet"));
+            let labels = &object["metadata"]["labels"];
+            assert_eq!(labels.get(QUEUE_LABEL).is_some(), is_work, "{object}");
+            assert_eq!(labels["fedq.dev/epoch"], "3");
+            assert_eq!(labels["task-id"], "1a2b3c4d");
+            assert_eq!(object["metadata"]["namespace"], "team");
+            if is_work {
+                assert_eq!(
+                    (&object["spec"]["suspend"], &labels[PRIORITY_LABEL]),
+                    (&json!(true), &json!("high"))
+                );
+            }
+        }
+        for (template, _) in templates(&objects("num_nodes: 2\nrun: x\n", gang)) {
+            assert!(template["metadata"]["labels"].get(QUEUE_LABEL).is_none());
+            assert_eq!(template["spec"]["serviceAccountName"], "runner");
+        }
+    }
+}
+
+#[test]
+fn ours_are_the_variables_that_win() {
+    let text = "run: x\nenvs: {NODE_RANK: 7, A: $(B) $$, SKYPILOT_TASK_ID: z}\nsecrets: {TOKEN: hush}\n";
+    let objects = objects(text, Gang::PerNode);
+    let (template, _) = templates(&objects)[0];
+    assert_eq!(variable(template, "NODE_RANK")["value"], "0");
+    assert_eq!(variable(template, "SKYPILOT_TASK_ID")["value"], "1a2b3c4d");
+    assert_eq!(variable(template, "A")["value"], "$$(B) $$$$");
+    assert_eq!(variable(template, "SKYPILOT_NODE_IPS")["valueFrom"]["fieldRef"]["fieldPath"], "status.podIP");
+    assert_eq!(
+        variable(template, "TOKEN")["valueFrom"]["secretKeyRef"],
+        json!({"name": "task-1a2b3c4d-1a2b3c4d-env", "key": "TOKEN"})
+    );
+    assert_eq!(objects[0]["stringData"], json!({"TOKEN": "hush"}));
+    assert!(!objects[1].to_string().contains("hush"));
+}
+
+#[test]
+fn ranks_come_from_where_each_form_has_them() {
+    let rank = |gang| {
+        let objects = objects("num_nodes: 2\nrun: x\n", gang);
+        variable(templates(&objects)[0].0, "NODE_RANK").clone()
+    };
+    assert_eq!(rank(Gang::PerNode)["value"], "0");
+    let path = |gang| rank(gang)["valueFrom"]["fieldRef"]["fieldPath"].as_str().map(str::to_owned);
+    assert_eq!(
+        path(Gang::Indexed).as_deref(),
+        Some("metadata.annotations['batch.kubernetes.io/job-completion-index']")
+    );
+    assert_eq!(path(Gang::JobSet).as_deref(), Some("metadata.labels['jobset.sigs.k8s.io/job-index']"));
+}
+
+#[test]
+fn nodes_are_named_in_the_order_of_their_ranks() {
+    let hosts = |gang| {
+        let objects = objects("name: a\nnum_nodes: 2\nrun: x\n", gang);
+        let template = templates(&objects)[0].0;
+        let script = template["spec"]["containers"][0]["args"][0].as_str().expect("a script").to_owned();
+        let hosts = variable(template, "SKYPILOT_NODE_IPS")["value"].as_str().expect("names").to_owned();
+        assert_eq!(script.contains("getent"), gang != Gang::PerNode);
+        hosts
+    };
+    assert_eq!(hosts(Gang::PerNode), "a-1a2b3c4d-node-0.a-1a2b3c4d\na-1a2b3c4d-node-1.a-1a2b3c4d");
+    assert_eq!(hosts(Gang::Indexed), "a-1a2b3c4d-0.a-1a2b3c4d\na-1a2b3c4d-1.a-1a2b3c4d");
+    assert_eq!(hosts(Gang::JobSet), "a-1a2b3c4d-node-0-0.a-1a2b3c4d\na-1a2b3c4d-node-1-0.a-1a2b3c4d");
+}
+
+/// What bash makes of the script: exit code and output.
+fn bash(text: &str, finds_nodes: bool, names: &str) -> (Option<i32>, String) {
+    let script = script::script(&task(text), finds_nodes);
+    let ran = std::process::Command::new("bash")
+        .args(["-c", &kubelet_expands(&literal(&script))])
+        .env("SKYPILOT_NODE_IPS", names)
+        .env("SECONDS", "1000")
+        .output()
+        .expect("bash runs");
+    (ran.status.code(), String::from_utf8_lossy(&ran.stdout).into_owned())
+}
+
+#[test]
+fn the_script_sets_up_then_runs() {
+    let text = "workdir: /\nsetup: |\n  A='it''s'\n  # the end\nrun: echo \"$PWD $A $(echo b)\"\n";
+    assert_eq!(bash(text, false, ""), (Some(0), "/ its b\n".to_owned()));
+    assert_eq!(bash("setup: 'false'\nrun: echo not here\n", false, "").0, Some(1));
+    assert_eq!(bash("setup: exit 7\nrun: echo not here\n", false, "").0, Some(7));
+    assert_eq!(bash("workdir: /no/where\nrun: echo not here\n", false, ""), (Some(1), String::new()));
+    let document = "setup: |\n  cat <<END\n  x\n  END\nrun: echo y\n";
+    assert_eq!(bash(document, false, ""), (Some(0), "x\ny\n".to_owned()));
+}
+
+#[test]
+fn addresses_take_the_place_of_names_and_names_stay_where_there_is_none() {
+    let run = "run: echo \"$SKYPILOT_NODE_IPS\"; echo \"$SKYPILOT_SETUP_NODE_IPS\"\n";
+    let (code, out) = bash(run, true, "localhost\nnobody.invalid");
+    let lines: Vec<_> = out.lines().collect();
+    assert_eq!((code, lines.len()), (Some(0), 4), "{out}");
+    assert!(lines[0].parse::<std::net::IpAddr>().is_ok(), "{out}");
+    assert_eq!(lines[1], "nobody.invalid");
+    assert_eq!(lines[..2], lines[2..]);
+}
+
+#[test]
+fn a_volume_at_two_paths_stands_in_the_pod_once() {
+    let text = "run: x\nvolumes: {/a: data, /b: {name: data, sub_path: s}, /c: Big_One}\n";
+    let objects = objects(text, Gang::PerNode);
+    let spec = &objects[0]["spec"]["template"]["spec"];
+    assert_eq!(
+        spec["volumes"],
+        json!([
+            {"name": "data", "persistentVolumeClaim": {"claimName": "data-0a0a0a0a"}},
+            {"name": "volume-1", "persistentVolumeClaim": {"claimName": "Big_One"}},
+        ])
+    );
+    assert_eq!(
+        spec["containers"][0]["volumeMounts"][1],
+        json!({"name": "data", "mountPath": "/b", "subPath": "s"})
+    );
+}
+
+#[test]
+fn times_are_as_python_writes_them() {
+    let at = |micros| naive(Timestamp::from_microsecond(micros).expect("a time"));
+    assert_eq!(at(1_759_667_696_789_012), "2025-10-05T12:34:56.789012");
+    assert_eq!(at(1_759_667_696_000_120), "2025-10-05T12:34:56.000120");
+    assert_eq!(at(1_759_667_696_000_000), "2025-10-05T12:34:56");
+}
+
+/// As the kubelet reads an argument of which it knows no variable
+/// (`third_party/forked/golang/expansion/expand.go`).
+fn kubelet_expands(text: &str) -> String {
+    let (mut expanded, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find('$') {
+        expanded.push_str(&rest[..=at]);
+        let mut behind = rest[at + 1..].chars();
+        match behind.next() {
+            Some('$') | None => {}
+            Some(other) => expanded.push(other),
+        }
+        rest = behind.as_str();
+    }
+    expanded + rest
+}
+
+/// What Kubernetes takes a container to request: a limit counts where no request is given.
+fn requested(template: &Value) -> Resources {
+    let resources = &template["spec"]["containers"][0]["resources"];
+    let mut requested = Resources::new();
+    for part in ["limits", "requests"] {
+        for (name, text) in resources[part].as_object().into_iter().flatten() {
+            let resource = crate::domain::ids::ResourceName::new(name).expect("a resource");
+            let quantity = Quantity::parse(text.as_str().expect("a text")).expect("a quantity");
+            requested.insert(resource.clone(), Amount::held(quantity, &resource));
+        }
+    }
+    requested
+}
+
+fn any_task() -> impl Strategy<Value = String> {
+    let resources = (
+        proptest::option::of("[1-9][0-9]{0,2}(\\.[0-9]{1,2})?[+]?|[1-9][0-9]{0,4}m"),
+        proptest::option::of("[1-9][0-9]{0,2}(\\+|GB|Gi|Mi|G|TB)?"),
+        proptest::option::of("(H100|A100-80GB|MI300X|tpu-v5e)?(:[1-9])?"),
+        proptest::sample::select(vec!["true", "false", "1.5", "2"]),
+    );
+    (1_u32..12, resources, "[ -~]{0,40}").prop_map(|(nodes, (cpus, memory, gpus, limits), name)| {
+        let mut fields = Vec::new();
+        fields.extend(cpus.map(|cpus| format!("cpus: {cpus}")));
+        fields.extend(memory.map(|memory| format!("memory: {memory}")));
+        let gpus = gpus.filter(|gpus| !gpus.is_empty() && !gpus.starts_with(':'));
+        fields.extend(gpus.map(|gpus| format!("accelerators: '{gpus}'")));
+        let name = if name.trim().is_empty() { "x".to_owned() } else { name.replace('\'', "''") };
+        format!(
+            "name: '{name}'\nnum_nodes: {nodes}\nrun: x\nsetup: y\nresources: {{{}}}\nconfig: {{kubernetes: {{set_pod_resource_limits: {limits}}}}}\n",
+            fields.join(", ")
+        )
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_a_script_says_reaches_bash(text in "[a$(){}A \n\"']{0,60}") {
+        prop_assert_eq!(kubelet_expands(&literal(&text)), text);
+    }
+
+    #[test]
+    fn pods_request_what_the_task_does(text in any_task()) {
+        let task = new_task(&text);
+        let spec = &task.spec;
+        for gang in [Gang::PerNode, Gang::Indexed, Gang::JobSet] {
+            let objects = objects_in(&task, gang);
+            let templates = templates(&objects);
+            let pods: u64 = templates.iter().map(|(_, count)| count).sum();
+            prop_assert_eq!(pods, u64::from(spec.num_nodes));
+            for (template, _) in templates {
+                prop_assert_eq!(requested(template), per_node(&spec.candidates[0]));
+            }
+            for object in &objects {
+                let name = object["metadata"]["name"].as_str().expect("a name");
+                prop_assert!(name.len() <= 63, "{}", name);
+                for (key, value) in object["metadata"]["labels"].as_object().expect("labels") {
+                    prop_assert!(value.as_str().is_some_and(|value| value.len() <= 63), "{}", key);
+                }
+            }
+        }
+    }
+}
