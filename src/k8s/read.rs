@@ -24,6 +24,7 @@ use super::{
 };
 
 pub mod queues;
+pub mod tasks;
 
 /// On a ClusterQueue of the hub: the cells that are fedq's, with what was there before.
 pub const CELLS: &str = "fedq.dev/cells";
