@@ -6,6 +6,7 @@ pub mod capacity;
 pub mod check;
 pub mod claim;
 pub mod cluster;
+pub mod k8s_cli;
 pub mod list;
 pub mod problem;
 pub mod quantity;

@@ -1,0 +1,377 @@
+//! k8s-cli's REST contract: its bodies, status words and texts, so that its own client works with fedq.
+//!
+//! What fedq adds stands in `metadata`, of which that client prints every key. Differences are deliberate
+//! and few: a stopped task is gone here while its history is kept elsewhere, and stopping all counts
+//! tasks, not Jobs.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::domain::task::{
+    names::{TaskId, user_label},
+    phase::{Before, Phase},
+    record::Record,
+    render::{Gang, naive},
+    sky::Note,
+};
+
+pub const USER_HEADER: &str = "x-user";
+
+/// `GET /`
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Health {
+    pub status: String,
+    pub service: String,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self { status: "ok".to_owned(), service: "k8s-cli-api".to_owned() }
+    }
+}
+
+/// `POST /tasks/submit`
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct TaskSubmitResponse {
+    pub task_id: String,
+    pub status: String,
+    pub message: String,
+    /// What of the task has no effect. k8s-cli's client passes over it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+impl TaskSubmitResponse {
+    pub fn new(id: &TaskId, warnings: &[Note]) -> Self {
+        Self {
+            task_id: id.to_string(),
+            status: "submitted".to_owned(),
+            message: format!("Task submitted successfully with ID: {id}"),
+            warnings: warnings.iter().map(Note::to_string).collect(),
+        }
+    }
+}
+
+/// `GET /tasks/{id}`
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct TaskStatus {
+    pub task_id: String,
+    pub name: String,
+    pub status: String,
+    pub created_at: String,
+    pub updated_at: String,
+    pub username: String,
+    pub metadata: Map<String, Value>,
+}
+
+impl TaskStatus {
+    /// `None`: the task was stopped, and k8s-cli knows no such task any more.
+    pub fn of(task: &Record, now: Timestamp) -> Option<Self> {
+        if task.is_stopped() {
+            return None;
+        }
+        Some(Self {
+            task_id: task.id.to_string(),
+            name: task.shown_name(),
+            status: status(task).to_owned(),
+            created_at: naive(task.submitted),
+            updated_at: naive(now),
+            username: user_label(&task.owner),
+            metadata: metadata(task),
+        })
+    }
+}
+
+/// Four words for all phases.
+fn status(task: &Record) -> &'static str {
+    match &task.state.phase {
+        Phase::Succeeded { .. } => "completed",
+        Phase::Failed { .. } => "failed",
+        Phase::Running { .. } | Phase::Lost { before: Before::Running, .. } => {
+            if 0 < task.nodes.failed {
+                "failed"
+            } else {
+                "running"
+            }
+        }
+        Phase::Pending
+        | Phase::Dispatching { .. }
+        | Phase::Queued { .. }
+        | Phase::Starting { .. }
+        | Phase::Withdrawing { .. }
+        | Phase::Lost { .. }
+        | Phase::Stopped => {
+            if 0 < task.nodes.running {
+                "running"
+            } else {
+                "pending"
+            }
+        }
+    }
+}
+
+fn metadata(task: &Record) -> Map<String, Value> {
+    let names = task.node_names();
+    let mut metadata = Map::new();
+    let mut set = |key: &str, value: Value| metadata.insert(key.to_owned(), value);
+    set("job_name", json!(names.first()));
+    set("namespace", json!(task.namespace));
+    set("num_nodes", json!(task.num_nodes));
+    set("node_jobs", json!(names));
+    set("succeeded_nodes", json!(task.nodes.succeeded));
+    set("failed_nodes", json!(task.nodes.failed));
+    set("running_nodes", json!(task.nodes.running));
+    set("pending_nodes", json!(task.pending_nodes()));
+    if let Some(cluster) = task.state.phase.cluster() {
+        set("cluster", json!(cluster.as_str()));
+    }
+    let gang = task.gang.map(|gang| match gang {
+        Gang::PerNode => "per-node",
+        Gang::Indexed => "indexed",
+        Gang::JobSet => "jobset",
+    });
+    let more = [
+        ("queue", task.queue.as_deref()),
+        ("workload", task.workload.as_deref()),
+        ("gang", gang),
+        ("pending_reason", task.pending_reason.as_deref()),
+    ];
+    for (key, value) in more {
+        if let Some(value) = value {
+            set(key, json!(value));
+        }
+    }
+    metadata
+}
+
+/// `GET /tasks`
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct TaskListResponse {
+    pub tasks: Vec<TaskStatus>,
+}
+
+impl TaskListResponse {
+    pub fn of<'a>(tasks: impl IntoIterator<Item = &'a Record>, now: Timestamp) -> Self {
+        Self { tasks: tasks.into_iter().filter_map(|task| TaskStatus::of(task, now)).collect() }
+    }
+}
+
+/// `POST /tasks/{id}/stop`
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct TaskStopResponse {
+    pub task_id: String,
+    pub status: String,
+    pub message: String,
+}
+
+impl TaskStopResponse {
+    pub fn new(id: &TaskId) -> Self {
+        let message = format!("Task {id} stopped successfully");
+        Self { task_id: id.to_string(), status: "stopped".to_owned(), message }
+    }
+}
+
+/// `POST /tasks/stop`
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct TaskStopAllResponse {
+    /// Tasks.
+    pub count: usize,
+    pub status: String,
+    pub message: String,
+}
+
+impl TaskStopAllResponse {
+    pub fn new(count: usize, all_users: bool) -> Self {
+        let whose = if all_users { " for all users" } else { "" };
+        Self { count, status: "stopped".to_owned(), message: format!("Stopped {count} tasks{whose}") }
+    }
+}
+
+/// `POST /volumes/create`, the request.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct VolumeDefinition {
+    pub name: String,
+    pub size: String,
+    #[serde(default)]
+    pub storage_class: Option<String>,
+    #[serde(default)]
+    pub access_modes: Option<Vec<String>>,
+}
+
+/// `POST /volumes/create` and `DELETE /volumes/{id}`
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct VolumeResponse {
+    pub volume_id: String,
+    pub status: String,
+    pub message: String,
+}
+
+impl VolumeResponse {
+    pub fn created(id: &TaskId) -> Self {
+        let message = format!("Volume created successfully with ID: {id}");
+        Self { volume_id: id.to_string(), status: "created".to_owned(), message }
+    }
+
+    pub fn deleted(id: &TaskId) -> Self {
+        let message = format!("Volume {id} deleted successfully");
+        Self { volume_id: id.to_string(), status: "deleted".to_owned(), message }
+    }
+}
+
+/// `GET /volumes/{id}`
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct VolumeStatus {
+    pub volume_id: String,
+    pub name: String,
+    pub size: String,
+    pub storage_class: Option<String>,
+    pub access_modes: Vec<String>,
+    pub status: String,
+    pub created_at: String,
+    pub username: String,
+    pub metadata: Map<String, Value>,
+}
+
+/// `GET /volumes`
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct VolumeListResponse {
+    pub volumes: Vec<VolumeStatus>,
+}
+
+/// Every error but those of a request's form.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Detail {
+    pub detail: String,
+}
+
+impl Detail {
+    /// `id` as it was asked for: it may be no id at all.
+    pub fn no_task(id: &str) -> Self {
+        Self { detail: format!("Task {id} not found") }
+    }
+
+    pub fn no_volume(id: &str) -> Self {
+        Self { detail: format!("Volume {id} not found") }
+    }
+
+    pub fn failed(what: Operation, why: &str) -> Self {
+        Self { detail: format!("Failed to {}: {why}", what.words()) }
+    }
+}
+
+/// What failed, with k8s-cli's words.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Operation {
+    SubmitTask,
+    StopTask,
+    StopAllTasks,
+    ListTasks,
+    GetTask,
+    CreateVolume,
+    ListVolumes,
+    DeleteVolume,
+    GetVolume,
+}
+
+impl Operation {
+    fn words(self) -> &'static str {
+        match self {
+            Self::SubmitTask => "submit task",
+            Self::StopTask => "stop task",
+            Self::StopAllTasks => "stop all tasks",
+            Self::ListTasks => "list tasks",
+            Self::GetTask => "get task status",
+            Self::CreateVolume => "create volume",
+            Self::ListVolumes => "list volumes",
+            Self::DeleteVolume => "delete volume",
+            Self::GetVolume => "get volume status",
+        }
+    }
+}
+
+/// 422: the request has not the right form.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct ValidationErrors {
+    pub detail: Vec<ValidationError>,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct ValidationError {
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `["body", "resources", "cpus"]`; positions in lists are numbers.
+    pub loc: Vec<Value>,
+    pub msg: String,
+    pub input: Value,
+}
+
+impl ValidationErrors {
+    pub fn no_user() -> Self {
+        Self::missing(&["header", USER_HEADER], Value::Null)
+    }
+
+    fn missing(loc: &[&str], input: Value) -> Self {
+        Self {
+            detail: vec![ValidationError {
+                kind: "missing".to_owned(),
+                loc: loc.iter().map(|part| json!(part)).collect(),
+                msg: "Field required".to_owned(),
+                input,
+            }],
+        }
+    }
+
+    /// What is wrong with a task. The task itself is not repeated: there may be secrets in it.
+    pub fn of_task(problems: &[Note]) -> Self {
+        let detail = problems.iter().map(|note| {
+            let missing = note.path.is_empty() && note.message.starts_with("there is no `run`");
+            if missing {
+                return Self::missing(&["body", "run"], Value::Null).detail.remove(0);
+            }
+            ValidationError {
+                kind: "value_error".to_owned(),
+                loc: std::iter::once(json!("body")).chain(parts(&note.path)).collect(),
+                msg: format!("Value error, {}", note.message),
+                input: Value::Null,
+            }
+        });
+        Self { detail: detail.collect() }
+    }
+
+    pub fn of_field(field: &str, message: &str) -> Self {
+        Self {
+            detail: vec![ValidationError {
+                kind: "value_error".to_owned(),
+                loc: vec![json!("body"), json!(field)],
+                msg: format!("Value error, {message}"),
+                input: Value::Null,
+            }],
+        }
+    }
+}
+
+/// `resources.any_of[1].cpus` → `resources`, `any_of`, 1, `cpus`. A quoted key is one part.
+fn parts(path: &str) -> Vec<Value> {
+    let (mut parts, mut rest) = (Vec::new(), path);
+    while !rest.is_empty() {
+        rest = rest.strip_prefix('.').unwrap_or(rest);
+        let end;
+        if let Some(quoted) = rest.strip_prefix("[\"") {
+            end = quoted.find("\"]").map_or(rest.len(), |at| at + 4);
+            parts.push(json!(rest[..end].trim_start_matches("[\"").trim_end_matches("\"]")));
+        } else if let Some(index) = rest.strip_prefix('[') {
+            end = index.find(']').map_or(rest.len(), |at| at + 2);
+            let number = rest[..end].trim_matches(['[', ']']);
+            parts.push(number.parse::<u64>().map_or_else(|_| json!(number), |number| json!(number)));
+        } else {
+            end = rest.find(['.', '[']).unwrap_or(rest.len());
+            parts.push(json!(&rest[..end]));
+        }
+        rest = &rest[end..];
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests;
