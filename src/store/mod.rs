@@ -8,10 +8,11 @@
 //! | `claims`, `claim_history` | each claim as last seen, each edit with its author | "who took my GPUs, and when" |
 //! | `plans` | every applied plan with its cause and report | `quota explain`, `claim history` |
 //! | `quota_cells` | what each cluster contributes to each hub cell | a restart keeps the share of a cluster that does not answer |
+//! | `tasks`, `task_events` | accepted tasks until they are over, and what happened to them | they have no other home |
 //! | `audit` | who did what through fedq | the answer when Kubernetes' own audit log is out of reach |
 //!
-//! Intent is not here: claims, queues and Placements live on the hub. Everything but history can be
-//! rebuilt from the clusters, so a broken file is moved aside ([`rebuild`]), never repaired. Secrets
+//! Other intent is not here: claims, queues and Placements live on the hub. Everything but tasks and
+//! history can be rebuilt from the clusters, so a broken file is moved aside ([`rebuild`]), never repaired. Secrets
 //! are never stored.
 //!
 //! One connection writes and a pool reads (WAL). Writes that arrive while another is on its way to the
@@ -38,6 +39,7 @@ pub use self::{
     plans::{PlanCause, PlanRow},
     quota_cells::QuotaCell,
     retention::{Pruned, Retention},
+    tasks::{Dispatch, TaskFilter, TaskMove, TaskRow},
 };
 use self::{lock::Lock, writer::Writer};
 
@@ -55,6 +57,7 @@ mod patience;
 mod plans;
 mod quota_cells;
 mod retention;
+mod tasks;
 mod writer;
 
 /// Called after each commit with the time it took, and whether all of it was kept.

@@ -21,7 +21,7 @@ pub struct Pruned {
 }
 
 /// The last plan of each cluster stays whatever its age: it explains the quotas of today.
-const STATEMENTS: [&str; 4] = [
+const STATEMENTS: [&str; 5] = [
     "DELETE FROM plans WHERE (at_ms < ?1 OR id <= (SELECT id FROM plans ORDER BY id DESC LIMIT 1 OFFSET ?2))
        AND id NOT IN (SELECT max(id) FROM plans GROUP BY cluster)",
     "DELETE FROM capacity_history
@@ -29,6 +29,9 @@ const STATEMENTS: [&str; 4] = [
     "DELETE FROM claim_history
        WHERE at_ms < ?1 OR id <= (SELECT id FROM claim_history ORDER BY id DESC LIMIT 1 OFFSET ?2)",
     "DELETE FROM audit WHERE at_ms < ?1 OR id <= (SELECT id FROM audit ORDER BY id DESC LIMIT 1 OFFSET ?2)",
+    // A task that is not over is no history. Its events go with it.
+    "DELETE FROM tasks WHERE over = 1 AND (changed_ms < ?1
+       OR seq <= (SELECT seq FROM tasks WHERE over = 1 ORDER BY seq DESC LIMIT 1 OFFSET ?2))",
 ];
 
 impl Store {

@@ -1,0 +1,239 @@
+//! Tasks and what happened to them. A move is a compare-and-set on the state it starts from, and its event is
+//! in the same commit, so that history and state never disagree.
+
+use futures::FutureExt;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use sqlx::{
+    Row,
+    sqlite::{SqliteConnection, SqliteRow},
+};
+
+use super::{Page, PageRequest, Store, StoreError, column, error::reading};
+use crate::domain::{
+    ids::ClusterName,
+    task::{choose::Placement, event::Event, names::TaskId, phase::State, render::Gang, spec::TaskSpec},
+};
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskRow {
+    pub id: TaskId,
+    pub owner: String,
+    pub namespace: String,
+    /// In which it waits, the tenant's default included.
+    pub queue: Option<String>,
+    /// The only one the person wants.
+    pub cluster: Option<ClusterName>,
+    pub submitted: Timestamp,
+    pub spec: TaskSpec,
+    pub state: State,
+    pub dispatch: Option<Dispatch>,
+    pub restarts: u32,
+    /// When the state last changed.
+    pub changed: Timestamp,
+}
+
+/// What was decided for the current epoch: enough to make the same objects again.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Dispatch {
+    pub placement: Placement,
+    pub gang: Gang,
+    pub priority_class: Option<String>,
+    pub by_multikueue: bool,
+}
+
+/// The new state of a task and what led to it.
+#[derive(Clone, Debug)]
+pub struct TaskMove {
+    pub id: TaskId,
+    /// What the task must still be in.
+    pub from: State,
+    pub to: State,
+    pub dispatch: Option<Dispatch>,
+    pub restarts: u32,
+    pub event: Event,
+}
+
+/// All tasks where every field is `None`.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct TaskFilter {
+    pub owner: Option<String>,
+    /// Whether it is over.
+    pub over: Option<bool>,
+}
+
+impl Store {
+    /// Accepts a task; returns once it is on the disk. `false`: the id is taken, so draw another.
+    pub async fn insert_task(&self, task: &TaskRow) -> Result<bool, StoreError> {
+        let task = task.clone();
+        self.write("accept the task", move |connection| {
+            async move {
+                let Some(seq) = insert(connection, &task).await? else { return Ok(false) };
+                append(connection, seq, &Event::submitted(task.submitted)).await?;
+                Ok(true)
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    /// Moves a task. `false`: it is no longer in `from`, and nothing was changed.
+    pub async fn move_task(&self, step: &TaskMove) -> Result<bool, StoreError> {
+        let step = step.clone();
+        self.write("record the task's move", move |connection| {
+            async move {
+                let seq = sqlx::query_scalar(
+                    "UPDATE tasks SET state = ?1, over = ?2, dispatch = ?3, restarts = ?4, changed_ms = ?5
+                     WHERE id = ?6 AND state = ?7 RETURNING seq",
+                )
+                .bind(column::json_text(&step.to)?)
+                .bind(step.to.phase.is_over())
+                .bind(step.dispatch.as_ref().map(column::json_text).transpose()?)
+                .bind(step.restarts)
+                .bind(step.event.at.as_millisecond())
+                .bind(step.id.as_str())
+                .bind(column::json_text(&step.from)?)
+                .fetch_optional(&mut *connection)
+                .await?;
+                let Some(seq) = seq else { return Ok(false) };
+                append(connection, seq, &step.event).await?;
+                Ok(true)
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    pub async fn task(&self, id: &TaskId) -> Result<Option<TaskRow>, StoreError> {
+        sqlx::query("SELECT * FROM tasks WHERE id = ?1")
+            .bind(id.as_str())
+            .try_map(|row| task(&row))
+            .fetch_optional(self.readers())
+            .await
+            .map_err(reading("read the task"))
+    }
+
+    /// Newest first.
+    pub async fn tasks(&self, filter: &TaskFilter, page: &PageRequest) -> Result<Page<TaskRow>, StoreError> {
+        // A statement for each filter: with one for all, SQLite would use no index.
+        let statement = match (&filter.owner, filter.over) {
+            (None, None) => "SELECT * FROM tasks WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2",
+            (None, Some(false)) => {
+                "SELECT * FROM tasks WHERE seq < ?1 AND over = 0 ORDER BY seq DESC LIMIT ?2"
+            }
+            (None, Some(true)) => {
+                "SELECT * FROM tasks WHERE seq < ?1 AND over = 1 ORDER BY seq DESC LIMIT ?2"
+            }
+            (Some(_), None) => "SELECT * FROM tasks WHERE seq < ?1 AND owner = ?3 ORDER BY seq DESC LIMIT ?2",
+            (Some(_), Some(false)) => {
+                "SELECT * FROM tasks WHERE seq < ?1 AND owner = ?3 AND over = 0 ORDER BY seq DESC LIMIT ?2"
+            }
+            (Some(_), Some(true)) => {
+                "SELECT * FROM tasks WHERE seq < ?1 AND owner = ?3 AND over = 1 ORDER BY seq DESC LIMIT ?2"
+            }
+        };
+        let mut query = sqlx::query(statement).bind(page.before_id()?).bind(page.probe());
+        if let Some(owner) = &filter.owner {
+            query = query.bind(owner);
+        }
+        let rows = query
+            .try_map(|row| Ok((row.try_get::<i64, _>("seq")?, task(&row)?)))
+            .fetch_all(self.readers())
+            .await
+            .map_err(reading("list tasks"))?;
+        let Page { items, next } = Page::cut(rows, page, |(seq, _)| seq.to_string());
+        Ok(Page { items: items.into_iter().map(|(_, task)| task).collect(), next })
+    }
+
+    /// Every task that is not over, oldest first: what the daemon goes on with after a start.
+    pub async fn live_tasks(&self) -> Result<Vec<TaskRow>, StoreError> {
+        sqlx::query("SELECT * FROM tasks WHERE over = 0 ORDER BY seq")
+            .try_map(|row| task(&row))
+            .fetch_all(self.readers())
+            .await
+            .map_err(reading("read the live tasks"))
+    }
+
+    /// Oldest first: a history is read from its beginning.
+    pub async fn task_events(&self, id: &TaskId) -> Result<Vec<Event>, StoreError> {
+        sqlx::query(
+            "SELECT e.* FROM task_events e JOIN tasks t ON t.seq = e.task WHERE t.id = ?1 ORDER BY e.id",
+        )
+        .bind(id.as_str())
+        .try_map(|row| event(&row))
+        .fetch_all(self.readers())
+        .await
+        .map_err(reading("list the task's events"))
+    }
+}
+
+async fn insert(connection: &mut SqliteConnection, task: &TaskRow) -> sqlx::Result<Option<i64>> {
+    sqlx::query_scalar(
+        "INSERT INTO tasks (id, owner, namespace, queue, cluster, submitted_ms, spec, state, over, dispatch,
+                            restarts, changed_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+         ON CONFLICT (id) DO NOTHING RETURNING seq",
+    )
+    .bind(task.id.as_str())
+    .bind(&task.owner)
+    .bind(&task.namespace)
+    .bind(&task.queue)
+    .bind(task.cluster.as_ref().map(ClusterName::as_str))
+    .bind(task.submitted.as_millisecond())
+    .bind(column::json_text(&task.spec)?)
+    .bind(column::json_text(&task.state)?)
+    .bind(task.state.phase.is_over())
+    .bind(task.dispatch.as_ref().map(column::json_text).transpose()?)
+    .bind(task.restarts)
+    .bind(task.changed.as_millisecond())
+    .fetch_optional(connection)
+    .await
+}
+
+async fn append(connection: &mut SqliteConnection, seq: i64, event: &Event) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO task_events (task, at_ms, epoch, phase, reason, message) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )
+    .bind(seq)
+    .bind(event.at.as_millisecond())
+    .bind(event.epoch)
+    .bind(column::json_text(&event.phase)?)
+    .bind(event.reason.to_string())
+    .bind(&event.message)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+fn task(row: &SqliteRow) -> sqlx::Result<TaskRow> {
+    Ok(TaskRow {
+        id: column::name(row, "id")?,
+        owner: row.try_get("owner")?,
+        namespace: row.try_get("namespace")?,
+        queue: row.try_get("queue")?,
+        cluster: match row.try_get::<Option<&str>, _>("cluster")? {
+            Some(_) => Some(column::name(row, "cluster")?),
+            None => None,
+        },
+        submitted: column::time(row, "submitted_ms")?,
+        spec: column::json(row, "spec")?,
+        state: column::json(row, "state")?,
+        dispatch: column::optional_json(row, "dispatch")?,
+        restarts: row.try_get("restarts")?,
+        changed: column::time(row, "changed_ms")?,
+    })
+}
+
+fn event(row: &SqliteRow) -> sqlx::Result<Event> {
+    Ok(Event {
+        at: column::time(row, "at_ms")?,
+        epoch: row.try_get("epoch")?,
+        phase: column::json(row, "phase")?,
+        reason: column::name(row, "reason")?,
+        message: row.try_get("message")?,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+use std::time::Duration;
+
+use futures::future::join_all;
+use tempfile::TempDir;
+
+use super::{
+    super::{Retention, TaskFilter},
+    *,
+};
+use crate::domain::task::{
+    phase::Move,
+    sky::{self, Options},
+};
+
+async fn store() -> (TempDir, Store) {
+    let folder = TempDir::new().expect("a temporary folder");
+    let store = Store::open(&folder.path().join("fedq.db")).await.expect("opens");
+    (folder, store)
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_700_000_000 + second).expect("in range")
+}
+
+fn row(number: u64, owner: &str) -> TaskRow {
+    let text = "name: train\nrun: x\nenvs: {A: 1}\nsecrets: {TOKEN: hush}\nresources: {cpus: 4+, accelerators: H100:8}\n";
+    let file = sky::read_file(text.as_bytes(), &Options::default()).expect("a task");
+    TaskRow {
+        id: TaskId::draw(number),
+        owner: owner.to_owned(),
+        namespace: "team".to_owned(),
+        queue: Some("default".to_owned()),
+        cluster: Some(ClusterName::new("one").expect("a name")),
+        submitted: at(0),
+        spec: file.tasks[0].spec.clone(),
+        state: State::default(),
+        dispatch: None,
+        restarts: 0,
+        changed: at(0),
+    }
+}
+
+/// The row after `step`, and how to record it.
+fn moved(row: &TaskRow, step: &Move, second: i64) -> (TaskRow, TaskMove) {
+    let to = row.state.clone().next(step.clone()).expect("legal");
+    let event = Event::of(step, &to, at(second), None);
+    let record = TaskMove {
+        id: row.id.clone(),
+        from: row.state.clone(),
+        to: to.clone(),
+        dispatch: row.dispatch.clone(),
+        restarts: row.restarts,
+        event,
+    };
+    (TaskRow { state: to, changed: at(second), ..row.clone() }, record)
+}
+
+fn dispatch() -> Dispatch {
+    Dispatch {
+        placement: Placement {
+            cluster: ClusterName::new("one").expect("a name"),
+            candidate: 0,
+            queue: "default".to_owned(),
+            now: true,
+            terms: [("gpu".to_owned(), ["h100".to_owned()].into())].into(),
+            claims: [("data".to_owned(), "data-1".to_owned())].into(),
+        },
+        gang: Gang::JobSet,
+        priority_class: None,
+        by_multikueue: false,
+    }
+}
+
+#[tokio::test]
+async fn an_accepted_task_survives_a_restart() {
+    let (folder, store) = store().await;
+    let task = row(1, "ann");
+    assert!(store.insert_task(&task).await.expect("stored"));
+    store.close().await;
+    let store = Store::open(&folder.path().join("fedq.db")).await.expect("opens");
+    assert_eq!(store.task(&task.id).await.expect("read"), Some(task.clone()));
+    assert_eq!(store.live_tasks().await.expect("read"), std::slice::from_ref(&task));
+    assert_eq!(store.task_events(&task.id).await.expect("read"), [Event::submitted(at(0))]);
+    assert_eq!(store.task(&TaskId::draw(2)).await.expect("read"), None);
+    store.close().await;
+    let bytes = std::fs::read(folder.path().join("fedq.db")).expect("the file");
+    assert!(!String::from_utf8_lossy(&bytes).contains("hush"), "a secret is in the database");
+}
+
+#[tokio::test]
+async fn an_id_is_given_once() {
+    let (_folder, store) = store().await;
+    assert!(store.insert_task(&row(1, "ann")).await.expect("stored"));
+    assert!(!store.insert_task(&row(1, "bob")).await.expect("refused"));
+    assert_eq!(
+        store.task(&TaskId::draw(1)).await.expect("read").map(|task| task.owner).as_deref(),
+        Some("ann")
+    );
+    assert_eq!(store.task_events(&TaskId::draw(1)).await.expect("read").len(), 1);
+}
+
+#[tokio::test]
+async fn of_two_moves_from_one_state_one_wins() {
+    let (_folder, store) = store().await;
+    let task = row(1, "ann");
+    store.insert_task(&task).await.expect("stored");
+    let (_, stop) = moved(&task, &Move::Stop, 1);
+    let (dispatched, mut go) = moved(&task, &Move::Dispatch(dispatch().placement.cluster), 2);
+    go.dispatch = Some(dispatch());
+    let both = [store.move_task(&go), store.move_task(&stop)];
+    let won: Vec<bool> = join_all(both).await.into_iter().map(|moved| moved.expect("recorded")).collect();
+    assert_eq!(won.iter().filter(|won| **won).count(), 1);
+    let events = store.task_events(&task.id).await.expect("read");
+    assert_eq!(events.len(), 2);
+    let found = store.task(&task.id).await.expect("read").expect("there");
+    if won[0] {
+        assert_eq!(found, TaskRow { dispatch: Some(dispatch()), ..dispatched });
+        assert_eq!(events[1].message, "cluster one was chosen");
+    } else {
+        assert!(found.state.phase.is_over());
+    }
+}
+
+#[tokio::test]
+async fn lists_are_by_owner_newest_first_and_in_pages() {
+    let (_folder, store) = store().await;
+    for number in 0..5 {
+        let task = row(number, if number % 2 == 0 { "ann" } else { "bob" });
+        store.insert_task(&task).await.expect("stored");
+        if number < 2 {
+            let (_, stop) = moved(&task, &Move::Stop, 1);
+            assert!(store.move_task(&stop).await.expect("recorded"));
+        }
+    }
+    let list = async |owner: Option<&str>, over: Option<bool>| {
+        let filter = TaskFilter { owner: owner.map(str::to_owned), over };
+        let page = store.tasks(&filter, &PageRequest::default()).await.expect("listed");
+        page.items.into_iter().map(|task| task.id).collect::<Vec<_>>()
+    };
+    let ids = |numbers: &[u64]| numbers.iter().map(|number| TaskId::draw(*number)).collect::<Vec<_>>();
+    assert_eq!(list(None, None).await, ids(&[4, 3, 2, 1, 0]));
+    assert_eq!(list(Some("ann"), None).await, ids(&[4, 2, 0]));
+    assert_eq!(list(Some("ann"), Some(false)).await, ids(&[4, 2]));
+    assert_eq!(list(Some("bob"), Some(true)).await, ids(&[1]));
+    assert_eq!(list(None, Some(true)).await, ids(&[1, 0]));
+    assert_eq!(list(None, Some(false)).await, ids(&[4, 3, 2]));
+    assert_eq!(store.live_tasks().await.expect("read").len(), 3);
+    let first = store.tasks(&TaskFilter::default(), &PageRequest::first(2)).await.expect("listed");
+    let next = PageRequest::after(first.next.expect("more"), 10);
+    let rest = store.tasks(&TaskFilter::default(), &next).await.expect("listed");
+    assert_eq!((rest.items.len(), rest.next), (3, None));
+    assert_eq!(rest.items[0].id, TaskId::draw(2));
+}
+
+#[tokio::test]
+async fn history_goes_by_age_and_count_and_live_tasks_stay() {
+    let (_folder, store) = store().await;
+    for number in 0..6 {
+        let task = row(number, "ann");
+        store.insert_task(&task).await.expect("stored");
+        if number != 0 {
+            let (_, stop) = moved(&task, &Move::Stop, i64::try_from(number).expect("small") * 10);
+            store.move_task(&stop).await.expect("recorded");
+        }
+    }
+    let left = async || {
+        let page = store.tasks(&TaskFilter::default(), &PageRequest::default()).await.expect("listed");
+        page.items.into_iter().map(|task| task.id).collect::<Vec<_>>()
+    };
+    let ids = |numbers: &[u64]| numbers.iter().map(|number| TaskId::draw(*number)).collect::<Vec<_>>();
+    let by_age = Retention { keep_for: Duration::from_secs(25), keep_rows: 100 };
+    store.prune(by_age, at(50)).await.expect("pruned");
+    assert_eq!(left().await, ids(&[5, 4, 3, 0]));
+    assert!(store.task_events(&TaskId::draw(1)).await.expect("read").is_empty());
+    let by_count = Retention { keep_for: Duration::from_hours(1), keep_rows: 1 };
+    store.prune(by_count, at(50)).await.expect("pruned");
+    assert_eq!(left().await, ids(&[5, 0]));
+}
+
+#[tokio::test]
+async fn a_row_that_fedq_did_not_write_is_an_error() {
+    let (_folder, store) = store().await;
+    store.insert_task(&row(1, "ann")).await.expect("stored");
+    store.execute("UPDATE tasks SET state = '{\"phase\":\"dreaming\",\"epoch\":0}'").await;
+    let error = store.task(&TaskId::draw(1)).await.expect_err("undecodable");
+    assert_eq!(error.to_string(), "cannot read the task from the database");
+}
+
+#[tokio::test]
+async fn many_submissions_share_commits() {
+    let (_folder, store) = store().await;
+    let tasks: Vec<TaskRow> = (0..500).map(|number| row(number, "ann")).collect();
+    let accepted = join_all(tasks.iter().map(|task| store.insert_task(task))).await;
+    assert!(accepted.into_iter().all(|accepted| accepted.expect("stored")));
+    assert_eq!(store.live_tasks().await.expect("read").len(), 500);
+}
