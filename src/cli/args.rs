@@ -2,12 +2,13 @@
 
 mod claim;
 mod cluster;
+mod task;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use self::{claim::*, cluster::*};
+pub use self::{claim::*, cluster::*, task::*};
 use super::print::Color;
 
 /// Joins clusters to a hub and shares out their quota.
@@ -112,6 +113,9 @@ pub enum Command {
     /// The quota of queues, and why it is what it is
     #[command(subcommand)]
     Quota(QuotaCommand),
+    /// Look at tasks
+    #[command(subcommand)]
+    Task(TaskCommand),
     /// Who did what through fedq
     #[command(subcommand)]
     Audit(AuditCommand),

@@ -21,6 +21,7 @@ mod print;
 mod quota;
 mod settings;
 mod table;
+mod task;
 #[cfg(test)]
 mod tests;
 
@@ -126,6 +127,7 @@ async fn dispatch(command: Command, session: &mut Session) -> Result<u8, CliErro
         Command::Claim(command) => claim::run(command, session).await,
         Command::Capacity(args) => capacity::run(args, session).await,
         Command::Quota(command) => quota::run(command, session).await,
+        Command::Task(command) => task::run(command, session).await,
         Command::Audit(command) => audit::run(command, session).await,
         Command::Check(args) => check::run(args, session).await,
         Command::Demo(args) => demo::run(args, session).await,

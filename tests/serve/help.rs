@@ -4,7 +4,7 @@ use std::{fmt::Write, fs, path::Path};
 
 use super::cli::fedq;
 
-const COMMANDS: [&str; 29] = [
+const COMMANDS: [&str; 31] = [
     "",
     "login",
     "cluster",
@@ -30,6 +30,8 @@ const COMMANDS: [&str; 29] = [
     "quota list",
     "quota explain",
     "quota base",
+    "task",
+    "task validate",
     "check",
     "demo",
     "version",
@@ -45,7 +47,7 @@ fn the_help_of_every_command() {
         assert!(output.status.success(), "{command}");
         assert!(output.stderr.is_empty(), "{command}");
         let help = String::from_utf8(output.stdout).unwrap();
-        let is_group = ["cluster", "claim", "quota", "audit"].contains(&command);
+        let is_group = ["cluster", "claim", "quota", "audit", "task"].contains(&command);
         assert!(is_group || help.contains("Examples:"), "no examples for `{command}`");
         writeln!(text, "$ fedq {}\n{help}", arguments.join(" ")).unwrap();
     }

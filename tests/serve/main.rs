@@ -7,3 +7,4 @@ mod edit;
 mod fake_hub;
 mod help;
 mod server;
+mod task;
