@@ -1,7 +1,6 @@
 //! What keeps a simulated cluster alive: Kueue, the runner of Jobs, the end of namespaces and of objects
 //! whose owners are gone. Each looks at everything anew when something changed.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use tracing::debug;
 
 use super::api::{Internal, write_internally};
 use super::cluster::State;
+use super::garbage;
 use super::kind::{KINDS, Kind};
 use super::kueue::{self, Effect};
 use super::rbac::User;
@@ -55,7 +55,7 @@ async fn round(state: &Arc<State>) {
         apply(state, CONTROLLER_MANAGER, effect).await;
     }
     end_namespaces(state).await;
-    collect_garbage(state).await;
+    garbage::collect(state).await;
     issue_tokens(state).await;
 }
 
@@ -90,7 +90,7 @@ async fn apply(state: &Arc<State>, manager: &str, effect: Effect) {
         Effect::Delete { kind, namespace, name } => (kind, (namespace, name), Internal::Delete),
     };
     let Some(kind) = Kind::named(kind) else { return };
-    write(state, manager, (kind, name), what).await;
+    write_as(state, manager, (kind, name), what).await;
 }
 
 /// A status is not part of what is created, so it follows.
@@ -98,14 +98,19 @@ async fn create(state: &Arc<State>, manager: &str, kind: &str, object: Value) {
     let Some(kind) = Kind::named(kind) else { return };
     let name = super::store::name_of(&object);
     let status = object.get("status").filter(|_| kind.status).cloned();
-    write(state, manager, (kind, name.clone()), Internal::Create(object)).await;
+    write_as(state, manager, (kind, name.clone()), Internal::Create(object)).await;
     if let Some(status) = status {
-        write(state, manager, (kind, name), Internal::Status(status)).await;
+        write_as(state, manager, (kind, name), Internal::Status(status)).await;
     }
 }
 
+/// A write of the controller manager.
+pub(super) async fn write(state: &Arc<State>, kind: &'static Kind, name: &Name, what: Internal) {
+    write_as(state, CONTROLLER_MANAGER, (kind, name.clone()), what).await;
+}
+
 /// What could not be written is looked at again in the next round.
-async fn write(state: &Arc<State>, manager: &str, (kind, name): (&'static Kind, Name), what: Internal) {
+async fn write_as(state: &Arc<State>, manager: &str, (kind, name): (&'static Kind, Name), what: Internal) {
     if let Err(refusal) = write_internally(state, manager, (kind, name), what).await {
         debug!("A controller's write was refused: {}", refusal.message);
     }
@@ -123,7 +128,7 @@ async fn end_namespaces(state: &Arc<State>) {
             for (within, object) in state.store.list(kind, Some(&name)).0 {
                 left = true;
                 if object["metadata"]["deletionTimestamp"].is_null() {
-                    write(state, CONTROLLER_MANAGER, (kind, within), Internal::Delete).await;
+                    write(state, kind, &within, Internal::Delete).await;
                 }
             }
         }
@@ -132,28 +137,6 @@ async fn end_namespaces(state: &Arc<State>) {
             let _ = state.store.commit(namespaces, &(String::new(), name), Some(&namespace), None);
         }
     }
-}
-
-/// Objects all of whose owners are gone go too.
-async fn collect_garbage(state: &Arc<State>) {
-    let owned = ["Pod", "Workload", "Job", "Secret", "ConfigMap"];
-    let mut living: Option<BTreeSet<String>> = None;
-    for kind in owned.iter().filter_map(|kind| Kind::named(kind)) {
-        for (name, object) in state.store.list(kind, None).0 {
-            let owners = object["metadata"]["ownerReferences"].as_array();
-            let Some(owners) = owners.filter(|owners| !owners.is_empty()) else { continue };
-            let living = living.get_or_insert_with(|| uids(state));
-            let lives = |owner: &Value| owner["uid"].as_str().is_some_and(|uid| living.contains(uid));
-            if !owners.iter().any(lives) && object["metadata"]["deletionTimestamp"].is_null() {
-                write(state, CONTROLLER_MANAGER, (kind, name), Internal::Delete).await;
-            }
-        }
-    }
-}
-
-fn uids(state: &State) -> BTreeSet<String> {
-    let objects = KINDS.iter().flat_map(|kind| state.store.list(kind, None).0);
-    objects.filter_map(|(_, object)| object["metadata"]["uid"].as_str().map(str::to_owned)).collect()
 }
 
 /// Secrets made for the token of an account get it.
@@ -172,6 +155,6 @@ async fn issue_tokens(state: &Arc<State>) {
         let data =
             json!({"token": super::base64(token.as_bytes()), "namespace": super::base64(name.0.as_bytes())});
         let what = Internal::Patch(json!({"data": data}));
-        write(state, CONTROLLER_MANAGER, (secrets, name), what).await;
+        write(state, secrets, &name, what).await;
     }
 }

@@ -15,8 +15,6 @@ pub struct Kind {
     pub status: bool,
     pub short_names: &'static [&'static str],
     pub schema: Schema,
-    /// What `kubectl get` shows beside name and age: title and path.
-    pub columns: &'static [(&'static str, &'static str)],
     pub model: Model,
 }
 
@@ -42,7 +40,6 @@ const BUILT_IN: Kind = Kind {
     status: false,
     short_names: &[],
     schema: NO_LISTS,
-    columns: &[],
     model: Model::BuiltIn { generation: false },
 };
 
@@ -63,7 +60,6 @@ pub static KINDS: &[Kind] = &[
         status: true,
         short_names: &["ns"],
         schema: Schema { lists: &[CONDITIONS, FINALIZERS, OWNERS], atomic_maps: &[] },
-        columns: &[("Status", "status.phase")],
         ..BUILT_IN
     },
     Kind {
@@ -82,10 +78,9 @@ pub static KINDS: &[Kind] = &[
             ],
             atomic_maps: &[],
         },
-        columns: &[("Version", "status.nodeInfo.kubeletVersion")],
         ..BUILT_IN
     },
-    Kind { plural: "secrets", kind: "Secret", columns: &[("Type", "type")], ..BUILT_IN },
+    Kind { plural: "secrets", kind: "Secret", ..BUILT_IN },
     Kind { plural: "configmaps", kind: "ConfigMap", short_names: &["cm"], ..BUILT_IN },
     Kind {
         plural: "serviceaccounts",
@@ -113,7 +108,6 @@ pub static KINDS: &[Kind] = &[
             ],
             atomic_maps: &["spec.nodeSelector"],
         },
-        columns: &[("Status", "status.phase")],
         ..BUILT_IN
     },
     Kind { plural: "services", kind: "Service", status: true, short_names: &["svc"], ..BUILT_IN },
@@ -122,17 +116,9 @@ pub static KINDS: &[Kind] = &[
         kind: "PersistentVolumeClaim",
         status: true,
         short_names: &["pvc"],
-        columns: &[("Status", "status.phase")],
         ..BUILT_IN
     },
-    Kind {
-        group: "events.k8s.io",
-        plural: "events",
-        kind: "Event",
-        short_names: &["ev"],
-        columns: &[("Type", "type"), ("Reason", "reason"), ("Object", "regarding.name"), ("Note", "note")],
-        ..BUILT_IN
-    },
+    Kind { group: "events.k8s.io", plural: "events", kind: "Event", short_names: &["ev"], ..BUILT_IN },
     Kind {
         group: "batch",
         plural: "jobs",
@@ -148,7 +134,6 @@ pub static KINDS: &[Kind] = &[
             ],
             atomic_maps: &["spec.template.spec.nodeSelector", "spec.selector"],
         },
-        columns: &[("Suspended", "spec.suspend"), ("Succeeded", "status.succeeded")],
         model: Model::BuiltIn { generation: true },
         ..BUILT_IN
     },
@@ -211,7 +196,6 @@ pub static KINDS: &[Kind] = &[
         kind: "ClusterQueue",
         short_names: &["cq"],
         schema: Schema { lists: &[CONDITIONS, FINALIZERS, OWNERS], atomic_maps: &[] },
-        columns: &[("Cohort", "spec.cohortName"), ("Pending Workloads", "status.pendingWorkloads")],
         ..KUEUE
     },
     Kind {
@@ -220,18 +204,13 @@ pub static KINDS: &[Kind] = &[
         namespaced: true,
         short_names: &["queue", "queues", "lq"],
         schema: Schema { lists: &[CONDITIONS, FINALIZERS, OWNERS], atomic_maps: &[] },
-        columns: &[
-            ("ClusterQueue", "spec.clusterQueue"),
-            ("Pending Workloads", "status.pendingWorkloads"),
-            ("Admitted Workloads", "status.admittedWorkloads"),
-        ],
         ..KUEUE
     },
     Kind {
         plural: "workloads",
         kind: "Workload",
         namespaced: true,
-        short_names: &["wl"],
+        short_names: &["kwl", "kueueworkload", "kueueworkloads"],
         schema: Schema {
             lists: &[
                 CONDITIONS,
@@ -244,7 +223,6 @@ pub static KINDS: &[Kind] = &[
             ],
             atomic_maps: &[],
         },
-        columns: &[("Queue", "spec.queueName"), ("Reserved in", "status.admission.clusterQueue")],
         ..KUEUE
     },
     Kind {
@@ -254,26 +232,34 @@ pub static KINDS: &[Kind] = &[
         short_names: &["flavor", "flavors", "rf"],
         ..KUEUE
     },
-    Kind { plural: "cohorts", kind: "Cohort", ..KUEUE },
+    Kind { plural: "cohorts", kind: "Cohort", short_names: &["co"], ..KUEUE },
     Kind {
         plural: "admissionchecks",
         kind: "AdmissionCheck",
+        short_names: &["ac"],
         schema: Schema { lists: &[CONDITIONS, FINALIZERS, OWNERS], atomic_maps: &[] },
         ..KUEUE
     },
-    Kind { plural: "multikueueconfigs", kind: "MultiKueueConfig", status: false, ..KUEUE },
+    Kind {
+        plural: "multikueueconfigs",
+        kind: "MultiKueueConfig",
+        status: false,
+        short_names: &["mkconf"],
+        ..KUEUE
+    },
     Kind {
         plural: "multikueueclusters",
         kind: "MultiKueueCluster",
+        short_names: &["mkc"],
         schema: Schema { lists: &[CONDITIONS, FINALIZERS, OWNERS], atomic_maps: &[] },
         ..KUEUE
     },
-    Kind { plural: "topologies", kind: "Topology", status: false, ..KUEUE },
+    Kind { plural: "topologies", kind: "Topology", status: false, short_names: &["topo"], ..KUEUE },
     Kind {
         plural: "workloadpriorityclasses",
         kind: "WorkloadPriorityClass",
+        short_names: &["wpc"],
         status: false,
-        columns: &[("Value", "value")],
         ..KUEUE
     },
     Kind {
@@ -291,7 +277,6 @@ pub static KINDS: &[Kind] = &[
             ],
             atomic_maps: &[],
         },
-        columns: &[("Cluster", "spec.clusterName")],
         ..GALAXY
     },
     Kind { plural: "clustermetrics", kind: "ClusterMetrics", ..GALAXY },

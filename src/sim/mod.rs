@@ -12,6 +12,7 @@ mod draw;
 pub mod faults;
 pub mod fields;
 pub mod fleet;
+mod garbage;
 pub mod kind;
 pub mod kueue;
 pub mod logs;
@@ -22,6 +23,7 @@ pub mod selector;
 pub mod server;
 pub mod status;
 pub mod store;
+pub mod structure;
 
 /// As Secrets and kubeconfigs carry bytes.
 pub(crate) fn base64(bytes: &[u8]) -> String {

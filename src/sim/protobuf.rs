@@ -10,7 +10,7 @@ mod schema;
 use serde_json::Value;
 
 pub use message::{Message, varint_len};
-use schema::{LIST_META, NAMESPACE, NODE, PARTIAL, STATUS};
+use schema::{CONFIG_MAP, LIST_META, NAMESPACE, NODE, PARTIAL, SECRET, STATUS};
 
 /// Opens every object: an envelope (`runtime.Unknown`) with the kind and the object follows.
 pub const MAGIC: &[u8] = b"k8s\0";
@@ -20,6 +20,8 @@ pub const MAGIC: &[u8] = b"k8s\0";
 pub enum ProtoKind {
     Namespace,
     Node,
+    Secret,
+    ConfigMap,
     /// Of any kind, also of those that have no protobuf themselves.
     PartialObjectMetadata,
 }
@@ -29,6 +31,8 @@ impl ProtoKind {
         match (api_version, kind) {
             ("v1", "Namespace") => Some(Self::Namespace),
             ("v1", "Node") => Some(Self::Node),
+            ("v1", "Secret") => Some(Self::Secret),
+            ("v1", "ConfigMap") => Some(Self::ConfigMap),
             ("meta.k8s.io/v1", "PartialObjectMetadata") => Some(Self::PartialObjectMetadata),
             _ => None,
         }
@@ -36,7 +40,7 @@ impl ProtoKind {
 
     fn api_version(self) -> &'static str {
         match self {
-            Self::Namespace | Self::Node => "v1",
+            Self::Namespace | Self::Node | Self::Secret | Self::ConfigMap => "v1",
             Self::PartialObjectMetadata => "meta.k8s.io/v1",
         }
     }
@@ -45,6 +49,8 @@ impl ProtoKind {
         match self {
             Self::Namespace => "Namespace",
             Self::Node => "Node",
+            Self::Secret => "Secret",
+            Self::ConfigMap => "ConfigMap",
             Self::PartialObjectMetadata => "PartialObjectMetadata",
         }
     }
@@ -53,6 +59,8 @@ impl ProtoKind {
         match self {
             Self::Namespace => NAMESPACE,
             Self::Node => NODE,
+            Self::Secret => SECRET,
+            Self::ConfigMap => CONFIG_MAP,
             Self::PartialObjectMetadata => PARTIAL,
         }
     }

@@ -1,9 +1,9 @@
 //! Who may do what: roles and bindings as they are stored, read anew for each question.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::kind::Kind;
-use super::store::Store;
+use super::store::{Object, Store};
 
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct User {
@@ -79,26 +79,8 @@ impl Attributes {
         if user.groups.iter().any(|group| group == "system:masters") || self.is_for_everybody(user) {
             return true;
         }
-        let kind = |name: &str| Kind::named(name).expect("a kind of RBAC");
-        let cluster_wide = store.list(kind("ClusterRoleBinding"), None).0;
-        let local = match self.namespace.as_str() {
-            "" => Vec::new(),
-            namespace => store.list(kind("RoleBinding"), Some(namespace)).0,
-        };
-        cluster_wide.iter().chain(&local).any(|((namespace, _), binding)| {
-            let subjects = binding["subjects"].as_array();
-            let role = &binding["roleRef"];
-            let at = match role["kind"].as_str() {
-                Some("Role") => namespace.clone(),
-                _ => String::new(),
-            };
-            let role_kind =
-                kind(role["kind"].as_str().filter(|kind| *kind == "Role").unwrap_or("ClusterRole"));
-            let name = role["name"].as_str().unwrap_or_default().to_owned();
-            subjects.is_some_and(|subjects| subjects.iter().any(|subject| user.is(subject, namespace)))
-                && store.get(role_kind, &(at, name)).is_some_and(|role| {
-                    role["rules"].as_array().is_some_and(|rules| rules.iter().any(|rule| self.is_in(rule)))
-                })
+        roles_of(user, &self.namespace, store).any(|role| {
+            role["rules"].as_array().is_some_and(|rules| rules.iter().any(|rule| self.is_in(rule)))
         })
     }
 
@@ -134,9 +116,48 @@ impl Attributes {
     }
 }
 
+/// The roles that somebody has everywhere and, if one is given, in a namespace.
+fn roles_of(user: &User, namespace: &str, store: &Store) -> impl Iterator<Item = Object> {
+    let kind = |name: &str| Kind::named(name).expect("a kind of RBAC");
+    let cluster_wide = store.list(kind("ClusterRoleBinding"), None).0;
+    let local = match namespace {
+        "" => Vec::new(),
+        namespace => store.list(kind("RoleBinding"), Some(namespace)).0,
+    };
+    cluster_wide.into_iter().chain(local).filter_map(move |((namespace, _), binding)| {
+        let subjects = binding["subjects"].as_array()?;
+        if !subjects.iter().any(|subject| user.is(subject, &namespace)) {
+            return None;
+        }
+        let role = &binding["roleRef"];
+        let name = role["name"].as_str().unwrap_or_default().to_owned();
+        match role["kind"].as_str() {
+            Some("Role") => store.get(kind("Role"), &(namespace, name)),
+            _ => store.get(kind("ClusterRole"), &(String::new(), name)),
+        }
+    })
+}
+
+/// All that somebody may do there.
+pub fn rules_of(user: &User, namespace: &str, store: &Store) -> Vec<Value> {
+    let mut rules = vec![
+        json!({"verbs": ["create"], "apiGroups": ["authorization.k8s.io"],
+            "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"]}),
+        json!({"verbs": ["get"], "nonResourceURLs": ["/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez",
+            "/openapi", "/openapi/*", "/readyz", "/version", "/version/"]}),
+    ];
+    if user.groups.iter().any(|group| group == "system:masters") {
+        rules.push(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
+        rules.push(json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));
+    }
+    for role in roles_of(user, namespace, store) {
+        rules.extend(role["rules"].as_array().into_iter().flatten().cloned());
+    }
+    rules
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
 

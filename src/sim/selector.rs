@@ -1,33 +1,32 @@
 //! Label and field selectors of lists and watches.
 
+mod labels;
+
 use serde_json::Value;
 
+use super::kind::Kind;
 use super::status::Refusal;
+use labels::Requirement;
 
 #[derive(Clone, Debug, Default)]
 pub struct Selector {
     labels: Vec<Requirement>,
-    fields: Vec<(String, bool, String)>,
+    fields: Vec<Field>,
 }
 
 #[derive(Clone, Debug)]
-struct Requirement {
-    key: String,
-    test: Test,
-}
-
-#[derive(Clone, Debug)]
-enum Test {
-    Exists,
-    Absent,
-    In(Vec<String>),
-    NotIn(Vec<String>),
+struct Field {
+    path: String,
+    equal: bool,
+    value: String,
 }
 
 impl Selector {
-    pub fn parse(labels: Option<&str>, fields: Option<&str>) -> Result<Self, Refusal> {
-        let labels = split(labels.unwrap_or_default()).into_iter().map(requirement).collect::<Result<_, _>>();
-        let fields = split(fields.unwrap_or_default()).into_iter().map(field).collect::<Result<_, _>>();
+    /// Of objects of that kind: only some of its fields can be selected by.
+    pub fn parse(kind: &Kind, labels: Option<&str>, fields: Option<&str>) -> Result<Self, Refusal> {
+        let labels = labels::parse(labels.unwrap_or_default());
+        let texts = fields.unwrap_or_default().split(',').filter(|text| !text.is_empty());
+        let fields = texts.map(|text| field(kind, text)).collect::<Result<_, _>>();
         Ok(Self {
             labels: labels.map_err(Refusal::bad_request)?,
             fields: fields.map_err(Refusal::bad_request)?,
@@ -36,7 +35,8 @@ impl Selector {
 
     /// Of these, the one of that name.
     pub fn and_name(mut self, name: &str) -> Self {
-        self.fields.push(("metadata.name".to_owned(), true, name.to_owned()));
+        let path = "metadata.name".to_owned();
+        self.fields.push(Field { path, equal: true, value: name.to_owned() });
         self
     }
 
@@ -46,70 +46,31 @@ impl Selector {
 
     pub fn matches(&self, object: &Value) -> bool {
         let labels = &object["metadata"]["labels"];
-        self.labels.iter().all(|requirement| {
+        let by_labels = self.labels.iter().all(|requirement| {
             let value = labels.get(&requirement.key).and_then(Value::as_str);
-            match &requirement.test {
-                Test::Exists => value.is_some(),
-                Test::Absent => value.is_none(),
-                Test::In(values) => value.is_some_and(|value| values.iter().any(|one| one == value)),
-                Test::NotIn(values) => !value.is_some_and(|value| values.iter().any(|one| one == value)),
+            requirement.test.passes(value)
+        });
+        by_labels && self.fields.iter().all(|field| field.matches(object))
+    }
+}
+
+impl Field {
+    fn matches(&self, object: &Value) -> bool {
+        let value = self.path.split('.').fold(object, |value, key| value.get(key).unwrap_or(&Value::Null));
+        let same = match value {
+            Value::String(text) => *text == self.value,
+            // What is false is not written down.
+            Value::Null => self.value.is_empty() || self.value == "false",
+            other => {
+                let text = other.to_string();
+                text == self.value
             }
-        }) && self.fields.iter().all(|(path, equal, wanted)| {
-            let value = path.split('.').fold(object, |value, key| value.get(key).unwrap_or(&Value::Null));
-            let text = match value {
-                Value::String(text) => text.clone(),
-                Value::Null => String::new(),
-                other => other.to_string(),
-            };
-            (text == *wanted) == *equal
-        })
-    }
-}
-
-/// At commas outside parentheses.
-fn split(text: &str) -> Vec<&str> {
-    let mut depth = 0;
-    let parts = text.split(move |c: char| {
-        match c {
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            _ => {}
-        }
-        c == ',' && depth == 0
-    });
-    parts.map(str::trim).filter(|part| !part.is_empty()).collect()
-}
-
-fn requirement(text: &str) -> Result<Requirement, String> {
-    let make = |key: &str, test| {
-        let key = key.trim();
-        if key.is_empty() || key.contains(|c: char| c.is_whitespace() || "()!=,".contains(c)) {
-            return Err(format!("unable to parse requirement: found '{key}', expected: identifier"));
-        }
-        Ok(Requirement { key: key.to_owned(), test })
-    };
-    if let Some((key, value)) = text.split_once("!=") {
-        return make(key, Test::NotIn(vec![value.trim().to_owned()]));
-    }
-    if let Some((key, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
-        return make(key, Test::In(vec![value.trim().to_owned()]));
-    }
-    if let Some(key) = text.strip_prefix('!') {
-        return make(key, Test::Absent);
-    }
-    if let Some((head, values)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) {
-        let values = values.split(',').map(|value| value.trim().to_owned()).collect();
-        let mut words = head.split_whitespace();
-        return match (words.next(), words.next(), words.next()) {
-            (Some(key), Some("in"), None) => make(key, Test::In(values)),
-            (Some(key), Some("notin"), None) => make(key, Test::NotIn(values)),
-            _ => Err(format!("unable to parse requirement: found '{head}', expected: in, notin")),
         };
+        same == self.equal
     }
-    make(text, Test::Exists)
 }
 
-fn field(text: &str) -> Result<(String, bool, String), String> {
+fn field(kind: &Kind, text: &str) -> Result<Field, String> {
     let (path, equal, value) = if let Some((path, value)) = text.split_once("!=") {
         (path, false, value)
     } else if let Some((path, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
@@ -117,7 +78,48 @@ fn field(text: &str) -> Result<(String, bool, String), String> {
     } else {
         return Err(format!("invalid selector: '{text}'; can't understand '{text}'"));
     };
-    Ok((path.trim().to_owned(), equal, value.trim().to_owned()))
+    let path = kept_path(kind, path.trim());
+    let path = path.as_str();
+    let known = path == "metadata.name"
+        || (path == "metadata.namespace" && kind.namespaced)
+        || selectable(kind).contains(&path);
+    if !known {
+        return Err(format!("field label not supported: {path}"));
+    }
+    Ok(Field { path: path.to_owned(), equal, value: value.trim().to_owned() })
+}
+
+/// Events are kept in the form of their own group, and selected from in that of the core group too.
+fn kept_path(kind: &Kind, path: &str) -> String {
+    match path.strip_prefix("involvedObject.") {
+        Some(rest) if kind.kind == "Event" => format!("regarding.{rest}"),
+        _ if kind.kind == "Event" && path == "source" => "deprecatedSource.component".to_owned(),
+        _ => path.to_owned(),
+    }
+}
+
+/// Beside name and namespace.
+fn selectable(kind: &Kind) -> &'static [&'static str] {
+    match kind.kind {
+        "Secret" => &["type"],
+        "Namespace" => &["status.phase"],
+        "Node" => &["spec.unschedulable"],
+        "Job" => &["status.successful"],
+        "Pod" => &["spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "status.phase"],
+        "Event" => &[
+            "reason",
+            "type",
+            "reportingController",
+            "deprecatedSource.component",
+            "regarding.kind",
+            "regarding.name",
+            "regarding.namespace",
+            "regarding.uid",
+        ],
+        "Workload" => &["status.admission.clusterQueue"],
+        "ClusterResourceClaim" => &["spec.clusterName"],
+        _ => &[],
+    }
 }
 
 #[cfg(test)]
@@ -126,34 +128,32 @@ mod tests {
 
     use super::*;
 
-    fn selects(labels: &str, object: &Value) -> bool {
-        Selector::parse(Some(labels), None).unwrap().matches(object)
+    fn of(kind: &str, labels: Option<&str>, fields: Option<&str>) -> Result<Selector, Refusal> {
+        Selector::parse(Kind::named(kind).unwrap(), labels, fields)
     }
 
     #[test]
-    fn labels_are_tested_in_all_the_ways_there_are() {
-        let object = json!({"metadata": {"labels": {"a": "1", "b/c": "x"}}});
-        for yes in ["a", "a=1", "a==1", "a in (1, 2)", "a notin (2),b/c", "!z", "z!=1", "z notin (1)"] {
-            assert!(selects(yes, &object), "{yes}");
-        }
-        for no in ["z", "a=2", "a!=1", "a in (2,3)", "a notin (1)", "!a", "a,z"] {
-            assert!(!selects(no, &object), "{no}");
-        }
+    fn labels_and_fields_have_to_fit_both() {
+        let object =
+            json!({"metadata": {"name": "n", "labels": {"a": "1"}}, "spec": {"unschedulable": true}});
+        let selects = |labels, fields| of("Node", Some(labels), Some(fields)).unwrap().matches(&object);
+        assert!(selects("a=1", "metadata.name=n,spec.unschedulable=true"));
+        assert!(!selects("a=2", "metadata.name=n") && !selects("a", "metadata.name!=n"));
+        assert!(!selects("a", "spec.unschedulable=false"));
+        let schedulable = of("Node", None, Some("spec.unschedulable=false")).unwrap();
+        assert!(schedulable.matches(&json!({"metadata": {"name": "n"}})));
+        assert!(of("Node", None, None).unwrap().is_empty());
     }
 
     #[test]
-    fn fields_are_compared_by_path() {
-        let object = json!({"metadata": {"name": "n"}, "spec": {"unschedulable": true}});
-        let selects = |fields| Selector::parse(None, Some(fields)).unwrap().matches(&object);
-        assert!(selects("metadata.name=n") && selects("spec.unschedulable=true"));
-        assert!(!selects("metadata.name!=n") && !selects("metadata.name=other"));
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_refused() {
-        for bad in ["a in 1", "a b", "=1", "a like (x)"] {
-            assert!(Selector::parse(Some(bad), None).is_err(), "{bad}");
+    fn fields_that_nobody_selects_by_are_refused() {
+        for (kind, fields) in
+            [("Secret", "spec.nothing=1"), ("Node", "metadata.namespace=a"), ("Secret", "metadata.name")]
+        {
+            assert!(of(kind, None, Some(fields)).is_err(), "{fields}");
         }
-        assert!(Selector::parse(None, Some("metadata.name")).is_err());
+        assert!(of("Secret", None, Some("metadata.namespace=a,type!=Opaque")).is_ok());
+        assert!(of("Event", None, Some("involvedObject.name=a")).is_ok());
+        assert!(of("Secret", Some("a in"), None).is_err());
     }
 }

@@ -17,9 +17,22 @@ pub struct Refusal {
     pub details: Value,
 }
 
+/// Kept among the details: with what token a list that cannot go on as it began can go on.
+const CONTINUE: &str = "continue";
+
 impl Refusal {
     fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
         Self { code, reason, message: message.into(), details: Value::Null }
+    }
+
+    /// An error that a real server did not foresee: without a reason.
+    pub fn unforeseen(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
+    }
+
+    pub fn with_code(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        Self::new(code, reason, message)
     }
 
     fn of(mut self, kind: &Kind, name: &str) -> Self {
@@ -81,18 +94,65 @@ impl Refusal {
         refusal
     }
 
-    /// `causes` are of the form of `metav1.StatusCause`.
+    /// A deletion that holds for another object than the one that is there.
+    pub fn precondition(kind: &Kind, name: &str, why: &str) -> Self {
+        let mut refusal = Self::conflict(kind, name, why);
+        refusal.message = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", kind.qualified());
+        refusal.details["kind"] = json!(kind.kind);
+        refusal
+    }
+
     pub fn invalid(kind: &Kind, name: &str, causes: &[Cause]) -> Self {
+        let mut refusal = Self::invalid_named(&kind.qualified(), name, causes);
+        if !kind.group.is_empty() {
+            refusal.details["group"] = json!(kind.group);
+        }
+        refusal.details["kind"] = json!(kind.kind);
+        refusal
+    }
+
+    /// Of what stands in the query or in the options of a deletion.
+    pub fn invalid_options(kind: &str, causes: &[Cause]) -> Self {
+        let mut refusal = Self::invalid_named(&format!("{kind}.meta.k8s.io"), "", causes);
+        refusal.details["group"] = json!("meta.k8s.io");
+        refusal.details["kind"] = json!(kind);
+        refusal
+    }
+
+    /// A patch that makes something of the object that cannot be read.
+    pub fn invalid_patch(patched: &Value, why: &str) -> Self {
+        let message = format!("Invalid value: {:?}: {why}", patched.to_string());
+        let cause = Cause::new("FieldValueInvalid", "patch", message);
+        Self::invalid_named("", "", &[cause])
+    }
+
+    pub fn invalid_named(what: &str, name: &str, causes: &[Cause]) -> Self {
         let texts: Vec<String> =
             causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
         let why = match texts.as_slice() {
             [one] => one.clone(),
             _ => format!("[{}]", texts.join(", ")),
         };
-        let message = format!("{} \"{name}\" is invalid: {why}", kind.qualified());
-        let mut refusal = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).of(kind, name);
-        refusal.details["kind"] = json!(kind.kind);
+        let message = format!("{what} \"{name}\" is invalid: {why}");
+        let mut refusal = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
+        refusal.details = json!({});
+        if !name.is_empty() {
+            refusal.details["name"] = json!(name);
+        }
         refusal.details["causes"] = causes.iter().map(Cause::json).collect();
+        refusal
+    }
+
+    /// Nothing new comes into a namespace that is to go.
+    pub fn terminating(kind: &Kind, name: &str, namespace: &str) -> Self {
+        let why =
+            format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let message = format!("{} \"{name}\" is forbidden: {why}", kind.resource());
+        let mut refusal = Self::new(StatusCode::FORBIDDEN, "Forbidden", message).of(kind, name);
+        refusal.details["causes"] = json!([{
+            "reason": "NamespaceTerminating", "message": format!("namespace {namespace} is being terminated"),
+            "field": "metadata.namespace",
+        }]);
         refusal
     }
 
@@ -107,21 +167,29 @@ impl Refusal {
         refusal
     }
 
-    pub fn media_type() -> Self {
-        let message = "the body of the request was in an unknown format - accepted media types include: \
-                       application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+    pub fn media_type(accepted: &[&str]) -> Self {
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {}",
+            accepted.join(", ")
+        );
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
     }
 
-    pub fn not_acceptable() -> Self {
-        let message = "only the following media types are accepted: application/json, application/yaml, \
-                       application/vnd.kubernetes.protobuf";
+    pub fn not_acceptable(given: &[&str]) -> Self {
+        let message = format!("only the following media types are accepted: {}", given.join(", "));
         Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
     }
 
     /// The continue token outlived what it continues.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(StatusCode::GONE, "Expired", message)
+    }
+
+    /// The same, with another token that still goes on.
+    pub fn expired_at(message: impl Into<String>, next: &str) -> Self {
+        let mut refusal = Self::expired(message);
+        refusal.details = json!({ CONTINUE: next });
+        refusal
     }
 
     pub fn too_old(version: u64, oldest: u64) -> Self {
@@ -151,17 +219,23 @@ impl Refusal {
     }
 
     /// A webhook said no.
-    pub fn denied(webhook: &str, code: StatusCode, message: &str) -> Self {
-        let message = format!("admission webhook \"{webhook}\" denied the request: {message}");
-        Self::new(code, "Forbidden", message)
+    pub fn denied(webhook: &str, code: u16, forbidden: bool, why: &str) -> Self {
+        let message = format!("admission webhook \"{webhook}\" denied the request{why}");
+        Self::with_code(code, if forbidden { "Forbidden" } else { "" }, message)
     }
 
     pub fn status(&self) -> Value {
         let mut status = json!({
-            "kind": "Status", "apiVersion": "v1", "metadata": {},
-            "status": "Failure", "message": self.message, "reason": self.reason,
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message,
         });
-        if !self.details.is_null() {
+        let next = self.details.get(CONTINUE);
+        if let Some(next) = next {
+            status["metadata"][CONTINUE] = next.clone();
+        }
+        if !self.reason.is_empty() {
+            status["reason"] = json!(self.reason);
+        }
+        if !self.details.is_null() && next.is_none() {
             status["details"] = self.details.clone();
         }
         status["code"] = json!(self.code.as_u16());
@@ -187,6 +261,8 @@ impl Refusal {
 }
 
 /// What is wrong with one field.
+///
+/// Of the form of `metav1.StatusCause`.
 #[derive(Clone, Debug)]
 pub struct Cause {
     pub reason: &'static str,
@@ -196,6 +272,10 @@ pub struct Cause {
 }
 
 impl Cause {
+    pub fn new(reason: &'static str, field: &str, message: impl Into<String>) -> Self {
+        Self { reason, field: field.to_owned(), message: message.into() }
+    }
+
     fn json(&self) -> Value {
         json!({"reason": self.reason, "message": self.message, "field": self.field})
     }

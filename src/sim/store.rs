@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::kind::Kind;
+use super::kind::{KINDS, Kind};
 
 /// Namespace, or none, and name.
 pub type Name = (String, String);
@@ -96,6 +96,16 @@ impl Store {
         let inner = self.lock();
         let objects = inner.kinds.get(key(kind)).map(|kept| in_namespace(&kept.objects, namespace));
         (objects.unwrap_or_default(), inner.version)
+    }
+
+    /// Those of all kinds that are wanted.
+    pub fn select(&self, wanted: impl Fn(&Value) -> bool) -> Vec<(&'static Kind, Name, Object)> {
+        let inner = self.lock();
+        let kinds = KINDS.iter().filter_map(|kind| Some((kind, inner.kinds.get(key(kind))?)));
+        let objects = kinds
+            .flat_map(|(kind, kept)| kept.objects.iter().map(move |(name, object)| (kind, name, object)));
+        let found = objects.filter(|(_, _, object)| wanted(object));
+        found.map(|(kind, name, object)| (kind, name.clone(), Arc::clone(object))).collect()
     }
 
     /// As it was at a version: later changes are taken back.

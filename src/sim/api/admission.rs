@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use http::{Request, StatusCode, header};
+use http::{Request, header};
 use http_body_util::{BodyExt, Limited};
 use serde_json::{Value, json};
 
 use super::super::cluster::State;
 use super::super::kind::Kind;
-use super::super::rbac::User;
 use super::super::status::Refusal;
+use super::Call;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const LARGEST_ANSWER: usize = 1 << 20;
@@ -20,7 +20,9 @@ const LARGEST_ANSWER: usize = 1 << 20;
 pub(super) struct Review<'a> {
     pub operation: &'static str,
     pub kind: &'static Kind,
-    pub user: &'a User,
+    /// The subresource.
+    pub part: Option<&'a str>,
+    pub call: &'a Call<'a>,
     pub before: Option<&'a Value>,
     pub after: Option<&'a Value>,
     pub dry_run: bool,
@@ -33,7 +35,7 @@ impl Review<'_> {
         for (_, configuration) in state.store.list(configurations, None).0 {
             for webhook in configuration["webhooks"].as_array().into_iter().flatten() {
                 if self.is_wanted_by(webhook) {
-                    ask(webhook, self.request(&state.new_uid())).await?;
+                    self.ask(webhook, &state.new_uid()).await?;
                 }
             }
         }
@@ -48,10 +50,45 @@ impl Review<'_> {
             has(rule, "operations", self.operation)
                 && has(rule, "apiGroups", self.kind.group)
                 && has(rule, "apiVersions", self.kind.version)
-                && has(rule, "resources", self.kind.plural)
+                && self.is_covered(rule)
         };
         webhook["clientConfig"]["url"].is_string()
             && webhook["rules"].as_array().is_some_and(|rules| rules.iter().any(wants))
+    }
+
+    /// `*` is every resource without its subresources, `*/*` all there is.
+    fn is_covered(&self, rule: &Value) -> bool {
+        let plural = self.kind.plural;
+        let covers = |pattern: &str| match self.part {
+            None => matches!(pattern, "*" | "*/*") || pattern == plural,
+            Some(part) => {
+                let (kind, of) = pattern.split_once('/').unwrap_or((pattern, ""));
+                (kind == "*" || kind == plural) && (of == "*" || of == part)
+            }
+        };
+        rule["resources"].as_array().into_iter().flatten().filter_map(Value::as_str).any(covers)
+    }
+
+    async fn ask(&self, webhook: &Value, uid: &str) -> Result<(), Refusal> {
+        let name = webhook["name"].as_str().unwrap_or_default();
+        let seconds = webhook["timeoutSeconds"].as_u64().map_or(TIMEOUT, Duration::from_secs);
+        let url = webhook["clientConfig"]["url"].as_str().unwrap_or_default();
+        let url = format!("{url}?timeout={}s", seconds.as_secs());
+        let answer = tokio::time::timeout(seconds, post(webhook, &url, self.request(uid))).await;
+        let answer = answer.unwrap_or_else(|_| Err("context deadline exceeded".to_owned()));
+        let response = match answer {
+            Ok(response) => response,
+            Err(_) if webhook["failurePolicy"] == "Ignore" => return Ok(()),
+            Err(why) => {
+                let why =
+                    format!("failed calling webhook {name:?}: failed to call webhook: Post {url:?}: {why}");
+                return Err(Refusal::internal(why));
+            }
+        };
+        for warning in response["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            self.call.warn(warning.to_owned());
+        }
+        if response["allowed"] == true { Ok(()) } else { Err(denied(name, &response["status"])) }
     }
 
     fn request(&self, uid: &str) -> Value {
@@ -66,33 +103,23 @@ impl Review<'_> {
                 "requestKind": names, "requestResource": resource,
                 "name": object["metadata"]["name"], "namespace": object["metadata"]["namespace"],
                 "operation": self.operation,
-                "userInfo": {"username": self.user.name, "groups": self.user.groups},
+                "userInfo": {"username": self.call.user.name, "groups": self.call.user.groups},
                 "object": after, "oldObject": before, "dryRun": self.dry_run, "options": null,
             },
         })
     }
 }
 
-async fn ask(webhook: &Value, review: Value) -> Result<(), Refusal> {
-    let name = webhook["name"].as_str().unwrap_or_default();
-    let seconds = webhook["timeoutSeconds"].as_u64().map_or(TIMEOUT, Duration::from_secs);
-    let answer = tokio::time::timeout(seconds, post(&webhook["clientConfig"], review)).await;
-    let answer = answer.unwrap_or_else(|_| Err("context deadline exceeded".to_owned()));
-    match answer {
-        Ok(response) if response["allowed"] == true => Ok(()),
-        Ok(response) => {
-            let code = response["status"]["code"].as_u64().and_then(|code| u16::try_from(code).ok());
-            let code = code.and_then(|code| StatusCode::from_u16(code).ok()).unwrap_or(StatusCode::FORBIDDEN);
-            let message = response["status"]["message"].as_str().unwrap_or("denied without explanation");
-            Err(Refusal::denied(name, code, message))
-        }
-        Err(_) if webhook["failurePolicy"] == "Ignore" => Ok(()),
-        Err(why) => Err(Refusal::internal(format!("failed calling webhook \"{name}\": {why}"))),
-    }
+/// What a webhook that gives no code of its own says is a bad request.
+fn denied(webhook: &str, status: &Value) -> Refusal {
+    let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok()).filter(|code| 400 <= *code);
+    let why = status["message"].as_str().or_else(|| status["reason"].as_str()).filter(|why| !why.is_empty());
+    let why = why.map_or_else(|| " without explanation".to_owned(), |why| format!(": {why}"));
+    Refusal::denied(webhook, code.unwrap_or(400), status["reason"].as_str() == Some("Forbidden"), &why)
 }
 
-async fn post(client: &Value, review: Value) -> Result<Value, String> {
-    let url = client["url"].as_str().unwrap_or_default();
+async fn post(webhook: &Value, url: &str, review: Value) -> Result<Value, String> {
+    let client = &webhook["clientConfig"];
     let authority = super::super::from_base64(client["caBundle"].as_str().unwrap_or_default());
     let connector =
         super::super::server::connector(authority.as_deref()).map_err(|error| error.to_string())?;

@@ -87,6 +87,11 @@ fn resources(call: &Call<'_>, group: &str, version: &str) -> Result<Value, Refus
                 "kind": kind.kind, "verbs": ["get", "patch", "update"],
             }));
         }
+        if kind.kind == "Pod" {
+            listed.push(json!({
+                "name": "pods/log", "singularName": "", "namespaced": true, "kind": "Pod", "verbs": ["get"],
+            }));
+        }
         if kind.kind == "ServiceAccount" {
             listed.push(json!({
                 "name": "serviceaccounts/token", "singularName": "", "namespaced": true,

@@ -1,6 +1,7 @@
 //! Answers in the form that was asked for: JSON, a table of it, or protobuf; compressed where real servers
 //! compress.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 
 use axum::body::Body;
@@ -12,6 +13,8 @@ use super::super::protobuf::ProtoKind;
 use super::super::status::Refusal;
 use super::{Call, Resource};
 
+const JSON: &str = "application/json";
+const YAML: &str = "application/yaml";
 pub(super) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// Real servers compress from here on.
 const COMPRESSED_FROM: usize = 128 << 10;
@@ -20,6 +23,7 @@ const COMPRESSED_FROM: usize = 128 << 10;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Form {
     Json,
+    Yaml,
     Table,
     /// Of each object its metadata only.
     Metadata,
@@ -45,6 +49,7 @@ pub(super) fn form(call: &Call<'_>, resource: &Resource) -> Result<Form, Refusal
                 return Ok(Form::Metadata);
             }
             ("application/json" | "*/*" | "application/*", None) => return Ok(Form::Json),
+            ("application/yaml", None) => return Ok(Form::Yaml),
             (PROTOBUF, None) => {
                 if let Some(kind) = ProtoKind::of(&resource.kind.api_version(), resource.kind.kind) {
                     return Ok(Form::Protobuf(kind));
@@ -53,11 +58,35 @@ pub(super) fn form(call: &Call<'_>, resource: &Resource) -> Result<Form, Refusal
             _ => {}
         }
     }
-    Err(Refusal::not_acceptable())
+    let given = [JSON, YAML, PROTOBUF];
+    Err(Refusal::not_acceptable(if resource.kind.is_custom() { &given[..2] } else { &given }))
 }
 
 pub(super) fn json(call: &Call<'_>, document: &Value) -> Response<Body> {
-    bytes(call, StatusCode::OK, document.to_string().into_bytes(), "application/json")
+    bytes(call, StatusCode::OK, document.to_string().into_bytes(), JSON)
+}
+
+/// A document as JSON, or as YAML where that was asked for.
+pub(super) fn text(call: &Call<'_>, status: StatusCode, form: Form, document: &Value) -> Response<Body> {
+    if form != Form::Yaml {
+        return bytes(call, status, document.to_string().into_bytes(), JSON);
+    }
+    // A document of JSON is one of YAML too.
+    let text = serde_saphyr::to_string(&sorted(document)).unwrap_or_else(|_| document.to_string());
+    bytes(call, status, text.into_bytes(), YAML)
+}
+
+/// YAML comes in the order of the alphabet.
+fn sorted(document: &Value) -> Value {
+    match document {
+        Value::Object(fields) => {
+            let fields: BTreeMap<&String, Value> =
+                fields.iter().map(|(name, value)| (name, sorted(value))).collect();
+            Value::Object(fields.into_iter().map(|(name, value)| (name.clone(), value)).collect())
+        }
+        Value::Array(items) => items.iter().map(sorted).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => document.clone(),
+    }
 }
 
 pub(super) fn bytes(

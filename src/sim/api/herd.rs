@@ -28,13 +28,13 @@ pub(super) fn list(call: &Call<'_>, resource: &Resource) -> Result<Option<Respon
     let form = encode::form(call, resource)?;
     let encoding = match form {
         Form::Protobuf(_) => Encoding::Protobuf,
-        Form::Json | Form::Table | Form::Metadata => Encoding::Json,
+        Form::Json | Form::Yaml | Form::Table | Form::Metadata => Encoding::Json,
     };
     let page = page(call, encoding)?;
     let list = herd.page(&call.state.store, page).map_err(|_| {
         Refusal::expired("The provided continue parameter is too old to display a consistent list result.")
     })?;
-    if matches!(form, Form::Table | Form::Metadata) {
+    if matches!(form, Form::Yaml | Form::Table | Form::Metadata) {
         return excerpt(call, resource, list).map(Some);
     }
     let accepts = call.header(&header::ACCEPT_ENCODING).contains("gzip");

@@ -2,24 +2,29 @@
 
 mod admission;
 mod commit;
+mod decode;
+mod delete;
 mod discovery;
 mod encode;
 mod herd;
+mod internal;
 mod log;
+mod options;
 mod patch;
 mod query;
 mod read;
 mod review;
 mod route;
+mod settle;
 mod spoil;
 mod table;
 mod watch;
 mod write;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::Body;
-use http::{HeaderMap, Method, Request, Response, header, request::Parts};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, header, request::Parts};
 
 use super::cluster::State;
 use super::counts::Sent;
@@ -28,7 +33,8 @@ use super::status::Refusal;
 use query::Query;
 use route::{Resource, Route};
 
-pub use commit::{Internal, write_internally};
+pub(super) use delete::{FOREGROUND, ORPHAN};
+pub use internal::{Internal, write_internally};
 
 /// The largest body taken, as real servers limit it.
 const LARGEST: usize = 3 << 20;
@@ -40,11 +46,28 @@ struct Call<'a> {
     query: Query,
     user: User,
     sent: Sent,
+    warnings: Mutex<Vec<String>>,
 }
 
 impl Call<'_> {
+    /// The answer will say so too.
+    fn warn(&self, warning: String) {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(warning);
+    }
+
     fn header(&self, name: &header::HeaderName) -> &str {
         text(&self.parts.headers, name)
+    }
+
+    /// As RFC 7234 has it; what no header can carry is not told.
+    fn with_warnings(self, mut response: Response<Body>) -> Response<Body> {
+        let warnings = self.warnings.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for warning in warnings {
+            if let Ok(value) = HeaderValue::from_str(&format!("299 - {warning:?}")) {
+                response.headers_mut().append(header::WARNING, value);
+            }
+        }
+        response
     }
 
     /// Who writes, as managedFields name them.
@@ -81,7 +104,7 @@ async fn serve(state: &Arc<State>, parts: &Parts, body: Body) -> Result<Response
     let verb = verb(&parts.method, &route, &query)?;
     let attributes = attributes(&route, verb, parts.uri.path());
     let sent = state.counts.request(verb, &attributes.resource);
-    let mut call = Call { state, parts, query, user, sent };
+    let mut call = Call { state, parts, query, user, sent, warnings: Mutex::default() };
     if let Some(acting) = impersonated(&call)? {
         call.user = acting;
     }
@@ -104,17 +127,18 @@ async fn serve(state: &Arc<State>, parts: &Parts, body: Body) -> Result<Response
     if state.herd_of(resource.kind).is_some() && !matches!(verb, "get" | "list" | "watch") {
         return Err(Refusal::method("these nodes are not kept as objects"));
     }
-    match verb {
+    let answered = match verb {
         "get" if log::is_asked(&resource) => log::log(&call, &resource).await,
-        "get" => read::get(&call, &resource),
+        "get" => read::get(&call, &resource).await,
         "list" => read::list(&call, &resource).await,
         "watch" => watch::watch(&call, &resource),
         "create" => write::create(&call, &resource, &body).await,
         "update" => write::update(&call, &resource, &body).await,
         "patch" => patch::patch(&call, &resource, &body).await,
-        "delete" => write::delete(&call, &resource, &body).await,
-        _ => write::delete_all(&call, &resource).await,
-    }
+        "delete" => delete::delete(&call, &resource, &body).await,
+        _ => delete::delete_all(&call, &resource, &body).await,
+    };
+    answered.map(|response| call.with_warnings(response))
 }
 
 fn verb(method: &Method, route: &Route, query: &Query) -> Result<&'static str, Refusal> {

@@ -5,15 +5,22 @@ use http::{Response, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::super::fields::{self, ApplyError, Writer};
-use super::super::kind::Model;
-use super::super::status::{Cause, Refusal};
+use super::super::status::Refusal;
 use super::super::store::Object;
+use super::super::structure::Structure;
+use super::commit::How;
+use super::options::Options;
 use super::route::Resource;
-use super::write::{check_kind, to_kept_form, write, yaml};
-use super::{Call, read};
+use super::write::{write, yaml};
+use super::{Call, decode, read};
 
 /// How often a patch without a version is made again over a newer object.
 const TRIES: usize = 5;
+
+const APPLY: &str = "application/apply-patch+yaml";
+const JSON: &str = "application/json-patch+json";
+const MERGE: &str = "application/merge-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
 pub(super) async fn patch(
     call: &Call<'_>,
@@ -22,13 +29,19 @@ pub(super) async fn patch(
 ) -> Result<Response<Body>, Refusal> {
     let content = call.header(&header::CONTENT_TYPE);
     let content = content.split(';').next().unwrap_or_default().trim().to_owned();
+    let known =
+        if resource.kind.is_custom() { &[JSON, MERGE, APPLY][..] } else { &[JSON, MERGE, STRATEGIC, APPLY] };
+    if !known.contains(&content.as_str()) {
+        return Err(Refusal::media_type(known));
+    }
+    let options = Options::of_patch(&call.query, content == APPLY)?;
     let mut tries = 0;
     loop {
         tries += 1;
-        let made = if content.starts_with("application/apply-patch+") {
-            apply(call, resource, body).await
+        let made = if content == APPLY {
+            apply(call, resource, body, options).await
         } else {
-            patch_once(call, resource, &content, body).await
+            patch_once(call, resource, (&content, body), options).await
         };
         match made {
             // Somebody was faster. Only a patch that names a version minds.
@@ -55,34 +68,32 @@ impl From<Refusal> for Made {
 async fn patch_once(
     call: &Call<'_>,
     resource: &Resource,
-    content: &str,
-    body: &[u8],
+    (content, body): (&str, &[u8]),
+    options: Options,
 ) -> Result<(Object, StatusCode), Made> {
     let before = read::find(call, resource)?;
     let patch: Value =
         serde_json::from_slice(body).map_err(|error| Refusal::bad_request(error.to_string()))?;
     let mut object = read::shown(resource, &before);
-    match content {
-        "application/merge-patch+json" => fields::merge_patch(&mut object, &patch),
-        "application/json-patch+json" => {
-            fields::json_patch(&mut object, &patch).map_err(|error| {
-                let field = "patch".to_owned();
-                let cause = Cause { reason: "FieldValueInvalid", field, message: error.to_string() };
-                Refusal::invalid(resource.kind, &resource.name, &[cause])
-            })?;
+    let patched = match content {
+        MERGE => {
+            fields::merge_patch(&mut object, &patch);
+            Ok(())
         }
-        "application/strategic-merge-patch+json" if resource.kind.model != Model::Custom => {
-            fields::strategic_patch(&mut object, &patch, &resource.kind.schema)
-                .map_err(|error| Refusal::bad_request(error.to_string()))?;
-        }
-        _ => return Err(Refusal::media_type().into()),
-    }
-    to_kept_form(resource, &mut object);
+        JSON => fields::json_patch(&mut object, &patch),
+        _ => fields::strategic_patch(&mut object, &patch, &resource.kind.schema),
+    };
+    patched.map_err(|error| {
+        let (code, reason) = error.status();
+        Refusal::with_code(code, reason, error.to_string())
+    })?;
+    let mut object = decode::patched(call, resource, object, options.unknown)?;
     let named = patch["metadata"]["resourceVersion"].as_str().map(str::to_owned);
     if named.is_none() {
         object["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"].clone();
     }
-    let write = write(call, resource, resource.key(), Some(before), false);
+    let mut write = write(call, resource, resource.key(), Some(before), How::Patch);
+    write.dry_run = options.dry_run;
     match write.commit(object).await {
         Ok(object) => Ok((object, StatusCode::OK)),
         Err(refusal) if refusal.reason == "Conflict" && named.is_none() => Err(Made::Lost),
@@ -90,57 +101,94 @@ async fn patch_once(
     }
 }
 
-async fn apply(call: &Call<'_>, resource: &Resource, body: &[u8]) -> Result<(Object, StatusCode), Made> {
+async fn apply(
+    call: &Call<'_>,
+    resource: &Resource,
+    body: &[u8],
+    options: Options,
+) -> Result<(Object, StatusCode), Made> {
     let mut config = yaml(body)?;
-    check_kind(resource, &config)?;
-    let Some(manager) = call.query.get("fieldManager").filter(|manager| !manager.is_empty()) else {
-        let field = "fieldManager".to_owned();
-        let message = "Required value: is required for apply patch".to_owned();
-        let cause = Cause { reason: "FieldValueRequired", field, message };
-        let mut refusal = Refusal::invalid(resource.kind, "", &[cause]);
-        refusal.message.clear();
-        refusal.message.push_str("PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: ");
-        refusal.message.push_str("Required value: is required for apply patch");
-        return Err(refusal.into());
-    };
-    let api_version = resource.kind.api_version();
-    let named = config["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+    fill_in_name(resource, &mut config);
+    decode::check_identity(resource, &config)?;
     let before = call.state.store.get(resource.kind, &resource.key());
-    match (&before, &named) {
-        (None, Some(_)) => return Err(Refusal::not_found(resource.kind, &resource.name).into()),
-        (Some(before), Some(version)) if before["metadata"]["resourceVersion"] != version.as_str() => {
-            return Err(Refusal::modified(resource.kind, &resource.name).into());
+    let named = config["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+    let uid = config["metadata"]["uid"].as_str().map(str::to_owned);
+    if before.is_none() {
+        if resource.part.is_some() || named.is_some() {
+            return Err(Refusal::not_found(resource.kind, &resource.name).into());
         }
-        _ => {}
+        if let Some(uid) = uid {
+            let why = format!(
+                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            );
+            return Err(Refusal::conflict(resource.kind, &resource.name, &why).into());
+        }
     }
-    if before.is_none() && resource.part.is_some() {
-        return Err(Refusal::not_found(resource.kind, &resource.name).into());
-    }
+    check_declared(resource, &config)?;
     if let Some(metadata) = config["metadata"].as_object_mut() {
-        metadata.insert("name".to_owned(), json!(resource.name));
-        if !resource.namespace.is_empty() {
-            metadata.insert("namespace".to_owned(), json!(resource.namespace));
-        }
         metadata.shift_remove("resourceVersion");
     }
     keep_part(resource, &mut config);
-    let part = resource.part.as_deref();
-    let writer = Writer { manager, api_version: &api_version, subresource: part, now: call.state.now() };
-    let force = call.query.flag("force");
-    let merged = fields::apply(before.as_deref(), &config, &writer, force, &resource.kind.schema);
-    let merged = merged.map_err(|error| match error {
+    let mut merged = merge(call, resource, (before.as_deref(), &config), options.force)?;
+    // Both are held against what is there.
+    if let Some(named) = &named {
+        merged["metadata"]["resourceVersion"] = json!(named);
+    }
+    let status = if before.is_some() { StatusCode::OK } else { StatusCode::CREATED };
+    let mut write = write(call, resource, resource.key(), before, How::Apply);
+    write.dry_run = options.dry_run;
+    match write.commit(merged).await {
+        Ok(object) => Ok((object, status)),
+        Err(refusal) if matches!(refusal.reason, "Conflict" | "AlreadyExists") && named.is_none() => {
+            Err(Made::Lost)
+        }
+        Err(refusal) => Err(refusal.into()),
+    }
+}
+
+fn merge(
+    call: &Call<'_>,
+    resource: &Resource,
+    (before, config): (Option<&Value>, &Value),
+    force: bool,
+) -> Result<Value, Refusal> {
+    let api_version = resource.kind.api_version();
+    let manager = call.query.get("fieldManager").unwrap_or_default();
+    let subresource = resource.part.as_deref();
+    let writer = Writer { manager, api_version: &api_version, subresource, now: call.state.now() };
+    let merged = fields::apply(before, config, &writer, force, &resource.kind.schema);
+    merged.map_err(|error| match error {
         ApplyError::Conflicts(conflicts) => {
             Refusal::apply_conflict(conflicts.to_string(), &conflicts.causes())
         }
-        other => Refusal::bad_request(other.to_string()),
-    })?;
-    let status = if before.is_some() { StatusCode::OK } else { StatusCode::CREATED };
-    let mut write = write(call, resource, resource.key(), before, true);
-    write.part = part;
-    match write.commit(merged).await {
-        Ok(object) => Ok((object, status)),
-        Err(refusal) if matches!(refusal.reason, "Conflict" | "AlreadyExists") => Err(Made::Lost),
-        Err(refusal) => Err(refusal.into()),
+        other => malformed(&other),
+    })
+}
+
+/// Fields that nobody knows cannot be owned.
+fn check_declared(resource: &Resource, config: &Value) -> Result<(), Refusal> {
+    let unknown = Structure::of(resource.kind).prune(&mut config.clone());
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let faults = unknown.iter().map(|field| format!(".{field}: field not declared in schema"));
+    Err(malformed(&ApplyError::malformed(config, faults.collect())))
+}
+
+fn malformed(error: &ApplyError) -> Refusal {
+    let (code, reason) = error.status();
+    Refusal::with_code(code, reason, error.to_string())
+}
+
+fn fill_in_name(resource: &Resource, config: &mut Value) {
+    if !config.is_object() {
+        return;
+    }
+    if config["metadata"]["name"].is_null() {
+        config["metadata"]["name"] = json!(resource.name);
+    }
+    if !resource.namespace.is_empty() && config["metadata"]["namespace"].is_null() {
+        config["metadata"]["namespace"] = json!(resource.namespace);
     }
 }
 

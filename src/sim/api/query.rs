@@ -23,6 +23,14 @@ impl Query {
         self.get(name).is_some_and(|value| matches!(value, "" | "1" | "true"))
     }
 
+    /// The version that is asked for, if one is.
+    pub fn version(&self) -> Result<Option<u64>, Refusal> {
+        let Some(text) = self.get("resourceVersion").filter(|text| !text.is_empty()) else { return Ok(None) };
+        let wrong =
+            |_| Refusal::bad_request(format!("resourceVersion: Invalid value: {text:?}: must be a number"));
+        text.parse().map(Some).map_err(wrong)
+    }
+
     pub fn number(&self, name: &str) -> Result<Option<u64>, Refusal> {
         let Some(text) = self.get(name).filter(|text| !text.is_empty()) else { return Ok(None) };
         let number =

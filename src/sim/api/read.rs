@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 
 use super::super::protobuf::{self, ListMeta};
 use super::super::selector::Selector;
-use super::super::status::Refusal;
-use super::super::store::{Name, Object};
+use super::super::status::{Cause, Refusal};
+use super::super::store::{Name, Object, Store};
 use super::encode::{self, Form};
+use super::query::Query;
 use super::route::Resource;
 use super::spoil::GoneMidPage;
 use super::{Call, table};
@@ -18,7 +19,10 @@ use super::{Call, table};
 /// How long a server waits for a version it does not know yet.
 const WAITS_FOR_VERSION: Duration = Duration::from_secs(3);
 
-pub(super) fn get(call: &Call<'_>, resource: &Resource) -> Result<Response<Body>, Refusal> {
+pub(super) async fn get(call: &Call<'_>, resource: &Resource) -> Result<Response<Body>, Refusal> {
+    if let Some(version) = call.query.version()? {
+        reach(&call.state.store, version).await?;
+    }
     let object = find(call, resource)?;
     one(call, resource, &object, StatusCode::OK)
 }
@@ -43,20 +47,18 @@ pub(super) fn one(
     status: StatusCode,
 ) -> Result<Response<Body>, Refusal> {
     let shown = shown(resource, object);
-    match encode::form(call, resource)? {
+    let form = encode::form(call, resource)?;
+    let document = match form {
         Form::Protobuf(kind) => {
-            Ok(encode::bytes(call, status, protobuf::encode(kind, &shown), encode::PROTOBUF))
+            return Ok(encode::bytes(call, status, protobuf::encode(kind, &shown), encode::PROTOBUF));
         }
         Form::Table => {
-            let body = table::of(resource.kind, &[&shown], &shown["metadata"]["resourceVersion"]);
-            Ok(encode::bytes(call, status, body.to_string().into_bytes(), "application/json"))
+            table::of(resource.kind, &[&shown], &shown["metadata"]["resourceVersion"], call.state.now())
         }
-        Form::Metadata => {
-            let body = table::partial(&shown);
-            Ok(encode::bytes(call, status, body.to_string().into_bytes(), "application/json"))
-        }
-        Form::Json => Ok(encode::bytes(call, status, shown.to_string().into_bytes(), "application/json")),
-    }
+        Form::Metadata => table::partial(&shown),
+        Form::Json | Form::Yaml => shown,
+    };
+    Ok(encode::text(call, status, form, &document))
 }
 
 /// As the path's group names it; events have two forms.
@@ -91,11 +93,23 @@ fn core_event(event: &mut Value) {
 
 /// Where a list goes on.
 struct Page {
+    /// As of when; 0 for whatever is there then.
     version: u64,
     after: Name,
 }
 
 impl Page {
+    /// Who still wants the rest gets what is there now, at the price of a list that is not of one moment.
+    fn expired(&self) -> Refusal {
+        let message = "The provided continue parameter is too old to display a consistent list result. You can start a \
+                       new list without the continue parameter, or use the continue token in this response to retrieve \
+                       the remainder of the results. Continuing with the provided token results in an inconsistent list \
+                       - objects that were created, modified, or deleted between the time the first chunk was returned \
+                       and now may show up in the list.";
+        let next = Self { version: 0, after: self.after.clone() };
+        Refusal::expired_at(message, &next.token())
+    }
+
     /// The token is opaque to clients; its form is this server's own.
     fn token(&self) -> String {
         format!("{}.{}.{}", self.version, self.after.0, self.after.1)
@@ -113,31 +127,28 @@ impl Page {
 
 pub(super) async fn list(call: &Call<'_>, resource: &Resource) -> Result<Response<Body>, Refusal> {
     let query = &call.query;
-    let selector = Selector::parse(query.get("labelSelector"), query.get("fieldSelector"))?;
+    let selector = Selector::parse(resource.kind, query.get("labelSelector"), query.get("fieldSelector"))?;
     if selector.is_empty()
         && let Some(answer) = super::herd::list(call, resource)?
     {
         return Ok(answer);
     }
     let limit = query.number("limit")?.filter(|limit| 0 < *limit);
-    let version = query.number("resourceVersion")?;
+    let version = query.version()?;
     let token = query.get("continue").filter(|token| !token.is_empty());
+    check_match(query, token.is_some())?;
     let expires = call.parts.extensions.get::<GoneMidPage>().is_some();
     let limit = limit.map(|limit| if expires { 1 } else { limit });
-    let too_old = "The provided continue parameter is too old to display a consistent list result.";
     let (objects, at, after) = if let Some(token) = token {
-        if expires {
-            return Err(Refusal::expired(too_old));
-        }
+        let page = Page::parse(token)?;
         if version.is_some_and(|version| 0 < version) {
             let why = "specifying resource version is not allowed when using continue";
             return Err(Refusal::bad_request(why));
         }
-        let page = Page::parse(token)?;
-        let objects = call.state.store.list_at(resource.kind, resource.scope(), page.version);
-        (objects.map_err(|_| Refusal::expired(too_old))?, page.version, Some(page.after))
+        let (objects, at) = if expires { Err(page.expired()) } else { rest(call, resource, &page) }?;
+        (objects, at, Some(page.after))
     } else {
-        let (objects, at) = whole(call, resource, version).await?;
+        let (objects, at) = whole(call, resource, version, limit.is_some()).await?;
         (objects, at, None)
     };
     // Lists from the watch cache, asked for with version 0, come in one piece.
@@ -165,11 +176,33 @@ pub(super) async fn list(call: &Call<'_>, resource: &Resource) -> Result<Respons
     render(call, resource, items, metadata)
 }
 
+/// What a list goes on with.
+fn rest(call: &Call<'_>, resource: &Resource, page: &Page) -> Result<(Vec<(Name, Object)>, u64), Refusal> {
+    let store = &call.state.store;
+    if page.version == 0 {
+        return Ok(store.list(resource.kind, resource.scope()));
+    }
+    let objects = store.list_at(resource.kind, resource.scope(), page.version);
+    objects.map(|objects| (objects, page.version)).map_err(|_| page.expired())
+}
+
+/// Waits a while for a version that is not there yet.
+async fn reach(store: &Store, version: u64) -> Result<(), Refusal> {
+    let current = store.version();
+    if version <= current {
+        return Ok(());
+    }
+    let mut moved = store.moved();
+    let reached = tokio::time::timeout(WAITS_FOR_VERSION, moved.wait_for(|now| version <= *now)).await;
+    reached.map(drop).map_err(|_| Refusal::too_large(version, current))
+}
+
 /// Everything at a version that the query allows.
 async fn whole(
     call: &Call<'_>,
     resource: &Resource,
     version: Option<u64>,
+    limited: bool,
 ) -> Result<(Vec<(Name, Object)>, u64), Refusal> {
     let store = &call.state.store;
     if let Some(herd) = call.state.herd_of(resource.kind) {
@@ -179,21 +212,49 @@ async fn whole(
     let Some(version) = version.filter(|version| 0 < *version) else {
         return Ok(store.list(resource.kind, resource.scope()));
     };
-    let current = store.version();
-    if current < version {
-        let mut moved = store.moved();
-        let reached = moved.wait_for(|now| version <= *now);
-        if tokio::time::timeout(WAITS_FOR_VERSION, reached).await.is_err() {
-            return Err(Refusal::too_large(version, current));
+    reach(store, version).await?;
+    let exact = match call.query.get("resourceVersionMatch").unwrap_or_default() {
+        "Exact" => true,
+        "" => limited,
+        _ => false,
+    };
+    if !exact {
+        return Ok(store.list(resource.kind, resource.scope()));
+    }
+    let then = store.list_at(resource.kind, resource.scope(), version);
+    let then = then.map_err(|_| Refusal::expired("The resourceVersion for the provided list is too old."))?;
+    Ok((then, version))
+}
+
+/// Which versions may be asked for how.
+fn check_match(query: &Query, goes_on: bool) -> Result<(), Refusal> {
+    let asked = query.get("resourceVersionMatch").unwrap_or_default();
+    let version = query.get("resourceVersion").unwrap_or_default();
+    let mut causes = Vec::new();
+    let mut forbid = |field: &str, why: &str| {
+        causes.push(Cause::new("FieldValueForbidden", field, format!("Forbidden: {why}")));
+    };
+    if !asked.is_empty() {
+        let field = "resourceVersionMatch";
+        if version.is_empty() {
+            forbid(field, "resourceVersionMatch is forbidden unless resourceVersion is provided");
+        }
+        if goes_on {
+            forbid(field, "resourceVersionMatch is forbidden when continue is provided");
+        }
+        if asked == "Exact" && version == "0" {
+            forbid(field, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
         }
     }
-    if call.query.get("resourceVersionMatch") == Some("Exact") {
-        let then = store.list_at(resource.kind, resource.scope(), version);
-        let then =
-            then.map_err(|_| Refusal::expired("The resourceVersion for the provided list is too old."))?;
-        return Ok((then, version));
+    if query.get("sendInitialEvents").is_some() {
+        forbid("sendInitialEvents", "sendInitialEvents is forbidden for list");
     }
-    Ok(store.list(resource.kind, resource.scope()))
+    if !matches!(asked, "" | "Exact" | "NotOlderThan") {
+        let message =
+            format!("Unsupported value: {asked:?}: supported values: \"Exact\", \"NotOlderThan\", \"\"");
+        causes.push(Cause::new("FieldValueNotSupported", "resourceVersionMatch", message));
+    }
+    if causes.is_empty() { Ok(()) } else { Err(Refusal::invalid_options("ListOptions", &causes)) }
 }
 
 pub(super) fn render(
@@ -202,7 +263,8 @@ pub(super) fn render(
     mut items: Vec<Value>,
     metadata: Value,
 ) -> Result<Response<Body>, Refusal> {
-    let body = match encode::form(call, resource)? {
+    let form = encode::form(call, resource)?;
+    let body = match form {
         Form::Protobuf(kind) => {
             let items: Vec<&Value> = items.iter().collect();
             let head = ListMeta {
@@ -215,7 +277,7 @@ pub(super) fn render(
         }
         Form::Table => {
             let items: Vec<&Value> = items.iter().collect();
-            let mut body = table::of(resource.kind, &items, &metadata["resourceVersion"]);
+            let mut body = table::of(resource.kind, &items, &metadata["resourceVersion"], call.state.now());
             body["metadata"] = metadata;
             body
         }
@@ -226,7 +288,7 @@ pub(super) fn render(
                 "metadata": metadata, "items": items,
             })
         }
-        Form::Json => {
+        Form::Json | Form::Yaml => {
             if !resource.kind.is_custom() {
                 // As real servers do, whose lists of their own kinds name the kind once.
                 for fields in items.iter_mut().filter_map(Value::as_object_mut) {
@@ -240,5 +302,5 @@ pub(super) fn render(
             })
         }
     };
-    Ok(encode::bytes(call, StatusCode::OK, body.to_string().into_bytes(), "application/json"))
+    Ok(encode::text(call, StatusCode::OK, form, &body))
 }

@@ -7,10 +7,10 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::super::kind::Kind;
-use super::super::rbac::{Attributes, User};
-use super::super::status::Refusal;
-use super::commit::seconds;
+use super::super::rbac::{self, Attributes, User};
+use super::super::status::{Cause, Refusal};
 use super::route::Resource;
+use super::settle::seconds;
 use super::{Call, encode};
 
 pub(super) fn answer(call: &Call<'_>, kind: &Kind, review: &Value) -> Result<Response<Body>, Refusal> {
@@ -20,13 +20,22 @@ pub(super) fn answer(call: &Call<'_>, kind: &Kind, review: &Value) -> Result<Res
         "TokenReview" => token_review(call, &review["spec"]),
         "SelfSubjectReview" => json!({"userInfo": {"username": call.user.name, "groups": call.user.groups}}),
         "SelfSubjectAccessReview" => access(call, &call.user, &review["spec"]),
+        "SelfSubjectRulesReview" => {
+            let namespace = review["spec"]["namespace"].as_str().unwrap_or_default();
+            let rules = rbac::rules_of(&call.user, namespace, &call.state.store);
+            let (of_paths, of_resources): (Vec<Value>, Vec<Value>) =
+                rules.into_iter().partition(|rule| !rule["nonResourceURLs"].is_null());
+            json!({"resourceRules": of_resources, "nonResourceRules": of_paths, "incomplete": false})
+        }
         _ => {
             let spec = &review["spec"];
             let groups = spec["groups"].as_array().into_iter().flatten().filter_map(Value::as_str);
             let groups: Vec<&str> = groups.collect();
             let user = User::new(spec["user"].as_str().unwrap_or_default(), &groups);
             if user.name.is_empty() && user.groups.is_empty() {
-                return Err(Refusal::bad_request("at least one of user or group must be specified"));
+                let message = "Invalid value: \"\": at least one of user or group must be specified";
+                let cause = Cause::new("FieldValueInvalid", "spec.user", message);
+                return Err(Refusal::invalid(kind, "", &[cause]));
             }
             access(call, &user, spec)
         }

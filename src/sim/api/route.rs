@@ -43,6 +43,12 @@ pub static REVIEWS: &[Kind] = &[
         kind: "SelfSubjectAccessReview",
         ..REVIEW
     },
+    Kind {
+        group: "authorization.k8s.io",
+        plural: "selfsubjectrulesreviews",
+        kind: "SelfSubjectRulesReview",
+        ..REVIEW
+    },
 ];
 
 const REVIEW: Kind = Kind { namespaced: false, ..Kind::BUILT_IN };

@@ -16,13 +16,14 @@ use super::super::counts::Sent;
 use super::super::nodes::{Encoding, ServedHerd};
 use super::super::protobuf::{self, ProtoKind};
 use super::super::selector::Selector;
-use super::super::status::Refusal;
+use super::super::status::{Cause, Refusal};
 use super::super::store::{Change, Object};
-use super::Call;
 use super::encode::{self, Form};
+use super::query::Query;
 use super::read::shown;
 use super::route::Resource;
 use super::spoil::Outlet;
+use super::{Call, table};
 
 /// Bookmarks come about so often.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
@@ -33,20 +34,19 @@ const SHORTEST: u64 = 1800;
 
 pub(super) fn watch(call: &Call<'_>, resource: &Resource) -> Result<Response<Body>, Refusal> {
     let query = &call.query;
-    let selector = Selector::parse(query.get("labelSelector"), query.get("fieldSelector"))?;
+    let selector = Selector::parse(resource.kind, query.get("labelSelector"), query.get("fieldSelector"))?;
     let selector = if resource.name.is_empty() { selector } else { selector.and_name(&resource.name) };
-    let protobuf = match encode::form(call, resource)? {
+    let form = encode::form(call, resource)?;
+    let protobuf = match form {
         Form::Protobuf(kind) => Some(kind),
         Form::Json | Form::Table => None,
-        Form::Metadata => return Err(Refusal::not_acceptable()),
+        Form::Yaml | Form::Metadata => return Err(Refusal::not_acceptable(&["application/json"])),
     };
     let seconds = query.number("timeoutSeconds")?.unwrap_or_else(|| fastrand::u64(SHORTEST..2 * SHORTEST));
-    let version = query.number("resourceVersion")?.unwrap_or_default();
+    let version =
+        query.version().map_err(|refusal| Refusal::unforeseen(refusal.message))?.unwrap_or_default();
     let initial = query.flag("sendInitialEvents");
-    if initial && query.get("resourceVersionMatch") != Some("NotOlderThan") {
-        let why = "sendInitialEvents is forbidden unless resourceVersionMatch is set to NotOlderThan";
-        return Err(Refusal::bad_request(why));
-    }
+    check_match(query)?;
     if !selector.is_empty() && call.state.herd_of(resource.kind).is_some() {
         return Err(Refusal::bad_request("these nodes are watched all together"));
     }
@@ -56,6 +56,7 @@ pub(super) fn watch(call: &Call<'_>, resource: &Resource) -> Result<Response<Bod
         resource: resource.clone(),
         selector,
         protobuf,
+        table: form == Form::Table,
         bookmarks: query.flag("allowWatchBookmarks"),
         at: version,
         ready: VecDeque::new(),
@@ -80,12 +81,33 @@ pub(super) fn watch(call: &Call<'_>, resource: &Resource) -> Result<Response<Bod
     Ok(response)
 }
 
+/// Who wants to begin with what is there has to say as of when.
+fn check_match(query: &Query) -> Result<(), Refusal> {
+    let (asked, initial) = (query.get("resourceVersionMatch"), query.get("sendInitialEvents").is_some());
+    let asked = asked.unwrap_or_default();
+    let fits = asked == "NotOlderThan";
+    let (reason, message) = match (initial, asked) {
+        (true, _) if !fits => (
+            "FieldValueForbidden",
+            "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        ),
+        (false, asked) if !asked.is_empty() => (
+            "FieldValueForbidden",
+            "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        ),
+        _ => return Ok(()),
+    };
+    Err(Refusal::invalid_options("ListOptions", &[Cause::new(reason, "resourceVersionMatch", message)]))
+}
+
 struct Watch {
     state: Arc<State>,
     sent: Sent,
     resource: Resource,
     selector: Selector,
     protobuf: Option<ProtoKind>,
+    /// As `kubectl get --watch` asks for.
+    table: bool,
     bookmarks: bool,
     /// Everything up to here was sent.
     at: u64,
@@ -159,11 +181,10 @@ impl Watch {
             if !self.ready.is_empty() || self.outlet.broken {
                 continue;
             }
-            let bookmark = if self.bookmarks { self.bookmark } else { self.end };
             tokio::select! {
                 changed = moved.changed() => changed.ok()?,
                 () = tokio::time::sleep_until(self.end) => self.over = true,
-                () = tokio::time::sleep_until(bookmark) => self.mark(),
+                () = tokio::time::sleep_until(self.bookmark), if self.bookmarks => self.mark(),
             }
         }
     }
@@ -243,7 +264,12 @@ impl Watch {
     }
 
     fn push(&mut self, event: &str, object: &Value) {
-        let bytes = self.render(event, &shown(&self.resource, object));
+        let mut shown = shown(&self.resource, object);
+        if self.table {
+            let version = &shown["metadata"]["resourceVersion"];
+            shown = table::of(self.resource.kind, &[&shown], version, self.state.now());
+        }
+        let bytes = self.render(event, &shown);
         let (kind, ready) = (self.resource.kind.plural, &mut self.ready);
         self.outlet.deliver(&self.state, kind, bytes, |bytes| ready.push_back(bytes));
     }

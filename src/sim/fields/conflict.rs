@@ -101,7 +101,7 @@ pub enum ApplyError {
 }
 
 impl ApplyError {
-    pub(super) fn malformed(config: &Value, faults: Vec<String>) -> Self {
+    pub fn malformed(config: &Value, faults: Vec<String>) -> Self {
         let text = |path: &str| config.pointer(path).and_then(Value::as_str).unwrap_or_default();
         let (version, kind) = (text("/apiVersion"), text("/kind"));
         let version = if version.contains('/') { version.to_owned() } else { format!("/{version}") };

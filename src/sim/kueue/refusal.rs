@@ -28,7 +28,7 @@ pub enum Problem {
         detail: &'static str,
     },
     Forbidden {
-        detail: &'static str,
+        detail: String,
     },
     Duplicate {
         value: Value,

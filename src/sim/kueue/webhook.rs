@@ -243,8 +243,8 @@ fn selector(path: &str, selector: &Value, refusals: &mut Vec<Refusal>) {
                 refusals.push(Refusal::new(format!("{path}.values"), Problem::Required { detail }));
             }
             "Exists" | "DoesNotExist" if !values.is_empty() => {
-                let message = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                refusals.push(Refusal::new(format!("{path}.values"), Problem::Forbidden { detail: message }));
+                let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'".to_owned();
+                refusals.push(Refusal::new(format!("{path}.values"), Problem::Forbidden { detail }));
             }
             "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
             _ => {

@@ -26,6 +26,8 @@ enum Shape {
     Texts,
     /// From text to a quantity; by key.
     Quantities,
+    /// From text to bytes, which JSON has in base64; by key.
+    Blobs,
 }
 
 #[derive(Clone, Copy)]
@@ -144,6 +146,20 @@ const NAMESPACE_CONDITION: &[Field] = &[
     text(6, "message"),
 ];
 
+pub(super) const SECRET: &[Field] = &[
+    nested(1, "metadata", OBJECT_META, Always),
+    field(2, "data", Shape::Blobs, Set),
+    text(3, "type"),
+    flag(5, "immutable", Set),
+];
+
+pub(super) const CONFIG_MAP: &[Field] = &[
+    nested(1, "metadata", OBJECT_META, Always),
+    field(2, "data", Shape::Texts, Set),
+    field(3, "binaryData", Shape::Blobs, Set),
+    flag(4, "immutable", Set),
+];
+
 pub(super) const NODE: &[Field] = &[
     nested(1, "metadata", OBJECT_META, Always),
     nested(2, "spec", NODE_SPEC, Always),
@@ -257,6 +273,10 @@ impl Field {
             Shape::Message(fields) => message.bytes(number, &self::message(fields, value)),
             Shape::Texts => entries(value).fold(message, |message, (key, value)| {
                 message.pair(number, key, value.as_str().unwrap_or_default())
+            }),
+            Shape::Blobs => entries(value).fold(message, |message, (key, value)| {
+                let bytes = super::super::from_base64(value.as_str().unwrap_or_default()).unwrap_or_default();
+                message.bytes(number, &Message::default().text(1, key).bytes(2, &bytes).0)
             }),
             Shape::Quantities => entries(value).fold(message, |message, (key, value)| {
                 let quantity = Message::default().text(1, &quantity(value)).0;

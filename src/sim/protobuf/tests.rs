@@ -248,3 +248,13 @@ proptest! {
         prop_assert_eq!(crate::k8s::list_watch::protobuf::name(&bytes).unwrap(), name);
     }
 }
+
+#[test]
+fn data_of_secrets_is_bytes_again() {
+    let secret = json!({"metadata": {"name": "s"}, "data": {"k": "dg=="}, "type": "Opaque"});
+    let message = message(ProtoKind::Secret, &secret);
+    assert!(message.ends_with(b"\x12\x06\x0a\x01k\x12\x01v\x1a\x06Opaque"), "{message:?}");
+    let config = json!({"metadata": {"name": "c"}, "data": {"k": "v"}, "binaryData": {"b": "AA=="}});
+    let message = self::message(ProtoKind::ConfigMap, &config);
+    assert!(message.ends_with(b"\x12\x06\x0a\x01k\x12\x01v\x1a\x06\x0a\x01b\x12\x01\x00"), "{message:?}");
+}
