@@ -18,6 +18,7 @@ use serde_json::Value;
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
+#[allow(dead_code, reason = "each tier has its own way to say who asks")]
 pub enum Credential {
     Anonymous,
     Token(String),

@@ -1,9 +1,12 @@
-//! The whole daemon on simulated clusters.
+//! The whole daemon on simulated clusters, and the clusters held to what real servers answer.
 
 #![allow(clippy::print_stdout, reason = "a failed case shows the end of the log")]
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+mod agreement;
 mod bed;
+#[path = "../conformance/mod.rs"]
+mod conformance;
 mod demo;
 mod joining;
 mod logs;

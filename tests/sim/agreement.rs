@@ -1,0 +1,54 @@
+//! The simulated server answers as the real ones do.
+
+use anyhow::{Context, Result};
+use fedq::sim::cluster::{Cluster, Options};
+use fedq::sim::rbac::User;
+use k8s_openapi::ByteString;
+use serde_json::{Value, json};
+
+use crate::conformance::client::Credential;
+use crate::conformance::{self, Kubelet, NOBODY, Server};
+
+macro_rules! themes {
+    ($($name:ident),*) => {
+        $(#[tokio::test(flavor = "multi_thread")]
+        async fn $name() -> Result<()> {
+            // An error only says that a provider is there already.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+            let cluster = Cluster::start(Options::named("conformance")).await?;
+            conformance::run(&server(&cluster)?, stringify!($name)).await
+        })*
+    };
+}
+
+conformance::with_themes!(themes);
+
+fn server(cluster: &Cluster) -> Result<Server> {
+    let kubeconfig: Value = serde_json::from_str(&cluster.kubeconfig("admin", &["system:masters"]))?;
+    let authority =
+        kubeconfig.pointer("/clusters/0/cluster/certificate-authority-data").context("no authority")?;
+    let ByteString(authority) = serde_json::from_value(authority.clone())?;
+    let token = |name: &str, groups: &[&str]| cluster.state.new_token(User::new(name, groups), None);
+    let state = cluster.state.clone();
+    Ok(Server {
+        flavour: "simulated",
+        base: cluster.url(),
+        ca_pem: String::from_utf8(authority)?,
+        admin: Credential::Token(token("conformance-admin", &["system:masters", "system:authenticated"])),
+        nobody: Credential::Token(token(NOBODY, &["system:authenticated"])),
+        token: (token("somebody", &["system:authenticated"]), "somebody".to_owned()),
+        kubelet: Kubelet {
+            conditions: Some(
+                json!([{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}]),
+            ),
+            pods_end_after: |seconds| json!({"sim.fedq.dev/seconds": seconds.to_string()}),
+        },
+        forget: Box::new(move || {
+            let state = state.clone();
+            Box::pin(async move {
+                state.store.compact();
+                Ok(())
+            })
+        }),
+    })
+}
