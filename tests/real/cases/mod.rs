@@ -9,6 +9,7 @@ pub mod conformance;
 pub mod faults;
 pub mod hub_queues;
 pub mod leaving;
+pub mod logs;
 pub mod moving;
 pub mod reported;
 pub mod rights;
@@ -66,6 +67,7 @@ pub fn all() -> Vec<Case> {
     all.extend(cases![Serial:
         bed::a_killed_api_server_comes_back_with_its_data,
         bed::a_frozen_api_server_answers_nobody,
+        logs::four_nodes_are_one_log_through_a_restart_of_their_api_server,
         capacity::two_joined_workers_fill_the_queues_of_the_hub_and_run_jobs,
         capacity::quota_follows_the_nodes_and_heartbeats_write_nothing,
         moving::quota_moves_only_as_workloads_free_it,
