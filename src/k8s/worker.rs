@@ -18,6 +18,7 @@ use super::{
     client::ClusterClient,
     follow::{Following, follow_table},
     list_watch::{Selector, State, Table, Timing},
+    logs::LogConnections,
     types::{
         kueue::{
             AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass,
@@ -34,6 +35,7 @@ const DISPATCHED_LABEL: &str = "kueue.x-k8s.io/multikueue-origin";
 pub struct Worker {
     pub name: ClusterName,
     pub client: ClusterClient,
+    pub logs: LogConnections,
     pub uid: String,
     pub queues: Table<ClusterQueue>,
     pub local_queues: Table<LocalQueue>,
@@ -54,6 +56,7 @@ impl Worker {
     pub fn new(name: ClusterName, client: ClusterClient, uid: String, cancel: CancellationToken) -> Self {
         Self {
             name,
+            logs: LogConnections::new(client.clone()),
             client,
             uid,
             queues: Table::new(),
