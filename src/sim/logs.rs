@@ -18,7 +18,6 @@ pub struct Line {
 #[derive(Debug, Default)]
 pub struct Logs {
     kept: Mutex<BTreeMap<Container, Log>>,
-    changed: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -28,6 +27,8 @@ struct Log {
     rotated: usize,
     lines: Vec<Line>,
     previous: Option<Vec<Line>>,
+    /// Counts changes. Each log has its own, so that a line wakes who reads it and not a thousand others.
+    changed: watch::Sender<u64>,
 }
 
 /// A place in a log.
@@ -41,18 +42,20 @@ impl Logs {
     /// The container writes a line.
     pub fn write(&self, container: &Container, ts: Timestamp, text: impl Into<Vec<u8>>) {
         let line = Line { ts, text: text.into() };
-        self.kept().entry(container.clone()).or_default().lines.push(line);
-        self.bump();
+        let mut kept = self.kept();
+        let log = kept.entry(container.clone()).or_default();
+        log.lines.push(line);
+        log.bump();
     }
 
     /// It ended and runs again: its log is that of the run before now.
     pub fn restart(&self, container: &Container) {
         let mut kept = self.kept();
         let log = kept.entry(container.clone()).or_default();
-        let run = log.run + 1;
-        *log = Log { run, rotated: 0, previous: Some(std::mem::take(&mut log.lines)), lines: Vec::new() };
-        drop(kept);
-        self.bump();
+        log.run += 1;
+        log.rotated = 0;
+        log.previous = Some(std::mem::take(&mut log.lines));
+        log.bump();
     }
 
     /// What was written so far can no longer be read.
@@ -63,9 +66,9 @@ impl Logs {
         log.lines.clear();
     }
 
-    /// Counts changes.
-    pub(super) fn changed(&self) -> watch::Receiver<u64> {
-        self.changed.subscribe()
+    /// Changes with the log.
+    pub(super) fn changed(&self, container: &Container) -> watch::Receiver<u64> {
+        self.kept().entry(container.clone()).or_default().changed.subscribe()
     }
 
     pub(super) fn previous(&self, container: &Container) -> Option<Vec<Line>> {
@@ -96,11 +99,13 @@ impl Logs {
         Some(log.lines.get(from..).unwrap_or_default().to_vec())
     }
 
-    fn bump(&self) {
-        self.changed.send_modify(|count| *count += 1);
-    }
-
     fn kept(&self) -> MutexGuard<'_, BTreeMap<Container, Log>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Log {
+    fn bump(&self) {
+        self.changed.send_modify(|count| *count += 1);
     }
 }

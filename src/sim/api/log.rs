@@ -187,7 +187,7 @@ struct Follow {
 impl Follow {
     /// Until there is more; `None` when the run is over and everything was sent.
     async fn next(&mut self) -> Option<Bytes> {
-        let (mut written, mut moved) = (self.state.logs.changed(), self.state.store.moved());
+        let (mut written, mut moved) = (self.state.logs.changed(&self.key), self.state.store.moved());
         while !self.over && self.shape.left != Some(0) {
             written.mark_unchanged();
             moved.mark_unchanged();
