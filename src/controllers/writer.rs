@@ -53,6 +53,8 @@ struct State {
     objects: HashMap<Target, Pace>,
     /// Counts writes that began or ended.
     moves: u64,
+    /// Counts wishes.
+    wishes: u64,
 }
 
 /// When an object may be written again.
@@ -60,6 +62,8 @@ struct State {
 struct Pace {
     /// What is being sent.
     in_flight: Option<Change>,
+    /// The wish that it is of.
+    wish: u64,
     not_before: Option<Instant>,
     failures: u32,
     /// The change that failed and why, so that the same one is not hammered and the report can say so.
@@ -75,6 +79,7 @@ impl Writer {
     /// Replaces everything wanted.
     pub fn want(&self, changes: Vec<Change>) {
         let mut state = self.lock();
+        state.wishes += 1;
         state.wanted = changes.into_iter().map(|change| (change.target.clone(), change)).collect();
         let State { wanted, objects, .. } = &mut *state;
         objects.retain(|target, pace| pace.is_needed(wanted.contains_key(target)));
@@ -176,6 +181,7 @@ impl Writer {
             } else if ready.len() < room {
                 let change = state.wanted.remove(&target).expect("the target is one of those wanted");
                 pace.in_flight = Some(change.clone());
+                pace.wish = state.wishes;
                 state.moves += 1;
                 ready.push(change);
             }
@@ -185,7 +191,8 @@ impl Writer {
 
     fn finish(&self, change: &Change, outcome: &Outcome, config: &WriterConfig) {
         let now = Instant::now();
-        let mut state = self.lock();
+        let mut guard = self.lock();
+        let state = &mut *guard;
         state.moves += 1;
         let pace = state.objects.entry(change.target.clone()).or_default();
         pace.in_flight = None;
@@ -209,8 +216,11 @@ impl Writer {
                 pace.failures = pace.failures.saturating_add(1);
                 pace.not_before = Some(now + wait);
                 pace.failed = Some((change.clone(), error.to_string()));
-                // Wanted still, unless a newer wish came meanwhile.
-                state.wanted.entry(change.target.clone()).or_insert_with(|| change.clone());
+                // Wanted still, unless a newer wish came meanwhile: one that leaves it out has seen that the
+                // write arrived though its answer did not.
+                if pace.wish == state.wishes {
+                    state.wanted.insert(change.target.clone(), change.clone());
+                }
             }
         }
     }
@@ -324,6 +334,21 @@ mod tests {
         })
         .await;
         assert_eq!(server.times("q").len(), 1);
+    }
+
+    #[tokio::test]
+    async fn what_a_newer_wish_leaves_out_is_not_tried_again() {
+        let (server, writer) = (Server::new(vec![504], WINDOW), Writer::default());
+        run(&server, &writer, async {
+            writer.want(vec![change("q", 1)]);
+            tokio::time::sleep(WINDOW / 2).await;
+            assert!(writer.is_in_flight(&change("q", 1).target));
+            writer.want(vec![]);
+            tokio::time::sleep(FIRST_RETRY + WINDOW * 2).await;
+        })
+        .await;
+        assert_eq!(server.times("q").len(), 1);
+        assert!(writer.is_idle() && writer.failures().is_empty());
     }
 
     #[tokio::test]
