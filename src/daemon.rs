@@ -239,6 +239,17 @@ impl Daemon {
         let (joined, capacity) = (joined.clone(), capacity.clone());
         let (overview, claimed, reports) = (overview.clone(), claimed.clone(), reports.clone());
 
+        // First of all: whether the store is a new one shows only while nobody has put anything there.
+        let (events, sender) = claim_events();
+        let quotas = quota::QuotaController::new(
+            (hub.clone(), hub_id.clone()),
+            (self.store.clone(), self.clock.clone(), self.metrics.clone()),
+            self.quota_settings(),
+            quota::Outputs { events: events.clone(), overview: overview.clone(), claimed: claimed.clone() },
+            quota_signal,
+        )
+        .await?;
+
         let clusters = cluster::ClusterController::new(
             hub.clone(),
             hub_id.clone(),
@@ -257,15 +268,6 @@ impl Daemon {
         );
         self.tasks.spawn(capacities.run(joined.subscribe(), self.cancel.clone()));
 
-        let (events, sender) = claim_events();
-        let quotas = quota::QuotaController::new(
-            (hub.clone(), hub_id.clone()),
-            (self.store.clone(), self.clock.clone(), self.metrics.clone()),
-            self.quota_settings(),
-            quota::Outputs { events: events.clone(), overview: overview.clone(), claimed: claimed.clone() },
-            quota_signal,
-        )
-        .await?;
         let inputs = quota::Inputs {
             joined: joined.subscribe(),
             capacity: capacity.subscribe(),

@@ -62,7 +62,8 @@ struct Cluster {
     claim: Vec<Claimed>,
     #[serde(default)]
     queues: BTreeMap<QueueName, WorkerQueue>,
-    /// `queue/flavor/resource: amount`; left out: nothing yet; `unknown` as a key: not remembered.
+    /// `queue/flavor/resource: amount`; left out: nothing yet; `unknown` as a key: not remembered; `mayLag` as
+    /// a key: from before a restart.
     #[serde(default)]
     last_terms: Quantities,
 }
@@ -241,7 +242,9 @@ fn cluster_input(name: &ClusterName, cluster: &Cluster, flavors: &[Flavor]) -> C
         (Cell { queue: QueueName::new(queue).unwrap(), flavor: at.flavor, resource: at.resource }, units)
     };
     let is_known = !cluster.last_terms.contains_key("unknown");
-    input.last_terms = is_known.then(|| cluster.last_terms.iter().map(term).collect());
+    let terms = cluster.last_terms.iter().filter(|(key, _)| *key != "mayLag");
+    input.last_terms = is_known.then(|| terms.map(term).collect());
+    input.terms_may_lag = cluster.last_terms.contains_key("mayLag");
     input
 }
 

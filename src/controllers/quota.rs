@@ -23,6 +23,7 @@ use crate::{
     clock::Clock,
     domain::{
         claim::{self, ClaimText, ValidClaim},
+        cluster::Connection,
         ids::{ClaimName, ClusterName, QueueName},
         overview::{CapacityView, Overview},
         quantity::Amount,
@@ -132,6 +133,9 @@ struct Told {
     /// What each was made from, and when time alone makes it anew.
     stamps: BTreeMap<ClusterName, (gather::Stamp, Option<Instant>)>,
     queues: BTreeMap<QueueName, HubQueueInput>,
+    /// The objects that these were read from.
+    hub_objects: gather::Seen<QueueName>,
+    worker_objects: BTreeMap<ClusterName, gather::Seen<String>>,
 }
 
 type Plans = (BTreeMap<ClusterName, (ClusterPlan, ClusterReport)>, BTreeMap<QueueName, HubQueuePlan>);
@@ -319,8 +323,8 @@ impl QuotaController {
     }
 
     fn plan(&mut self, round: &mut Round<'_>) {
-        let (mut queues, unreadable) = gather::hub_queues(&self.hub);
-        round.unreadable = unreadable;
+        let gather::HubQueues { inputs: mut queues, seen, unreadable } = gather::hub_queues(&self.hub);
+        (round.unreadable, self.told.hub_objects) = (unreadable, seen);
         self.keep_unreadable(&mut queues, round);
         self.restore_bases(&mut queues);
         self.planner.set_flavors(Some(gather::flavors(&self.hub)));
@@ -386,8 +390,23 @@ impl QuotaController {
         }
         let worker = round.joined.get(name).and_then(|joined| joined.worker.as_ref());
         let without_kueue = worker.is_some_and(|worker| worker.synced() && !worker.has_kueue());
-        let assigned = round.in_force.get(name).is_some_and(|claim| !claim.assignments().is_empty());
-        (!self.store_was_empty || without_kueue || !assigned).then(BTreeMap::new)
+        (!self.store_was_empty || without_kueue || !is_assigned(name, round)).then(BTreeMap::new)
+    }
+
+    /// Terms are stored beside the writes that follow from them, not before: a daemon that was killed may have
+    /// stored less than the hub holds. A cluster that is about to answer is waited for.
+    fn terms_may_lag(&self, name: &ClusterName, joined: &Joined, round: &Round<'_>) -> bool {
+        let answers_soon = match &joined.connection {
+            Connection::Connecting => true,
+            Connection::Ready => joined.worker.as_ref().is_none_or(|worker| !worker.synced()),
+            Connection::Stale { .. }
+            | Connection::Lost { .. }
+            | Connection::Quarantined { .. }
+            | Connection::Refused { .. }
+            | Connection::Unreached => false,
+        };
+        let stored = self.terms.get(name).is_some_and(|terms| !terms.is_empty());
+        answers_soon && (stored || is_assigned(name, round)) && !self.recorded.knows(name)
     }
 
     fn restore_bases(&mut self, queues: &mut BTreeMap<QueueName, HubQueueInput>) {
@@ -412,6 +431,7 @@ impl QuotaController {
             self.settling.forget(name);
             self.metrics.forget(name);
             self.told.clusters.remove(name);
+            self.told.worker_objects.remove(name);
             self.told.stamps.remove(name);
         }
         let now = Instant::now();
@@ -439,15 +459,21 @@ impl QuotaController {
             target: self.targets.get(name),
         };
         let stamp = facts.stamp();
+        let terms_may_lag = self.terms_may_lag(name, joined, round);
         if let Some((known, until)) = self.told.stamps.get(name)
             && *known == stamp
+            && self.told.clusters.get(name).is_some_and(|told| told.terms_may_lag == terms_may_lag)
             && until.is_none_or(|until| now < until)
         {
             round.look_again(*until);
             return;
         }
-        let (mut input, next) = facts.input(&self.hub_id, &self.settings, &mut self.settling, now);
+        let seen = gather::seen(joined.worker.as_deref());
+        let settings = (self.hub_id.as_str(), &self.settings);
+        let (mut input, next) = facts.input(&seen, settings, &mut self.settling, now);
+        self.told.worker_objects.insert(name.clone(), seen);
         input.last_terms = self.last_terms(name, round);
+        input.terms_may_lag = terms_may_lag;
         round.look_again(next);
         self.told.stamps.insert(name.clone(), (stamp, next));
         if self.told.clusters.get(name) != Some(&input) {
@@ -481,6 +507,10 @@ impl QuotaController {
             Err(error) => error!("Could not take back the confirmation of removed claims: {error}"),
         }
     }
+}
+
+fn is_assigned(name: &ClusterName, round: &Round<'_>) -> bool {
+    round.in_force.get(name).is_some_and(|claim| !claim.assignments().is_empty())
 }
 
 /// The claims as they were last in force, which is what a claim that vanished meanwhile is judged by.

@@ -42,9 +42,8 @@ impl QuotaController {
     pub(super) fn hub_changes(&mut self, round: &mut Round<'_>) -> Vec<Change> {
         let mut changes = Vec::new();
         for (name, plan) in std::mem::take(&mut round.queues) {
-            let object = self.hub.queues.get(None, name.as_str());
-            if let Some(object) = object
-                && let Some(change) = self.hub_change(&name, &object, &plan, round)
+            if let Some(object) = self.told.hub_objects.get(&name)
+                && let Some(change) = self.hub_change(&name, object, &plan, round)
             {
                 changes.push(change);
             }
@@ -130,16 +129,17 @@ impl QuotaController {
         round: &mut Round<'_>,
     ) -> Vec<Change> {
         let Some((plan, _)) = round.plans.get(&worker.name) else { return Vec::new() };
+        let Some(objects) = self.told.worker_objects.get(&worker.name) else { return Vec::new() };
         let quotas = quotas_by_queue(plan);
         let none = BTreeMap::new();
         let mut changes = Vec::new();
         for name in claimed.keys() {
-            if worker.queues.get(None, name.as_str()).is_none() {
+            if !objects.contains_key(name.as_str()) {
                 let quotas = quotas.get(name).unwrap_or(&none);
                 changes.extend(self.create(worker, name, quotas, round));
             }
         }
-        for object in worker.queues.all() {
+        for object in objects.values() {
             let Ok(name) = QueueName::new(&object.metadata.name) else { continue };
             let is_claimed = claimed.contains_key(&name);
             // Handing a queue over means something only where a claim names it.
@@ -149,7 +149,7 @@ impl QuotaController {
                 continue;
             }
             let quotas = quotas.get(&name).unwrap_or(&none);
-            changes.extend(self.keep(worker, &object, (&name, quotas, is_claimed), round));
+            changes.extend(self.keep(worker, object, (&name, quotas, is_claimed), round));
         }
         changes
     }
@@ -161,12 +161,12 @@ impl QuotaController {
         quotas: &BTreeMap<FlavorResource, Quota>,
         round: &Round<'_>,
     ) -> Option<Change> {
-        let hub_queue = self.hub.queues.get(None, name.as_str())?;
+        let hub_queue = self.told.hub_objects.get(name)?;
         let groups = round.queues.get(name)?.groups.for_worker(quotas);
         if groups.0.is_empty() {
             return None;
         }
-        let policy = self.policy(worker, &hub_queue, (&groups, None, true), round);
+        let policy = self.policy(worker, hub_queue, (&groups, None, true), round);
         let mut spec = policy.fields().clone();
         spec.insert("resourceGroups".to_owned(), json!(read::render_groups(&groups)));
         let body = json!({
@@ -190,11 +190,11 @@ impl QuotaController {
         (name, quotas, claimed): (&QueueName, &BTreeMap<FlavorResource, Quota>, bool),
         round: &mut Round<'_>,
     ) -> Option<Change> {
-        let hub_queue = self.hub.queues.get(None, name.as_str());
+        let hub_queue = self.told.hub_objects.get(name);
         let observed = read::groups(&object.spec.resource_groups).ok()?;
         let desired = desired_groups(&observed, round.queues.get(name), quotas);
         let observed_policy = read::queues::policy(&object.spec);
-        let policy = match &hub_queue {
+        let policy = match hub_queue {
             Some(hub) => self.policy(worker, hub, (&desired, Some(&observed_policy), claimed), round),
             // The hub has no such queue any more: nothing new is admitted, the rest stays.
             None => observed_policy.clone().held(),

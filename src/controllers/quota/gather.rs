@@ -23,6 +23,7 @@ use crate::{
         hub::Hub,
         list_watch::Skipped,
         read,
+        types::kueue::ClusterQueue,
         worker::{Joined, Worker},
     },
 };
@@ -89,6 +90,10 @@ pub(super) struct ClusterFacts<'a> {
     pub target: Option<&'a Target>,
 }
 
+/// ClusterQueues as a plan was made from them. They are also what its writes are made from: a queue that
+/// changes in between refuses them, where the newest object would be set back to what the plan saw.
+pub(super) type Seen<K> = BTreeMap<K, Arc<ClusterQueue>>;
+
 /// What a cluster's input was made from. While it is the same, so is the input: an activation costs what
 /// changed, not all clusters.
 pub(super) struct Stamp {
@@ -142,8 +147,8 @@ impl ClusterFacts<'_> {
     /// The plan's input, and when it changes by time alone.
     pub fn input(
         &self,
-        hub_id: &str,
-        settings: &Settings,
+        seen: &Seen<String>,
+        (hub_id, settings): (&str, &Settings),
         settling: &mut Settling,
         now: Instant,
     ) -> (ClusterInput, Option<Instant>) {
@@ -167,7 +172,7 @@ impl ClusterFacts<'_> {
                 .flat_map(|claim| &claim.assignments)
                 .map(|one| one.queue.as_str())
                 .collect();
-            match worker_queues(worker, hub_id, &claimed, self.target) {
+            match worker_queues(worker, seen, hub_id, (&claimed, self.target)) {
                 Some(queues) => input.worker_queues = queues,
                 // Quota that cannot be read is not zero: nothing may grow beside it.
                 None => input.mode = Mode::Frozen,
@@ -178,11 +183,17 @@ impl ClusterFacts<'_> {
     }
 }
 
+/// All of a worker's queues.
+pub(super) fn seen(worker: Option<&Worker>) -> Seen<String> {
+    let all = worker.map(|worker| worker.queues.all()).unwrap_or_default();
+    all.into_iter().map(|queue| (queue.metadata.name.clone(), queue)).collect()
+}
+
 pub(super) fn worker_queues(
     worker: &Worker,
+    seen: &Seen<String>,
     hub_id: &str,
-    claimed: &BTreeSet<&str>,
-    target: Option<&Target>,
+    (claimed, target): (&BTreeSet<&str>, Option<&Target>),
 ) -> Option<Vec<WorkerQueueInput>> {
     if let Some(skipped) = worker.queues.skipped().first() {
         warn!(cluster.name = %worker.name, "`{}` is left as it is, since a ClusterQueue there cannot be read: {}", worker.name, skipped.reason);
@@ -191,11 +202,10 @@ pub(super) fn worker_queues(
     let direct = read::direct_use(worker);
     let none = BTreeMap::new();
     let mut queues = Vec::new();
-    for queue in worker.queues.all() {
-        let name = &queue.metadata.name;
+    for (name, queue) in seen {
         let handed_over = queue.metadata.is_handed_over() && claimed.contains(name.as_str());
         let ours = queue.metadata.is_labelled(hub_id) || handed_over;
-        match read::worker_queue(&queue, ours, direct.get(name).unwrap_or(&none)) {
+        match read::worker_queue(queue, ours, direct.get(name).unwrap_or(&none)) {
             Ok(mut input) => {
                 input.settled &= !target.is_some_and(|target| target.is_being_written(name));
                 queues.push(input);
@@ -209,7 +219,7 @@ pub(super) fn worker_queues(
     // What is being made is there already, as far as the sum is concerned: without this, a claim edited at
     // this moment could give the same nodes to another queue.
     let made = target.into_iter().flat_map(Target::queues_being_made);
-    for queue in made.filter(|queue| worker.queues.get(None, &queue.metadata.name).is_none()) {
+    for queue in made.filter(|queue| !seen.contains_key(&queue.metadata.name)) {
         if let Ok(input) = read::worker_queue(&queue, true, &none) {
             queues.push(WorkerQueueInput { settled: false, ..input });
         }
@@ -223,23 +233,32 @@ pub(super) fn flavors(hub: &Hub) -> BTreeSet<FlavorName> {
 }
 
 /// Reads the hub's queues; one that cannot be read is left alone, with the reason.
-pub(super) fn hub_queues(hub: &Hub) -> (BTreeMap<QueueName, HubQueueInput>, BTreeMap<QueueName, String>) {
-    let (mut queues, mut unreadable) = (BTreeMap::new(), BTreeMap::new());
+pub(super) fn hub_queues(hub: &Hub) -> HubQueues {
+    let mut found = HubQueues::default();
     for queue in hub.queues.all() {
         let Ok(name) = QueueName::new(&queue.metadata.name) else { continue };
+        found.seen.insert(name.clone(), Arc::clone(&queue));
         if queue.metadata.deletion_timestamp.is_some() {
             continue;
         }
         match read::hub_queue(hub, &queue) {
             Ok(input) => {
-                queues.insert(name, input);
+                found.inputs.insert(name, input);
             }
             Err(error) => {
-                unreadable.insert(name, error.to_string());
+                found.unreadable.insert(name, error.to_string());
             }
         }
     }
-    (queues, unreadable)
+    found
+}
+
+#[derive(Default)]
+pub(super) struct HubQueues {
+    pub inputs: BTreeMap<QueueName, HubQueueInput>,
+    /// All of them, also those that are going or cannot be read.
+    pub seen: Seen<QueueName>,
+    pub unreadable: BTreeMap<QueueName, String>,
 }
 
 #[cfg(test)]
@@ -324,7 +343,8 @@ mod tests {
                     let (claim, target) = (claim.as_ref(), None);
                     let facts = ClusterFacts { name: &name, joined, mode, claim, capacity, target };
                     let (stamp, now) = (facts.stamp(), Instant::now());
-                    let input = facts.input("hub", &settings, &mut Settling::default(), now).0;
+                    let input =
+                        facts.input(&Seen::new(), ("hub", &settings), &mut Settling::default(), now).0;
                     for (other, found) in &seen {
                         assert!(*other != stamp || *found == input, "{found:?}\nand\n{input:?}");
                     }

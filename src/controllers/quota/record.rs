@@ -28,6 +28,13 @@ pub(super) struct Recorded {
     effective: BTreeMap<ClusterName, Last>,
 }
 
+impl Recorded {
+    /// Whether the cluster has said what it has since fedqd started.
+    pub fn knows(&self, cluster: &ClusterName) -> bool {
+        self.cells.contains_key(cluster)
+    }
+}
+
 /// What is to be stored of one cluster. Nobody waits for that: a commit takes longer than all else on the
 /// way from a change to the queues, and the next write follows from what the clusters say.
 pub(super) enum Record {

@@ -138,6 +138,39 @@ async fn a_queue_that_cannot_be_read_any_more_is_planned_with_as_it_last_was() {
 }
 
 #[tokio::test]
+async fn what_changes_after_the_plan_is_not_set_back_to_what_it_saw() {
+    let mut bed = Bed::new().await;
+    bed.join("east");
+    bed.claim("east");
+    bed.put_queue(3, &json!("4"));
+    let (joined, capacity) = (bed.joined.clone(), bed.capacity.clone());
+    let mut round = bed.controller.gather((&joined, &capacity, &QueueReports::new()), Instant::now());
+    bed.controller.plan(&mut round);
+    bed.put_queue(4, &json!("9"));
+    let changes = bed.controller.hub_changes(&mut round);
+    let [Change { action: Action::Merge(patch), .. }] = &changes[..] else { panic!("{changes:?}") };
+    assert_eq!(patch["metadata"]["resourceVersion"], "3", "the server refuses it, and all is planned anew");
+}
+
+#[tokio::test]
+async fn stored_terms_may_lag_only_until_the_cluster_has_answered() {
+    let mut bed = Bed::new().await;
+    for cluster in ["east", "idle"] {
+        bed.join(cluster);
+        bed.joined.get_mut(&name(cluster)).expect("joined").connection = Connection::Connecting;
+    }
+    bed.claim("east");
+    let (joined, capacity) = (bed.joined.clone(), bed.capacity.clone());
+    let round = bed.controller.gather((&joined, &capacity, &QueueReports::new()), Instant::now());
+    let lags = |name: &ClusterName, joined: &Joined| bed.controller.terms_may_lag(name, joined, &round);
+    let mut east = joined[&name("east")].clone();
+    assert!(lags(&name("east"), &east), "killed before anything of it was stored");
+    assert!(!lags(&name("idle"), &joined[&name("idle")]), "it cannot have had a share");
+    east.connection = Connection::Stale { since: Timestamp::UNIX_EPOCH, reason: String::new() };
+    assert!(!lags(&name("east"), &east), "it may be away for long");
+}
+
+#[tokio::test]
 async fn terms_are_unknown_only_after_the_store_was_lost() {
     let mut bed = Bed::new().await;
     bed.join("east");
@@ -171,7 +204,8 @@ async fn a_queue_is_handed_over_only_where_a_claim_names_it() {
         worker.queues.absorb(serde_json::from_value(object).expect("a ClusterQueue"));
     }
     let claimed = std::collections::BTreeSet::from(["claimed"]);
-    let queues = gather::worker_queues(&worker, "hub", &claimed, None).expect("readable");
+    let seen = gather::seen(Some(&worker));
+    let queues = gather::worker_queues(&worker, &seen, "hub", (&claimed, None)).expect("readable");
     let ours: BTreeMap<&str, bool> = queues.iter().map(|queue| (queue.name.as_str(), queue.ours)).collect();
     assert_eq!(ours, BTreeMap::from([("claimed", true), ("elsewhere", false)]));
 }

@@ -51,6 +51,9 @@ pub struct ClusterInput {
     /// The terms of the hub's cells that this cluster was last counted with. `None`: not known (the
     /// store was lost), so a frozen cluster's hub cells must not fall below what they are.
     pub last_terms: Option<BTreeMap<Cell, Amount>>,
+    /// The last terms are from before a restart, and may lag behind what the hub was given just before it.
+    /// Until the cluster has said what it has, its hub cells must not fall because of that.
+    pub terms_may_lag: bool,
 }
 
 impl ClusterInput {
@@ -66,6 +69,7 @@ impl ClusterInput {
             claim: None,
             worker_queues: Vec::new(),
             last_terms: Some(BTreeMap::new()),
+            terms_may_lag: false,
         }
     }
 }

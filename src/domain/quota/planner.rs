@@ -64,7 +64,8 @@ impl Planner {
         if self.clusters.get(&id).is_some_and(|state| state.input == cluster) {
             return;
         }
-        let is_unknown = mode(&cluster) == Mode::Frozen && cluster.last_terms.is_none();
+        let is_unknown =
+            mode(&cluster) == Mode::Frozen && (cluster.last_terms.is_none() || cluster.terms_may_lag);
         self.set_unknown(id, is_unknown);
         match self.clusters.get_mut(&id) {
             Some(state) => state.input = cluster,
