@@ -82,6 +82,16 @@ impl Store {
             .map_err(reading("read the cluster"))
     }
 
+    /// Who was last known to be this cluster.
+    pub async fn clusters_with_identity(&self, identity: &str) -> Result<Vec<ClusterRow>, StoreError> {
+        sqlx::query("SELECT * FROM clusters WHERE identity = ?1 ORDER BY joined_ms, name")
+            .bind(identity)
+            .try_map(|row| cluster(&row))
+            .fetch_all(self.readers())
+            .await
+            .map_err(reading("look a cluster up by its identity"))
+    }
+
     /// By name.
     pub async fn clusters(&self, page: &PageRequest) -> Result<Page<ClusterRow>, StoreError> {
         let rows = sqlx::query("SELECT * FROM clusters WHERE ?1 < name ORDER BY name LIMIT ?2")

@@ -67,7 +67,7 @@ impl Member {
         let Some(client) = self.connect() else { return Ok(()) };
         loop {
             let identity = self.first_answer(&client).await?;
-            if let Some(reason) = self.refusal(&identity) {
+            if let Some(reason) = self.refusal(&identity).await? {
                 self.set(Connection::Refused { reason });
                 return Ok(());
             }
@@ -160,21 +160,41 @@ impl Member {
     }
 
     /// A cluster that must not be joined, whatever anyone confirms.
-    fn refusal(&self, identity: &ClusterIdentity) -> Option<String> {
+    async fn refusal(&self, identity: &ClusterIdentity) -> Result<Option<String>, StoreError> {
         let uid = &identity.kube_system_uid;
         if *uid == self.context.hub.uid {
-            return Some(
+            return Ok(Some(
                 "this kubeconfig leads to the hub itself, and quota given to the hub's own queues would count twice; join another cluster"
                     .to_owned(),
-            );
+            ));
         }
+        let twin = self.twin(uid).await?;
+        Ok(twin.map(|name| {
+            format!("this cluster is joined already as `{name}`, and its nodes would count twice; leave one of the two")
+        }))
+    }
+
+    /// The cluster under the name that it was joined by first. After a restart that is for the store to say:
+    /// the other may be the first to answer.
+    async fn twin(&self, uid: &str) -> Result<Option<ClusterName>, StoreError> {
+        let known = until_kept(|| self.context.store.clusters_with_identity(uid)).await?;
         let joined = self.context.joined.borrow();
-        let twin = joined.iter().find(|(name, other)| {
+        let connected = joined.iter().find(|(name, other)| {
             **name != self.name && other.worker.as_ref().is_some_and(|worker| worker.uid == *uid)
         });
-        twin.map(|(name, _)| {
-            format!("this cluster is joined already as `{name}`, and its nodes would count twice; leave one of the two")
-        })
+        if let Some((name, _)) = connected {
+            return Ok(Some(name.clone()));
+        }
+        let older = known.into_iter().take_while(|row| row.name != self.name);
+        let mut older = older.filter(|row| {
+            joined.get(&row.name).is_some_and(|other| {
+                matches!(
+                    other.connection,
+                    Connection::Connecting | Connection::Ready | Connection::Stale { .. }
+                )
+            })
+        });
+        Ok(older.next().map(|row| row.name))
     }
 
     /// Compares with the cluster that was joined, unless a person confirmed this one.
@@ -210,7 +230,12 @@ impl Member {
             Some(expected) if expected != found => {
                 Ok(Some(QuarantineReason::IdentityChanged { expected, found }))
             }
-            _ => {
+            // Its row is there already: a database that is full does not keep a known cluster out.
+            Some(_) => match store.put_cluster(&row).await {
+                Err(error) if !error.is_transient() => Err(error),
+                Ok(()) | Err(_) => Ok(None),
+            },
+            None => {
                 until_kept(|| store.put_cluster(&row)).await?;
                 Ok(None)
             }
