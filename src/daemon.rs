@@ -349,6 +349,9 @@ impl Daemon {
         ClientLimits {
             dial: clusters.connect_timeout,
             headers: clusters.request_timeout,
+            // A half-open connection is found at the pace at which a request is given up.
+            ping_every: clusters.request_timeout * 2,
+            ping_timeout: clusters.request_timeout,
             ..ClientLimits::default()
         }
     }
