@@ -8,7 +8,8 @@ use fedq::sim::cluster::{Cluster, Options, until};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-pub const WITHIN: Duration = Duration::from_secs(20);
+/// What broke is tried again after up to half a minute.
+pub const WITHIN: Duration = Duration::from_secs(45);
 pub const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 
 pub struct Bed {
@@ -32,6 +33,13 @@ impl Drop for Bed {
 impl Bed {
     /// A hub with one queue `team` of flavor `gpus`, and workers with two nodes of 8 GPUs each.
     pub async fn start(workers: &[&str]) -> Self {
+        let mut bed = Self::without_daemon(workers).await;
+        bed.configure("");
+        bed.start_daemon();
+        bed
+    }
+
+    pub async fn without_daemon(workers: &[&str]) -> Self {
         let hub = Cluster::start(Options::named("hub")).await.unwrap();
         for object in hub_objects() {
             hub.put(object).await.unwrap();
@@ -44,8 +52,6 @@ impl Bed {
             }
             bed.workers.push(worker);
         }
-        bed.configure("");
-        bed.start_daemon();
         bed
     }
 
@@ -63,11 +69,18 @@ impl Bed {
     }
 
     pub fn start_daemon(&mut self) {
+        self.start_daemon_with(&[]);
+    }
+
+    /// With these environment variables.
+    pub fn start_daemon_with(&mut self, environment: &[(&str, String)]) {
+        assert!(self.daemon.is_none(), "fedqd runs already");
         let log = self.dir.path().join("fedqd.log");
         let log = std::fs::OpenOptions::new().create(true).append(true).open(log).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_fedqd"))
             .arg("--config")
             .arg(self.path("fedqd.yaml"))
+            .envs(environment.iter().map(|(name, value)| (*name, value)))
             .stdin(Stdio::null())
             .stderr(log.try_clone().unwrap())
             .stdout(log)
@@ -82,12 +95,32 @@ impl Bed {
         }
     }
 
+    /// The process of fedqd; `None` when it has ended.
+    pub fn pid(&mut self) -> Option<u32> {
+        let daemon = self.daemon.as_mut()?;
+        daemon.try_wait().unwrap().is_none().then(|| daemon.id())
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
     /// Joins a worker as an administrator does with kubectl alone.
     pub async fn join(&self, worker: &Cluster) {
+        self.join_unseen(worker).await;
+        self.has_claim(worker).await;
+    }
+
+    pub async fn has_claim(&self, worker: &Cluster) {
+        let claim = format!("{}-resource-claim", worker.state.name);
+        wait("the claim made at the join", &self.hub, || {
+            self.hub.get("ClusterResourceClaim", "", &claim).is_some()
+        })
+        .await;
+    }
+
+    /// Without waiting until fedqd has seen anything of it.
+    pub async fn join_unseen(&self, worker: &Cluster) {
         let name = &worker.state.name;
         let kubeconfig = worker.kubeconfig("fedq", &["system:masters"]);
         let secret = json!({
@@ -99,11 +132,6 @@ impl Bed {
             "stringData": {"kubeconfig": kubeconfig},
         });
         self.hub.put(secret).await.unwrap();
-        let claim = format!("{name}-resource-claim");
-        wait("the claim made at the join", &self.hub, || {
-            self.hub.get("ClusterResourceClaim", "", &claim).is_some()
-        })
-        .await;
     }
 
     pub async fn assign(&self, worker: &Cluster, gpus: &str) {

@@ -8,6 +8,7 @@ mod bed;
 #[path = "../conformance/mod.rs"]
 mod conformance;
 mod demo;
+mod faults;
 mod joining;
 mod logs;
 mod wrong;

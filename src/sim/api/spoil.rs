@@ -23,6 +23,8 @@ pub(super) struct AnswerLost;
 
 /// White space is the beginning of every JSON document, so that no reader can give up on it early.
 const ENDLESS: Bytes = Bytes::from_static(&[b' '; 16 << 10]);
+/// A piece each so often: 4 MB/s, which leaves something of the machine to those who are to bear it.
+const PIECE_EVERY: Duration = Duration::from_millis(4);
 
 /// What becomes of a request; `None` lets it pass, perhaps marked.
 pub(super) async fn meet(state: &State, parts: &mut Parts) -> Option<Response<Body>> {
@@ -67,7 +69,10 @@ fn server_error(code: u16) -> Response<Body> {
 }
 
 fn endless(accept: &str) -> Response<Body> {
-    let body = stream::repeat_with(|| Ok::<_, io::Error>(ENDLESS));
+    let body = stream::unfold((), |()| async {
+        tokio::time::sleep(PIECE_EVERY).await;
+        Some((Ok::<_, io::Error>(ENDLESS), ()))
+    });
     let mut response = Response::new(Body::from_stream(body));
     let kind = accept.split([',', ';']).next().filter(|kind| !kind.is_empty());
     let kind = HeaderValue::from_str(kind.unwrap_or("application/json"));

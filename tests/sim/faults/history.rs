@@ -1,0 +1,144 @@
+//! Every write of quota on every cluster, read from the histories of the simulated servers, and what must
+//! hold of each one of them.
+
+use std::collections::BTreeMap;
+
+use fedq::sim::cluster::Cluster;
+use fedq::sim::kind::Kind;
+use fedq::sim::store::{Change, Object, name_of};
+use serde_json::Value;
+
+use super::stage::{FLAVOR, GPU, HUB_LABEL, QUEUES};
+
+/// Up to where a cluster's history has been looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark(pub u64);
+
+/// Quota in force by queue.
+type Nominals = BTreeMap<String, i64>;
+
+/// What happened on one cluster since a mark.
+pub struct Segment {
+    name: String,
+    queues: Nominals,
+    /// The most that the nodes had at any time in it.
+    capacity: i64,
+    changes: Vec<Change>,
+}
+
+impl Segment {
+    /// Ends at the mark that is returned with it.
+    pub fn since(cluster: &Cluster, mark: Mark) -> (Self, Mark) {
+        let store = &cluster.state.store;
+        let [queues, nodes] = ["ClusterQueue", "Node"].map(|kind| Kind::named(kind).unwrap());
+        let then = |kind| store.list_at(kind, None, mark.0).expect("a history that is kept");
+        let (mut changes, until) = store.since(queues, mark.0).expect("a history that is kept");
+        changes.retain(|change| change.version <= until);
+        let mut there: BTreeMap<String, i64> =
+            then(nodes).into_iter().map(|((_, name), node)| (name, gpus_of(&node))).collect();
+        let mut capacity: i64 = there.values().sum();
+        for change in store.since(nodes, mark.0).expect("a history that is kept").0 {
+            let name = name_of(change.after.as_ref().or(change.before.as_ref()).unwrap()).1;
+            there.insert(name, change.after.as_ref().map_or(0, |node| gpus_of(node)));
+            capacity = capacity.max(there.values().sum());
+        }
+        let queues = then(queues).into_iter().filter_map(|((_, name), queue)| Some((name, nominal(&queue)?)));
+        let segment = Self { name: cluster.state.name.clone(), queues: queues.collect(), capacity, changes };
+        (segment, Mark(until))
+    }
+
+    /// The most that each queue had at any time.
+    fn highest(&self) -> Nominals {
+        let mut highest = self.queues.clone();
+        for queue in self.changes.iter().filter_map(|change| change.after.as_ref()) {
+            if let Some(now) = nominal(queue) {
+                let most = highest.entry(name_of(queue).1).or_default();
+                *most = now.max(*most);
+            }
+        }
+        highest
+    }
+
+    /// I1 on a worker: no growth that fedq writes lets the sum of all quota exceed what the nodes had.
+    pub fn never_promises_more_than_there_is(&self) {
+        let mut queues = self.queues.clone();
+        for change in &self.changes {
+            let (name, before, after) = step(change);
+            queues.insert(name.clone(), after);
+            let sum: i64 = queues.values().sum();
+            let ours = change.after.as_ref().is_some_and(is_ours);
+            let (worker, capacity) = (&self.name, self.capacity);
+            assert!(
+                !ours || after <= before || sum <= capacity,
+                "on `{worker}` `{name}` grew from {before} to {after}, to {sum} of {capacity} in all: {queues:?}"
+            );
+        }
+    }
+
+    /// I1 on the hub: it promises no more than the workers had confirmed.
+    pub fn promises_what_workers_confirmed(&self, workers: &[&Self]) {
+        let confirmed: Vec<Nominals> = workers.iter().map(|worker| worker.highest()).collect();
+        for change in &self.changes {
+            let (name, _, after) = step(change);
+            let most: i64 = confirmed.iter().filter_map(|worker| worker.get(&name)).sum();
+            let managed = QUEUES.contains(&name.as_str());
+            assert!(
+                !managed || after <= most,
+                "the hub's `{name}` got {after}, and workers had {most} at most"
+            );
+        }
+    }
+
+    /// Unknown is not zero: with inputs that only grow, no quota ever falls.
+    pub fn never_falls(&self) {
+        for change in &self.changes {
+            let (name, before, after) = step(change);
+            let ours = QUEUES.contains(&name.as_str());
+            assert!(
+                !ours || before <= after,
+                "`{name}` on `{}` fell from {before} to {after}: {:?}",
+                self.name,
+                self.quota_writes()
+            );
+        }
+    }
+
+    /// Each write of quota of a managed queue: from what to what.
+    pub fn quota_writes(&self) -> Vec<(String, i64, i64)> {
+        let moved =
+            |(name, before, after): &(String, i64, i64)| before != after && QUEUES.contains(&name.as_str());
+        self.changes.iter().map(step).filter(moved).collect()
+    }
+}
+
+/// Whose quota it was, before and after.
+fn step(change: &Change) -> (String, i64, i64) {
+    let of = |object: Option<&Object>| object.and_then(|queue| nominal(queue)).unwrap_or_default();
+    let name = name_of(change.after.as_ref().or(change.before.as_ref()).unwrap()).1;
+    (name, of(change.before.as_ref()), of(change.after.as_ref()))
+}
+
+fn is_ours(queue: &Object) -> bool {
+    queue["metadata"]["labels"][HUB_LABEL].is_string()
+}
+
+/// GPUs of the flavor under test.
+pub fn nominal(queue: &Value) -> Option<i64> {
+    let groups = queue["spec"]["resourceGroups"].as_array()?;
+    let flavors = groups.iter().filter_map(|group| group["flavors"].as_array()).flatten();
+    let resources = flavors.filter(|flavor| flavor["name"] == FLAVOR);
+    let mut resources = resources.filter_map(|flavor| flavor["resources"].as_array()).flatten();
+    let gpus = resources.find(|resource| resource["name"] == GPU)?;
+    gpus["nominalQuota"].as_str()?.parse().ok()
+}
+
+/// What a node counts, by a rule simpler than fedq's own.
+fn gpus_of(node: &Value) -> i64 {
+    let ready = node["status"]["conditions"]
+        .as_array()
+        .is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"));
+    let usable = ready && node["spec"]["unschedulable"] != true;
+    let gpus = node["status"]["allocatable"][GPU].as_str().and_then(|text| text.parse::<i64>().ok());
+    // No node here has more than 8, whatever it says.
+    gpus.filter(|gpus| usable && 0 < *gpus).map_or(0, |gpus| gpus.min(8))
+}

@@ -1,0 +1,182 @@
+//! What goes wrong between fedqd and a cluster, and is over at some time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+
+use super::super::bed::gpu_node;
+use super::stage::{Stage, wrong};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_fault_everything_holds() {
+    let stage = Stage::set().await;
+    stage.give(stage.one(), [8, 4]).await;
+    stage.ends_with([[8, 4], [3, 5]]).await;
+}
+
+/// While `one` does not answer its share stands, and `two` goes on as if nothing were.
+async fn silent(plan: &str) {
+    let stage = Stage::set().await;
+    wrong(stage.one(), plan);
+    stage.claim_says(stage.one(), "CapacityKnown", "Stale").await;
+    stage.give(stage.two(), [4, 6]).await;
+    stage.has(stage.two(), [4, 6]).await;
+    stage.has(stage.hub(), [10, 10]).await;
+    stage.give(stage.one(), [7, 5]).await;
+    wrong(stage.one(), "");
+    stage.ends_with([[7, 5], [4, 6]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_hangs_keeps_its_share_and_holds_up_no_other() {
+    silent("hang").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_refuses_connections_keeps_its_share_and_holds_up_no_other() {
+    silent("refuse-connections").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_behind_another_certificate_keeps_its_share_and_holds_up_no_other() {
+    silent("wrong-certificate").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endless_answer_costs_bounded_memory_and_no_other_cluster() {
+    let mut stage = Stage::unjoined("", "").await;
+    wrong(stage.one(), "list: endless-body");
+    stage.bed.join_unseen(stage.one()).await;
+    stage.bed.join(stage.two()).await;
+    stage.give(stage.two(), [3, 5]).await;
+    stage.has(stage.two(), [3, 5]).await;
+    stage.has(stage.hub(), [3, 5]).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let most = stage.peak_mib();
+    assert!(most < 400, "fedqd took {most} MiB");
+    wrong(stage.one(), "");
+    stage.bed.has_claim(stage.one()).await;
+    stage.give(stage.one(), [6, 4]).await;
+    stage.ends_with([[6, 4], [3, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redirect_is_not_followed_and_its_target_hears_nothing() {
+    let elsewhere = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let to = format!("redirect https://{}/", elsewhere.local_addr().unwrap());
+    let heard = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&heard);
+    let listening = tokio::spawn(async move {
+        while elsewhere.accept().await.is_ok() {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    silent(&to).await;
+    assert_eq!(heard.load(Ordering::Relaxed), 0);
+    listening.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_half_open_connection_is_found_and_made_anew() {
+    let stage = Stage::set().await;
+    wrong(stage.one(), "half-open");
+    stage.one().put(gpu_node("c", 8)).await.unwrap();
+    stage.give(stage.one(), [12, 8]).await;
+    stage.holds([[12, 8], [3, 5]]).await;
+    wrong(stage.hub(), "half-open");
+    stage.give(stage.two(), [4, 5]).await;
+    stage.ends_with([[12, 8], [4, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_stays_away_loses_its_share_until_it_is_back() {
+    let mut stage = Stage::set_with("lostTimeout: 4s", "").await;
+    stage.may_fall = true;
+    stage.one().power_off().await;
+    stage.claim_says(stage.one(), "CapacityKnown", "Lost").await;
+    stage.has(stage.hub(), [3, 5]).await;
+    stage.give(stage.two(), [3, 8]).await;
+    stage.has(stage.hub(), [3, 8]).await;
+    stage.one().power_on().await.unwrap();
+    stage.ends_with([[6, 4], [3, 8]]).await;
+}
+
+/// While a cluster only says no, it is asked less and less.
+async fn storm(plan: &str, at_most: u64) {
+    let stage = Stage::set().await;
+    let asked = || stage.one().state.counts.requests().values().sum::<u64>();
+    stage.one().state.faults.break_connections();
+    wrong(stage.one(), plan);
+    stage.give(stage.one(), [7, 4]).await;
+    stage.claim_says(stage.one(), "CapacityKnown", "Stale").await;
+    let before = asked();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let asked = asked() - before;
+    assert!(asked <= at_most, "{asked} requests in 3 s to a server that says no");
+    stage.give(stage.two(), [4, 5]).await;
+    stage.has(stage.two(), [4, 5]).await;
+    wrong(stage.one(), "");
+    stage.ends_with([[7, 4], [4, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_of_errors_is_met_with_patience() {
+    storm("server-errors", 120).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_server_is_asked_as_rarely_as_it_wishes() {
+    storm("too-many-requests 1s", 60).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_and_failing_answers_everywhere_only_delay() {
+    let stage = Stage::set().await;
+    let clusters = [stage.hub(), stage.one(), stage.two()];
+    for cluster in clusters {
+        wrong(cluster, "latency 60ms; server-errors 15%; too-many-requests 1s 5%");
+    }
+    stage.give(stage.one(), [7, 6]).await;
+    stage.give(stage.two(), [5, 5]).await;
+    stage.holds([[7, 6], [5, 5]]).await;
+    for cluster in clusters {
+        wrong(cluster, "");
+    }
+    stage.ends_with([[7, 6], [5, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_done_though_the_answer_was_lost_is_not_done_twice() {
+    let stage = Stage::unjoined("", "").await;
+    let plan = "create: lose-answers; patch: lose-answers";
+    let clusters = [stage.hub(), stage.one(), stage.two()];
+    for cluster in clusters {
+        wrong(cluster, plan);
+    }
+    for (worker, amounts) in [(stage.one(), [6, 4]), (stage.two(), [3, 5])] {
+        stage.bed.join(worker).await;
+        stage.give(worker, amounts).await;
+    }
+    stage.holds([[6, 4], [3, 5]]).await;
+    for cluster in clusters {
+        wrong(cluster, "");
+    }
+    stage.ends_with([[6, 4], [3, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_that_hangs_or_fails_is_waited_for_and_no_quota_moves() {
+    let mut stage = Stage::set().await;
+    for (number, plan) in (1..).zip(["hang", "server-errors", "refuse-connections"]) {
+        wrong(stage.hub(), plan);
+        stage.give(stage.one(), [6 + number, 4]).await;
+        stage.two().put(gpu_node(&format!("more-{number}"), 1)).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        wrong(stage.hub(), "");
+        stage.holds([[6 + number, 4], [3, 5]]).await;
+        stage.mark();
+    }
+    stage.ends_with([[9, 4], [3, 5]]).await;
+}

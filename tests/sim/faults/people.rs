@@ -1,0 +1,54 @@
+//! Others who write what fedqd writes.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::stage::{FLAVOR, GPU, Stage, gpus, merged, queue_objects};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn somebody_elses_queue_of_the_same_name_is_neither_taken_nor_counted() {
+    let mut stage = Stage::unjoined("", "").await;
+    stage.may_fall = true;
+    let theirs = queue_objects("team", 2, Some("somebody")).remove(0);
+    stage.one().put(theirs).await.unwrap();
+    let before = stage.one().get("ClusterQueue", "", "team").unwrap();
+    for (worker, amounts) in [(stage.one(), [6, 4]), (stage.two(), [3, 5])] {
+        stage.bed.join(worker).await;
+        stage.give(worker, amounts).await;
+    }
+    stage.has(stage.one(), [2, 4]).await;
+    stage.has(stage.hub(), [3, 9]).await;
+    stage.claim_says(stage.one(), "Satisfied", "Conflict").await;
+    stage.rests().await;
+    let after = stage.one().get("ClusterQueue", "", "team").unwrap();
+    assert_eq!(
+        (&before["spec"], &before["metadata"]["labels"]),
+        (&after["spec"], &after["metadata"]["labels"])
+    );
+    stage.one().remove("ClusterQueue", "team").await.unwrap();
+    stage.ends_with([[6, 4], [3, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_war_over_quota_is_fought_at_a_bounded_rate_and_told() {
+    let mut stage = Stage::set_with("", "quota: {mergeWindow: 50ms, driftRevertsPerMinute: 2}\n").await;
+    stage.may_fall = true;
+    let set = async |gpus: &str| {
+        let quota = json!({"name": GPU, "nominalQuota": gpus});
+        let flavors = json!([{"name": FLAVOR, "resources": [quota]}]);
+        let groups = json!([{"coveredResources": [GPU], "flavors": flavors}]);
+        let patch = json!({"spec": {"resourceGroups": groups}});
+        merged(stage.one(), "ClusterQueue", "team", patch).await;
+    };
+    for _ in 0..12 {
+        set("1").await;
+        tokio::time::sleep(Duration::from_millis(150)).await;
+    }
+    stage.claim_says(stage.one(), "QuotaSynced", "QuotaConflict").await;
+    let reverts = stage.one_quota().filter(|(name, _, after)| name == "team" && *after == 6).count();
+    assert!((1..=3).contains(&reverts), "{reverts} reverts");
+    assert_eq!(gpus(stage.one())[0], Some(1), "then it is left to people");
+    set("6").await;
+    stage.ends_with([[6, 4], [3, 5]]).await;
+}

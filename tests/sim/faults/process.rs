@@ -1,0 +1,158 @@
+//! What happens to fedqd itself: killed, its database broken or without space, its clock set.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use sqlx::Connection as _;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+
+use super::super::bed::gpu_node;
+use super::preload::Preload;
+use super::stage::{Stage, wrong};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_between_a_write_and_its_answer_it_goes_on_from_what_is_there() {
+    let mut stage = Stage::set().await;
+    for round in 1..=3_i64 {
+        let cluster = if round % 2 == 0 { stage.hub() } else { stage.one() };
+        let before = super::stage::gpus(cluster);
+        wrong(cluster, "patch clusterqueues: lose-answers");
+        stage.give(stage.one(), [6 + round, 4]).await;
+        let what = format!("the write of round {round}");
+        super::super::bed::wait(&what, cluster, || super::stage::gpus(cluster) != before).await;
+        wrong(cluster, "");
+        stage.kill();
+        stage.start();
+        stage.holds([[6 + round, 4], [3, 5]]).await;
+        stage.mark();
+    }
+    stage.ends_with([[9, 4], [3, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_at_any_moment_it_ends_where_it_would_have() {
+    let mut stage = Stage::set().await;
+    for round in 1..=5_u64 {
+        let gpus = i64::try_from(round).unwrap();
+        stage.give(stage.one(), [6 + gpus.min(3), 4]).await;
+        stage.give(stage.two(), [3, 5 + gpus]).await;
+        // From before the first write to after the last one, differently each round.
+        tokio::time::sleep(Duration::from_millis(round * 211 % 450)).await;
+        stage.kill();
+        stage.start();
+    }
+    stage.holds([[9, 4], [3, 10]]).await;
+    stage.ends_with([[9, 4], [3, 10]]).await;
+}
+
+/// Whether fedqd ends well, and what it says, where it is to end by itself.
+fn ends(stage: &Stage, more: &[&str]) -> (bool, String) {
+    let output = Command::new("timeout")
+        .args(["20", env!("CARGO_BIN_EXE_fedqd"), "--config"])
+        .arg(stage.bed.path("fedqd.yaml"))
+        .args(more)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    assert_ne!(output.status.code(), Some(124), "it runs on");
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_daemon_on_the_same_database_is_refused_and_the_first_goes_on() {
+    let stage = Stage::set().await;
+    let (well, text) = ends(&stage, &[]);
+    assert!(!well && text.contains("fedq.db"), "{text}");
+    stage.give(stage.one(), [7, 4]).await;
+    stage.ends_with([[7, 4], [3, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_or_newer_database_is_refused_and_a_rebuilt_one_lowers_nothing() {
+    let mut stage = Stage::set().await;
+    let path = stage.bed.path("fedq.db");
+    stage.kill();
+    let options = SqliteConnectOptions::new().filename(&path);
+    let mut database = SqliteConnection::connect_with(&options).await.unwrap();
+    let newer = "INSERT INTO _sqlx_migrations (version, description, installed_on, success, checksum, execution_time) \
+                 VALUES (9999, 'from the future', '2030-01-01', 1, x'00', 0)";
+    sqlx::query(newer).execute(&mut database).await.unwrap();
+    database.close().await.unwrap();
+    let (well, text) = ends(&stage, &[]);
+    assert!(!well && text.contains("9999"), "{text}");
+    let (well, text) = ends(&stage, &["--rebuild-store"]);
+    assert!(well, "{text}");
+    stage.start();
+    stage.give(stage.one(), [7, 4]).await;
+    stage.holds([[7, 4], [3, 5]]).await;
+    stage.rests().await;
+    stage.kill();
+    std::fs::write(&path, b"this is no database, whatever its name says").unwrap();
+    // What stands there would heal it.
+    std::fs::remove_file(stage.bed.path("fedq.db-wal")).unwrap();
+    let (well, text) = ends(&stage, &[]);
+    assert!(!well && text.contains("--rebuild-store"), "{text}");
+    let (well, text) = ends(&stage, &["--rebuild-store"]);
+    assert!(well, "{text}");
+    stage.start();
+    stage.ends_with([[7, 4], [3, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_stops_no_quota_and_is_caught_up_with() {
+    let mut stage = Stage::set().await;
+    let preload = Preload::build(&stage.bed.path("preload"));
+    stage.restarted_with(preload.environment(&stage.bed.path("fedq.db"))).await;
+    stage.holds([[6, 4], [3, 5]]).await;
+    for (round, failure) in (1..).zip(["full", "broken"]) {
+        preload.set_disk(failure);
+        stage.one().put(gpu_node(&format!("c{round}"), 4)).await.unwrap();
+        stage.give(stage.one(), [6 + round, 5]).await;
+        stage.holds([[6 + round, 5], [3, 5]]).await;
+        preload.set_disk("");
+        stage.rests().await;
+    }
+    // What was kept in memory has reached the disk: a restart knows it before any cluster answers.
+    stage.kill();
+    stage.start();
+    stage.ends_with([[8, 5], [3, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_jumps_makes_no_cluster_lost() {
+    let mut stage = Stage::set_with("lostTimeout: 15m", "").await;
+    let preload = Preload::build(&stage.bed.path("preload"));
+    stage.restarted_with(preload.environment(&stage.bed.path("fedq.db"))).await;
+    stage.holds([[6, 4], [3, 5]]).await;
+    for (round, seconds) in (1..).zip([3600, -3600, 0]) {
+        preload.set_clock(seconds);
+        tokio::time::sleep(Duration::from_millis(1200)).await;
+        stage.give(stage.one(), [6 + round, 4]).await;
+        stage.holds([[6 + round, 4], [3, 5]]).await;
+    }
+    for worker in [stage.one(), stage.two()] {
+        worker.state.jump(jiff::SignedDuration::from_hours(1));
+    }
+    stage.hub().state.jump(jiff::SignedDuration::from_hours(-1));
+    stage.give(stage.two(), [4, 5]).await;
+    stage.ends_with([[9, 4], [4, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_at_each_write_to_the_disk_it_ends_where_it_would_have() {
+    let mut stage = Stage::set().await;
+    let preload = Preload::build(&stage.bed.path("preload"));
+    let environment = preload.environment(&stage.bed.path("fedq.db"));
+    for round in 1..=4_i64 {
+        preload.kill_at_sync(round * 2 - 1);
+        stage.restart_with(environment.clone());
+        stage.give(stage.one(), [6, 3 + round]).await;
+        // It kills itself at that sync, or is through with everything.
+        tokio::time::sleep(Duration::from_millis(900)).await;
+    }
+    preload.kill_at_sync(0);
+    stage.restart_with(environment);
+    stage.holds([[6, 7], [3, 5]]).await;
+    stage.ends_with([[6, 7], [3, 5]]).await;
+}

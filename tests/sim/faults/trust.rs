@@ -1,0 +1,150 @@
+//! Clusters that are not who they were, and credentials that should not work.
+
+use fedq::sim::cluster::{Cluster, Options};
+use serde_json::{Value, json};
+
+use super::super::bed::gpu_node;
+use super::stage::{Stage, gpus, wrong};
+
+/// Kept as it is until somebody says that it is right: nothing is written there, others go on.
+async fn quarantined(stage: &Stage) {
+    stage.claim_says(stage.one(), "CapacityKnown", "Quarantined").await;
+    stage.give(stage.one(), [8, 4]).await;
+    stage.give(stage.two(), [4, 5]).await;
+    stage.has(stage.two(), [4, 5]).await;
+    stage.has(stage.hub(), [10, 9]).await;
+    assert_eq!(gpus(stage.one()), [Some(6), Some(4)], "nothing is written to a cluster in quarantine");
+    let now = stage.one().get("Namespace", "", "kube-system").unwrap();
+    let confirmed = json!({"fedq.dev/confirm-identity": now["metadata"]["uid"]});
+    stage.change_secret(stage.one(), json!({"metadata": {"annotations": confirmed}})).await;
+    stage.holds([[8, 4], [4, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_cluster_at_the_same_address_is_quarantined() {
+    let stage = Stage::set().await;
+    wrong(stage.one(), "new-identity");
+    quarantined(&stage).await;
+    stage.ends_with([[8, 4], [4, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restored_backup_is_quarantined_though_it_is_the_same_cluster() {
+    let mut stage = Stage::set().await;
+    stage.one().take_backup();
+    // The version has to be seen before it is taken back.
+    stage.one().put(gpu_node("c", 4)).await.unwrap();
+    stage.give(stage.one(), [9, 8]).await;
+    stage.holds([[9, 8], [3, 5]]).await;
+    stage.give(stage.one(), [6, 4]).await;
+    stage.may_fall = true;
+    stage.holds([[6, 4], [3, 5]]).await;
+    stage.rests().await;
+    stage.mark();
+    wrong(stage.one(), "restored-etcd");
+    stage.mark_anew();
+    quarantined(&stage).await;
+    stage.ends_with([[8, 4], [4, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_that_is_restored_is_obeyed_as_it_then_is() {
+    let mut stage = Stage::set().await;
+    stage.hub().take_backup();
+    stage.give(stage.one(), [8, 4]).await;
+    stage.holds([[8, 4], [3, 5]]).await;
+    stage.rests().await;
+    stage.mark();
+    wrong(stage.hub(), "restored-etcd");
+    wrong(stage.hub(), "");
+    stage.mark_anew();
+    stage.may_fall = true;
+    stage.ends_with([[6, 4], [3, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_revoked_credential_silences_its_own_cluster_until_there_is_a_new_one() {
+    let stage = Stage::set().await;
+    stage.one().state.revoke("fedq");
+    stage.one().state.faults.break_connections();
+    stage.claim_says(stage.one(), "CapacityKnown", "Stale").await;
+    stage.give(stage.two(), [4, 6]).await;
+    stage.has(stage.two(), [4, 6]).await;
+    stage.has(stage.hub(), [10, 10]).await;
+    let kubeconfig = stage.one().kubeconfig("fedq", &["system:masters"]);
+    stage.change_secret(stage.one(), json!({"stringData": {"kubeconfig": kubeconfig}})).await;
+    stage.give(stage.one(), [7, 4]).await;
+    stage.ends_with([[7, 4], [4, 6]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubeconfigs_that_reach_too_far_are_refused() {
+    let mut stage = Stage::set().await;
+    let good = |cluster: &Cluster| -> Value {
+        serde_json::from_str(&cluster.kubeconfig("fedq", &["system:masters"])).unwrap()
+    };
+    let changed = |pointer: &str, value: Value| {
+        let mut config = good(stage.two());
+        let (parent, field) = pointer.rsplit_once('/').unwrap();
+        config.pointer_mut(parent).unwrap()[field] = value;
+        config
+    };
+    let exec =
+        json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "touch", "args": ["/tmp/x"]});
+    for (name, kubeconfig) in [
+        ("exec", changed("/users/0/user/exec", exec)),
+        ("file", changed("/users/0/user/tokenFile", json!("/etc/passwd"))),
+        ("insecure", changed("/clusters/0/cluster/insecure-skip-tls-verify", json!(true))),
+        ("proxy", changed("/clusters/0/cluster/proxy-url", json!("http://127.0.0.1:3128"))),
+        ("metadata", changed("/clusters/0/cluster/server", json!("https://169.254.169.254"))),
+        ("plain", changed("/clusters/0/cluster/server", json!("http://127.0.0.1:8080"))),
+        ("hub-itself", good(stage.hub())),
+        ("twin", good(stage.one())),
+    ] {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": name, "namespace": "fedq-system", "labels": {"fedq.dev/cluster": name}},
+            "stringData": {"kubeconfig": kubeconfig.to_string()},
+        });
+        stage.hub().put(secret).await.unwrap();
+        stage.logs(&format!("`{name}` is Refused")).await;
+    }
+    // After a restart too the name it was joined by first is the one that counts.
+    stage.kill();
+    stage.start();
+    stage.give(stage.one(), [7, 4]).await;
+    stage.holds([[7, 4], [3, 5]]).await;
+    // Without a database only people can tell which of the two that is.
+    stage.leave("twin").await;
+    stage.ends_with([[7, 4], [3, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_says_it_is_huge_is_believed_up_to_its_limit() {
+    let limits = "capacity: {limits: {one: {nvidia.com/gpu: \"16\"}}}\n";
+    let mut stage = Stage::set_with("", limits).await;
+    stage.may_fall = true;
+    let huge = json!({"allocatable": {"nvidia.com/gpu": "8000"}});
+    stage.one().set_status("Node", "a", huge).await.unwrap();
+    stage.give(stage.one(), [5000, 0]).await;
+    stage.holds([[14, 0], [3, 5]]).await;
+    let honest = json!({"allocatable": {"nvidia.com/gpu": "8"}});
+    stage.one().set_status("Node", "a", honest).await.unwrap();
+    stage.give(stage.one(), [6, 4]).await;
+    stage.ends_with([[6, 4], [3, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_without_kueue_gets_nothing_and_holds_up_no_other() {
+    let mut stage = Stage::set().await;
+    let options = Options { without: vec!["kueue.x-k8s.io"], ..Options::named("three") };
+    let three = Cluster::start(options).await.unwrap();
+    three.put(gpu_node("a", 8)).await.unwrap();
+    stage.bed.join(&three).await;
+    stage.more_claims.push("three-resource-claim");
+    stage.give(&three, [4, 4]).await;
+    stage.give(stage.one(), [7, 4]).await;
+    stage.give(stage.two(), [3, 6]).await;
+    stage.holds([[7, 4], [3, 6]]).await;
+    stage.ends_with([[7, 4], [3, 6]]).await;
+}
