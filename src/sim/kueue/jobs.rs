@@ -18,6 +18,8 @@ use super::{
 };
 
 pub(super) const QUEUE_LABEL: &str = "kueue.x-k8s.io/queue-name";
+const JOB_UID_LABEL: &str = "kueue.x-k8s.io/job-uid";
+const PREBUILT_LABEL: &str = "kueue.x-k8s.io/prebuilt-workload-name";
 const PRIORITY_LABEL: &str = "kueue.x-k8s.io/priority-class";
 const MAX_TIME_LABEL: &str = "kueue.x-k8s.io/max-exec-time-seconds";
 
@@ -62,6 +64,11 @@ fn orphans(view: &mut View, now: Timestamp) {
 }
 
 fn one(view: &mut View, key: &Key, job: &mut Value, now: Timestamp) {
+    let prebuilt = text(job, &["metadata", "labels", PREBUILT_LABEL]);
+    if !prebuilt.is_empty() {
+        let workload = (key.0.clone(), prebuilt.to_owned());
+        return with_prebuilt(view, &workload, job, now);
+    }
     let owned = view.workloads.iter().filter(|((namespace, _), workload)| {
         *namespace == key.0
             && owner(workload).is_some_and(|owner| {
@@ -90,6 +97,31 @@ fn one(view: &mut View, key: &Key, job: &mut Value, now: Timestamp) {
     follow(view, job, &mut workload, now);
     if *view.workloads[&key] != workload {
         view.workloads.insert(key, Arc::new(workload));
+    }
+}
+
+/// A Job for which somebody else, mostly MultiKueue, has made the Workload.
+fn with_prebuilt(view: &mut View, key: &Key, job: &mut Value, now: Timestamp) {
+    let Some(found) = view.workloads.get(key) else { return stop(job, None) };
+    let mut workload = (**found).clone();
+    match owner(&workload) {
+        Some(other) if other["uid"] != job["metadata"]["uid"] => return stop(job, None),
+        Some(_) => {}
+        None => {
+            let (name, uid) = (text(job, &["metadata", "name"]), text(job, &["metadata", "uid"]));
+            child(&mut workload, &["metadata"]).insert("ownerReferences".to_owned(), owned_by(name, uid));
+            child(&mut workload, &["metadata", "labels"]).insert(JOB_UID_LABEL.to_owned(), json!(uid));
+        }
+    }
+    if is_finished(job) || is_equivalent(job, &workload) {
+        follow(view, job, &mut workload, now);
+    } else {
+        let message = "The prebuilt workload is out of sync with its user job";
+        workload::finish(&mut workload, "OutOfSync", message, now);
+        stop(job, None);
+    }
+    if *view.workloads[key] != workload {
+        view.workloads.insert(key.clone(), Arc::new(workload));
     }
 }
 
@@ -308,17 +340,21 @@ fn construct(view: &View, job: &Value) -> Option<Value> {
         "metadata": {
             "name": workload_name(name, uid),
             "namespace": metadata["namespace"],
-            "labels": {"kueue.x-k8s.io/job-uid": uid},
+            "labels": {JOB_UID_LABEL: uid},
             "finalizers": [FINALIZER],
-            "ownerReferences": [{
-                "apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid,
-                "controller": true, "blockOwnerDeletion": true,
-            }],
+            "ownerReferences": owned_by(name, uid),
         },
         "spec": spec,
     });
     default("Workload", None, &mut workload);
     Some(workload)
+}
+
+fn owned_by(job: &str, uid: &str) -> Value {
+    json!([{
+        "apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": uid,
+        "controller": true, "blockOwnerDeletion": true,
+    }])
 }
 
 /// `job-NAME-` and five digits of a hash. Kueue hashes with SHA-1; since UIDs are random, nobody can

@@ -157,3 +157,36 @@ fn a_job_without_a_queue_just_runs() {
         JobsView { jobs: world.view.jobs.clone(), pods: world.pods.clone(), nodes: world.nodes.clone() };
     assert_eq!(super::super::next_end(&view), Some(world.now + SignedDuration::from_secs(5)));
 }
+
+/// `pkg/controller/jobframework/reconciler.go`, ensureOneWorkload with a prebuilt workload.
+#[test]
+fn a_job_with_a_workload_made_for_it_takes_that_one() {
+    let mut world = World::simple("2");
+    world.node("n");
+    let labels = json!({"metadata": {"labels": {"kueue.x-k8s.io/prebuilt-workload-name": "made"}}});
+    world.job("a", "lq", "1", 1);
+    world.run();
+    let spec = world.get("Workload", "job-a")["spec"].clone();
+    world.job("b", "lq", "1", 1);
+    world.edit("Job", "b", |job| merge(job, &labels));
+    world.run();
+    assert_eq!(world.get("Job", "b")["spec"]["suspend"], true, "its workload is not there yet");
+    assert_eq!(world.table("Workload").len(), 1, "and none is made");
+    let made = json!({"metadata": {"namespace": "team", "name": "made"}, "spec": spec});
+    world.add("Workload", made);
+    world.run();
+    assert_eq!(world.get("Workload", "made")["metadata"]["ownerReferences"][0]["name"], "b");
+    assert_eq!(world.get("Job", "b")["spec"]["suspend"], false);
+    // Somebody else's is not taken, and one that says something else is of no use.
+    world.job("c", "lq", "1", 1);
+    world.edit("Job", "c", |job| merge(job, &labels));
+    world.run();
+    assert_eq!(world.get("Job", "c")["spec"]["suspend"], true);
+    world.edit("Job", "b", |job| merge(job, &json!({"spec": {"parallelism": 2, "completions": 2}})));
+    world.run();
+    assert_eq!(
+        world.says("Workload", "made", "Finished"),
+        "True OutOfSync: The prebuilt workload is out of sync with its user job"
+    );
+    assert_eq!(world.get("Job", "b")["spec"]["suspend"], true);
+}
