@@ -1,14 +1,9 @@
 //! Puts the parts of `fedqd` together: builds, spawns, waits, drains. Nothing is decided here.
 
-use std::{
-    net::{SocketAddr, TcpListener},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use tokio::{
-    signal::unix::{SignalKind, signal},
     sync::{Notify, watch},
     task::JoinSet,
 };
@@ -36,6 +31,9 @@ use crate::{
     telemetry::{self, Metrics},
 };
 
+use self::host::Host;
+
+pub mod host;
 mod serve;
 
 /// After a stop signal, what is under way gets this long.
@@ -63,60 +61,18 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     for warning in &loaded.warnings {
         warn!("{warning}");
     }
-    use_ring();
+    host::use_ring();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let host = Host::default();
-        let _signals = stop_on_signals(&host.cancel)?;
+        let _signals = host::stop_on_signals(&host.cancel)?;
         serve(loaded.config, host).await
     })
-}
-
-/// Once a process, before anything makes a TLS connection. One that is installed already stays.
-pub fn use_ring() {
-    let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
 fn print(text: &str) -> anyhow::Result<()> {
     use std::io::Write as _;
     std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
-}
-
-/// What a daemon shares with whoever runs it in their own process.
-#[derive(Debug, Default)]
-pub struct Host {
-    /// Ends it.
-    pub cancel: CancellationToken,
-    /// Where the API listens, once it does.
-    pub api: watch::Sender<Option<SocketAddr>>,
-    /// As `/readyz`.
-    pub ready: watch::Sender<bool>,
-    /// Taken for the webhook in place of a new one, so that its port is known beforehand.
-    pub webhook: Option<TcpListener>,
-}
-
-/// Watches for signals until what it returns is dropped.
-fn stop_on_signals(cancel: &CancellationToken) -> anyhow::Result<JoinSet<()>> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let cancel = cancel.clone();
-    let mut watching = JoinSet::new();
-    watching.spawn(async move {
-        let mut next = async || {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        };
-        tokio::select! {
-            () = next() => {}
-            () = cancel.cancelled() => {}
-        }
-        info!("Stopping; a second signal ends at once");
-        cancel.cancel();
-        next().await;
-        std::process::exit(130);
-    });
-    Ok(watching)
 }
 
 /// What runs, and how it is stopped. One task that ends is the end of all.
@@ -143,7 +99,7 @@ struct Published {
     reports: watch::Sender<Arc<QueueReports>>,
 }
 
-/// Runs a daemon until it is cancelled. Its caller has set up logging and [`use_ring`], once a process.
+/// Runs a daemon until it is cancelled. Its caller has set up logging and [`host::use_ring`], once a process.
 pub async fn serve(config: Config, host: Host) -> anyhow::Result<()> {
     let metrics = Metrics::new();
     let on_commit = metrics.clone();

@@ -18,6 +18,8 @@ use self::{
     stage::{Daemon, Pace, Stage},
 };
 
+mod dispatch;
+mod facts;
 mod folder;
 mod objects;
 mod quotas;
@@ -70,8 +72,8 @@ pub enum DemoError {
     Refused { cluster: String, message: String },
     #[error("a manifest of fedq's own cannot be read")]
     Manifest(#[source] serde_saphyr::Error),
-    #[error("the configuration cannot be written as YAML")]
-    Config(#[source] serde_saphyr::SerializeError),
+    #[error("cannot write YAML")]
+    Yaml(#[source] serde_saphyr::SerializeError),
     #[error("fedqd ended: {reason}")]
     Daemon { reason: String },
     #[error("cannot run `{line}`")]
@@ -149,7 +151,7 @@ async fn tell(options: &Options, stage: &Stage, screen: &mut Screen) -> Result<(
         return story::tell(stage, screen).await;
     }
     story::set_stage(stage, screen).await?;
-    try_it::explain(stage.folder(), screen)?;
+    try_it::explain(stage.folder(), screen).await?;
     switches::obey(stage, screen).await
 }
 

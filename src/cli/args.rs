@@ -297,7 +297,7 @@ pub struct CheckArgs {
   fedq demo --serve --dir ~/fedq-demo
 
 A hub and three clusters are simulated in this process, with the real fedqd beside them. It takes
-about 20 seconds; the exit code is 1 where something does not come true.")]
+half a minute; the exit code is 1 where something does not come true.")]
 pub struct DemoArgs {
     /// Stay up once clusters are joined and at work, and say what to try with fedq and kubectl
     #[arg(long)]

@@ -2,9 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::DemoError;
+use super::{
+    DemoError,
+    dispatch::{CHECK, CONTROLLER},
+};
 
 pub const GPU: &str = "nvidia.com/gpu";
+const BEGAN: &str = "2026-01-01T00:00:00Z";
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 /// Who types the commands.
 pub const ADMIN: &str = "admin";
@@ -68,9 +72,11 @@ pub fn queues() -> Vec<Value> {
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": team}}),
             json!({
                 "apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": {"name": team},
-                "spec": {"namespaceSelector": {}, "resourceGroups": [
-                    {"coveredResources": [GPU], "flavors": flavors},
-                ]},
+                "spec": {
+                    "namespaceSelector": {},
+                    "resourceGroups": [{"coveredResources": [GPU], "flavors": flavors}],
+                    "admissionChecksStrategy": {"admissionChecks": [{"name": CHECK}]},
+                },
             }),
             json!({
                 "apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"name": "main", "namespace": team},
@@ -78,6 +84,39 @@ pub fn queues() -> Vec<Value> {
             }),
         ]);
     }
+    objects
+}
+
+/// What makes the hub's queues send work to the workers, as Kueue's MultiKueue is set up.
+pub fn multikueue() -> Vec<Value> {
+    let active = |reason: &str| {
+        json!({"conditions": [{
+            "type": "Active", "status": "True", "reason": reason, "message": "", "lastTransitionTime": BEGAN,
+        }]})
+    };
+    let names: Vec<&str> = WORKERS.iter().map(|worker| worker.name).collect();
+    let mut objects = vec![
+        json!({
+            "apiVersion": KUEUE, "kind": "AdmissionCheck", "metadata": {"name": CHECK},
+            "spec": {
+                "controllerName": CONTROLLER,
+                "parameters": {"apiGroup": "kueue.x-k8s.io", "kind": "MultiKueueConfig", "name": CHECK},
+            },
+            "status": active("Active"),
+        }),
+        json!({
+            "apiVersion": KUEUE, "kind": "MultiKueueConfig", "metadata": {"name": CHECK},
+            "spec": {"clusters": names},
+        }),
+    ];
+    objects.extend(names.iter().map(|name| {
+        let kubeconfig = json!({"locationType": "Secret", "location": format!("multikueue-{name}")});
+        json!({
+            "apiVersion": KUEUE, "kind": "MultiKueueCluster", "metadata": {"name": name},
+            "spec": {"clusterSource": {"kubeConfig": kubeconfig}},
+            "status": active("Active"),
+        })
+    }));
     objects
 }
 
@@ -122,32 +161,31 @@ pub fn conditions(reports: bool) -> Value {
     } else {
         ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
     };
-    let began = "2026-01-01T00:00:00Z";
     json!([{
         "type": "Ready", "status": status, "reason": reason, "message": message,
-        "lastHeartbeatTime": began, "lastTransitionTime": began,
+        "lastHeartbeatTime": BEGAN, "lastTransitionTime": BEGAN,
     }])
 }
 
 /// A Job of `pods` with a whole node's GPUs each, for the team's LocalQueue.
-pub fn job(team: &str, name: &str, pods: usize) -> Value {
+pub fn job(team: &str, name: &str, gpu: &str, pods: usize) -> Value {
+    let gpus = json!({GPU: GPUS_OF_A_NODE.to_string()});
     let container = json!({
         "name": "train", "image": "registry.example.com/train:1",
-        "resources": {
-            "requests": {GPU: GPUS_OF_A_NODE.to_string()},
-            "limits": {GPU: GPUS_OF_A_NODE.to_string()},
-        },
+        "resources": {"requests": gpus, "limits": gpus},
     });
     json!({
         "apiVersion": "batch/v1", "kind": "Job",
         "metadata": {
             "name": name, "namespace": team,
             "labels": {"kueue.x-k8s.io/queue-name": "main"},
-            "annotations": {crate::sim::kueue::SECONDS: "3600"},
+            "annotations": {crate::sim::kueue::SECONDS: "86400"},
         },
         "spec": {
-            "parallelism": pods, "completions": pods, "suspend": true,
-            "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+            "parallelism": pods, "completions": pods, "suspend": true, "managedBy": CONTROLLER,
+            "template": {"spec": {
+                "restartPolicy": "Never", "nodeSelector": {"gpu": gpu}, "containers": [container],
+            }},
         },
     })
 }

@@ -14,6 +14,7 @@ use super::DemoError;
 /// Of sentences, where no terminal says how wide it is.
 const WIDTH: usize = 80;
 const NARROWEST: usize = 40;
+const TO_READ: Duration = Duration::from_secs(2);
 /// Longer lines are hard to read.
 const WIDEST: usize = 100;
 
@@ -21,6 +22,8 @@ pub struct Screen {
     out: Box<dyn Write + Send>,
     color: bool,
     width: usize,
+    /// By somebody at a terminal, who reads as it goes on.
+    is_watched: bool,
     /// A moving line is for a terminal only; elsewhere each text is a line.
     moves: bool,
     progress: Option<ProgressBar>,
@@ -34,6 +37,7 @@ impl Screen {
         Self {
             width: width.clamp(NARROWEST, WIDEST),
             color,
+            is_watched: out.is_terminal(),
             moves: io::stderr().is_terminal(),
             out: Box::new(out),
             progress: None,
@@ -49,7 +53,11 @@ impl Screen {
         self.print(&format!("{text}\n"))
     }
 
-    pub fn chapter(&mut self, title: &str) -> Result<(), DemoError> {
+    /// Begins one, once what is above was read.
+    pub async fn chapter(&mut self, title: &str) -> Result<(), DemoError> {
+        if self.is_watched && 0 < self.chapters {
+            tokio::time::sleep(TO_READ).await;
+        }
         self.chapters += 1;
         let title = paint(&format!("{}. {title}", self.chapters), Style::new().bold(), self.color);
         self.print(&format!("\n{title}\n"))
@@ -59,6 +67,11 @@ impl Screen {
     pub fn say(&mut self, text: &str) -> Result<(), DemoError> {
         let text = wrap(text, self.width);
         self.print(&text)
+    }
+
+    pub fn paragraph(&mut self, text: &str) -> Result<(), DemoError> {
+        let text = wrap(text, self.width);
+        self.print(&format!("\n{text}"))
     }
 
     pub fn command(&mut self, line: &str) -> Result<(), DemoError> {

@@ -8,13 +8,13 @@ use std::{
 
 use futures::{FutureExt, future::LocalBoxFuture};
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{DemoError, folder, objects, quotas::Quotas, screen::Screen, shell::Shell};
+use super::{DemoError, dispatch::Dispatcher, folder, objects, quotas::Quotas, screen::Screen, shell::Shell};
 use crate::{
     config::{Config, Listen},
-    daemon::{self, Host},
+    daemon::{self, host::Host},
     sim::{
         cluster::{Cluster, Options},
         rbac::User,
@@ -34,8 +34,10 @@ const CONFIGURATION: &str = "fedqd.yaml";
 const DATABASE: &str = "fedq.db";
 /// What kubectl remembers of the clusters, which are gone with the demo.
 const KUBECTL: &str = "kubectl";
+/// For whoever wants to submit work.
+pub const JOB: &str = "job.yaml";
 /// All that is written to the folder.
-pub const FILES: [&str; 11] = [
+pub const FILES: [&str; 12] = [
     LOG,
     ENVIRONMENT,
     CONNECTION,
@@ -43,6 +45,7 @@ pub const FILES: [&str; 11] = [
     OWN_KUBECONFIG,
     CONFIGURATION,
     DATABASE,
+    JOB,
     "fedq.db-wal",
     "fedq.db-shm",
     "fedq.db.lock",
@@ -94,6 +97,7 @@ pub struct Stage {
     pub shell: Shell,
     pub pace: Pace,
     folder: PathBuf,
+    _dispatching: JoinSet<()>,
 }
 
 impl Stage {
@@ -106,7 +110,7 @@ impl Stage {
         let log = folder.join(LOG);
         let file = folder::create(&log).map_err(|source| DemoError::Write { path: log, source })?;
         telemetry::init_to_file(&config.log.level, file)?;
-        daemon::use_ring();
+        daemon::host::use_ring();
 
         let mut clusters = vec![hub(config.webhook.url.as_deref().unwrap_or_default()).await?];
         for worker in &objects::WORKERS {
@@ -115,7 +119,10 @@ impl Stage {
         folder::write(&folder.join(KUBECONFIG), &kubeconfig(&clusters))?;
         let own = clusters[0].kubeconfig(objects::FEDQD, &["system:serviceaccounts:fedq-system"]);
         folder::write(&folder.join(OWN_KUBECONFIG), &own)?;
-        folder::write(&folder.join(CONFIGURATION), &config.to_yaml().map_err(DemoError::Config)?)?;
+        folder::write(&folder.join(CONFIGURATION), &config.to_yaml().map_err(DemoError::Yaml)?)?;
+
+        let job = serde_saphyr::to_string(&objects::job("vision", "segment", "a100", 1));
+        folder::write(&folder.join(JOB), &job.map_err(DemoError::Yaml)?)?;
 
         let (daemon, server) = Daemon::start(config, webhook).await?;
         let token = clusters[0].state.new_token(User::new(objects::ADMIN, &[]), None);
@@ -123,7 +130,10 @@ impl Stage {
         folder::write(&folder.join(CONNECTION), &format!("{connection}\n"))?;
         let shell = Shell::new(folder, &folder.join(CONNECTION))?;
         folder::write(&folder.join(ENVIRONMENT), &environment(folder, shell.program()))?;
-        Ok((Self { clusters, shell, pace, folder: folder.to_owned() }, daemon))
+        let mut dispatching = JoinSet::new();
+        dispatching.spawn(Dispatcher::new(&clusters[0], &clusters[1..]).run());
+        let folder = folder.to_owned();
+        Ok((Self { clusters, shell, pace, folder, _dispatching: dispatching }, daemon))
     }
 
     pub fn folder(&self) -> &Path {
@@ -153,27 +163,37 @@ impl Stage {
         &self,
         what: &str,
         screen: &mut Screen,
-        mut holds: impl FnMut() -> bool,
+        holds: impl FnMut() -> bool,
         found: impl Fn() -> String,
     ) -> Result<(), DemoError> {
-        let begun = Instant::now();
-        let mut told = false;
-        while !holds() {
-            let waited = begun.elapsed();
-            if WITHIN < waited {
-                return Err(DemoError::InVain { what: what.to_owned(), after: WITHIN, found: found() });
-            }
-            let text = format!("waiting until {what}");
-            screen.waiting(&text);
-            if LONG < waited && !told {
-                screen.waits_on(&text);
-                told = true;
-            }
-            tokio::time::sleep(POLL).await;
-        }
-        screen.done();
-        Ok(())
+        until(WITHIN, what, screen, holds, found).await
     }
+}
+
+async fn until(
+    within: Duration,
+    what: &str,
+    screen: &mut Screen,
+    mut holds: impl FnMut() -> bool,
+    found: impl Fn() -> String,
+) -> Result<(), DemoError> {
+    let begun = Instant::now();
+    let mut told = false;
+    while !holds() {
+        let waited = begun.elapsed();
+        if within < waited {
+            return Err(DemoError::InVain { what: what.to_owned(), after: within, found: found() });
+        }
+        let text = format!("waiting until {what}");
+        screen.waiting(&text);
+        if LONG < waited && !told {
+            screen.waits_on(&text);
+            told = true;
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    screen.done();
+    Ok(())
 }
 
 /// A fedqd, which gets on while [`Daemon::ended`] or [`Daemon::stop`] is awaited.
@@ -221,6 +241,7 @@ async fn hub(webhook: &str) -> Result<Cluster, DemoError> {
     for object in &mut objects {
         objects::by_url(object, webhook);
     }
+    objects.extend(objects::multikueue());
     objects.extend(objects::queues());
     start("hub", objects).await
 }
@@ -309,6 +330,24 @@ pub fn quoted(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn what_does_not_come_true_ends_the_demo_and_is_told() {
+        let (mut screen, mut looks) = (Screen::stdout(false), 0);
+        let third = || {
+            looks += 1;
+            looks == 3
+        };
+        until(WITHIN, "pigs fly", &mut screen, third, String::new).await.unwrap();
+        assert_eq!(looks, 3);
+        let never =
+            until(Duration::ZERO, "pigs fly", &mut screen, || false, || "pigs on the ground".to_owned())
+                .await;
+        assert_eq!(
+            never.unwrap_err().to_string(),
+            "waited 0 s in vain until pigs fly; there is\npigs on the ground"
+        );
+    }
 
     #[test]
     fn a_shell_reads_the_environment_whatever_the_folder_is_called() {

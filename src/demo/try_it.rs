@@ -13,6 +13,11 @@ const COMMANDS: &str = "
   kubectl get crc -o wide
   kubectl --context frankfurt get clusterqueues,localqueues,workloads,jobs,pods -A
 
+  # Submit work on the hub: vision has 16 GPUs on oregon and 16 on tokyo, and the Job wants 8
+  kubectl create -f \"$FEDQ_DEMO/job.yaml\"
+  kubectl get workloads -A
+  kubectl --context oregon -n vision get pods
+
   # Share a cluster out anew: by a command, in your editor, or with kubectl
   fedq claim assign tokyo-resource-claim --queue vision --flavor a100 gpu=24
   fedq claim edit oregon-resource-claim
@@ -36,8 +41,8 @@ const COMMANDS: &str = "
   fedq cluster leave oregon --yes
 ";
 
-pub fn explain(folder: &Path, screen: &mut Screen) -> Result<(), DemoError> {
-    screen.chapter("Your turn")?;
+pub async fn explain(folder: &Path, screen: &mut Screen) -> Result<(), DemoError> {
+    screen.chapter("Your turn").await?;
     screen.say("All of this stays up until Ctrl-C. In another shell, read this first, and then try:")?;
     let environment = stage::quoted(&folder.join(stage::ENVIRONMENT));
     screen.output(&format!("\n  . {environment}\n{COMMANDS}\n"))?;

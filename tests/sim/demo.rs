@@ -145,11 +145,12 @@ fn the_story_comes_true_and_leaves_nothing() {
         "research   h100     32    16          16       -",
         "research   h100     27 → 32   11 → 16     16       -",
         "research   h100     32 → 40   16 → 24     16       -",
-        "tokyo       Stale   4/4     384   4Ti      32",
         "research   a100     8 → 0     -           -        8",
         "research   a100     0 → 8     -           -        8",
-        "fine-tune   2       admitted",
-        "pre-train   1       admitted",
+        "fine-tune   frankfurt   2      admitted",
+        "pre-train   oregon      2      admitted",
+        "evaluate    -           0      waits: ",
+        "evaluate    frankfurt   1      admitted",
     ] {
         assert!(said.contains(line), "no `{line}` in\n{said}");
     }
@@ -204,21 +205,52 @@ fn what_it_says_to_try_works() {
 }
 
 #[test]
-fn a_switched_off_cluster_is_stale_until_it_is_back() {
+fn two_at_once_know_nothing_of_each_other() {
     let demo = Demo::new();
-    let mut served = demo.serve(&[]);
-    let state = |word: &'static str| {
+    let (mut first, mut second) = std::thread::scope(|scope| {
+        let other = scope.spawn(|| demo.serve(&[]));
+        (demo.serve(&[]), other.join().unwrap())
+    });
+    assert_ne!(first.folder, second.folder);
+    let tokyo = |word: &'static str| {
         move |answer: &Value| {
-            let clusters = answer["items"].as_array().into_iter().flatten();
-            clusters.into_iter().any(|one| one["name"] == "tokyo" && one["state"] == word)
+            let mut clusters = answer["items"].as_array().into_iter().flatten();
+            clusters.any(|one| one["name"] == "tokyo" && one["state"] == word)
         }
     };
-    served.paste("touch $FEDQ_DEMO/tokyo.off");
-    served.paste_until("fedq cluster list -o json", "tokyo is Stale", state("Stale"));
-    served.paste("rm $FEDQ_DEMO/tokyo.off");
-    served.paste_until("fedq cluster list -o json", "tokyo is Ready", state("Ready"));
-    assert_eq!(served.interrupt(), 0);
+    let list = "fedq cluster list -o json";
+    assert!(first.paste("touch \"$FEDQ_DEMO/tokyo.off\"").status.success());
+    first.paste_until(list, "tokyo is Stale", tokyo("Stale"));
+    second.paste_until(list, "the other tokyo is Ready", tokyo("Ready"));
+    assert!(first.paste("rm \"$FEDQ_DEMO/tokyo.off\"").status.success());
+    first.paste_until(list, "tokyo is Ready", tokyo("Ready"));
+    assert_eq!(first.interrupt(), 0);
+    assert!(second.folder.exists());
+    assert_eq!(second.interrupt(), 0);
     assert_eq!(demo.left(), [] as [PathBuf; 0]);
+}
+
+/// What a story needs is taken away while it is told.
+#[test]
+fn a_story_that_does_not_come_true_fails_and_keeps_the_log() {
+    let demo = Demo::new();
+    let mut child = demo.command(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let begun = lines.by_ref().map(Result::unwrap).find(|line| line.starts_with("$ fedq cluster join"));
+    assert!(begun.is_some());
+    let folder = demo.left().pop().unwrap();
+    fs::remove_file(folder.join("kubeconfig")).unwrap();
+    lines.for_each(drop);
+    let output = child.wait_with_output().unwrap();
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(
+        errors.contains("error: `fedq cluster join") && errors.contains("cannot read `kubeconfig`"),
+        "{errors}"
+    );
+    let log = folder.join("fedqd.log");
+    assert!(errors.contains(&format!("next: fedqd's log is in {}", log.display())), "{errors}");
+    assert!(fs::read_to_string(log).unwrap().contains("Started"));
 }
 
 #[test]

@@ -1,0 +1,53 @@
+//! What a daemon needs of the process it runs in, which may be another program's.
+
+use std::net::{SocketAddr, TcpListener};
+
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+/// What a daemon shares with whoever runs it in their own process.
+#[derive(Debug, Default)]
+pub struct Host {
+    /// Ends it.
+    pub cancel: CancellationToken,
+    /// Where the API listens, once it does.
+    pub api: watch::Sender<Option<SocketAddr>>,
+    /// As `/readyz`.
+    pub ready: watch::Sender<bool>,
+    /// Taken for the webhook in place of a new one, so that its port is known beforehand.
+    pub webhook: Option<TcpListener>,
+}
+
+/// Watches for signals until what it returns is dropped.
+pub(super) fn stop_on_signals(cancel: &CancellationToken) -> anyhow::Result<JoinSet<()>> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let cancel = cancel.clone();
+    let mut watching = JoinSet::new();
+    watching.spawn(async move {
+        let mut next = async || {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        tokio::select! {
+            () = next() => {}
+            () = cancel.cancelled() => {}
+        }
+        info!("Stopping; a second signal ends at once");
+        cancel.cancel();
+        next().await;
+        std::process::exit(130);
+    });
+    Ok(watching)
+}
+
+/// Once a process, before anything makes a TLS connection. One that is installed already stays.
+pub fn use_ring() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
