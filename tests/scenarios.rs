@@ -1,4 +1,5 @@
 //! Runs every `scenarios/*.yaml`: nodes, claims and queues in, the plan and its report out.
+//! `placement` runs those of its folder.
 //!
 //! `UPDATE_EXPECT=1 cargo test --test scenarios` rewrites what the files expect.
 
@@ -24,6 +25,9 @@ use fedq::domain::{
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde::Deserialize;
+
+#[path = "scenarios/placement.rs"]
+mod placement;
 
 const EXPECT: &str = "\nexpect: |\n";
 
@@ -138,12 +142,14 @@ fn main() {
     let arguments = Arguments::from_args();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
     files.sort();
     let trial = |path: std::path::PathBuf| {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         Trial::test(name, move || run(&path))
     };
-    libtest_mimic::run(&arguments, files.into_iter().map(trial).collect()).exit();
+    let trials = files.into_iter().map(trial).chain(placement::trials()).collect();
+    libtest_mimic::run(&arguments, trials).exit();
 }
 
 fn run(path: &Path) -> Result<(), Failed> {

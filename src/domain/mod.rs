@@ -1,14 +1,17 @@
 //! Pure decisions: no client, no async, no database, no clock, no environment.
 
 pub mod capacity;
+pub mod cel;
 pub mod check;
 pub mod claim;
 pub mod claim_keeping;
 pub mod claim_status;
 pub mod cluster;
 pub mod ids;
+pub mod multikueue;
 pub mod nearest;
 pub mod overview;
+pub mod placement;
 pub mod quantity;
 pub mod queue;
 pub mod quota;

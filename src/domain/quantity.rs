@@ -60,6 +60,42 @@ impl Quantity {
         let nanos = scale.nanos(whole, fraction).ok_or_else(|| QuantityError::TooLarge(text.to_owned()))?;
         Ok(Self(if negative { -nanos } else { nanos }))
     }
+
+    /// The text that Kubernetes gives a quantity back with: no needless digits, the largest suffix of the
+    /// kind it was written in.
+    pub fn canonical(text: &str) -> Result<String, QuantityError> {
+        let quantity = Self::parse(text)?;
+        if quantity.0 == 0 {
+            return Ok("0".to_owned());
+        }
+        let exponent = text.trim_start_matches(['+', '-', '.']).contains(['e', 'E'])
+            && text.ends_with(|c: char| c.is_ascii_digit());
+        if text.ends_with('i') && quantity.0 % NANO == 0 && 1024 <= (quantity.0 / NANO).abs() {
+            let (value, suffix) = scaled(quantity.0 / NANO, 1024, &["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]);
+            return Ok(format!("{value}{suffix}"));
+        }
+        if exponent {
+            let steps = ["e-9", "e-6", "e-3", "", "e3", "e6", "e9", "e12", "e15", "e18"];
+            let (value, suffix) = scaled(quantity.0, 1000, &steps);
+            return Ok(format!("{value}{suffix}"));
+        }
+        let (value, suffix) = scaled(quantity.0, 1000, &["n", "u", "m", "", "k", "M", "G", "T", "P", "E"]);
+        Ok(format!("{value}{suffix}"))
+    }
+}
+
+/// The value in the largest unit that it is a whole number of.
+fn scaled(mut value: i128, step: i128, suffixes: &[&'static str]) -> (i128, &'static str) {
+    let mut suffixes = suffixes.iter();
+    let mut suffix = suffixes.next().copied().unwrap_or("");
+    for next in suffixes {
+        if value % step != 0 {
+            break;
+        }
+        value /= step;
+        suffix = next;
+    }
+    (value, suffix)
 }
 
 enum Scale {
@@ -249,6 +285,29 @@ mod tests {
         ] {
             assert_eq!(Quantity::parse(text), Ok(Quantity(nanos)), "{text}");
         }
+    }
+
+    #[test]
+    fn a_canonical_text_is_the_one_kubernetes_gives_back() {
+        for (text, canonical) in [
+            ("1000m", "1"),
+            ("0.5", "500m"),
+            ("1024Mi", "1Gi"),
+            ("1.5Gi", "1536Mi"),
+            ("0.5Ki", "512"),
+            ("0Gi", "0"),
+            ("1000", "1k"),
+            ("1024", "1024"),
+            ("63500m", "63500m"),
+            ("1e3", "1e3"),
+            ("1000e3", "1e6"),
+            ("-2000m", "-2"),
+            ("256Gi", "256Gi"),
+            ("1E", "1E"),
+        ] {
+            assert_eq!(Quantity::canonical(text).as_deref(), Ok(canonical), "{text}");
+        }
+        assert!(Quantity::canonical("many").is_err());
     }
 
     #[test]

@@ -23,6 +23,7 @@ use super::{
     worker::Worker,
 };
 
+pub mod ocm;
 pub mod queues;
 pub mod tasks;
 

@@ -4,3 +4,4 @@ pub mod claim;
 pub mod cluster_metrics;
 pub mod kueue;
 pub mod meta;
+pub mod ocm;

@@ -1,0 +1,254 @@
+//! Against answers recorded from cel-go 0.26 with the libraries of OCM's placement controller 1.2:
+//! the same value, the same refusal and the same cost.
+
+use std::fmt::Write as _;
+
+use serde::Deserialize;
+
+use super::{
+    value::{Key, Value},
+    *,
+};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Recorded {
+    expr: String,
+    refused: Option<String>,
+    value: Option<String>,
+    error: Option<String>,
+    cost: u64,
+}
+
+pub(super) struct Usage(Vec<(Arc<str>, i64)>);
+
+impl Default for Usage {
+    fn default() -> Self {
+        Self(vec![("gpu".into(), -70), ("cpu".into(), 12)])
+    }
+}
+
+impl Scores for Usage {
+    fn scores(&self, cluster: &str, resource: &str) -> Option<&[(Arc<str>, i64)]> {
+        (cluster == "cluster1" && resource == "usage").then_some(&self.0)
+    }
+}
+
+pub(super) fn cluster() -> Value {
+    let json: serde_json::Value = serde_json::from_str(include_str!("tests/cluster.json")).expect("JSON");
+    Value::from(&json)
+}
+
+pub(super) fn render(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Int(value) => value.to_string(),
+        Value::Uint(value) => format!("{value}u"),
+        Value::Double(value) if value.is_finite() => format!("double({value})"),
+        Value::Double(_) => "double(special)".to_owned(),
+        Value::String(text) => serde_json::to_string(text.as_ref()).expect("a text is JSON"),
+        Value::Bytes(bytes) => {
+            let hex = bytes.iter().fold(String::new(), |mut text, byte| {
+                write!(text, "{byte:02x}").expect("a text takes more");
+                text
+            });
+            format!("bytes({hex})")
+        }
+        Value::List(items) => format!("[{}]", items.iter().map(render).collect::<Vec<_>>().join(", ")),
+        Value::Map(entries) => {
+            let entry = |(key, value): (&Key, &Value)| format!("{}: {}", render(&key.value()), render(value));
+            let mut entries: Vec<_> = entries.iter().map(entry).collect();
+            entries.sort();
+            format!("{{{}}}", entries.join(", "))
+        }
+        Value::Timestamp(at) => format!("timestamp({})", at.as_nanosecond()),
+        Value::Duration(duration) => format!("duration({})", duration.as_nanos()),
+        Value::Type(name) => format!("type({name})"),
+        Value::Optional(None) => "none".to_owned(),
+        Value::Optional(Some(value)) => format!("some({})", render(value)),
+        Value::Ip(ip) => format!("ip({ip})"),
+        Value::Cidr(cidr) => format!("cidr({cidr})"),
+        Value::Quantity(_) | Value::Semver(_) => value.kind().to_owned(),
+    }
+}
+
+/// What the checker says of names and types is said word for word; other texts are our own.
+fn is_of_the_checker(problem: &str) -> bool {
+    ["undeclared reference", "found no matching overload", "expected type"]
+        .iter()
+        .any(|text| problem.contains(text))
+}
+
+#[test]
+fn expressions_have_the_answers_of_cel_go() {
+    let cluster = cluster();
+    let mut wrong = String::new();
+    for line in include_str!("tests/recorded.jsonl").lines() {
+        let recorded: Recorded = serde_json::from_str(line).expect("a recorded answer");
+        let found = match Program::compile(&recorded.expr) {
+            Err(CompileError(problem)) if is_of_the_checker(&problem) => format!("refused: {problem}"),
+            Err(CompileError(_)) => "refused".to_owned(),
+            Ok(program) => {
+                let outcome = program.evaluate(&cluster, &Usage::default(), meter::CALL_WORK);
+                match outcome.value {
+                    Ok(value) => format!("{} for {}", render(&value), outcome.cost),
+                    Err(Fault::OverBudget) => "over budget".to_owned(),
+                    Err(Fault::Error(_)) => format!("error for {}", outcome.cost),
+                }
+            }
+        };
+        let expected = match (&recorded.refused, &recorded.value, &recorded.error) {
+            (Some(problem), ..) if is_of_the_checker(problem) => {
+                // cel-go tells every problem, we tell the first.
+                let first = problem.split("\nERROR").next().unwrap_or(problem);
+                format!("refused: {first}")
+            }
+            (Some(_), ..) => "refused".to_owned(),
+            (_, Some(value), _) => format!("{value} for {}", recorded.cost),
+            (_, _, Some(error)) if error.starts_with("operation cancelled") => "over budget".to_owned(),
+            (_, _, _) => format!("error for {}", recorded.cost),
+        };
+        if expected != found {
+            writeln!(wrong, "{}\n  expected {expected}\n  found    {found}", recorded.expr).expect("a text");
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+fn evaluate(text: &str) -> Outcome {
+    let program = Program::compile(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    program.evaluate(&cluster(), &Usage::default(), meter::CALL_WORK)
+}
+
+#[test]
+fn what_nests_too_deep_or_is_too_long_is_refused_on_any_stack() {
+    let deep = [
+        format!("{}1{}", "(".repeat(2000), ")".repeat(2000)),
+        format!("{}1{}", "[".repeat(2000), "]".repeat(2000)),
+        format!("{}1{}", "size([".repeat(500), "])".repeat(500)),
+        format!("1{}", "+1".repeat(2000)),
+        format!("a{}", ".a".repeat(2000)),
+        format!("a{}", "[0]".repeat(1300)),
+        format!("{}1", "true?1:".repeat(500)),
+        format!("{}1", "-(".repeat(1500)),
+        format!("{}true", "!(".repeat(1500)),
+        "(".repeat(4000),
+        "{1:".repeat(1300),
+    ];
+    for text in deep {
+        let start: String = text.chars().take(12).collect();
+        let error = Program::compile(&text).expect_err("refused").to_string();
+        assert!(error.contains("recursion limit"), "{start}: {error}");
+    }
+    let error = Program::compile(&" ".repeat(MAX_LENGTH + 1)).expect_err("refused");
+    assert_eq!(error.to_string(), "compilation failed: the expression has 4097 bytes, at most 4096");
+    // Wide is not deep, and what is in the limits compiles.
+    for text in [
+        format!("true{}", "&&true".repeat(600)),
+        format!("{}true", "!".repeat(4000)),
+        format!("{}1{}", "(".repeat(60), ")".repeat(60)),
+        format!("1{}", "+1".repeat(60)),
+    ] {
+        assert!(evaluate(&text).value.is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn what_takes_too_much_ends() {
+    let list = format!("[{}0]", "0,".repeat(300));
+    let doubled = "[\"0123456789\"]".to_owned() + &".map(s,s+s)".repeat(40);
+    let lists_doubled = "[[0]]".to_owned() + &".map(l,l+l)".repeat(40);
+    let replaced = "'aaaaaaaaaa'".to_owned() + &".replace('a','aaaaaaaaaa')".repeat(20);
+    let pairs = "[1]".to_owned() + &".map(x,[x,x])".repeat(40);
+    for text in [
+        format!("{list}.all(a,{list}.all(b,{list}.all(c,{list}.all(d,true))))"),
+        format!("[{list}].map(l,l.map(a,l.map(b,l.map(c,l)))).size()==0"),
+        doubled,
+        lists_doubled,
+        replaced,
+        format!("{pairs} == {pairs}"),
+        format!("{pairs} in [{pairs}]"),
+        format!("[{pairs}].indexOf({pairs}) == 0"),
+        format!("{{'a':{pairs}}} != {{'a':{pairs}}}"),
+        format!("'%s'.format([{pairs}])"),
+        format!("['0123456789']{}.join('x')", ".map(s,[s,s,s,s].join(s))".repeat(14)),
+        "'aaaaaaaaaaaaaaaaaaaa'.matches('(((a{30}){30}){30})')".to_owned(),
+        "[1,2,3,4,5,6,7,8,9].map(x,'a'.matches('(a|b|c){1,'+string(x*100)+'}')).map(x,[1,2,3,4,5,6,7,8,9].map(y,'a'.matches('x{1,'+string(y)+'}')))"
+            .to_owned(),
+        "'{\"a\":[1,2,3,4]}'.parseJSON() == dyn([1])".to_owned(),
+    ] {
+        let outcome = evaluate(&text);
+        assert!(outcome.work <= meter::CALL_WORK, "{text}: {}", outcome.work);
+    }
+}
+
+/// An error of lower layers must not reach the process: whatever the text, there is an answer or a refusal.
+mod properties {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const WORDS: [&str; 44] = [
+        "managedCluster",
+        ".metadata",
+        ".labels",
+        ".status",
+        "[\"env\"]",
+        "[0]",
+        ".?x",
+        "[?1]",
+        "(",
+        ")",
+        "[",
+        "]",
+        "{",
+        "}",
+        ",",
+        ":",
+        "?",
+        "==",
+        "<",
+        "&&",
+        "||",
+        "!",
+        "-",
+        "+",
+        "*",
+        "/",
+        "%",
+        " in ",
+        "1",
+        "2u",
+        "1.5",
+        "\"a\"",
+        "'b'",
+        "b'x'",
+        "true",
+        "null",
+        ".size()",
+        ".map(x, x)",
+        ".all(x, x == 1)",
+        ".filter(y, y)",
+        ".matches(\"a+\")",
+        "quantity(\"1\")",
+        "x",
+        ".format([1])",
+    ];
+
+    fn text() -> impl Strategy<Value = String> {
+        let words = prop::collection::vec(prop::sample::select(WORDS.to_vec()), 0..24);
+        prop_oneof![4 => words.prop_map(|words| words.concat()), 1 => "\\PC{0,40}"]
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_answered_within_its_limits(text in text()) {
+            if let Ok(program) = Program::compile(&text) {
+                let first = program.evaluate(&cluster(), &Usage::default(), 10_000);
+                prop_assert!(first.cost <= meter::CALL_COST + 1_000);
+                prop_assert_eq!(&first.cost, &program.evaluate(&cluster(), &Usage::default(), 10_000).cost);
+            }
+        }
+    }
+}

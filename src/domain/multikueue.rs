@@ -1,0 +1,331 @@
+//! From the decisions of Placements to what MultiKueue is configured with: which MultiKueueConfigs and
+//! MultiKueueClusters there should be, and what each AdmissionCheck says of it.
+//!
+//! Kueue evicts a job at once whose cluster leaves the config, so a cluster that is no longer decided on
+//! stays, last, while work runs there; and where decisions are gone altogether, the config that was good
+//! stays while work runs. Objects that are not fedq's are neither changed nor deleted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{ids::ClusterName, placement::spec::PlacementKey};
+
+mod condition;
+#[cfg(test)]
+mod tests;
+
+pub use condition::{Active, Reason};
+
+/// The API takes so many clusters in one MultiKueueConfig.
+pub const MAX_CLUSTERS: usize = 20;
+const MAX_NAME: usize = 253;
+/// What the parameters of an AdmissionCheck of ours name.
+pub const GROUP: &str = "cluster.open-cluster-management.io";
+pub const KIND: &str = "Placement";
+pub const CONTROLLER: &str = "open-cluster-management.io/placement";
+
+/// An AdmissionCheck whose `controllerName` is [`CONTROLLER`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Check {
+    pub name: String,
+    pub generation: i64,
+    pub parameters: Option<Parameters>,
+    pub deleting: bool,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Parameters {
+    pub group: String,
+    pub kind: String,
+    pub name: String,
+}
+
+/// A Placement in Kueue's namespace, with what was decided, best first.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Decided {
+    pub clusters: Vec<ClusterName>,
+    /// Why the Placement cannot be evaluated.
+    pub misconfigured: Option<String>,
+}
+
+/// What a MultiKueueCluster is called.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Naming {
+    /// `<placement>-<cluster>`: each Placement has its own.
+    #[default]
+    PlacementCluster,
+    /// `<cluster>`: shared by all Placements, and so is Kueue's connection.
+    Cluster,
+}
+
+/// How Kueue reaches a cluster.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Source {
+    /// A Secret in Kueue's namespace with a kubeconfig.
+    Secret(String),
+    ClusterProfile(String),
+}
+
+/// Something that exists under a name fedq would use.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Existing<T> {
+    Ours(T),
+    Foreign,
+}
+
+pub struct Input<'a> {
+    pub checks: &'a [Check],
+    /// By name; all in Kueue's namespace.
+    pub placements: &'a BTreeMap<String, Decided>,
+    pub naming: Naming,
+    pub sources: &'a BTreeMap<ClusterName, Source>,
+    pub configs: &'a BTreeMap<String, Existing<Vec<String>>>,
+    pub clusters: &'a BTreeMap<String, Existing<Source>>,
+    /// Names of MultiKueueClusters that Workloads run on (`status.clusterName`).
+    pub running: &'a BTreeSet<String>,
+}
+
+/// What there should be. What exists, is ours and is not named here is to be deleted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Names of MultiKueueClusters by MultiKueueConfig, in order of preference.
+    pub configs: BTreeMap<String, Vec<String>>,
+    pub clusters: BTreeMap<String, Source>,
+    pub checks: BTreeMap<String, Active>,
+}
+
+impl Plan {
+    /// Configs of ours that no check stands behind any more, before the clusters they name.
+    pub fn configs_to_delete<'a>(&'a self, input: &'a Input) -> impl Iterator<Item = &'a str> {
+        let ours = input.configs.iter().filter(|(_, found)| matches!(found, Existing::Ours(_)));
+        ours.map(|(name, _)| name.as_str()).filter(|name| !self.configs.contains_key(*name))
+    }
+
+    pub fn clusters_to_delete<'a>(&'a self, input: &'a Input) -> impl Iterator<Item = &'a str> {
+        let ours = input.clusters.iter().filter(|(_, found)| matches!(found, Existing::Ours(_)));
+        ours.map(|(name, _)| name.as_str()).filter(|name| !self.clusters.contains_key(*name))
+    }
+}
+
+pub fn plan(input: &Input) -> Plan {
+    let mut plan = Plan::default();
+    let mut by_placement: BTreeMap<&str, Vec<&Check>> = BTreeMap::new();
+    for check in input.checks.iter().filter(|check| !check.deleting) {
+        match check.placement() {
+            Ok(placement) => by_placement.entry(placement).or_default().push(check),
+            Err(message) => {
+                let active = Active::no(Reason::PlacementError, message, check.generation);
+                plan.checks.insert(check.name.clone(), active);
+            }
+        }
+    }
+    for (placement, checks) in &by_placement {
+        let (config, outcome) = config(placement, input);
+        for check in checks {
+            plan.checks.insert(check.name.clone(), outcome.active(placement, check.generation));
+        }
+        if let Some(config) = config {
+            plan.configs.insert((*placement).to_owned(), config);
+        }
+    }
+    keep_running(input, &mut plan);
+    keep_clusters(input, &mut plan);
+    plan
+}
+
+impl Check {
+    /// The Placement that the parameters name.
+    fn placement(&self) -> Result<&str, String> {
+        let Some(parameters) = &self.parameters else {
+            return Err(format!("spec.parameters is missing: it must name a {KIND} of {GROUP}"));
+        };
+        if parameters.group != GROUP || parameters.kind != KIND {
+            let Parameters { group, kind, .. } = parameters;
+            return Err(format!(
+                "spec.parameters names a {kind} of {group}: it must name a {KIND} of {GROUP}"
+            ));
+        }
+        Ok(&parameters.name)
+    }
+}
+
+/// The name in Kueue of a cluster that the Placement decided on.
+pub fn cluster_name(naming: Naming, placement: &str, cluster: &ClusterName) -> String {
+    match naming {
+        Naming::PlacementCluster => format!("{placement}-{cluster}"),
+        Naming::Cluster => cluster.to_string(),
+    }
+}
+
+/// Where the Placement of that name is looked for.
+pub fn placement_key(kueue_namespace: &str, name: &str) -> PlacementKey {
+    PlacementKey { namespace: kueue_namespace.into(), name: name.into() }
+}
+
+/// What came of one Placement.
+#[derive(Debug, Default)]
+struct Outcome {
+    problem: Option<(Reason, String)>,
+    overflow: Vec<String>,
+    draining: Vec<String>,
+    not_joined: Vec<String>,
+    conflicts: Vec<String>,
+}
+
+impl Outcome {
+    fn failed(reason: Reason, message: String) -> Self {
+        Self { problem: Some((reason, message)), ..Self::default() }
+    }
+
+    fn active(&self, placement: &str, generation: i64) -> Active {
+        if let Some((reason, message)) = &self.problem {
+            return Active::no(*reason, message.clone(), generation);
+        }
+        let mut message = format!("MultiKueueConfig {placement} is generated successfully");
+        let left_out = format!("left out, since it takes {MAX_CLUSTERS}");
+        for (what, names) in [
+            (left_out.as_str(), &self.overflow),
+            ("draining", &self.draining),
+            ("not joined", &self.not_joined),
+            ("of that name, but not fedq's", &self.conflicts),
+        ] {
+            if !names.is_empty() {
+                message.extend(["; ", what, ": ", condition::some_of(names).as_str()]);
+            }
+        }
+        Active::yes(message, generation)
+    }
+}
+
+fn config(placement: &str, input: &Input) -> (Option<Vec<String>>, Outcome) {
+    let existing = match input.configs.get(placement) {
+        Some(Existing::Foreign) => {
+            let message = format!("a MultiKueueConfig {placement} exists that is not fedq's");
+            return (None, Outcome::failed(Reason::MultiKueueConfigError, message));
+        }
+        Some(Existing::Ours(clusters)) => clusters.as_slice(),
+        None => &[],
+    };
+    let last_good = || {
+        let used = existing.iter().any(|name| input.running.contains(name));
+        used.then(|| existing.to_vec())
+    };
+    let Some(decided) = input.placements.get(placement) else {
+        let message = format!("Placement {placement} is not in Kueue's namespace");
+        return (last_good(), Outcome::failed(Reason::PlacementNotFound, message));
+    };
+    if let Some(problem) = &decided.misconfigured {
+        let message = format!("Placement {placement} is misconfigured: {problem}");
+        return (last_good(), Outcome::failed(Reason::PlacementError, message));
+    }
+    let mut outcome = Outcome::default();
+    let wanted = match usable(placement, decided, input, &mut outcome) {
+        Ok(wanted) => wanted,
+        Err(message) => return (last_good(), Outcome::failed(Reason::MultiKueueConfigError, message)),
+    };
+    if wanted.is_empty() {
+        let mut message = format!("Placement {placement} decided on no cluster");
+        if !decided.clusters.is_empty() {
+            let names: Vec<_> = decided.clusters.iter().map(ToString::to_string).collect();
+            message = format!("none of the clusters can be used: {}", condition::some_of(&names));
+        }
+        return (last_good(), Outcome::failed(Reason::NoClustersAvailable, message));
+    }
+    (Some(cap(wanted, existing, input, &mut outcome)), outcome)
+}
+
+/// The decided clusters that Kueue can be told to use, best first.
+fn usable(
+    placement: &str,
+    decided: &Decided,
+    input: &Input,
+    outcome: &mut Outcome,
+) -> Result<Vec<String>, String> {
+    let mut wanted: Vec<String> = Vec::new();
+    for cluster in &decided.clusters {
+        let name = cluster_name(input.naming, placement, cluster);
+        if MAX_NAME < name.len() {
+            return Err(format!(
+                "{name} has more than {MAX_NAME} characters, which no MultiKueueCluster may"
+            ));
+        }
+        if !input.sources.contains_key(cluster) {
+            outcome.not_joined.push(cluster.to_string());
+        } else if input.clusters.get(&name) == Some(&Existing::Foreign) {
+            outcome.conflicts.push(name);
+        } else if !wanted.contains(&name) {
+            wanted.push(name);
+        }
+    }
+    Ok(wanted)
+}
+
+/// At most [`MAX_CLUSTERS`], and of those first the ones where work runs: leaving one out evicts its jobs.
+fn cap(wanted: Vec<String>, existing: &[String], input: &Input, outcome: &mut Outcome) -> Vec<String> {
+    let runs = |name: &&String| input.running.contains(*name);
+    let draining: Vec<String> =
+        existing.iter().filter(runs).filter(|name| !wanted.contains(name)).cloned().collect();
+    let held = draining.len() + wanted.iter().filter(runs).count();
+    let mut free = MAX_CLUSTERS.saturating_sub(held);
+    let mut config = Vec::new();
+    for name in wanted {
+        if input.running.contains(&name) {
+            config.push(name);
+        } else if 0 < free {
+            free -= 1;
+            config.push(name);
+        } else {
+            outcome.overflow.push(name);
+        }
+    }
+    config.extend(draining.iter().cloned());
+    outcome.draining = draining;
+    if MAX_CLUSTERS < config.len() {
+        outcome.overflow.extend(config.split_off(MAX_CLUSTERS));
+    }
+    config
+}
+
+/// A config of ours that no check asks for stays while work runs on its clusters.
+fn keep_running(input: &Input, plan: &mut Plan) {
+    for (name, found) in input.configs {
+        let Existing::Ours(clusters) = found else { continue };
+        let runs: Vec<_> = clusters.iter().filter(|name| input.running.contains(*name)).cloned().collect();
+        if !runs.is_empty() {
+            plan.configs.entry(name.clone()).or_insert(runs);
+        }
+    }
+}
+
+/// The MultiKueueClusters that some config names. One whose cluster has left is kept as it is.
+fn keep_clusters(input: &Input, plan: &mut Plan) {
+    let mut by_name: BTreeMap<String, &Source> = BTreeMap::new();
+    for placement in plan.configs.keys() {
+        for (cluster, source) in input.sources {
+            by_name.insert(cluster_name(input.naming, placement, cluster), source);
+        }
+    }
+    for name in plan.configs.values().flatten() {
+        let existing = match input.clusters.get(name) {
+            Some(Existing::Ours(source)) => Some(source),
+            Some(Existing::Foreign) | None => None,
+        };
+        if let Some(source) = by_name.get(name).copied().or(existing) {
+            plan.clusters.insert(name.clone(), source.clone());
+        }
+    }
+}
+
+/// Whether the state of our check in a Workload is to be set Ready: without it Kueue dispatches nothing,
+/// and it goes back to Pending at every eviction.
+pub fn wants_ready(state: CheckState, reserves_quota: bool, usable: bool) -> bool {
+    usable && reserves_quota && state == CheckState::Pending
+}
+
+/// `status.admissionChecks[].state` of a Workload.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CheckState {
+    Pending,
+    Ready,
+    Retry,
+    Rejected,
+}

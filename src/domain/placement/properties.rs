@@ -1,0 +1,341 @@
+//! What must hold of every Placement, tried on random hubs.
+
+use std::collections::BTreeMap;
+
+use proptest::{prelude::*, sample::select as one_of};
+
+use super::{
+    changes::{Change, Report, changes},
+    explain::{Outcome, explain},
+    groups::MAX_DECISIONS,
+    hub::{AddOnScores, Binding, ClusterSet, Decision, ManagedCluster, PLACEMENT_LABEL, SetSelection, Taint},
+    selector::LabelSelector,
+    spec::{
+        AddOnScore, Coordinate, DecisionGroup, GroupSize, PlacementKey, Predicate, PrioritizerConfig,
+        SpreadTerm, Toleration,
+    },
+    *,
+};
+use crate::domain::{cel::value::Value, quantity::Quantity, queue::selector::Labels};
+
+const CLUSTERS: usize = 12;
+
+fn now() -> Timestamp {
+    Timestamp::UNIX_EPOCH
+}
+
+/// The parts of a hub, so that they can be given in another order.
+#[derive(Clone, Debug)]
+struct Parts {
+    clusters: Vec<ManagedCluster>,
+    scores: Vec<AddOnScores>,
+    decisions: Vec<Decision>,
+}
+
+impl Parts {
+    fn hub(&self) -> Hub {
+        let every = SetSelection::Labels(Some(LabelSelector::default()));
+        let set = ClusterSet { name: "all".to_owned(), selection: every };
+        let binding = Binding { namespace: "ns".to_owned(), name: "all".to_owned() };
+        Hub::new(self.clusters.clone())
+            .with_sets(vec![set], vec![binding])
+            .with_scores(self.scores.clone())
+            .with_decisions(self.decisions.clone())
+    }
+
+    fn reversed(&self) -> Self {
+        let mut parts = self.clone();
+        parts.clusters.reverse();
+        parts.scores.reverse();
+        parts.decisions.reverse();
+        parts
+    }
+}
+
+fn key(name: &str) -> PlacementKey {
+    PlacementKey { namespace: "ns".into(), name: name.into() }
+}
+
+fn labels() -> impl Strategy<Value = Labels> {
+    prop::collection::btree_map(one_of(vec!["env", "zone"]), one_of(vec!["a", "b", "c"]), 0..3).prop_map(
+        |labels| labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+    )
+}
+
+fn taints() -> impl Strategy<Value = Vec<Taint>> {
+    let effect = one_of(vec!["NoSelect", "NoSelectIfNew", "PreferNoSelect"]);
+    prop::collection::vec((one_of(vec!["k", "l"]), effect), 0..2).prop_map(|taints| {
+        let taint = |(key, effect): (&str, &str)| Taint {
+            key: key.to_owned(),
+            value: String::new(),
+            effect: effect.to_owned(),
+            added: Some(now()),
+        };
+        taints.into_iter().map(taint).collect()
+    })
+}
+
+fn managed_cluster(number: usize) -> impl Strategy<Value = ManagedCluster> {
+    (labels(), taints(), prop::option::of(0..1000_i128), prop::bool::weighted(0.1)).prop_map(
+        move |(labels, taints, cpu, deleting)| {
+            let cpu = cpu.map(|cpu| ("cpu".to_owned(), Quantity::from_nanos(cpu * 1_000_000)));
+            let json = serde_json::json!({"metadata": {"name": format!("c{number:02}"), "labels": labels}});
+            ManagedCluster {
+                name: ClusterName::new(&format!("c{number:02}")).expect("a cluster name"),
+                labels,
+                claims: Labels::new(),
+                taints,
+                allocatable: cpu.clone().into_iter().collect(),
+                capacity: cpu.into_iter().collect(),
+                deleting,
+                object: Value::from(&json),
+            }
+        },
+    )
+}
+
+fn decision(of: &'static str, number: usize) -> impl Strategy<Value = Decision> {
+    prop::collection::btree_set(0..CLUSTERS, 0..6).prop_map(move |clusters| Decision {
+        namespace: "ns".into(),
+        name: format!("{of}-decision-{number}"),
+        labels: Labels::from([(PLACEMENT_LABEL.to_owned(), of.to_owned())]),
+        clusters: clusters.into_iter().map(|number| format!("c{number:02}")).collect(),
+    })
+}
+
+fn parts() -> impl Strategy<Value = Parts> {
+    let clusters: Vec<_> = (0..CLUSTERS).map(|number| managed_cluster(number).boxed()).collect();
+    let score = |number: usize| {
+        (-100..=100_i64, prop::bool::weighted(0.2)).prop_map(move |(value, expired)| AddOnScores {
+            cluster: format!("c{number:02}"),
+            resource: "s".to_owned(),
+            scores: vec![("v".into(), value)],
+            valid_until: expired.then_some(Timestamp::MIN),
+        })
+    };
+    let scores: Vec<_> = (0..CLUSTERS).step_by(2).map(|number| score(number).boxed()).collect();
+    (clusters, scores, decision("p", 1), decision("q", 1), decision("q", 2))
+        .prop_map(|(clusters, scores, a, b, c)| Parts { clusters, scores, decisions: vec![a, b, c] })
+}
+
+fn selector() -> impl Strategy<Value = LabelSelector> {
+    labels().prop_map(|match_labels| LabelSelector { match_labels, match_expressions: Vec::new() })
+}
+
+fn prioritizer() -> impl Strategy<Value = PrioritizerConfig> {
+    let built_in = one_of(vec!["Balance", "Steady", "ResourceAllocatableCPU", "ResourceAllocatableMemory"]);
+    let built_in = built_in.prop_map(|name| Coordinate {
+        kind: "BuiltIn".to_owned(),
+        built_in: name.to_owned(),
+        add_on: None,
+    });
+    let add_on = Just(Coordinate {
+        kind: "AddOn".to_owned(),
+        built_in: String::new(),
+        add_on: Some(AddOnScore { resource: "s".into(), score: "v".into() }),
+    });
+    (prop_oneof![built_in, add_on], 0..=10_i32)
+        .prop_map(|(coordinate, weight)| PrioritizerConfig { coordinate: Some(coordinate), weight })
+}
+
+fn placement() -> impl Strategy<Value = Placement> {
+    let cel = one_of(vec![
+        "managedCluster.metadata.labels.env == \"a\"",
+        "has(managedCluster.metadata.labels.zone)",
+        "managedCluster.scores(\"s\").exists(s, s.value > 0)",
+        "[1,2,3].map(x, x)",
+    ]);
+    let predicate = (selector(), prop::collection::vec(cel, 0..2)).prop_map(|(labels, cel)| Predicate {
+        labels,
+        claims: LabelSelector::default(),
+        cel: cel.into_iter().map(str::to_owned).collect(),
+    });
+    let toleration = one_of(vec!["k", "l"]).prop_map(|key| Toleration {
+        key: key.to_owned(),
+        operator: "Exists".to_owned(),
+        ..Toleration::default()
+    });
+    let size = prop_oneof![
+        (-1..5_i64).prop_map(GroupSize::Number),
+        one_of(vec!["1%", "30%", "100%"]).prop_map(|text| GroupSize::Text(text.to_owned()))
+    ];
+    let group = selector().prop_map(|labels| DecisionGroup {
+        name: "group".to_owned(),
+        labels,
+        claims: LabelSelector::default(),
+    });
+    let spread = any::<bool>().prop_map(|strict| SpreadTerm {
+        key: "zone".to_owned(),
+        is_claim: false,
+        max_skew: 1,
+        strict,
+    });
+    let options = (prop::option::of(0..50_u8), any::<bool>(), any::<bool>());
+    (
+        prop::option::of(0..14_i32),
+        prop::collection::vec(predicate, 0..3),
+        prop::collection::vec(toleration, 0..2),
+        (one_of(vec!["Exact", "Additive", ""]), prop::collection::vec(prioritizer(), 0..4)),
+        (size, prop::collection::vec(group, 0..3)),
+        (prop::collection::vec(spread, 0..2), options),
+    )
+        .prop_map(
+            |(number, predicates, tolerations, (mode, prioritizers), (size, groups), (spread, options))| {
+                let (hysteresis, spread_on, expiring) = options;
+                let mut annotations = BTreeMap::new();
+                if let Some(points) = hysteresis {
+                    annotations.insert(options::HYSTERESIS.to_owned(), points.to_string());
+                }
+                annotations.insert(options::SPREAD.to_owned(), spread_on.to_string());
+                annotations.insert(options::EXPIRING_SCORES.to_owned(), expiring.to_string());
+                Placement {
+                    annotations,
+                    number_of_clusters: number,
+                    predicates,
+                    tolerations,
+                    prioritizer_mode: mode.to_owned(),
+                    prioritizers,
+                    spread,
+                    group_size: size,
+                    groups,
+                    ..Placement::new(key("p"))
+                }
+            },
+        )
+}
+
+/// The hub once the decisions are written.
+fn written(parts: &Parts, placement: &Placement, evaluation: &Evaluation, hub: &Hub) -> Parts {
+    let mut parts = parts.clone();
+    parts.decisions.retain(|decision| decision.placement() != Some(placement.key.clone()));
+    for slice in evaluation.groups.slices(placement, hub) {
+        parts.decisions.push(Decision {
+            namespace: placement.key.namespace.clone(),
+            labels: changes::labels(placement, &slice),
+            name: slice.name,
+            clusters: slice.clusters.iter().map(ToString::to_string).collect(),
+        });
+    }
+    parts
+}
+
+fn report(changes: Vec<Change>) -> Option<Report> {
+    changes.into_iter().find_map(|change| match change {
+        Change::Report(report) => Some(report),
+        Change::Create { .. } | Change::Label { .. } | Change::Decide { .. } | Change::Delete { .. } => None,
+    })
+}
+
+proptest! {
+    #[test]
+    fn the_order_of_the_input_is_irrelevant(parts in parts(), placement in placement()) {
+        let evaluation = evaluate(&placement, &parts.hub(), now());
+        prop_assert_eq!(&evaluation, &evaluate(&placement, &parts.reversed().hub(), now()));
+    }
+
+    #[test]
+    fn never_more_clusters_than_wanted_and_only_those_that_passed(parts in parts(), placement in placement()) {
+        let hub = parts.hub();
+        let evaluation = evaluate(&placement, &hub, now());
+        let chosen = &evaluation.chosen;
+        if let Some(wanted) = placement.number_of_clusters {
+            prop_assert!(chosen.len() <= usize::try_from(wanted).expect("not negative"));
+            prop_assert_eq!(evaluation.unscheduled, i64::from(wanted) - i64::try_from(chosen.len()).expect("few"));
+        }
+        let passed = &evaluation.filtered.last().expect("the filters ran").passed;
+        prop_assert!(chosen.iter().all(|at| passed.contains(at)));
+        prop_assert!(chosen.iter().all(|at| !hub.clusters()[*at].deleting));
+    }
+
+    #[test]
+    fn slices_are_the_decisions_once_each(parts in parts(), placement in placement()) {
+        let hub = parts.hub();
+        let evaluation = evaluate(&placement, &hub, now());
+        let slices = evaluation.groups.slices(&placement, &hub);
+        let mut sliced: Vec<_> = slices.iter().flat_map(|slice| slice.clusters.clone()).collect();
+        let mut decided: Vec<_> = evaluation.decisions(&hub).cloned().collect();
+        sliced.sort();
+        decided.sort();
+        prop_assert_eq!(sliced, decided);
+        prop_assert!(!slices.is_empty());
+        prop_assert!(slices.iter().all(|slice| slice.clusters.len() <= MAX_DECISIONS));
+        // Readers of the decisions stop at a gap in the indices.
+        let indices: Vec<_> = slices.iter().map(|slice| slice.group).collect();
+        prop_assert!(indices[0] == 0 && indices.windows(2).all(|pair| pair[1] - pair[0] <= 1));
+    }
+
+    #[test]
+    fn once_written_nothing_is_left_to_write(parts in parts(), placement in placement()) {
+        let hub = parts.hub();
+        let evaluation = evaluate(&placement, &hub, now());
+        let reported = report(changes(&placement, &hub, &evaluation, &Report::default()))
+            .expect("a first report");
+        let hub = written(&parts, &placement, &evaluation, &hub).hub();
+        prop_assert_eq!(changes(&placement, &hub, &evaluation, &reported), Vec::new());
+    }
+
+    #[test]
+    fn with_steady_a_decision_that_is_written_stays(parts in parts(), placement in placement()) {
+        let mut placement = placement;
+        placement.prioritizer_mode = "Additive".to_owned();
+        placement.prioritizers.retain(|config| {
+            config.coordinate.as_ref().is_none_or(|coordinate| coordinate.built_in != "Steady")
+        });
+        // Spreading is by place first: the cluster of a place may give way to one that evens it out.
+        placement.spread.clear();
+        let hub = parts.hub();
+        let first = evaluate(&placement, &hub, now());
+        let again = written(&parts, &placement, &first, &hub).hub();
+        let second = evaluate(&placement, &again, now());
+        // The rest may differ: a cluster that was decided on before was tolerated and scored as such.
+        let third = evaluate(&placement, &written(&parts, &placement, &second, &again).hub(), now());
+        prop_assert_eq!(second.chosen, third.chosen);
+    }
+
+    #[test]
+    fn every_cluster_is_explained(parts in parts(), placement in placement()) {
+        let hub = parts.hub();
+        let evaluation = evaluate(&placement, &hub, now());
+        let explained = explain(&hub, &evaluation);
+        prop_assert_eq!(explained.clusters.len(), CLUSTERS);
+        let chosen = explained.clusters.iter().take_while(|row| matches!(row.outcome, Outcome::Chosen { .. }));
+        let names: Vec<_> = chosen.map(|row| row.cluster.clone()).collect();
+        prop_assert_eq!(names, evaluation.decisions(&hub).cloned().collect::<Vec<_>>());
+        for row in &explained.clusters {
+            if let Some(total) = row.total {
+                let sum: i64 = row.scores.iter().zip(&explained.prioritizers)
+                    .map(|(score, prioritizer)| score.unwrap_or(0) * i64::from(prioritizer.weight)).sum();
+                prop_assert_eq!(total, sum);
+            }
+        }
+    }
+}
+
+#[test]
+fn hostile_expressions_cost_a_placement_a_bounded_amount() {
+    let cluster = |number: usize| ManagedCluster {
+        name: ClusterName::new(&format!("c{number}")).expect("a cluster name"),
+        labels: Labels::new(),
+        claims: Labels::new(),
+        taints: Vec::new(),
+        allocatable: BTreeMap::new(),
+        capacity: BTreeMap::new(),
+        deleting: false,
+        object: Value::from(&serde_json::json!({})),
+    };
+    let parts =
+        Parts { clusters: (0..300).map(cluster).collect(), scores: Vec::new(), decisions: Vec::new() };
+    let list = "[1,2,3,4,5,6,7,8,9,10]";
+    let nested = |inner: &str, depth: usize| {
+        (0..depth).fold(inner.to_owned(), |inner, at| format!("{list}.all(v{at},{inner})"))
+    };
+    let predicate = Predicate { cel: vec![nested("true", 8)], ..Predicate::default() };
+    let placement = Placement { predicates: vec![predicate], ..Placement::new(key("p")) };
+    let evaluation = evaluate(&placement, &parts.hub(), now());
+    let misconfigured = evaluation.conditions.misconfigured;
+    assert!(
+        misconfigured.holds && misconfigured.message.contains("CEL expressions take more than"),
+        "{misconfigured:?}"
+    );
+    assert_eq!(evaluation.chosen, Vec::<usize>::new());
+}

@@ -1,0 +1,254 @@
+//! OCM's kinds into what [`crate::domain::placement`] decides on.
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::domain::{
+    cel,
+    ids::{ClusterName, NameError},
+    placement::{
+        changes::{GroupReport, Report},
+        conditions::{Condition, MISCONFIGURED, SATISFIED},
+        hub::{AddOnScores, Binding, ClusterSet, Decision, ManagedCluster, SetSelection, Taint},
+        selector,
+        spec::{
+            AddOnScore, Coordinate, DecisionGroup, GroupSize, Placement, PlacementKey, Predicate,
+            PrioritizerConfig, SpreadTerm, Toleration,
+        },
+    },
+    quantity::{Quantity, QuantityError},
+};
+
+use crate::k8s::types::{
+    kueue,
+    meta::{Meta, MetaOnly, QuantityText},
+    ocm,
+};
+
+#[derive(Debug, thiserror::Error)]
+pub enum OcmError {
+    #[error(transparent)]
+    Name(#[from] NameError),
+    #[error("not a ManagedCluster")]
+    Shape(#[source] serde_json::Error),
+    #[error("{resource} of the cluster")]
+    Quantity { resource: String, source: QuantityError },
+}
+
+pub fn placement_key(meta: &Meta) -> PlacementKey {
+    PlacementKey {
+        namespace: meta.namespace.as_deref().unwrap_or_default().into(),
+        name: meta.name.as_str().into(),
+    }
+}
+
+pub fn placement(object: &ocm::Placement) -> Placement {
+    let spec = &object.spec;
+    let predicate = |predicate: &ocm::ClusterPredicate| {
+        let selector = &predicate.required_cluster_selector;
+        Predicate {
+            labels: label_selector(&selector.label_selector),
+            claims: label_selector(&selector.claim_selector),
+            cel: selector.cel_selector.cel_expressions.clone(),
+        }
+    };
+    let toleration = |toleration: &ocm::Toleration| Toleration {
+        key: toleration.key.clone(),
+        operator: toleration.operator.clone(),
+        value: toleration.value.clone(),
+        effect: toleration.effect.clone(),
+        seconds: toleration.toleration_seconds,
+    };
+    let spread = |term: &ocm::SpreadConstraint| SpreadTerm {
+        key: term.topology_key.clone(),
+        is_claim: term.topology_key_type == "Claim",
+        max_skew: term.max_skew,
+        strict: term.when_unsatisfiable == "DoNotSchedule",
+    };
+    let strategy = &spec.decision_strategy.group_strategy;
+    Placement {
+        key: placement_key(&object.metadata),
+        uid: object.metadata.uid.clone(),
+        generation: object.metadata.generation,
+        annotations: object.metadata.annotations.clone(),
+        deleting: object.metadata.deletion_timestamp.is_some(),
+        cluster_sets: spec.cluster_sets.clone(),
+        number_of_clusters: spec.number_of_clusters,
+        predicates: spec.predicates.iter().map(predicate).collect(),
+        tolerations: spec.tolerations.iter().map(toleration).collect(),
+        prioritizer_mode: spec.prioritizer_policy.mode.clone(),
+        prioritizers: spec.prioritizer_policy.configurations.iter().map(prioritizer).collect(),
+        spread: spec.spread_policy.spread_constraints.iter().map(spread).collect(),
+        group_size: match &strategy.clusters_per_decision_group {
+            ocm::IntOrText::Int(number) => GroupSize::Number(*number),
+            ocm::IntOrText::Text(text) => GroupSize::Text(text.clone()),
+        },
+        groups: strategy.decision_groups.iter().map(group).collect(),
+    }
+}
+
+fn prioritizer(config: &ocm::PrioritizerConfig) -> PrioritizerConfig {
+    let add_on = |score: &ocm::AddOnScore| AddOnScore {
+        resource: score.resource_name.as_str().into(),
+        score: score.score_name.as_str().into(),
+    };
+    let coordinate = |coordinate: &ocm::ScoreCoordinate| Coordinate {
+        kind: coordinate.type_.clone(),
+        built_in: coordinate.built_in.clone(),
+        add_on: coordinate.add_on.as_ref().map(add_on),
+    };
+    PrioritizerConfig { coordinate: config.score_coordinate.as_ref().map(coordinate), weight: config.weight }
+}
+
+fn group(group: &ocm::DecisionGroup) -> DecisionGroup {
+    DecisionGroup {
+        name: group.group_name.clone(),
+        labels: label_selector(&group.group_cluster_selector.label_selector),
+        claims: label_selector(&group.group_cluster_selector.claim_selector),
+    }
+}
+
+fn label_selector(object: &kueue::LabelSelector) -> selector::LabelSelector {
+    let expression = |requirement: &kueue::LabelRequirement| selector::Expression {
+        key: requirement.key.clone(),
+        operator: requirement.operator.clone(),
+        values: requirement.values.clone(),
+    };
+    selector::LabelSelector {
+        match_labels: object.match_labels.clone(),
+        match_expressions: object.match_expressions.iter().map(expression).collect(),
+    }
+}
+
+/// The status that the Placement has. Conditions of other kinds are others' and not compared.
+pub fn report(object: &ocm::Placement) -> Report {
+    let group = |group: &ocm::DecisionGroupStatus| GroupReport {
+        index: group.decision_group_index,
+        name: group.decision_group_name.clone(),
+        decisions: group.decisions.clone(),
+        clusters: group.cluster_count,
+    };
+    let condition = |kind: &'static str| {
+        let found = object.status.conditions.iter().find(|condition| condition.type_ == kind)?;
+        let known = |reason: &'static &'static str| **reason == found.reason;
+        Some(Condition {
+            kind,
+            holds: found.status == "True",
+            reason: REASONS.iter().find(|reason| known(reason)).copied().unwrap_or("Unknown"),
+            message: found.message.clone(),
+        })
+    };
+    Report {
+        selected: object.status.number_of_selected_clusters,
+        groups: object.status.decision_groups.iter().map(group).collect(),
+        conditions: [MISCONFIGURED, SATISFIED].into_iter().filter_map(condition).collect(),
+    }
+}
+
+const REASONS: [&str; 8] = [
+    "Misconfigured",
+    "Succeedconfigured",
+    "NoManagedClusterSetBindings",
+    "NoIntersection",
+    "AllManagedClusterSetsEmpty",
+    "NotAllDecisionsScheduled",
+    "NoManagedClusterMatched",
+    "AllDecisionsScheduled",
+];
+
+/// From the object as it came, since expressions may look at any of it.
+pub fn managed_cluster(object: &Value) -> Result<ManagedCluster, OcmError> {
+    let parts = ocm::ManagedClusterParts::deserialize(object).map_err(OcmError::Shape)?;
+    let taint = |taint: ocm::ClusterTaint| Taint {
+        key: taint.key,
+        value: taint.value,
+        effect: taint.effect,
+        added: taint.time_added,
+    };
+    Ok(ManagedCluster {
+        name: ClusterName::new(&parts.metadata.name)?,
+        labels: parts.metadata.labels,
+        claims: parts.status.cluster_claims.into_iter().map(|claim| (claim.name, claim.value)).collect(),
+        taints: parts.spec.taints.into_iter().map(taint).collect(),
+        allocatable: quantities(&parts.status.allocatable)?,
+        capacity: quantities(&parts.status.capacity)?,
+        deleting: parts.metadata.deletion_timestamp.is_some(),
+        object: cel::value::Value::from(&as_go_has_it(object)),
+    })
+}
+
+fn quantities(
+    texts: &std::collections::BTreeMap<String, QuantityText>,
+) -> Result<std::collections::BTreeMap<String, Quantity>, OcmError> {
+    let read = |(resource, text): (&String, &QuantityText)| {
+        let quantity = Quantity::parse(&text.0);
+        let quantity =
+            quantity.map_err(|source| OcmError::Quantity { resource: resource.clone(), source })?;
+        Ok((resource.clone(), quantity))
+    };
+    texts.iter().map(read).collect()
+}
+
+/// OCM's controller gives expressions the object after a turn through its Go type: without kind, with
+/// fields that Go always writes, and with quantities in their canonical text.
+fn as_go_has_it(object: &Value) -> Value {
+    let mut object = object.clone();
+    let Some(fields) = object.as_object_mut() else { return object };
+    fields.remove("kind");
+    fields.remove("apiVersion");
+    fill(fields, "metadata", "creationTimestamp", Value::Null);
+    fill(fields, "spec", "hubAcceptsClient", Value::Bool(false));
+    fill(fields, "status", "conditions", Value::Null);
+    fill(fields, "status", "version", json!({}));
+    for amounts in ["capacity", "allocatable"] {
+        let amounts = fields.get_mut("status").and_then(|status| status.get_mut(amounts));
+        for amount in amounts.and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
+            let text = amount.as_str().map_or_else(|| amount.to_string(), str::to_owned);
+            if let Ok(canonical) = Quantity::canonical(&text) {
+                *amount = Value::String(canonical);
+            }
+        }
+    }
+    object
+}
+
+fn fill(fields: &mut Map<String, Value>, part: &str, field: &str, default: Value) {
+    let part = fields.entry(part).or_insert_with(|| json!({}));
+    if let Some(part) = part.as_object_mut() {
+        part.entry(field).or_insert(default);
+    }
+}
+
+pub fn cluster_set(object: &ocm::ManagedClusterSet) -> ClusterSet {
+    let selector = &object.spec.cluster_selector;
+    let selection = match selector.selector_type.as_str() {
+        "" | "ExclusiveClusterSetLabel" => SetSelection::Exclusive,
+        "LabelSelector" => SetSelection::Labels(selector.label_selector.as_ref().map(label_selector)),
+        other => SetSelection::Unknown(other.to_owned()),
+    };
+    ClusterSet { name: object.metadata.name.clone(), selection }
+}
+
+pub fn binding(object: &MetaOnly) -> Binding {
+    let namespace = object.metadata.namespace.clone().unwrap_or_default();
+    Binding { namespace, name: object.metadata.name.clone() }
+}
+
+pub fn scores(object: &ocm::AddOnPlacementScore) -> AddOnScores {
+    let score = |item: &ocm::ScoreItem| (item.name.as_str().into(), item.value);
+    AddOnScores {
+        cluster: object.metadata.namespace.clone().unwrap_or_default(),
+        resource: object.metadata.name.clone(),
+        scores: object.status.scores.iter().map(score).collect(),
+        valid_until: object.status.valid_until,
+    }
+}
+
+pub fn decision(object: &ocm::PlacementDecision) -> Decision {
+    Decision {
+        namespace: object.metadata.namespace.as_deref().unwrap_or_default().into(),
+        name: object.metadata.name.clone(),
+        labels: object.metadata.labels.clone(),
+        clusters: object.status.decisions.iter().map(|decision| decision.cluster_name.clone()).collect(),
+    }
+}
