@@ -22,8 +22,10 @@ pub mod jobs;
 pub mod kueue;
 pub mod lists;
 pub mod patches;
+pub mod propagation;
 pub mod selectors;
 pub mod status;
+pub mod tokens;
 pub mod updates;
 pub mod versions;
 pub mod watches;
@@ -75,7 +77,7 @@ macro_rules! with_themes {
     ($cases:ident) => {
         $cases! {
             discovery, lists, versions, selectors, watches, creation, updates, patches, apply, status,
-            deletion, identity, encodings, webhooks, kueue, jobs
+            deletion, propagation, identity, tokens, encodings, webhooks, kueue, jobs
         }
     };
 }

@@ -13,6 +13,9 @@ use super::route::Resource;
 use super::settle::seconds;
 use super::{Call, encode};
 
+/// In seconds.
+const SHORTEST_TOKEN: u64 = 600;
+
 pub(super) fn answer(call: &Call<'_>, kind: &Kind, review: &Value) -> Result<Response<Body>, Refusal> {
     let mut answered = review.clone();
     answered["metadata"] = json!({});
@@ -90,7 +93,12 @@ pub(super) fn token(
 ) -> Result<Response<Body>, Refusal> {
     let account = call.state.store.get(resource.kind, &resource.key());
     account.ok_or_else(|| Refusal::not_found(resource.kind, &resource.name))?;
-    let expires = request["spec"]["expirationSeconds"].as_u64().unwrap_or(3600).max(600);
+    let expires = request["spec"]["expirationSeconds"].as_u64().unwrap_or(3600);
+    if expires < SHORTEST_TOKEN {
+        let message = format!("Invalid value: {expires}: may not specify a duration less than 10 minutes");
+        let cause = Cause::new("FieldValueInvalid", "spec.expirationSeconds", message);
+        return Err(Refusal::invalid_named("TokenRequest.authentication.k8s.io", &resource.name, &[cause]));
+    }
     let until = call.state.now() + Duration::from_secs(expires);
     let token = call.state.new_token(User::account(&resource.namespace, &resource.name), Some(until));
     let mut answered = request.clone();
