@@ -27,8 +27,10 @@ const ORIGIN: &str = "kueue.x-k8s.io/multikueue-origin";
 const PREBUILT: &str = "kueue.x-k8s.io/prebuilt-workload-name";
 
 const PERIOD: Duration = Duration::from_millis(100);
-/// A cluster that has not given a workload quota by then is not waited for.
-const NOMINATED: Duration = Duration::from_millis(500);
+/// Before the next cluster is asked.
+const PAUSE: Duration = Duration::from_millis(200);
+/// A cluster that has not said by then whether it has quota is not waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
 const CONNECT: Duration = Duration::from_millis(200);
 
 pub struct Dispatcher {
@@ -85,12 +87,17 @@ impl Dispatcher {
     async fn nominate(&mut self, key: &Key, workload: &Value) {
         let next = match self.nominated.get(key) {
             None => 0,
-            Some((_, since)) if since.elapsed() < NOMINATED => return,
-            Some((number, _)) => (number + 1) % self.workers.len(),
+            Some((number, since)) => {
+                let copy = get(&self.workers[*number].0, "Workload", key);
+                let asked = copy.is_some_and(|copy| facts::condition(&copy, "QuotaReserved").is_none());
+                if since.elapsed() < if asked { PATIENCE } else { PAUSE } {
+                    return;
+                }
+                (number + 1) % self.workers.len()
+            }
         };
         if let Some((number, _)) = self.nominated.insert(key.clone(), (next, Instant::now())) {
-            let worker = &self.workers[number].0;
-            write(worker, "Workload", key, Internal::Delete).await;
+            let_go(&self.workers[number].0, key).await;
         }
         let (worker, address) = &self.workers[next];
         let status = json!({"nominatedClusterNames": [worker.name]});
@@ -189,6 +196,12 @@ fn is_ours(workload: &Value) -> bool {
 async fn remove(worker: &Arc<State>, key: &Key, copy: &Value) {
     let job = (key.0.clone(), facts::owner(copy).to_owned());
     write(worker, "Job", &job, Internal::Delete).await;
+    let_go(worker, key).await;
+}
+
+/// Kueue keeps a workload that held quota until its owner lets go of it.
+async fn let_go(worker: &Arc<State>, key: &Key) {
+    write(worker, "Workload", key, Internal::Patch(json!({"metadata": {"finalizers": null}}))).await;
     write(worker, "Workload", key, Internal::Delete).await;
 }
 

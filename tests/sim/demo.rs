@@ -49,7 +49,7 @@ impl Demo {
 
     fn serve(&self, arguments: &[&str]) -> Served {
         let all: Vec<&str> = ["--serve"].into_iter().chain(arguments.iter().copied()).collect();
-        let mut child = self.command(&all).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = self.command(&all).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut said = String::new();
         for line in lines.by_ref() {
