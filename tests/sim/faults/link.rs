@@ -92,7 +92,7 @@ async fn a_half_open_connection_is_found_and_made_anew() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_stays_away_loses_its_share_until_it_is_back() {
-    let mut stage = Stage::set_with("lostTimeout: 4s", "").await;
+    let mut stage = Stage::set_with("lostTimeout: 9s", "").await;
     stage.may_fall = true;
     stage.one().power_off().await;
     stage.claim_says(stage.one(), "CapacityKnown", "Lost").await;

@@ -27,7 +27,7 @@ const TWO: [i64; 2] = [3, 5];
 const REST: Duration = Duration::from_millis(700);
 
 /// Short enough for a scenario of seconds, long enough that a busy machine is not taken for a fault.
-const TIMES: &str = "allowLoopback: true, connectTimeout: 1s, requestTimeout: 1s, staleAfter: 2s, \
+const TIMES: &str = "allowLoopback: true, connectTimeout: 2s, requestTimeout: 2s, staleAfter: 4s, \
                      nodePositionInterval: 200ms";
 const QUICK: &str = "quota: {mergeWindow: 50ms}\n";
 
