@@ -1,10 +1,11 @@
 //! Others who write what fedqd writes.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::stage::{FLAVOR, GPU, Stage, gpus, merged, queue_objects};
+use super::super::bed::WITHIN;
+use super::stage::{FLAVOR, GPU, Stage, condition_of, gpus, merged, queue_objects};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn somebody_elses_queue_of_the_same_name_is_neither_taken_nor_counted() {
@@ -41,9 +42,18 @@ async fn a_war_over_quota_is_fought_at_a_bounded_rate_and_told() {
         let patch = json!({"spec": {"resourceGroups": groups}});
         merged(stage.one(), "ClusterQueue", "team", patch).await;
     };
+    let told = || {
+        let claim = stage.hub().get("ClusterResourceClaim", "", "one-resource-claim").unwrap();
+        condition_of(&claim, "QuotaSynced")["reason"] == "QuotaConflict"
+    };
+    // Each edit is put back, or left and told of.
     for _ in 0..12 {
         set("1").await;
-        tokio::time::sleep(Duration::from_millis(150)).await;
+        let began = Instant::now();
+        while gpus(stage.one())[0] != Some(6) && !told() {
+            assert!(began.elapsed() < WITHIN, "neither put back nor told of");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
     stage.claim_says(stage.one(), "QuotaSynced", "QuotaConflict").await;
     let reverts = stage.one_quota().filter(|(name, _, after)| name == "team" && *after == 6).count();
