@@ -1,7 +1,7 @@
 //! What every scenario of a fault starts from, and how each of them ends.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fedq::sim::api::{Internal, write_internally};
 use fedq::sim::cluster::{Cluster, until};
@@ -176,7 +176,7 @@ impl Stage {
 
     /// Until fedqd has logged this.
     pub async fn logs(&self, text: &str) {
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         while !self.log().contains(text) {
             assert!(began.elapsed() < WITHIN, "fedqd did not log `{text}`");
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -211,7 +211,7 @@ impl Stage {
         let starts = |stage: &Self| stage.log().matches("\"message\":\"Started\"").count();
         let before = starts(self);
         self.restart_with(environment);
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         while starts(self) == before {
             assert!(began.elapsed() < WITHIN, "fedqd does not start");
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -248,7 +248,7 @@ impl Stage {
 
     /// I10: until a while passes without a write.
     pub async fn rests(&self) {
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         loop {
             let before = self.writes();
             tokio::time::sleep(REST).await;
@@ -265,6 +265,8 @@ impl Stage {
         self.holds(amounts).await;
         for worker in &self.bed.workers {
             self.claim_says(worker, "Ready", "Ready").await;
+            self.claim_says(worker, "CapacityKnown", "Observed").await;
+            self.claim_says(worker, "QuotaSynced", "Synced").await;
         }
         self.rests().await;
         self.mark();
@@ -344,10 +346,14 @@ impl Stage {
         self.give(self.one(), amounts[0]).await;
         self.holds(amounts).await;
         self.rests().await;
-        for (now, before) in self.decided().iter().zip(&before) {
-            let mut differs = Vec::new();
-            difference(before, now, "", &mut differs);
-            assert!(differs.is_empty(), "of {}: {differs:#?}", now["metadata"]["name"]);
+        let began = Instant::now();
+        loop {
+            let differs = differences(&before, &self.decided());
+            if differs.is_empty() {
+                return;
+            }
+            assert!(began.elapsed() < WITHIN, "a fresh start decides otherwise: {differs:#?}");
+            tokio::time::sleep(REST).await;
         }
     }
 
@@ -454,6 +460,15 @@ fn their_objects(hub: bool) -> Vec<Value> {
         queue,
         local,
     ]
+}
+
+fn differences(before: &[Value], now: &[Value]) -> Vec<String> {
+    let mut differs = Vec::new();
+    for (before, now) in before.iter().zip(now) {
+        let path = format!("{} {}", now["kind"], now["metadata"]["name"]);
+        difference(before, now, &path, &mut differs);
+    }
+    differs
 }
 
 /// Where two objects differ, and how.
