@@ -267,6 +267,7 @@ impl Stage {
             self.claim_says(worker, "Ready", "Ready").await;
             self.claim_says(worker, "CapacityKnown", "Observed").await;
             self.claim_says(worker, "QuotaSynced", "Synced").await;
+            self.is_followed(worker).await;
         }
         self.rests().await;
         self.mark();
@@ -277,6 +278,19 @@ impl Stage {
         self.database_is_whole().await;
         self.tells_no_secret();
         self.is_what_a_fresh_start_finds(amounts, before).await;
+    }
+
+    /// Until no assignment is told as of a cluster that is not followed: a kind whose watch broke is tried again
+    /// after up to half a minute.
+    async fn is_followed(&self, worker: &Cluster) {
+        let name = claim_name(worker);
+        let what = format!("the assignments of {name} to be told as of now");
+        wait(&what, self.hub(), || {
+            let claim = self.hub().get("ClusterResourceClaim", "", &name).unwrap();
+            let mut assignments = claim["status"]["assignments"].as_array().into_iter().flatten();
+            assignments.all(|one| one["reason"] == "Assigned")
+        })
+        .await;
     }
 
     /// No duplicates, nothing left behind, nothing of other people touched.
