@@ -257,7 +257,9 @@ pub async fn call<T>(
     deadline: Duration,
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, ApiError> {
-    match tokio::time::timeout(deadline, request).await {
+    // Boxed: its state takes kilobytes, and a task for each kind of each cluster waits elsewhere nearly all
+    // of its life.
+    match tokio::time::timeout(deadline, Box::pin(request)).await {
         Ok(answer) => answer.map_err(ApiError::from),
         Err(_) => Err(ApiError::timeout(deadline)),
     }

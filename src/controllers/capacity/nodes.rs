@@ -66,7 +66,9 @@ impl Rows {
                 continue;
             };
             let position = self.position(version);
-            let outcome = self.store.commit_nodes(&self.cluster, &changes, Some(&position)).await;
+            // Boxed, as a cluster's nodes are followed all the time and stored now and then.
+            let stored = self.store.commit_nodes(&self.cluster, &changes, Some(&position));
+            let outcome = Box::pin(stored).await;
             match outcome {
                 Ok(()) => {
                     lock(nodes).unsaved.sending = None;
@@ -186,7 +188,7 @@ impl Followed {
     }
 
     async fn follow(&self) -> Result<Stopped, StoreError> {
-        let start = self.start().await?;
+        let start = Box::pin(self.start()).await?;
         let wake = Arc::new(Notify::new());
         let mut sink = NodeSink {
             nodes: Arc::clone(&self.nodes),

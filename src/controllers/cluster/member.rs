@@ -62,16 +62,17 @@ impl Member {
     }
 
     async fn live(&self) -> Result<(), StoreError> {
-        let stored = self.remembered().await?;
+        // Boxed: what happens once would otherwise be kept as long as the cluster is joined.
+        let stored = Box::pin(self.remembered()).await?;
         self.context.publish(&self.name, |joined| joined.last_seen = stored);
         let Some(client) = self.connect() else { return Ok(()) };
         loop {
-            let identity = self.first_answer(&client).await?;
-            if let Some(reason) = self.refusal(&identity).await? {
+            let identity = Box::pin(self.first_answer(&client)).await?;
+            if let Some(reason) = Box::pin(self.refusal(&identity)).await? {
                 self.set(Connection::Refused { reason });
                 return Ok(());
             }
-            if let Some(reason) = self.mismatch(&client, &identity).await? {
+            if let Some(reason) = Box::pin(self.mismatch(&client, &identity)).await? {
                 self.quarantine(reason).await;
                 return Ok(());
             }
@@ -305,8 +306,8 @@ impl Member {
                     return Ok(Ended::Quarantined(reason));
                 }
                 Ok(_) if silence => return Ok(Ended::Returned),
-                Ok(_) => seen = self.answered(&mut stored).await?,
-                Err(error) => silence |= self.unanswered(seen, error.to_string()).await?,
+                Ok(_) => seen = Box::pin(self.answered(&mut stored)).await?,
+                Err(error) => silence |= Box::pin(self.unanswered(seen, error.to_string())).await?,
             }
         }
     }

@@ -20,6 +20,7 @@ use kube::{
     Client, Config,
     client::{Body, ConfigExt},
 };
+use rustls::client::Resumption;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -40,9 +41,10 @@ pub(super) struct Route {
 }
 
 pub(super) fn client(config: &Config, route: Route, limits: &ClientLimits) -> Result<Client, kube::Error> {
-    let mut tls = hyper_rustls::HttpsConnectorBuilder::new()
-        .with_tls_config(config.rustls_client_config()?)
-        .https_only();
+    let mut session = config.rustls_client_config()?;
+    // For the one server there is; by default room for 32 is kept, which makes 14 kB a cluster.
+    session.resumption = Resumption::in_memory_sessions(1);
+    let mut tls = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(session).https_only();
     if let Some(name) = &config.tls_server_name {
         let name = name.clone().try_into().map_err(|error| kube::Error::Service(Box::new(error)))?;
         tls = tls.with_server_name_resolver(hyper_rustls::FixedServerNameResolver::new(name));

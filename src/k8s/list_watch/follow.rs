@@ -126,14 +126,15 @@ impl Follow {
         if 0 < progress.highest && !std::mem::take(&mut progress.fresh) {
             // A watch from a version that the server has not reached yet is silent for ever, and a
             // list from an older server must not touch the rows.
-            let found = self.server_version().await?;
+            let found = Box::pin(self.server_version()).await?;
             if found < progress.highest {
                 return Err(Failure::WentBack { found });
             }
             progress.alive(sink);
         }
         let Some(at) = progress.at.filter(|_| Instant::now() < progress.list_due) else {
-            let listed = timeout(self.timing.list, self.list(progress, sink)).await;
+            // Boxed: lists are rare, and their state would be kept by every watch.
+            let listed = timeout(self.timing.list, Box::pin(self.list(progress, sink))).await;
             return listed.unwrap_or_else(|_| Err(ApiError::timeout(self.timing.list).into()));
         };
         match self.watch(at, progress, sink).await? {
@@ -231,7 +232,7 @@ impl Follow {
             Codec::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
             Codec::Json => "application/json",
         };
-        let answer = match self.send(&query, accept).await {
+        let answer = match Box::pin(self.send(&query, accept)).await {
             Err(error) if error.class == RetryClass::Gone => return Ok(Ended::Expired),
             answer => answer?,
         };

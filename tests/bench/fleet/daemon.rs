@@ -58,6 +58,17 @@ impl Home {
         size("fedq.db") + size("fedq.db-wal")
     }
 
+    /// The next daemon begins with an empty database.
+    pub fn forget(&self) -> Result<()> {
+        for name in ["fedq.db", "fedq.db-wal", "fedq.db-shm"] {
+            let path = self.path(name);
+            if path.exists() {
+                std::fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    }
+
     pub fn start(&self) -> Result<Daemon> {
         let log = self.path("fedqd.log");
         let log = std::fs::OpenOptions::new().create(true).append(true).open(log)?;

@@ -59,7 +59,7 @@ pub async fn measure(args: &Args, long: Duration) -> Result<Vec<Curve>> {
     stage.quiet().await?;
     let kept = queues(&stage.fleet);
     stage.stop().await?;
-    std::fs::remove_file(stage.home.path("fedq.db"))?;
+    stage.home.forget()?;
     let before = stage.node_watches();
     stage.start()?;
     stage.watched_since(&before).await?;
