@@ -100,8 +100,13 @@ impl<'a> Stage<'a> {
     }
 
     async fn clear_kind(&self, kind: &str) -> Result<usize> {
-        let list = self.get(kind).send().await?.json();
-        let items = list["items"].as_array().context(format!("{kind} is no list"))?;
+        let answer = self.get(kind).send().await?;
+        if answer.status == 429 {
+            // A server that has just started fills its cache of the kind first. Asked again.
+            return Ok(1);
+        }
+        let list = answer.json();
+        let items = list["items"].as_array().with_context(|| format!("{kind} is no list: {list}"))?;
         let names = items.iter().filter_map(|item| item["metadata"]["name"].as_str());
         let ours: Vec<&str> = names.filter(|name| name.starts_with(&self.name)).collect();
         for name in &ours {
