@@ -221,6 +221,7 @@ fn flavor(name: &str, labels: &[(&str, &str)], gpus: (&str, i64, i64)) -> Flavor
     FlavorView {
         name: FlavorName::new(name).unwrap(),
         node_labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+        taints: Vec::new(),
         cells: cells.into_iter().map(cell).collect(),
         largest_node: Resources::from([(ResourceName::new("nvidia.com/gpu").unwrap(), Amount::new(8))]),
     }

@@ -141,7 +141,7 @@ pub struct BadQuantity {
 impl Toleration {
     /// As the scheduler decides: `k8s.io/api/core/v1/toleration.go`. Operators other than `Equal` and
     /// `Exists` tolerate nothing.
-    fn tolerates(&self, taint: &Taint) -> bool {
+    pub fn tolerates(&self, taint: &Taint) -> bool {
         let effect = self.effect.is_empty() || self.effect == taint.effect;
         let key = self.key == taint.key || self.key.is_empty() && self.operator == "Exists";
         effect
@@ -155,6 +155,15 @@ impl Toleration {
 }
 
 impl Flavor {
+    /// What keeps pods off its nodes that do not tolerate it themselves.
+    pub fn open_taints(&self) -> Vec<Taint> {
+        let keeps_off = |taint: &&Taint| {
+            matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute")
+                && !self.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+        };
+        self.node_taints.iter().filter(keeps_off).cloned().collect()
+    }
+
     fn matches(&self, labels: &[(Box<str>, Box<str>)], taints: &[Taint]) -> bool {
         let labelled = self.node_labels.iter().all(|(key, value)| {
             labels.iter().any(|(found_key, found)| **found_key == **key && **found == **value)

@@ -7,6 +7,7 @@
 
 pub mod gather;
 pub mod hardware;
+pub mod obstacle;
 pub mod verdict;
 pub mod view;
 
@@ -17,7 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use self::{
     hardware::Terms,
-    verdict::{Obstacle, Offer},
+    obstacle::Obstacle,
+    verdict::Offer,
     view::{Access, ClusterView, View},
 };
 use super::spec::{Strategy, TaskSpec};

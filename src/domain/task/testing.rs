@@ -60,6 +60,7 @@ pub fn flavor(name: &str, labels: &[(&str, &str)], cells: &[(&str, (i64, i64))])
     FlavorView {
         name: FlavorName::new(name).expect("a flavor's name"),
         node_labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+        taints: Vec::new(),
         cells: plenty.iter().chain(cells).map(cell).collect(),
         largest_node: Resources::new(),
     }

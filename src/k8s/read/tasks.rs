@@ -21,9 +21,8 @@ use crate::{
 
 /// All but what fedq itself knows: the size of nodes, and what is on its way.
 pub fn worker_facts(worker: &Worker) -> ClusterFacts {
-    let flavors = super::flavors(&worker.flavors).into_iter();
     ClusterFacts {
-        node_labels: flavors.map(|(name, flavor)| (name, flavor.node_labels)).collect(),
+        flavors: super::flavors(&worker.flavors),
         ..cluster_facts(&worker.queues.all(), &worker.cohorts.all())
     }
 }

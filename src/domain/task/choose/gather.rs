@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use super::view::{CellView, CohortCell, FlavorView, GroupView, QueueView};
 use crate::domain::{
+    capacity::Flavor,
     ids::{CohortName, FlavorName, QueueName},
     quantity::Amount,
     resource_groups::{ResourceGroups, ResourceQuota, Written},
@@ -40,7 +41,7 @@ pub struct ClusterFacts {
     pub queues: BTreeMap<QueueName, QueueFacts>,
     /// Quota of cohorts themselves, under the name of their root.
     pub cohorts: BTreeMap<CohortName, BTreeMap<FlavorResource, Amount>>,
-    pub node_labels: BTreeMap<FlavorName, BTreeMap<String, String>>,
+    pub flavors: BTreeMap<FlavorName, Flavor>,
     pub largest_nodes: BTreeMap<FlavorName, Resources>,
     /// What our tasks will take that `reserved` does not have yet.
     pub in_flight: BTreeMap<Cell, Amount>,
@@ -72,9 +73,11 @@ pub fn queue_views(cluster: &ClusterFacts, local: &[LocalQueueFacts]) -> Vec<Que
                             (quota.name.clone(), cell.with_in_flight(in_flight))
                         })
                         .collect();
+                    let known = cluster.flavors.get(&flavor.name);
                     FlavorView {
                         name: flavor.name.clone(),
-                        node_labels: cluster.node_labels.get(&flavor.name).cloned().unwrap_or_default(),
+                        node_labels: known.map(|known| known.node_labels.clone()).unwrap_or_default(),
+                        taints: known.map(Flavor::open_taints).unwrap_or_default(),
                         cells,
                         largest_node: cluster.largest_nodes.get(&flavor.name).cloned().unwrap_or_default(),
                     }

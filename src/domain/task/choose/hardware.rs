@@ -110,6 +110,7 @@ mod tests {
         FlavorView {
             name: FlavorName::new(name).expect("a name"),
             node_labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+            taints: Vec::new(),
             cells: BTreeMap::new(),
             largest_node: Resources::new(),
         }

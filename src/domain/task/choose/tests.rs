@@ -2,6 +2,7 @@ use proptest::{prelude::*, strategy::Strategy};
 
 use super::*;
 use crate::domain::{
+    capacity::Taint,
     ids::ResourceName,
     quantity::Amount,
     task::testing::{cluster, cluster_name, flavor, queue, task, volume},
@@ -151,6 +152,46 @@ fn spot_and_instance_types_count_where_flavors_tell_them_apart() {
         decide("run: x\nresources: {instance_type: p5.48xlarge}", &wish(), vec![cluster("b", (8, 0))]);
     let Verdict::Fits(offer) = &unknown.verdicts[&cluster_name("b")] else { panic!("{unknown:?}") };
     assert_eq!((offer.unmet.as_slice(), offer.terms.len()), (["instance_type"].as_slice(), 0));
+}
+
+#[test]
+fn a_flavor_s_taints_must_be_tolerated_and_its_labels_selected() {
+    let taint =
+        |effect: &str| Taint { key: "gpu".to_owned(), value: String::new(), effect: effect.to_owned() };
+    let mut tainted = cluster("a", (8, 0));
+    tainted.queues[0].groups[0].flavors[0].taints = vec![taint("NoSchedule")];
+    let clusters = || vec![tainted.clone()];
+    let refused = decide(GPUS, &wish(), clusters());
+    assert_eq!(
+        obstacles(&refused, "a"),
+        [
+            "the nodes of flavor gpu of queue default are tainted gpu:NoSchedule, which the task does not tolerate"
+        ]
+    );
+    let tolerating = format!(
+        "{GPUS}config: {{kubernetes: {{pod_config: {{spec: {{tolerations: [{{key: gpu, operator: Exists}}]}}}}}}}}\n"
+    );
+    assert_eq!(chosen(&decide(&tolerating, &wish(), clusters())), Some(("a", true)));
+
+    let zone = |name, zone| flavor(name, &[("zone", zone)], &[("nvidia.com/gpu", (8, 0))]);
+    let zones = || {
+        vec![ClusterView {
+            queues: vec![queue(vec![zone("f1", "a"), zone("f2", "b")])],
+            ..cluster("z", (0, 0))
+        }]
+    };
+    let selecting = |zone: &str| {
+        format!(
+            "{GPUS}config: {{kubernetes: {{pod_config: {{spec: {{nodeSelector: {{zone: {zone}, other: x}}}}}}}}}}\n"
+        )
+    };
+    let choice = decide(&selecting("b"), &wish(), zones());
+    let Verdict::Fits(offer) = &choice.verdicts[&cluster_name("z")] else { panic!("{choice:?}") };
+    assert!(offer.numbers.iter().all(|number| number.flavor.as_str() == "f2"));
+    assert_eq!(
+        obstacles(&decide(&selecting("c"), &wish(), zones()), "z"),
+        ["no flavor of queue default that fits has the zone of the nodeSelector"]
+    );
 }
 
 #[test]

@@ -1,106 +1,17 @@
 //! Whether one queue of one cluster can take a task in one of its forms, with the numbers.
 
-use std::fmt;
-
 use super::{
     hardware::{self, Terms},
+    obstacle::Obstacle,
     view::{CellView, ClusterView, FlavorView, GroupView, QueueView},
 };
 use crate::domain::{
+    capacity::Toleration,
     ids::{FlavorName, ResourceName},
     quantity::Amount,
     resources::Resources,
     task::spec::{Candidate, TaskSpec},
 };
-
-/// Why a cluster can never take a task as both are.
-#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Obstacle {
-    /// The person, or the task's file, wants another cluster.
-    NotWanted,
-    NoQueue {
-        wanted: Option<String>,
-        there: Vec<String>,
-    },
-    /// Pods that request what their queue does not cover are never admitted.
-    NotCovered {
-        queue: String,
-        resource: ResourceName,
-    },
-    NoAccelerator {
-        queue: String,
-        kind: String,
-    },
-    NoInstanceType {
-        queue: String,
-        kind: String,
-    },
-    NoSpot {
-        queue: String,
-    },
-    /// More than the queue can ever hold.
-    TooMuch {
-        queue: String,
-        resource: ResourceName,
-        flavor: FlavorName,
-        needed: Amount,
-        ceiling: Amount,
-    },
-    /// More than any of the nodes has.
-    NodeTooSmall {
-        resource: ResourceName,
-        flavor: FlavorName,
-        needed: Amount,
-        largest: Amount,
-    },
-    NoVolume {
-        volume: String,
-    },
-    VolumeOfOneNode {
-        volume: String,
-    },
-}
-
-impl fmt::Display for Obstacle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotWanted => f.write_str("another cluster was asked for"),
-            Self::NoQueue { wanted: Some(wanted), there } => {
-                write!(f, "there is no queue {wanted}; there {}", list(there))
-            }
-            Self::NoQueue { wanted: None, there } => write!(f, "no queue was named; there {}", list(there)),
-            Self::NotCovered { queue, resource } => write!(f, "queue {queue} has no quota for {resource}"),
-            Self::NoAccelerator { queue, kind } => write!(f, "no flavor of queue {queue} has {kind}"),
-            Self::NoInstanceType { queue, kind } => write!(f, "no flavor of queue {queue} is of type {kind}"),
-            Self::NoSpot { queue } => write!(f, "no flavor of queue {queue} that fits is spot"),
-            Self::TooMuch { queue, resource, flavor, needed, ceiling } => write!(
-                f,
-                "queue {queue} can hold at most {} {resource} of flavor {flavor}, the task needs {}",
-                ceiling.text(resource),
-                needed.text(resource)
-            ),
-            Self::NodeTooSmall { resource, flavor, needed, largest } => write!(
-                f,
-                "the largest node of flavor {flavor} has {} {resource}, one node of the task needs {}",
-                largest.text(resource),
-                needed.text(resource)
-            ),
-            Self::NoVolume { volume } => write!(f, "volume {volume} is not there"),
-            Self::VolumeOfOneNode { volume } => write!(
-                f,
-                "volume {volume} can be mounted by one node only; use one with ReadWriteMany, or num_nodes: 1"
-            ),
-        }
-    }
-}
-
-fn list(queues: &[String]) -> String {
-    match queues {
-        [] => "is none that you may use".to_owned(),
-        [queue] => format!("is {queue}"),
-        queues => format!("are {}", queues.join(", ")),
-    }
-}
 
 /// The numbers of one resource that decided.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -227,8 +138,7 @@ pub fn judge(task: &TaskSpec, index: usize, queue: &QueueView) -> Result<Offer, 
         if of_group.is_empty() {
             continue;
         }
-        let needed =
-            Needed { queue, group, candidate, per_node: &of_group, nodes: i64::from(task.num_nodes) };
+        let needed = Needed { queue, group, task, candidate, per_node: &of_group };
         match needed.best() {
             Ok((numbers, terms)) => {
                 offer.numbers.extend(numbers);
@@ -253,9 +163,9 @@ fn unmet(candidate: &Candidate, queue: &QueueView) -> Vec<&'static str> {
 struct Needed<'a> {
     queue: &'a QueueView,
     group: &'a GroupView,
+    task: &'a TaskSpec,
     candidate: &'a Candidate,
     per_node: &'a Resources,
-    nodes: i64,
 }
 
 impl Needed<'_> {
@@ -294,7 +204,8 @@ impl Needed<'_> {
                 obstacles.push(Obstacle::NotCovered { queue, resource: resource.clone() });
                 continue;
             };
-            let needed = one.units().checked_mul(self.nodes).map_or(Amount::MAX, Amount::new);
+            let needed =
+                one.units().checked_mul(i64::from(self.task.num_nodes)).map_or(Amount::MAX, Amount::new);
             if cell.ceiling < needed {
                 obstacles.push(Obstacle::TooMuch {
                     queue: self.queue.local.clone(),
@@ -340,8 +251,43 @@ impl Needed<'_> {
         if self.candidate.spot && hardware::knows_spot(self.group) {
             terms.extend(hardware::spot(flavor).ok_or_else(|| Obstacle::NoSpot { queue: queue() })?);
         }
+        self.admitted(flavor)?;
         Ok(terms)
     }
+
+    /// What else Kueue looks at before it takes a flavor.
+    fn admitted(&self, flavor: &FlavorView) -> Result<(), Obstacle> {
+        let queue = || self.queue.local.clone();
+        // Keys that no flavor of the group has are between the pod and the scheduler.
+        let known = |key: &String| self.group.flavors.iter().any(|other| other.node_labels.contains_key(key));
+        let selector = self.task.pod.node_selector.iter();
+        for (key, value) in selector.filter(|(key, _)| known(key)) {
+            if flavor.node_labels.get(key) != Some(value) {
+                return Err(Obstacle::NotSelected { queue: queue(), key: key.clone() });
+            }
+        }
+        let tolerations = tolerations(self.task);
+        match flavor.taints.iter().find(|taint| !tolerations.iter().any(|one| one.tolerates(taint))) {
+            None => Ok(()),
+            Some(taint) => {
+                let taint = format!("{}:{}", taint.key, taint.effect);
+                Err(Obstacle::NotTolerated { queue: queue(), flavor: flavor.name.clone(), taint })
+            }
+        }
+    }
+}
+
+fn tolerations(task: &TaskSpec) -> Vec<Toleration> {
+    let read = |json: &serde_json::Value| {
+        let text = |key: &str| json[key].as_str().unwrap_or_default().to_owned();
+        Toleration {
+            key: text("key"),
+            operator: text("operator"),
+            value: text("value"),
+            effect: text("effect"),
+        }
+    };
+    task.pod.tolerations.iter().map(read).collect()
 }
 
 fn number(resource: &ResourceName, flavor: &FlavorView, needed: Amount, cell: &CellView) -> Number {

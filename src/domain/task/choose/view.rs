@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::domain::{
+    capacity::Taint,
     ids::{ClusterName, FlavorName, QueueName, ResourceName},
     quantity::Amount,
     resources::Resources,
@@ -64,6 +65,8 @@ pub struct GroupView {
 pub struct FlavorView {
     pub name: FlavorName,
     pub node_labels: BTreeMap<String, String>,
+    /// Its pods must tolerate these themselves.
+    pub taints: Vec<Taint>,
     pub cells: BTreeMap<ResourceName, CellView>,
     /// The most that one node has, by resource; what is not named is not known.
     pub largest_node: Resources,

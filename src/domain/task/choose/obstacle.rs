@@ -1,0 +1,114 @@
+//! What stands between a task and a cluster, in words.
+
+use std::fmt;
+
+use crate::domain::{
+    ids::{FlavorName, ResourceName},
+    quantity::Amount,
+};
+
+/// Why a cluster can never take a task as both are.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Obstacle {
+    /// The person, or the task's file, wants another cluster.
+    NotWanted,
+    NoQueue {
+        wanted: Option<String>,
+        there: Vec<String>,
+    },
+    /// Pods that request what their queue does not cover are never admitted.
+    NotCovered {
+        queue: String,
+        resource: ResourceName,
+    },
+    NoAccelerator {
+        queue: String,
+        kind: String,
+    },
+    NoInstanceType {
+        queue: String,
+        kind: String,
+    },
+    NoSpot {
+        queue: String,
+    },
+    /// The task's nodeSelector asks for other nodes.
+    NotSelected {
+        queue: String,
+        key: String,
+    },
+    NotTolerated {
+        queue: String,
+        flavor: FlavorName,
+        taint: String,
+    },
+    /// More than the queue can ever hold.
+    TooMuch {
+        queue: String,
+        resource: ResourceName,
+        flavor: FlavorName,
+        needed: Amount,
+        ceiling: Amount,
+    },
+    /// More than any of the nodes has.
+    NodeTooSmall {
+        resource: ResourceName,
+        flavor: FlavorName,
+        needed: Amount,
+        largest: Amount,
+    },
+    NoVolume {
+        volume: String,
+    },
+    VolumeOfOneNode {
+        volume: String,
+    },
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotWanted => f.write_str("another cluster was asked for"),
+            Self::NoQueue { wanted: Some(wanted), there } => {
+                write!(f, "there is no queue {wanted}; there {}", list(there))
+            }
+            Self::NoQueue { wanted: None, there } => write!(f, "no queue was named; there {}", list(there)),
+            Self::NotCovered { queue, resource } => write!(f, "queue {queue} has no quota for {resource}"),
+            Self::NoAccelerator { queue, kind } => write!(f, "no flavor of queue {queue} has {kind}"),
+            Self::NoInstanceType { queue, kind } => write!(f, "no flavor of queue {queue} is of type {kind}"),
+            Self::NoSpot { queue } => write!(f, "no flavor of queue {queue} that fits is spot"),
+            Self::NotSelected { queue, key } => {
+                write!(f, "no flavor of queue {queue} that fits has the {key} of the nodeSelector")
+            }
+            Self::NotTolerated { queue, flavor, taint } => write!(
+                f,
+                "the nodes of flavor {flavor} of queue {queue} are tainted {taint}, which the task does not tolerate"
+            ),
+            Self::TooMuch { queue, resource, flavor, needed, ceiling } => write!(
+                f,
+                "queue {queue} can hold at most {} {resource} of flavor {flavor}, the task needs {}",
+                ceiling.text(resource),
+                needed.text(resource)
+            ),
+            Self::NodeTooSmall { resource, flavor, needed, largest } => write!(
+                f,
+                "the largest node of flavor {flavor} has {} {resource}, one node of the task needs {}",
+                largest.text(resource),
+                needed.text(resource)
+            ),
+            Self::NoVolume { volume } => write!(f, "volume {volume} is not there"),
+            Self::VolumeOfOneNode { volume } => write!(
+                f,
+                "volume {volume} can be mounted by one node only; use one with ReadWriteMany, or num_nodes: 1"
+            ),
+        }
+    }
+}
+
+fn list(queues: &[String]) -> String {
+    match queues {
+        [] => "is none that you may use".to_owned(),
+        [queue] => format!("is {queue}"),
+        queues => format!("are {}", queues.join(", ")),
+    }
+}
