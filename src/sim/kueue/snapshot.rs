@@ -190,7 +190,7 @@ impl Snapshot {
         Some(info)
     }
 
-    /// `/root/cohort/queue`.
+    /// From the root cohort down to the queue, with slashes.
     pub(super) fn path(&self, queue: &str) -> String {
         let node = self.queues[queue].node;
         let above = self.tree.ancestors(node).map(|node| self.tree.nodes[node].name.as_str());
