@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use futures::future::join_all;
 use jiff::Timestamp;
 use tokio::time::Instant;
 use tokio::{
@@ -33,7 +32,7 @@ use crate::{
         types::cluster_metrics::ClusterMetrics,
         worker::{CLUSTER_METRICS, Joined, JoinedClusters, KUBECONFIG, Worker},
     },
-    store::{CapacityRow, Patience, Store, StoreError},
+    store::{CapacityRow, Deferred, Store, StoreError, store_deferred},
     telemetry::Metrics,
 };
 
@@ -155,7 +154,7 @@ impl CapacityController {
             let (hub, id) = (self.hub.clone(), self.hub_id.clone());
             self.publisher = Some(Publisher::start(hub, id, config, &mut self.tasks, &cancel));
         }
-        let storing = store_records(self.store.clone(), recorded);
+        let storing = store_deferred(self.store.clone(), recorded);
         tokio::pin!(storing);
         loop {
             let clusters = Arc::clone(&joined.borrow_and_update());
@@ -335,57 +334,35 @@ impl CapacityController {
     }
 }
 
-/// Stores sums as they come; those that wait meanwhile share a commit. While the database takes none, the
-/// last of each cluster is kept for it.
-async fn store_records(store: Store, mut records: mpsc::UnboundedReceiver<Record>) -> Result<(), StoreError> {
-    /// More would not make the commit cheaper.
-    const BATCH: usize = 256;
-    let (mut batch, mut patience) = (Vec::new(), Patience::default());
-    while 0 < records.recv_many(&mut batch, BATCH).await {
-        loop {
-            let stored = join_all(batch.iter().map(|record| store_record(&store, record))).await;
-            let mut left: BTreeMap<ClusterName, Record> = BTreeMap::new();
-            for (record, stored) in batch.drain(..).zip(stored) {
-                match stored {
-                    Err(error) if error.is_transient() => drop(left.insert(record.0.clone(), record)),
-                    Err(error) if !error.is_unknown_cluster() => return Err(error),
-                    Ok(()) | Err(_) => {}
-                }
-            }
-            if left.is_empty() {
-                patience.reset();
-                break;
-            }
-            patience.pause().await;
-            while let Ok(later) = records.try_recv() {
-                left.insert(later.0.clone(), later);
-            }
-            batch.extend(left.into_values());
-        }
-    }
-    Ok(())
-}
+impl Deferred for Record {
+    type Key = ClusterName;
 
-async fn store_record(store: &Store, (name, capacity): &Record) -> Result<(), StoreError> {
-    let of_flavor = |(flavor, resources): (&FlavorName, &Resources)| -> Vec<CapacityRow> {
-        let row = |(resource, amount): (&_, &Amount)| CapacityRow {
-            flavor: flavor.clone(),
-            resource: Clone::clone(resource),
-            capacity: *amount,
-            foreign: Amount::ZERO,
-            usable: *amount,
+    fn key(&self) -> Self::Key {
+        self.0.clone()
+    }
+
+    async fn store(&self, store: &Store) -> Result<(), StoreError> {
+        let (name, capacity) = self;
+        let of_flavor = |(flavor, resources): (&FlavorName, &Resources)| -> Vec<CapacityRow> {
+            let row = |(resource, amount): (&_, &Amount)| CapacityRow {
+                flavor: flavor.clone(),
+                resource: Clone::clone(resource),
+                capacity: *amount,
+                foreign: Amount::ZERO,
+                usable: *amount,
+            };
+            resources.iter().map(row).collect()
         };
-        resources.iter().map(row).collect()
-    };
-    let rows: Vec<CapacityRow> = capacity.capacity.by_flavor.iter().flat_map(of_flavor).collect();
-    let changed = store.record_capacity(name, &rows, capacity.observed).await?;
-    if 0 < changed {
-        debug!(cluster.name = %name, changed, "Capacity of `{name}` changed");
+        let rows: Vec<CapacityRow> = capacity.capacity.by_flavor.iter().flat_map(of_flavor).collect();
+        let changed = store.record_capacity(name, &rows, capacity.observed).await?;
+        if 0 < changed {
+            debug!(cluster.name = %name, changed, "Capacity of `{name}` changed");
+        }
+        if !capacity.bad.is_empty() {
+            warn!(cluster.name = %name, "Quantities of `{name}` that cannot be read count as 0: {}", capacity.bad.join(", "));
+        }
+        Ok(())
     }
-    if !capacity.bad.is_empty() {
-        warn!(cluster.name = %name, "Quantities of `{name}` that cannot be read count as 0: {}", capacity.bad.join(", "));
-    }
-    Ok(())
 }
 
 impl Cluster {

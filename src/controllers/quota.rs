@@ -23,7 +23,6 @@ use crate::{
     clock::Clock,
     domain::{
         claim::{self, ClaimText, ValidClaim},
-        cluster::Connection,
         ids::{ClaimName, ClusterName, QueueName},
         overview::{CapacityView, Overview},
         quantity::Amount,
@@ -36,17 +35,16 @@ use crate::{
         events::ClaimEvents,
         hub::Hub,
         types::claim::ClusterResourceClaim,
-        worker::{Joined, JoinedClusters},
+        worker::JoinedClusters,
         write::{Action, Change, Kind, Target as WriteTarget},
     },
-    store::{ClaimRow, PageRequest, QuotaCell, Store, StoreError},
+    store::{ClaimRow, PageRequest, QuotaCell, Store, StoreError, store_deferred},
     telemetry::Metrics,
 };
 
 use self::{
     bases::Bases,
     drift::Drift,
-    gather::ClusterFacts,
     removal::Accepted,
     settling::Settling,
     target::{Target, Writing},
@@ -63,6 +61,7 @@ mod removal;
 mod settling;
 mod status;
 mod target;
+mod tell;
 
 const MANAGER: &str = "fedq-quota";
 /// On fedq's namespace: claims that vanished were meant to.
@@ -216,7 +215,7 @@ impl QuotaController {
         let hub = Target::hub(&self.hub, &self.writing, &mut self.tasks, &cancel);
         let (records, recorded) = mpsc::unbounded_channel();
         self.records = records;
-        let storing = record::store_records(self.store.clone(), recorded);
+        let storing = store_deferred(self.store.clone(), recorded);
         tokio::pin!(storing);
         loop {
             let joined = Arc::clone(&inputs.joined.borrow_and_update());
@@ -322,166 +321,6 @@ impl QuotaController {
         }
     }
 
-    fn plan(&mut self, round: &mut Round<'_>) {
-        let gather::HubQueues { inputs: mut queues, seen, unreadable } = gather::hub_queues(&self.hub);
-        (round.unreadable, self.told.hub_objects) = (unreadable, seen);
-        self.keep_unreadable(&mut queues, round);
-        self.restore_bases(&mut queues);
-        self.planner.set_flavors(Some(gather::flavors(&self.hub)));
-        for name in self.told.queues.keys().filter(|name| !queues.contains_key(*name)) {
-            self.planner.remove_queue(name);
-        }
-        for (name, queue) in &queues {
-            if self.told.queues.get(name) != Some(queue) {
-                self.planner.set_queue(queue.clone());
-            }
-        }
-        self.told.queues = queues;
-        self.tell_clusters(round);
-        let touched = self.planner.replan();
-        // What the replan did not touch is as it was: the plans go from round to round.
-        (round.plans, round.queues) = std::mem::take(&mut self.plans);
-        for name in touched.clusters {
-            match self.planner.cluster(&name) {
-                Some(plan) => drop(round.plans.insert(name, plan)),
-                None => drop(round.plans.remove(&name)),
-            }
-        }
-        for name in touched.queues {
-            match self.planner.queue(&name) {
-                Some(plan) => drop(round.queues.insert(name, plan)),
-                None => drop(round.queues.remove(&name)),
-            }
-        }
-    }
-
-    /// A queue that cannot be read is not one that is gone: it is planned with as it last was, and what was
-    /// never read holds the clusters that give it quota as they are.
-    fn keep_unreadable(&self, queues: &mut BTreeMap<QueueName, HubQueueInput>, round: &mut Round<'_>) {
-        for skipped in self.hub.queues.skipped() {
-            let name = skipped.name.as_deref().and_then(|name| QueueName::new(name).ok());
-            if let Some(name) = name.filter(|name| !queues.contains_key(name)) {
-                round.unreadable.insert(name, skipped.reason);
-            }
-        }
-        for name in round.unreadable.keys() {
-            if let Some(known) = self.told.queues.get(name) {
-                queues.insert(name.clone(), known.clone());
-            }
-        }
-        let waits = |claim: &ValidClaim| {
-            let mut named = claim.assignments().iter().map(|assignment| &assignment.queue);
-            named.any(|name| round.unreadable.contains_key(name) && !queues.contains_key(name))
-        };
-        for (cluster, claim) in &round.in_force {
-            if let Some(mode) =
-                round.modes.get_mut(cluster).filter(|mode| **mode == Mode::Live && waits(claim))
-            {
-                *mode = Mode::Frozen;
-            }
-        }
-    }
-
-    /// What a cluster was last counted with. `None`, not known, holds the hub's cells where they are: only
-    /// after the store was lost, and only for a cluster that can have had a share.
-    fn last_terms(&self, name: &ClusterName, round: &Round<'_>) -> Option<BTreeMap<Cell, Amount>> {
-        if let Some(terms) = self.terms.get(name) {
-            return Some(terms.clone());
-        }
-        let worker = round.joined.get(name).and_then(|joined| joined.worker.as_ref());
-        let without_kueue = worker.is_some_and(|worker| worker.synced() && !worker.has_kueue());
-        (!self.store_was_empty || without_kueue || !is_assigned(name, round)).then(BTreeMap::new)
-    }
-
-    /// Terms are stored beside the writes that follow from them, not before: a daemon that was killed may have
-    /// stored less than the hub holds. A cluster that is about to answer is waited for.
-    fn terms_may_lag(&self, name: &ClusterName, joined: &Joined, round: &Round<'_>) -> bool {
-        let answers_soon = match &joined.connection {
-            Connection::Connecting => true,
-            Connection::Ready => joined.worker.as_ref().is_none_or(|worker| !worker.synced()),
-            Connection::Stale { .. }
-            | Connection::Lost { .. }
-            | Connection::Quarantined { .. }
-            | Connection::Refused { .. }
-            | Connection::Unreached => false,
-        };
-        let stored = self.terms.get(name).is_some_and(|terms| !terms.is_empty());
-        answers_soon && (stored || is_assigned(name, round)) && !self.recorded.knows(name)
-    }
-
-    fn restore_bases(&mut self, queues: &mut BTreeMap<QueueName, HubQueueInput>) {
-        let mut terms: BTreeMap<Cell, Amount> = BTreeMap::new();
-        for (cell, term) in self.terms.values().flatten() {
-            let sum = terms.entry(cell.clone()).or_default();
-            *sum = sum.saturating_add(*term);
-        }
-        for (name, queue) in queues.iter_mut() {
-            if let Some(object) = self.hub.queues.get(None, name.as_str()) {
-                self.bases.restore(&object.metadata.uid, queue, &terms);
-            }
-        }
-        self.bases.forget_others(queues);
-    }
-
-    fn tell_clusters(&mut self, round: &mut Round<'_>) {
-        let gone: Vec<ClusterName> =
-            self.told.clusters.keys().filter(|name| !round.joined.contains_key(*name)).cloned().collect();
-        for name in &gone {
-            self.planner.remove_cluster(name);
-            self.settling.forget(name);
-            self.metrics.forget(name);
-            self.told.clusters.remove(name);
-            self.told.worker_objects.remove(name);
-            self.told.stamps.remove(name);
-        }
-        let now = Instant::now();
-        if self.look_at_all <= now {
-            self.look_at_all = now + PERIOD;
-            self.told.stamps.clear();
-        }
-        let joined = round.joined;
-        for (name, entry) in joined {
-            self.tell_cluster(name, entry, round, now);
-            if let Some(told) = self.told.clusters.get(name) {
-                round.modes.insert(name.clone(), told.mode);
-            }
-        }
-    }
-
-    /// Reads what the plan needs of one cluster, unless all of it is as it was.
-    fn tell_cluster(&mut self, name: &ClusterName, joined: &Joined, round: &mut Round<'_>, now: Instant) {
-        let facts = ClusterFacts {
-            name,
-            joined,
-            mode: round.modes[name],
-            claim: round.in_force.get(name),
-            capacity: round.capacity,
-            target: self.targets.get(name),
-        };
-        let stamp = facts.stamp();
-        let terms_may_lag = self.terms_may_lag(name, joined, round);
-        if let Some((known, until)) = self.told.stamps.get(name)
-            && *known == stamp
-            && self.told.clusters.get(name).is_some_and(|told| told.terms_may_lag == terms_may_lag)
-            && until.is_none_or(|until| now < until)
-        {
-            round.look_again(*until);
-            return;
-        }
-        let seen = gather::seen(joined.worker.as_deref());
-        let settings = (self.hub_id.as_str(), &self.settings);
-        let (mut input, next) = facts.input(&seen, settings, &mut self.settling, now);
-        self.told.worker_objects.insert(name.clone(), seen);
-        input.last_terms = self.last_terms(name, round);
-        input.terms_may_lag = terms_may_lag;
-        round.look_again(next);
-        self.told.stamps.insert(name.clone(), (stamp, next));
-        if self.told.clusters.get(name) != Some(&input) {
-            self.planner.set_cluster(input.clone());
-            self.told.clusters.insert(name.clone(), input);
-        }
-    }
-
     /// Lets go of claims that are held, if a person said so on fedq's namespace.
     async fn confirm_removal(&mut self) {
         if self.accepted.held().is_empty() {
@@ -507,10 +346,6 @@ impl QuotaController {
             Err(error) => error!("Could not take back the confirmation of removed claims: {error}"),
         }
     }
-}
-
-fn is_assigned(name: &ClusterName, round: &Round<'_>) -> bool {
-    round.in_force.get(name).is_some_and(|claim| !claim.assignments().is_empty())
 }
 
 /// The claims as they were last in force, which is what a claim that vanished meanwhile is judged by.

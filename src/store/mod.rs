@@ -35,7 +35,7 @@ pub use self::{
     nodes::{NodeChange, Position},
     open::rebuild,
     page::{Cursor, Page, PageRequest},
-    patience::{Patience, until_kept},
+    patience::{Deferred, Patience, store_deferred, until_kept},
     plans::{PlanCause, PlanRow},
     quota_cells::QuotaCell,
     retention::{Pruned, Retention},

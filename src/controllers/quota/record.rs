@@ -3,10 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use futures::future::join_all;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 
 use crate::{
     domain::{
@@ -16,7 +14,7 @@ use crate::{
         resources::{Cell, FlavorResource},
     },
     k8s::{claims::keeping::last_editor, worker::Worker},
-    store::{Patience, PlanCause, QuotaCell, Store, StoreError},
+    store::{Deferred, PlanCause, QuotaCell, Store, StoreError},
 };
 
 use super::{QuotaController, Round};
@@ -57,56 +55,23 @@ struct Last {
     word: &'static str,
 }
 
-/// Stores records in their order; those that wait meanwhile share a commit. While the database takes none, the
-/// last cells and the last plan of each cluster are kept for it.
-pub(super) async fn store_records(
-    store: Store,
-    mut records: mpsc::UnboundedReceiver<Record>,
-) -> Result<(), StoreError> {
-    /// More would not make the commit cheaper.
-    const BATCH: usize = 256;
-    let (mut batch, mut patience) = (Vec::new(), Patience::default());
-    while 0 < records.recv_many(&mut batch, BATCH).await {
-        loop {
-            let stored = join_all(batch.iter().map(|record| record.store(&store))).await;
-            let mut left = BTreeMap::new();
-            for (record, stored) in batch.drain(..).zip(stored) {
-                match stored {
-                    Err(error) if error.is_transient() => keep_last(&mut left, record),
-                    Err(error) if !error.is_unknown_cluster() => return Err(error),
-                    Ok(()) | Err(_) => {}
-                }
-            }
-            if left.is_empty() {
-                patience.reset();
-                break;
-            }
-            patience.pause().await;
-            while let Ok(later) = records.try_recv() {
-                keep_last(&mut left, later);
-            }
-            batch.extend(left.into_values());
+impl Deferred for Record {
+    /// By cluster, cells apart from plans.
+    type Key = (ClusterName, bool);
+
+    fn key(&self) -> Self::Key {
+        match self {
+            Self::Cells(cluster, _) => (cluster.clone(), false),
+            Self::Plan { cluster, .. } => (cluster.clone(), true),
         }
     }
-    Ok(())
-}
 
-/// By cluster, cells apart from plans.
-fn keep_last(left: &mut BTreeMap<(ClusterName, bool), Record>, mut record: Record) {
-    let key = match &record {
-        Record::Cells(cluster, _) => (cluster.clone(), false),
-        Record::Plan { cluster, .. } => (cluster.clone(), true),
-    };
-    let earlier = left.remove(&key);
-    if let (Record::Plan { is_first, .. }, Some(Record::Plan { is_first: was_first, .. })) =
-        (&mut record, &earlier)
-    {
-        *is_first |= was_first;
+    fn replaces(&mut self, earlier: &Self) {
+        if let (Self::Plan { is_first, .. }, Self::Plan { is_first: was_first, .. }) = (self, earlier) {
+            *is_first |= was_first;
+        }
     }
-    left.insert(key, record);
-}
 
-impl Record {
     async fn store(&self, store: &Store) -> Result<(), StoreError> {
         match self {
             Self::Cells(cluster, cells) => store.put_quota_cells(cluster, cells).await,

@@ -7,7 +7,11 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     domain::{claim::AssignmentText, cluster::Connection},
-    k8s::{events::claim_events, testing::Server, worker::Worker},
+    k8s::{
+        events::claim_events,
+        testing::Server,
+        worker::{Joined, Worker},
+    },
 };
 
 struct Bed {
