@@ -190,6 +190,9 @@ impl Daemon {
         let following =
             Following { client: hub.client.clone(), timing: self.timing(), changed: wake.clone() };
         hub.follow(&following, &mut self.follows, &self.cancel);
+        // Whoever decides by these looks at their tables; quota and capacity do not.
+        let placement = Following { changed: Vec::new(), ..following };
+        hub.ocm.follow(&placement, &mut self.follows, &self.cancel);
 
         let Published { joined, capacity, overview, claimed, reports } = &self.published;
         let (joined, capacity) = (joined.clone(), capacity.clone());

@@ -162,7 +162,7 @@ impl ClusterController {
     pub async fn run(mut self, cancel: CancellationToken) -> anyhow::Result<()> {
         let mut secrets = self.context.hub.secrets.changed();
         let mut reports = self.context.hub.cluster_metrics.changed();
-        let mut managed = self.context.hub.managed_clusters.changed();
+        let mut managed = self.context.hub.ocm.clusters.changed();
         loop {
             if self.context.hub.secrets.synced() && self.context.hub.cluster_metrics.synced() {
                 self.reconcile(&cancel).await?;
@@ -329,7 +329,7 @@ impl Context {
 
     /// ClusterMetrics carries no time, so silence alone proves nothing; OCM's word does.
     fn reported_connection(&self, name: &ClusterName) -> Connection {
-        let managed = self.hub.managed_clusters.get(None, name.as_str());
+        let managed = self.hub.ocm.clusters.get(None, name.as_str());
         let Some((since, message)) = managed.as_ref().and_then(|managed| managed.unavailable()) else {
             return Connection::Unreached;
         };

@@ -13,7 +13,7 @@ use super::{
     list_watch::{Selector, State, Table},
     types::{
         claim::ClusterResourceClaim,
-        cluster_metrics::{ClusterMetrics, ManagedCluster},
+        cluster_metrics::ClusterMetrics,
         kueue::{
             AdmissionCheck, ClusterQueue, Cohort, LocalQueue, MultiKueueConfig, ResourceFlavor,
             WorkloadPriorityClass,
@@ -23,6 +23,10 @@ use super::{
     worker::JoinedClusters,
 };
 use crate::domain::ids::ClusterName;
+
+use self::ocm::OcmTables;
+
+pub mod ocm;
 
 /// Marks the Secrets that join a cluster; the value is the cluster's name.
 pub const CLUSTER_LABEL: &str = "fedq.dev/cluster";
@@ -44,8 +48,7 @@ pub struct Hub {
     pub namespaces: Table<MetaOnly>,
     pub priority_classes: Table<WorkloadPriorityClass>,
     pub cluster_metrics: Table<ClusterMetrics>,
-    /// Not waited for: without OCM, or without the right to read them, all else goes on.
-    pub managed_clusters: Table<ManagedCluster>,
+    pub ocm: OcmTables,
     pub secrets: Table<Secret>,
 }
 
@@ -65,7 +68,7 @@ impl Hub {
             namespaces: Table::new(),
             priority_classes: Table::new(),
             cluster_metrics: Table::new(),
-            managed_clusters: Table::new(),
+            ocm: OcmTables::default(),
             secrets: Table::new(),
         }
     }
@@ -86,8 +89,6 @@ impl Hub {
         follow_table(f, &self.multikueue_configs, start(kueue("multikueueconfigs")), tasks);
         follow_table(f, &self.priority_classes, start(kueue("workloadpriorityclasses")), tasks);
         follow_table(f, &self.cluster_metrics, start(galaxy("clustermetrics")), tasks);
-        let managed_clusters = "/apis/cluster.open-cluster-management.io/v1/managedclusters";
-        follow_table(f, &self.managed_clusters, start(managed_clusters.to_owned()), tasks);
         follow_table(f, &self.namespaces, start("/api/v1/namespaces".to_owned()), tasks);
         let secrets = format!("/api/v1/namespaces/{}/secrets", self.namespace);
         let joined = Selector { labels: Some(CLUSTER_LABEL.to_owned()), fields: None };

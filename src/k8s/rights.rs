@@ -62,6 +62,7 @@ pub const WORKER: &[Right] = &[
     },
 ];
 
+const OCM: &str = "cluster.open-cluster-management.io";
 const GALAXY: &str = "galaxy.kubestellar.io";
 /// The ValidatingWebhookConfiguration, into which fedqd puts its authority.
 pub const WEBHOOK_CONFIGURATION: &str = "fedq";
@@ -72,7 +73,12 @@ pub const HUB: &[Right] = &[
     right(GALAXY, "clusterresourceclaims/status", &["patch"], "the status of claims"),
     right(GALAXY, "clustermetrics", OWN, "clusters that only report"),
     right(GALAXY, "clustermetrics/status", &["patch"], "publishing capacity"),
-    right("cluster.open-cluster-management.io", "managedclusters", FOLLOW, "OCM's word on clusters"),
+    right(OCM, "managedclusters", FOLLOW, "OCM's word on clusters"),
+    right(OCM, "managedclustersets", FOLLOW, "which clusters a Placement may choose from"),
+    right(OCM, "managedclustersetbindings", FOLLOW, "which clusters a Placement may choose from"),
+    right(OCM, "placements", FOLLOW, "what Placements ask for"),
+    right(OCM, "placementdecisions", FOLLOW, "what Placements decided"),
+    right(OCM, "addonplacementscores", FOLLOW, "choosing clusters by scores"),
     right(KUEUE, "clusterqueues", &["list", "watch", "patch"], "quota"),
     right(KUEUE, "localqueues", FOLLOW, "copying queues"),
     right(KUEUE, "resourceflavors", FOLLOW, "copying flavors"),

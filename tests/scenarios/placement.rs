@@ -316,7 +316,7 @@ fn managed_cluster(name: &str, cluster: &Cluster) -> ManagedCluster {
             object["status"]["capacity"][resource] = json!(capacity);
         }
     }
-    let mut cluster = read::managed_cluster(&object).unwrap();
+    let mut cluster = read::managed_cluster(&ocm::ManagedCluster::try_from(object).unwrap()).unwrap();
     if !exists {
         cluster.object = CelValue::from(&json!({}));
     }

@@ -1,6 +1,5 @@
 //! OCM's kinds into what [`crate::domain::placement`] decides on.
 
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::domain::{
@@ -29,8 +28,6 @@ use crate::k8s::types::{
 pub enum OcmError {
     #[error(transparent)]
     Name(#[from] NameError),
-    #[error("not a ManagedCluster")]
-    Shape(#[source] serde_json::Error),
     #[error("{resource} of the cluster")]
     Quantity { resource: String, source: QuantityError },
 }
@@ -157,23 +154,23 @@ const REASONS: [&str; 8] = [
 ];
 
 /// From the object as it came, since expressions may look at any of it.
-pub fn managed_cluster(object: &Value) -> Result<ManagedCluster, OcmError> {
-    let parts = ocm::ManagedClusterParts::deserialize(object).map_err(OcmError::Shape)?;
-    let taint = |taint: ocm::ClusterTaint| Taint {
-        key: taint.key,
-        value: taint.value,
-        effect: taint.effect,
+pub fn managed_cluster(cluster: &ocm::ManagedCluster) -> Result<ManagedCluster, OcmError> {
+    let taint = |taint: &ocm::ClusterTaint| Taint {
+        key: taint.key.clone(),
+        value: taint.value.clone(),
+        effect: taint.effect.clone(),
         added: taint.time_added,
     };
+    let claim = |claim: &ocm::ClusterClaim| (claim.name.clone(), claim.value.clone());
     Ok(ManagedCluster {
-        name: ClusterName::new(&parts.metadata.name)?,
-        labels: parts.metadata.labels,
-        claims: parts.status.cluster_claims.into_iter().map(|claim| (claim.name, claim.value)).collect(),
-        taints: parts.spec.taints.into_iter().map(taint).collect(),
-        allocatable: quantities(&parts.status.allocatable)?,
-        capacity: quantities(&parts.status.capacity)?,
-        deleting: parts.metadata.deletion_timestamp.is_some(),
-        object: cel::value::Value::from(&as_go_has_it(object)),
+        name: ClusterName::new(&cluster.metadata.name)?,
+        labels: cluster.metadata.labels.clone(),
+        claims: cluster.status.cluster_claims.iter().map(claim).collect(),
+        taints: cluster.spec.taints.iter().map(taint).collect(),
+        allocatable: quantities(&cluster.status.allocatable)?,
+        capacity: quantities(&cluster.status.capacity)?,
+        deleting: cluster.metadata.deletion_timestamp.is_some(),
+        object: cel::value::Value::from(&as_go_has_it(&cluster.object)),
     })
 }
 

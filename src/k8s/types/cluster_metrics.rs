@@ -10,43 +10,6 @@ use super::{
     meta::{Meta, QuantityText},
 };
 
-/// What fedq needs of OCM's `ManagedCluster` (`cluster.open-cluster-management.io/v1`): whether the
-/// cluster that a ClusterMetrics speaks for is there.
-#[derive(Clone, Debug, Deserialize)]
-pub struct ManagedCluster {
-    pub metadata: Meta,
-    #[serde(default)]
-    pub status: ManagedClusterStatus,
-}
-
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-pub struct ManagedClusterStatus {
-    #[serde(default)]
-    pub conditions: Vec<ManagedClusterCondition>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(rename_all = "camelCase")]
-pub struct ManagedClusterCondition {
-    #[serde(rename = "type")]
-    pub type_: String,
-    pub status: String,
-    #[serde(default)]
-    pub message: String,
-    #[serde(default)]
-    pub last_transition_time: Option<jiff::Timestamp>,
-}
-
-impl ManagedCluster {
-    /// Since when, and why, OCM calls the cluster unavailable.
-    pub fn unavailable(&self) -> Option<(Option<jiff::Timestamp>, &str)> {
-        let available =
-            |condition: &&ManagedClusterCondition| condition.type_ == "ManagedClusterConditionAvailable";
-        let condition = self.status.conditions.iter().find(available)?;
-        (condition.status != "True").then_some((condition.last_transition_time, condition.message.as_str()))
-    }
-}
-
 #[derive(Clone, Debug, Deserialize)]
 pub struct ClusterMetrics {
     pub metadata: Meta,

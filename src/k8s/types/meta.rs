@@ -123,7 +123,6 @@ macro_rules! record {
 record!(
     MetaOnly,
     super::cluster_metrics::ClusterMetrics,
-    super::cluster_metrics::ManagedCluster,
     super::kueue::AdmissionCheck,
     super::kueue::ClusterQueue,
     super::kueue::Cohort,
@@ -132,4 +131,9 @@ record!(
     super::kueue::ResourceFlavor,
     super::kueue::Workload,
     super::kueue::WorkloadPriorityClass,
+    super::ocm::AddOnPlacementScore,
+    super::ocm::ManagedCluster,
+    super::ocm::ManagedClusterSet,
+    super::ocm::Placement,
+    super::ocm::PlacementDecision,
 );

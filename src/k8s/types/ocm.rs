@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{
     kueue::LabelSelector,
@@ -215,6 +216,8 @@ pub struct StatusCondition {
     pub reason: String,
     #[serde(default)]
     pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -238,14 +241,41 @@ pub struct ClusterDecision {
     pub reason: String,
 }
 
-/// `v1`. Expressions see the whole object, so it is kept as it came, too.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub struct ManagedClusterParts {
+/// `v1`. Expressions of Placements see the whole object, so it is kept as it came, too.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "Value")]
+pub struct ManagedCluster {
     pub metadata: Meta,
-    #[serde(default)]
     pub spec: ManagedClusterSpec,
-    #[serde(default)]
     pub status: ManagedClusterStatus,
+    pub object: Value,
+}
+
+#[derive(Deserialize)]
+struct ManagedClusterParts {
+    metadata: Meta,
+    #[serde(default)]
+    spec: ManagedClusterSpec,
+    #[serde(default)]
+    status: ManagedClusterStatus,
+}
+
+impl TryFrom<Value> for ManagedCluster {
+    type Error = serde_json::Error;
+
+    fn try_from(object: Value) -> Result<Self, serde_json::Error> {
+        let ManagedClusterParts { metadata, spec, status } = ManagedClusterParts::deserialize(&object)?;
+        Ok(Self { metadata, spec, status, object })
+    }
+}
+
+impl ManagedCluster {
+    /// Since when, and why, OCM calls the cluster unavailable.
+    pub fn unavailable(&self) -> Option<(Option<Timestamp>, &str)> {
+        let available = |condition: &&StatusCondition| condition.type_ == "ManagedClusterConditionAvailable";
+        let condition = self.status.conditions.iter().find(available)?;
+        (condition.status != "True").then_some((condition.last_transition_time, condition.message.as_str()))
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -276,6 +306,8 @@ pub struct ManagedClusterStatus {
     pub allocatable: BTreeMap<String, QuantityText>,
     #[serde(default)]
     pub cluster_claims: Vec<ClusterClaim>,
+    #[serde(default)]
+    pub conditions: Vec<StatusCondition>,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq)]

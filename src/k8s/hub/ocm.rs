@@ -1,0 +1,53 @@
+//! OCM's kinds on the hub: which clusters there are, what Placements ask for and what was decided.
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::k8s::{
+    follow::{Following, follow_table},
+    list_watch::{Selector, State, Table},
+    types::{
+        meta::MetaOnly,
+        ocm::{AddOnPlacementScore, ManagedCluster, ManagedClusterSet, Placement, PlacementDecision},
+    },
+};
+
+/// Nothing else waits for these: without OCM's CRDs, or without the right to read them, all else goes on.
+/// A kind whose CRD is installed later is found by the follow itself.
+#[derive(Clone, Default)]
+pub struct OcmTables {
+    pub placements: Table<Placement>,
+    pub decisions: Table<PlacementDecision>,
+    pub clusters: Table<ManagedCluster>,
+    pub sets: Table<ManagedClusterSet>,
+    pub bindings: Table<MetaOnly>,
+    pub scores: Table<AddOnPlacementScore>,
+}
+
+impl OcmTables {
+    pub fn follow(&self, following: &Following, tasks: &mut JoinSet<()>, cancel: &CancellationToken) {
+        let start = |version: &str, plural: &str| {
+            let path = format!("/apis/cluster.open-cluster-management.io/{version}/{plural}");
+            (path, Selector::default(), cancel.clone())
+        };
+        let f = following;
+        follow_table(f, &self.placements, start("v1beta1", "placements"), tasks);
+        follow_table(f, &self.decisions, start("v1beta1", "placementdecisions"), tasks);
+        follow_table(f, &self.clusters, start("v1", "managedclusters"), tasks);
+        follow_table(f, &self.sets, start("v1beta2", "managedclustersets"), tasks);
+        follow_table(f, &self.bindings, start("v1beta2", "managedclustersetbindings"), tasks);
+        follow_table(f, &self.scores, start("v1alpha1", "addonplacementscores"), tasks);
+    }
+
+    /// Whether everything that Placements are decided from is served, known and followed at this moment.
+    pub fn is_current(&self) -> bool {
+        let current = |state: State| matches!(state, State::Synced { broken: None });
+        current(self.placements.state())
+            && current(self.decisions.state())
+            && current(self.clusters.state())
+            && current(self.sets.state())
+            && current(self.bindings.state())
+            // Scores are an addon's; without the kind there are none.
+            && (current(self.scores.state()) || self.scores.state() == State::Absent)
+    }
+}
