@@ -375,11 +375,15 @@ impl Daemon {
 /// Lets go of the history that the configuration does not keep.
 async fn prune(store: Store, clock: Clock, config: Config, cancel: CancellationToken) -> anyhow::Result<()> {
     loop {
-        match store.prune(config.retention(), clock.now()).await {
-            Ok(pruned) if 0 < pruned.rows => info!("Let go of {} rows of history", pruned.rows),
-            Ok(_) => {}
-            // It is tried again, and nothing else waits for it.
-            Err(error) => warn!("Could not prune the history: {}", telemetry::chain(&error)),
+        let history = store.prune(config.retention(), clock.now()).await;
+        let tasks = store.prune_tasks(config.task_retention(), clock.now()).await;
+        for (pruned, what) in [(history, "rows of history"), (tasks, "finished tasks")] {
+            match pruned {
+                Ok(pruned) if 0 < pruned.rows => info!("Let go of {} {what}", pruned.rows),
+                Ok(_) => {}
+                // It is tried again, and nothing else waits for it.
+                Err(error) => warn!("Could not prune {what}: {}", telemetry::chain(&error)),
+            }
         }
         tokio::select! {
             () = cancel.cancelled() => return Ok(()),

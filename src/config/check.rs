@@ -17,6 +17,7 @@ pub(super) fn problems(config: &Config) -> Vec<String> {
     listeners(config, &mut problems);
     durations(config, &mut problems);
     amounts(config, &mut problems);
+    tasks(config, &mut problems);
     if config.store.path.file_name().is_none() {
         problems.push("store.path: name a file".to_owned());
     }
@@ -138,6 +139,9 @@ fn durations(config: &Config, problems: &mut Vec<String>) {
         ("clusters.nodePositionInterval", clusters.node_position_interval),
         ("store.history.keepFor", config.store.history.keep_for),
         ("store.history.pruneInterval", config.store.history.prune_interval),
+        ("tasks.spillAfter", config.tasks.spill_after),
+        ("tasks.keepObjects", config.tasks.keep_objects),
+        ("tasks.history.keepFor", config.tasks.history.keep_for),
     ] {
         if duration.is_zero() {
             problems.push(format!("{key}: must be longer than 0"));
@@ -151,6 +155,33 @@ fn durations(config: &Config, problems: &mut Vec<String>) {
     }
     if Duration::from_mins(1) < config.quota.merge_window {
         problems.push("quota.mergeWindow: more than 1m would hold up every change of quota".to_owned());
+    }
+}
+
+fn tasks(config: &Config, problems: &mut Vec<String>) {
+    let tasks = &config.tasks;
+    if tasks.history.keep_rows == 0 {
+        problems.push("tasks.history.keepRows: keep at least 1 row".to_owned());
+    }
+    if tasks.default_image.trim().is_empty() {
+        problems.push("tasks.defaultImage: name the image of tasks that name none".to_owned());
+    }
+    let mut seen = Vec::new();
+    for tenant in &tasks.tenants {
+        let key = format!("tasks.tenants, namespace {}", tenant.namespace);
+        if !is_label(&tenant.namespace) {
+            problems.push(format!("tasks.tenants: `{}` is not the name of a namespace", tenant.namespace));
+        }
+        if seen.contains(&&tenant.namespace) {
+            problems.push(format!("{key}: it is there twice"));
+        }
+        seen.push(&tenant.namespace);
+        for (field, name) in [("queue", &tenant.queue), ("serviceAccount", &tenant.service_account)] {
+            // LocalQueues and ServiceAccounts are named as ClusterQueues are.
+            if name.as_deref().is_some_and(|name| QueueName::new(name).is_err()) {
+                problems.push(format!("{key}: its {field} is not a name of Kubernetes"));
+            }
+        }
     }
 }
 

@@ -9,13 +9,15 @@ use crate::domain::nearest::nearest;
 
 const PREFIX: &str = "FEDQ_";
 
-/// Maps whose keys are the user's. Their variable holds the whole map in YAML: `{gpu: nvidia.com/gpu}`.
-const MAPS: [&str; 5] = [
+/// Maps whose keys are the user's, and lists of maps. Their variable holds all of it in YAML:
+/// `{gpu: nvidia.com/gpu}`.
+const MAPS: [&str; 6] = [
     "aliases",
     "capacity.limits",
     "capacity.headroom.percent",
     "capacity.headroom.absolute",
     "capacity.headroom.clusters",
+    "tasks.tenants",
 ];
 
 /// Read by others: the command line, clap, and Kubernetes for a Service called `fedq`.
@@ -108,6 +110,7 @@ fn with_map(config: &Config, path: &str, text: &str) -> Result<Config, serde_sap
         "capacity.headroom.clusters" => {
             headroom.clusters = serde_saphyr::from_str_with_options(text, options)?;
         }
+        "tasks.tenants" => config.tasks.tenants = serde_saphyr::from_str_with_options(text, options)?,
         other => unreachable!("{other} is not in MAPS"),
     }
     Ok(config)
@@ -120,7 +123,7 @@ fn parsed(current: &Value, text: &str) -> Result<Value, String> {
             text.parse().map(Value::Bool).map_err(|_| format!("`{text}` is neither true nor false"))?
         }
         Value::Number(_) => {
-            Value::from(text.parse::<u64>().map_err(|_| format!("`{text}` is not a whole number"))?)
+            Value::from(text.parse::<i64>().map_err(|_| format!("`{text}` is not a whole number"))?)
         }
         Value::Array(_) => text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect(),
         Value::Object(_) => return Err("set its keys one by one".to_owned()),

@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::text;
+use super::{tasks::Tasks, text};
 use crate::{
     domain::ids::ResourceName,
     telemetry::{LogFormat, LogLevel},
@@ -33,6 +33,7 @@ pub struct Config {
     pub capacity: Capacity,
     pub aliases: BTreeMap<String, ResourceName>,
     pub quota: Quota,
+    pub tasks: Tasks,
     pub log: Log,
 }
 
@@ -211,6 +212,7 @@ impl Default for Config {
             capacity: Capacity::default(),
             aliases: BTreeMap::from([("gpu".to_owned(), gpu)]),
             quota: Quota::default(),
+            tasks: Tasks::default(),
             log: Log::default(),
         }
     }

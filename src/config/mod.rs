@@ -13,6 +13,7 @@ pub use self::{
         Api, Capacity, ClusterMetrics, Clusters, Config, HeadroomSection, History, Hub, Listen, Log,
         MetricsListener, Quota, ResourceNames, Service, StoreSection, Tls, Webhook,
     },
+    tasks::{GangChoice, TaskHistory, TaskWeights, Tasks, Tenant},
 };
 
 mod args;
@@ -20,6 +21,7 @@ mod check;
 mod environment;
 mod file;
 mod resolve;
+mod tasks;
 mod text;
 
 pub use self::resolve::Unusable;

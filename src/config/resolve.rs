@@ -33,6 +33,12 @@ impl Config {
         Retention { keep_for: self.store.history.keep_for, keep_rows: self.store.history.keep_rows }
     }
 
+    /// Of finished tasks.
+    pub fn task_retention(&self) -> Retention {
+        let history = &self.tasks.history;
+        Retention { keep_for: history.keep_for, keep_rows: history.keep_rows }
+    }
+
     pub fn resource_filter(&self) -> Result<ResourceFilter, Unusable> {
         let names = |key: &str, names: &[String]| {
             names.iter().map(|name| self.resource(key, name)).collect::<Result<_, _>>()

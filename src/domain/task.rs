@@ -2,6 +2,7 @@
 
 pub mod choose;
 pub mod event;
+pub mod fleet;
 pub mod names;
 pub mod phase;
 pub mod quantity;
@@ -11,5 +12,6 @@ pub mod sky;
 pub mod spec;
 #[cfg(test)]
 mod testing;
+pub mod view;
 pub mod volume;
 pub mod yaml;

@@ -9,6 +9,7 @@
 //! | `plans` | every applied plan with its cause and report | `quota explain`, `claim history` |
 //! | `quota_cells` | what each cluster contributes to each hub cell | a restart keeps the share of a cluster that does not answer |
 //! | `tasks`, `task_events` | accepted tasks until they are over, and what happened to them | they have no other home |
+//! | `volumes` | the volumes people want, and where | their names have no other home; what is in them is on their clusters |
 //! | `audit` | who did what through fedq | the answer when Kubernetes' own audit log is out of reach |
 //!
 //! Other intent is not here: claims, queues and Placements live on the hub. Everything but tasks and
@@ -39,7 +40,8 @@ pub use self::{
     plans::{PlanCause, PlanRow},
     quota_cells::QuotaCell,
     retention::{Pruned, Retention},
-    tasks::{Dispatch, TaskFilter, TaskMove, TaskRow},
+    tasks::{Changes, Dispatch, TaskFilter, TaskMove, TaskRow},
+    volumes::VolumeRow,
 };
 use self::{lock::Lock, writer::Writer};
 
@@ -58,6 +60,7 @@ mod plans;
 mod quota_cells;
 mod retention;
 mod tasks;
+mod volumes;
 mod writer;
 
 /// Called after each commit with the time it took, and whether all of it was kept.

@@ -21,7 +21,7 @@ pub struct Pruned {
 }
 
 /// The last plan of each cluster stays whatever its age: it explains the quotas of today.
-const STATEMENTS: [&str; 5] = [
+const STATEMENTS: [&str; 4] = [
     "DELETE FROM plans WHERE (at_ms < ?1 OR id <= (SELECT id FROM plans ORDER BY id DESC LIMIT 1 OFFSET ?2))
        AND id NOT IN (SELECT max(id) FROM plans GROUP BY cluster)",
     "DELETE FROM capacity_history
@@ -29,23 +29,37 @@ const STATEMENTS: [&str; 5] = [
     "DELETE FROM claim_history
        WHERE at_ms < ?1 OR id <= (SELECT id FROM claim_history ORDER BY id DESC LIMIT 1 OFFSET ?2)",
     "DELETE FROM audit WHERE at_ms < ?1 OR id <= (SELECT id FROM audit ORDER BY id DESC LIMIT 1 OFFSET ?2)",
-    // A task that is not over is no history. Its events go with it.
-    "DELETE FROM tasks WHERE over = 1 AND (changed_ms < ?1
-       OR seq <= (SELECT seq FROM tasks WHERE over = 1 ORDER BY seq DESC LIMIT 1 OFFSET ?2))",
 ];
+/// A task that is not over is no history. Its events go with it.
+const TASKS: [&str; 1] = ["DELETE FROM tasks WHERE over = 1 AND (changed_ms < ?1
+       OR seq <= (SELECT seq FROM tasks WHERE over = 1 ORDER BY seq DESC LIMIT 1 OFFSET ?2))"];
 
 impl Store {
-    /// Removes history that `retention` does not keep.
+    /// Removes history that `retention` does not keep; finished tasks are not part of it.
     pub async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
+        self.remove(&STATEMENTS, retention, now).await
+    }
+
+    /// Removes finished tasks that `retention` does not keep.
+    pub async fn prune_tasks(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
+        self.remove(&TASKS, retention, now).await
+    }
+
+    async fn remove(
+        &self,
+        statements: &'static [&'static str],
+        retention: Retention,
+        now: Timestamp,
+    ) -> Result<Pruned, StoreError> {
         let keep_for = SignedDuration::try_from(retention.keep_for).unwrap_or(SignedDuration::MAX);
         let oldest = now.saturating_sub(keep_for).unwrap_or(Timestamp::MIN).as_millisecond();
         let mut pruned = Pruned::default();
         // A write each: one long delete would hold up acknowledgements.
-        for statement in STATEMENTS {
+        for statement in statements {
             pruned.rows += self
                 .write("prune history", move |connection| {
                     async move {
-                        let done = sqlx::query(statement)
+                        let done = sqlx::query(*statement)
                             .bind(oldest)
                             .bind(retention.keep_rows)
                             .execute(connection)

@@ -12,7 +12,15 @@ use sqlx::{
 use super::{Page, PageRequest, Store, StoreError, column, error::reading};
 use crate::domain::{
     ids::ClusterName,
-    task::{choose::Placement, event::Event, names::TaskId, phase::State, render::Gang, spec::TaskSpec},
+    task::{
+        choose::Placement,
+        event::Event,
+        names::TaskId,
+        phase::{Move, State},
+        record::NodeCounts,
+        render::Gang,
+        spec::TaskSpec,
+    },
 };
 
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +37,8 @@ pub struct TaskRow {
     pub state: State,
     pub dispatch: Option<Dispatch>,
     pub restarts: u32,
+    /// How its nodes ended, once it is over.
+    pub nodes: Option<NodeCounts>,
     /// When the state last changed.
     pub changed: Timestamp,
 }
@@ -52,7 +62,16 @@ pub struct TaskMove {
     pub to: State,
     pub dispatch: Option<Dispatch>,
     pub restarts: u32,
+    pub nodes: Option<NodeCounts>,
     pub event: Event,
+}
+
+/// Tasks as they are now that have moved since some moment, and the moment up to which that is so.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Changes {
+    pub tasks: Vec<TaskRow>,
+    /// For the next call.
+    pub seen: i64,
 }
 
 /// All tasks where every field is `None`.
@@ -84,14 +103,15 @@ impl Store {
         self.write("record the task's move", move |connection| {
             async move {
                 let seq = sqlx::query_scalar(
-                    "UPDATE tasks SET state = ?1, over = ?2, dispatch = ?3, restarts = ?4, changed_ms = ?5
-                     WHERE id = ?6 AND state = ?7 RETURNING seq",
+                    "UPDATE tasks SET state = ?1, over = ?2, dispatch = ?3, restarts = ?4, changed_ms = ?5, nodes = ?6
+                     WHERE id = ?7 AND state = ?8 RETURNING seq",
                 )
                 .bind(column::json_text(&step.to)?)
                 .bind(step.to.phase.is_over())
                 .bind(step.dispatch.as_ref().map(column::json_text).transpose()?)
                 .bind(step.restarts)
                 .bind(step.event.at.as_millisecond())
+                .bind(step.nodes.as_ref().map(column::json_text).transpose()?)
                 .bind(step.id.as_str())
                 .bind(column::json_text(&step.from)?)
                 .fetch_optional(&mut *connection)
@@ -103,6 +123,30 @@ impl Store {
             .boxed()
         })
         .await
+    }
+
+    /// Stops a task, whatever it does: what is nowhere yet or over ends here, the rest is withdrawn by
+    /// whoever dispatches. The task as it is then; `None`: there is none.
+    pub async fn stop_task(&self, id: &TaskId, now: Timestamp) -> Result<Option<TaskRow>, StoreError> {
+        loop {
+            let Some(row) = self.task(id).await? else { return Ok(None) };
+            let Ok(to) = row.state.clone().next(Move::Stop) else { return Ok(Some(row)) };
+            if to == row.state {
+                return Ok(Some(row));
+            }
+            let step = TaskMove {
+                id: row.id.clone(),
+                from: row.state.clone(),
+                to: to.clone(),
+                dispatch: row.dispatch.clone(),
+                restarts: row.restarts,
+                nodes: row.nodes,
+                event: Event::of(&Move::Stop, &to, now, None),
+            };
+            if self.move_task(&step).await? {
+                return Ok(Some(TaskRow { state: to, changed: now, ..row }));
+            }
+        }
     }
 
     pub async fn task(&self, id: &TaskId) -> Result<Option<TaskRow>, StoreError> {
@@ -155,6 +199,32 @@ impl Store {
             .map_err(reading("read the live tasks"))
     }
 
+    /// Tasks that were accepted or moved since `seen`; from 0 on, all that are not over.
+    pub async fn task_changes(&self, seen: i64) -> Result<Changes, StoreError> {
+        let failed = || reading("read what became of tasks");
+        // First: what moves in between is told again the next time.
+        let last: Option<i64> = sqlx::query_scalar("SELECT max(id) FROM task_events")
+            .fetch_one(self.readers())
+            .await
+            .map_err(failed())?;
+        let last = last.unwrap_or(0);
+        if last <= seen {
+            return Ok(Changes { tasks: Vec::new(), seen });
+        }
+        if seen == 0 {
+            return Ok(Changes { tasks: self.live_tasks().await?, seen: last });
+        }
+        let tasks = sqlx::query(
+            "SELECT * FROM tasks WHERE seq IN (SELECT task FROM task_events WHERE ?1 < id) ORDER BY seq",
+        )
+        .bind(seen)
+        .try_map(|row| task(&row))
+        .fetch_all(self.readers())
+        .await
+        .map_err(failed())?;
+        Ok(Changes { tasks, seen: last })
+    }
+
     /// Oldest first: a history is read from its beginning.
     pub async fn task_events(&self, id: &TaskId) -> Result<Vec<Event>, StoreError> {
         sqlx::query(
@@ -171,8 +241,8 @@ impl Store {
 async fn insert(connection: &mut SqliteConnection, task: &TaskRow) -> sqlx::Result<Option<i64>> {
     sqlx::query_scalar(
         "INSERT INTO tasks (id, owner, namespace, queue, cluster, submitted_ms, spec, state, over, dispatch,
-                            restarts, changed_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+                            restarts, changed_ms, nodes)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
          ON CONFLICT (id) DO NOTHING RETURNING seq",
     )
     .bind(task.id.as_str())
@@ -187,6 +257,7 @@ async fn insert(connection: &mut SqliteConnection, task: &TaskRow) -> sqlx::Resu
     .bind(task.dispatch.as_ref().map(column::json_text).transpose()?)
     .bind(task.restarts)
     .bind(task.changed.as_millisecond())
+    .bind(task.nodes.as_ref().map(column::json_text).transpose()?)
     .fetch_optional(connection)
     .await
 }
@@ -221,6 +292,7 @@ fn task(row: &SqliteRow) -> sqlx::Result<TaskRow> {
         state: column::json(row, "state")?,
         dispatch: column::optional_json(row, "dispatch")?,
         restarts: row.try_get("restarts")?,
+        nodes: column::optional_json(row, "nodes")?,
         changed: column::time(row, "changed_ms")?,
     })
 }

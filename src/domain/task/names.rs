@@ -83,6 +83,16 @@ pub fn node_name(object: &str, rank: u32, num_nodes: u32) -> String {
     if num_nodes == 1 { object.to_owned() } else { format!("{object}-node-{rank}") }
 }
 
+/// On the Secrets in fedq's own namespace on the hub that keep the values of a task's `secrets`; beside it
+/// stands [`super::render::ID_LABEL`].
+pub const SECRET_LABEL: &str = "fedq.dev/task-secret";
+
+/// The Secret in fedq's own namespace on the hub that keeps the values of a task's `secrets` from before the
+/// task is acknowledged until it is over. Its keys are the variables' names.
+pub fn hub_secret_name(id: &TaskId) -> String {
+    format!("fedq-task-{id}")
+}
+
 /// Lower-case letters, digits and `-`, with a letter or digit at both ends.
 fn dns_label(text: &str) -> String {
     let clean = cleaned(&text.to_ascii_lowercase(), |c| c.is_ascii_alphanumeric() || c == '-');

@@ -87,6 +87,17 @@ pub enum Failure {
     Vanished,
 }
 
+/// What becomes of a task whose cluster is lost.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LostPolicy {
+    /// It waits for the cluster, however long.
+    #[default]
+    Wait,
+    /// It is run elsewhere once the cluster is let go of: until then it may still be running there.
+    Requeue,
+}
+
 /// What happened, or was decided.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Move {

@@ -1,6 +1,7 @@
 //! What is known of a task: what was asked for, where it is, how its nodes do.
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::{
     names::{TaskId, node_name, object_name},
@@ -27,7 +28,7 @@ pub struct Record {
 }
 
 /// Nodes by what their pods do; those that are none of these wait.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct NodeCounts {
     pub succeeded: u32,
     pub failed: u32,

@@ -1,6 +1,7 @@
 //! Volumes: PersistentVolumeClaims that tasks mount by a name of their own.
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
@@ -19,7 +20,8 @@ const ACCESS_MODES: [&str; 4] = ["ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany
 /// With its id behind, the name still fits a label.
 const MAX_NAME: usize = 54;
 
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct VolumeSpec {
     name: String,
     size: String,
@@ -87,6 +89,24 @@ impl VolumeSpec {
             storage_class: storage_class.map(str::to_owned),
             access_modes: modes,
         })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// As written.
+    pub fn size(&self) -> &str {
+        &self.size
+    }
+
+    /// `None`: the cluster's default.
+    pub fn storage_class(&self) -> Option<&str> {
+        self.storage_class.as_deref()
+    }
+
+    pub fn access_modes(&self) -> &[String] {
+        &self.access_modes
     }
 
     /// Whether pods on different nodes can mount it at once.

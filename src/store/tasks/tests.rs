@@ -36,6 +36,7 @@ fn row(number: u64, owner: &str) -> TaskRow {
         state: State::default(),
         dispatch: None,
         restarts: 0,
+        nodes: None,
         changed: at(0),
     }
 }
@@ -50,6 +51,7 @@ fn moved(row: &TaskRow, step: &Move, second: i64) -> (TaskRow, TaskMove) {
         to: to.clone(),
         dispatch: row.dispatch.clone(),
         restarts: row.restarts,
+        nodes: row.nodes,
         event,
     };
     (TaskRow { state: to, changed: at(second), ..row.clone() }, record)
@@ -169,11 +171,11 @@ async fn history_goes_by_age_and_count_and_live_tasks_stay() {
     };
     let ids = |numbers: &[u64]| numbers.iter().map(|number| TaskId::draw(*number)).collect::<Vec<_>>();
     let by_age = Retention { keep_for: Duration::from_secs(25), keep_rows: 100 };
-    store.prune(by_age, at(50)).await.expect("pruned");
+    store.prune_tasks(by_age, at(50)).await.expect("pruned");
     assert_eq!(left().await, ids(&[5, 4, 3, 0]));
     assert!(store.task_events(&TaskId::draw(1)).await.expect("read").is_empty());
     let by_count = Retention { keep_for: Duration::from_hours(1), keep_rows: 1 };
-    store.prune(by_count, at(50)).await.expect("pruned");
+    store.prune_tasks(by_count, at(50)).await.expect("pruned");
     assert_eq!(left().await, ids(&[5, 0]));
 }
 
@@ -193,4 +195,31 @@ async fn many_submissions_share_commits() {
     let accepted = join_all(tasks.iter().map(|task| store.insert_task(task))).await;
     assert!(accepted.into_iter().all(|accepted| accepted.expect("stored")));
     assert_eq!(store.live_tasks().await.expect("read").len(), 500);
+}
+
+#[tokio::test]
+async fn what_moved_is_told_once_and_a_stop_is_a_move() {
+    let (_folder, store) = store().await;
+    assert_eq!(store.task_changes(0).await.expect("read"), Changes::default());
+    let (one, two) = (row(1, "ann"), row(2, "bob"));
+    assert!(store.insert_task(&one).await.expect("stored"));
+    assert!(store.insert_task(&two).await.expect("stored"));
+    let changes = store.task_changes(0).await.expect("read");
+    assert_eq!(changes.tasks, [one.clone(), two.clone()]);
+    let seen = changes.seen;
+    assert_eq!(store.task_changes(seen).await.expect("read"), Changes { tasks: vec![], seen });
+
+    let (dispatched, step) = moved(&one, &Move::Dispatch(ClusterName::new("one").expect("a name")), 1);
+    assert!(store.move_task(&step).await.expect("stored"));
+    let stopped = store.stop_task(&one.id, at(2)).await.expect("stored").expect("a task");
+    assert_eq!(stopped.state.phase.word(), "stopping");
+    assert_eq!(stopped.state.epoch, dispatched.state.epoch);
+    let again = store.stop_task(&one.id, at(3)).await.expect("no failure");
+    assert_eq!(again.as_ref(), Some(&stopped), "stopping is idempotent");
+    let never_dispatched = store.stop_task(&two.id, at(4)).await.expect("stored").expect("a task");
+    assert!(never_dispatched.state.phase.is_over());
+    assert_eq!(store.stop_task(&TaskId::draw(9), at(5)).await.expect("no failure"), None);
+    let changes = store.task_changes(seen).await.expect("read");
+    assert_eq!(changes.tasks, [stopped, never_dispatched], "what is over is told too");
+    assert!(seen < changes.seen);
 }

@@ -1,0 +1,168 @@
+//! Volumes that people want: made and deleted on their clusters by a controller, which forgets them here once
+//! they are gone there.
+
+use futures::FutureExt;
+use jiff::Timestamp;
+use sqlx::{Row, sqlite::SqliteRow};
+
+use super::{Store, StoreError, column, error::reading};
+use crate::domain::{
+    ids::ClusterName,
+    task::{names::TaskId, volume::VolumeSpec},
+};
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct VolumeRow {
+    pub id: TaskId,
+    pub owner: String,
+    pub namespace: String,
+    /// `None`: to be chosen.
+    pub cluster: Option<ClusterName>,
+    pub spec: VolumeSpec,
+    pub created: Timestamp,
+    /// Somebody wants it gone.
+    pub deleting: bool,
+}
+
+impl Store {
+    /// Accepts a volume. `false`: the id is taken, so draw another.
+    pub async fn insert_volume(&self, volume: &VolumeRow) -> Result<bool, StoreError> {
+        let volume = volume.clone();
+        self.write("accept the volume", move |connection| {
+            async move {
+                let done = sqlx::query(
+                    "INSERT INTO volumes (id, owner, namespace, cluster, spec, created_ms, deleting)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO NOTHING",
+                )
+                .bind(volume.id.as_str())
+                .bind(&volume.owner)
+                .bind(&volume.namespace)
+                .bind(volume.cluster.as_ref().map(ClusterName::as_str))
+                .bind(column::json_text(&volume.spec)?)
+                .bind(volume.created.as_millisecond())
+                .bind(volume.deleting)
+                .execute(connection)
+                .await?;
+                Ok(0 < done.rows_affected())
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    /// `false`: it has a cluster already, or is not there any more.
+    pub async fn place_volume(&self, id: &TaskId, cluster: &ClusterName) -> Result<bool, StoreError> {
+        let (id, cluster) = (id.clone(), cluster.clone());
+        let statement = "UPDATE volumes SET cluster = ?2 WHERE id = ?1 AND cluster IS NULL";
+        self.write("place the volume", move |connection| {
+            async move {
+                let update = sqlx::query(statement).bind(id.as_str()).bind(cluster.as_str());
+                Ok(0 < update.execute(connection).await?.rows_affected())
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    /// Wants it gone. `false`: there is none.
+    pub async fn delete_volume(&self, id: &TaskId) -> Result<bool, StoreError> {
+        self.change_volume("delete the volume", "UPDATE volumes SET deleting = 1 WHERE id = ?1", id).await
+    }
+
+    /// Its cluster has nothing of it any more.
+    pub async fn forget_volume(&self, id: &TaskId) -> Result<bool, StoreError> {
+        self.change_volume("forget the volume", "DELETE FROM volumes WHERE id = ?1 AND deleting = 1", id)
+            .await
+    }
+
+    async fn change_volume(
+        &self,
+        what: &'static str,
+        statement: &'static str,
+        id: &TaskId,
+    ) -> Result<bool, StoreError> {
+        let id = id.clone();
+        self.write(what, move |connection| {
+            async move {
+                let done = sqlx::query(statement).bind(id.as_str()).execute(connection).await?;
+                Ok(0 < done.rows_affected())
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    pub async fn volume(&self, id: &TaskId) -> Result<Option<VolumeRow>, StoreError> {
+        sqlx::query("SELECT * FROM volumes WHERE id = ?1")
+            .bind(id.as_str())
+            .try_map(|row| volume(&row))
+            .fetch_optional(self.readers())
+            .await
+            .map_err(reading("read the volume"))
+    }
+
+    /// Oldest first; `owner`: only theirs.
+    pub async fn volumes(&self, owner: Option<&str>) -> Result<Vec<VolumeRow>, StoreError> {
+        let query = match owner {
+            None => sqlx::query("SELECT * FROM volumes ORDER BY seq"),
+            Some(owner) => sqlx::query("SELECT * FROM volumes WHERE owner = ?1 ORDER BY seq").bind(owner),
+        };
+        query.try_map(|row| volume(&row)).fetch_all(self.readers()).await.map_err(reading("list volumes"))
+    }
+}
+
+fn volume(row: &SqliteRow) -> sqlx::Result<VolumeRow> {
+    Ok(VolumeRow {
+        id: column::name(row, "id")?,
+        owner: row.try_get("owner")?,
+        namespace: row.try_get("namespace")?,
+        cluster: match row.try_get::<Option<&str>, _>("cluster")? {
+            Some(_) => Some(column::name(row, "cluster")?),
+            None => None,
+        },
+        spec: column::json(row, "spec")?,
+        created: column::time(row, "created_ms")?,
+        deleting: row.try_get("deleting")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn row(number: u64, owner: &str) -> VolumeRow {
+        VolumeRow {
+            id: TaskId::draw(number),
+            owner: owner.to_owned(),
+            namespace: "team".to_owned(),
+            cluster: None,
+            spec: VolumeSpec::new("data", "10Gi", Some("fast"), None).expect("valid"),
+            created: Timestamp::from_second(1_700_000_000).expect("in range"),
+            deleting: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_volume_is_placed_once_and_forgotten_only_after_somebody_wanted_it_gone() {
+        let folder = TempDir::new().expect("a temporary folder");
+        let store = Store::open(&folder.path().join("fedq.db")).await.expect("opens");
+        let (mine, theirs) = (row(1, "ann"), row(2, "bob"));
+        assert!(store.insert_volume(&mine).await.expect("stored"));
+        assert!(store.insert_volume(&theirs).await.expect("stored"));
+        assert!(!store.insert_volume(&mine).await.expect("no failure"), "its id is taken");
+        assert_eq!(store.volumes(None).await.expect("read"), [mine.clone(), theirs]);
+
+        let cluster = |name: &str| ClusterName::new(name).expect("a name");
+        assert!(store.place_volume(&mine.id, &cluster("one")).await.expect("stored"));
+        assert!(!store.place_volume(&mine.id, &cluster("two")).await.expect("no failure"));
+        assert!(!store.forget_volume(&mine.id).await.expect("no failure"), "nobody wants it gone");
+        assert!(store.delete_volume(&mine.id).await.expect("stored"));
+        let wanted = VolumeRow { cluster: Some(cluster("one")), deleting: true, ..mine.clone() };
+        assert_eq!(store.volumes(Some("ann")).await.expect("read"), [wanted]);
+        assert!(store.forget_volume(&mine.id).await.expect("stored"));
+        assert_eq!(store.volume(&mine.id).await.expect("read"), None);
+        assert!(!store.delete_volume(&mine.id).await.expect("no failure"));
+    }
+}
