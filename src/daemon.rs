@@ -13,7 +13,7 @@ use tracing::{error, info, warn};
 use crate::{
     clock::Clock,
     config::{Args, Config},
-    controllers::{capacity, claim, cluster, queue, quota, writer::WriterConfig},
+    controllers::{admission_check, capacity, claim, cluster, queue, quota, writer::WriterConfig},
     domain::{
         overview::{CapacityView, Overview},
         queue::{ClaimedQueues, report::QueueReports},
@@ -184,9 +184,10 @@ impl Daemon {
     }
 
     async fn start_controllers(&mut self, hub: &Hub) -> anyhow::Result<()> {
-        let hub_id = self.config.hub_name.clone().unwrap_or_else(|| hub.uid.clone());
-        let [quota_signal, capacity_signal, queue_signal] = std::array::from_fn(|_| Arc::new(Notify::new()));
-        let wake = [&quota_signal, &capacity_signal, &queue_signal].map(Arc::clone).to_vec();
+        let hub_id = self.hub_id(hub);
+        let [quota_signal, capacity_signal, queue_signal, check_signal] =
+            std::array::from_fn(|_| Arc::new(Notify::new()));
+        let wake = [&quota_signal, &capacity_signal, &queue_signal, &check_signal].map(Arc::clone).to_vec();
         let following =
             Following { client: hub.client.clone(), timing: self.timing(), changed: wake.clone() };
         hub.follow(&following, &mut self.follows, &self.cancel);
@@ -250,6 +251,7 @@ impl Daemon {
             self.cancel.clone(),
         ));
         self.start_claims(hub, (events, sender));
+        self.start_admission_checks(hub, check_signal);
         self.serve_people(hub).await?;
         self.tasks.spawn(announce_ready(
             hub.clone(),
@@ -277,6 +279,27 @@ impl Daemon {
         self.tasks.spawn(claims.run(inputs, self.cancel.clone()));
     }
 
+    fn start_admission_checks(&mut self, hub: &Hub, signal: Arc<Notify>) {
+        let hub_id = self.hub_id(hub);
+        let kueue_namespace = self.config.multikueue.kueue_namespace.clone();
+        let changed = vec![Arc::clone(&signal)];
+        let following = Following { client: hub.client.clone(), timing: self.timing(), changed };
+        hub.follow_multikueue(&kueue_namespace, &hub_id, &following, (&mut self.follows, &self.cancel));
+        let settings = admission_check::Settings {
+            kueue_namespace,
+            naming: self.config.cluster_naming(),
+            token_lifetime: self.config.multikueue.token_lifetime,
+            writer: self.writer_config(),
+        };
+        let checks = admission_check::AdmissionCheckController::new(
+            (hub.clone(), hub_id),
+            self.clock.clone(),
+            settings,
+            signal,
+        );
+        self.tasks.spawn(checks.run(self.published.joined.subscribe(), self.cancel.clone()));
+    }
+
     async fn drain(&mut self) {
         let finish = async {
             while let Some(ended) = self.tasks.join_next().await {
@@ -291,6 +314,11 @@ impl Daemon {
             );
         }
         self.follows.abort_all();
+    }
+
+    /// Tells this hub's objects from another's.
+    fn hub_id(&self, hub: &Hub) -> String {
+        self.config.hub_name.clone().unwrap_or_else(|| hub.uid.clone())
     }
 
     fn rules(&self) -> Rules {

@@ -35,6 +35,7 @@ fn names(config: &Config, problems: &mut Vec<String>) {
         ("namespace", Some(&config.namespace)),
         ("webhook.service.namespace", config.webhook.service.namespace.as_ref()),
         ("webhook.service.name", Some(&config.webhook.service.name)),
+        ("multikueue.kueueNamespace", Some(&config.multikueue.kueue_namespace)),
     ] {
         if name.is_some_and(|name| !is_label(name)) {
             problems.push(format!(
@@ -152,6 +153,9 @@ fn durations(config: &Config, problems: &mut Vec<String>) {
     }
     if clusters.stale_after <= clusters.request_timeout {
         problems.push("clusters.staleAfter: must be longer than clusters.requestTimeout, else one slow answer makes a cluster stale".to_owned());
+    }
+    if config.multikueue.token_lifetime < Duration::from_mins(10) {
+        problems.push("multikueue.tokenLifetime: API servers make tokens for 10m or more".to_owned());
     }
     if Duration::from_mins(1) < config.quota.merge_window {
         problems.push("quota.mergeWindow: more than 1m would hold up every change of quota".to_owned());

@@ -34,6 +34,7 @@ pub struct Config {
     pub aliases: BTreeMap<String, ResourceName>,
     pub quota: Quota,
     pub tasks: Tasks,
+    pub multikueue: MultiKueue,
     pub log: Log,
 }
 
@@ -190,6 +191,24 @@ pub struct Quota {
     pub copy_admission_checks: Vec<String>,
 }
 
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct MultiKueue {
+    pub kueue_namespace: String,
+    pub naming: ClusterNaming,
+    #[serde(with = "text::duration")]
+    pub token_lifetime: Duration,
+}
+
+/// What a MultiKueueCluster is called.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ClusterNaming {
+    #[default]
+    PlacementCluster,
+    Cluster,
+}
+
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Log {
@@ -213,6 +232,7 @@ impl Default for Config {
             aliases: BTreeMap::from([("gpu".to_owned(), gpu)]),
             quota: Quota::default(),
             tasks: Tasks::default(),
+            multikueue: MultiKueue::default(),
             log: Log::default(),
         }
     }
@@ -321,6 +341,16 @@ impl Default for Quota {
             drift_reverts_per_minute: 4,
             removal_window: Duration::from_mins(10),
             copy_admission_checks: Vec::new(),
+        }
+    }
+}
+
+impl Default for MultiKueue {
+    fn default() -> Self {
+        Self {
+            kueue_namespace: "kueue-system".to_owned(),
+            naming: ClusterNaming::default(),
+            token_lifetime: Duration::from_hours(24),
         }
     }
 }

@@ -10,8 +10,8 @@ use std::{
 pub use self::{
     args::Args,
     file::{
-        Api, Capacity, ClusterMetrics, Clusters, Config, HeadroomSection, History, Hub, Listen, Log,
-        MetricsListener, Quota, ResourceNames, Service, StoreSection, Tls, Webhook,
+        Api, Capacity, ClusterMetrics, ClusterNaming, Clusters, Config, HeadroomSection, History, Hub,
+        Listen, Log, MetricsListener, MultiKueue, Quota, ResourceNames, Service, StoreSection, Tls, Webhook,
     },
     tasks::{GangChoice, TaskHistory, TaskWeights, Tasks, Tenant},
 };

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{Config, HeadroomSection};
+use super::{ClusterNaming, Config, HeadroomSection};
 use crate::{
     domain::{
         capacity::{Headroom, ResourceFilter},
         ids::{ClusterName, ResourceName},
+        multikueue::Naming,
         quantity::Amount,
         resources::{Aliases, Resources},
     },
@@ -37,6 +38,13 @@ impl Config {
     pub fn task_retention(&self) -> Retention {
         let history = &self.tasks.history;
         Retention { keep_for: history.keep_for, keep_rows: history.keep_rows }
+    }
+
+    pub fn cluster_naming(&self) -> Naming {
+        match self.multikueue.naming {
+            ClusterNaming::PlacementCluster => Naming::PlacementCluster,
+            ClusterNaming::Cluster => Naming::Cluster,
+        }
     }
 
     pub fn resource_filter(&self) -> Result<ResourceFilter, Unusable> {

@@ -1,5 +1,6 @@
 //! Loops that gather, decide, apply and report. The deciding is in `domain`; nothing here adds or compares quotas.
 
+pub mod admission_check;
 pub mod capacity;
 pub mod claim;
 pub mod cluster;

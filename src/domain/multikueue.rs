@@ -78,10 +78,14 @@ pub struct Input<'a> {
     pub placements: &'a BTreeMap<String, Decided>,
     pub naming: Naming,
     pub sources: &'a BTreeMap<ClusterName, Source>,
+    /// Why a joined cluster has none yet.
+    pub unready: &'a BTreeMap<ClusterName, String>,
     pub configs: &'a BTreeMap<String, Existing<Vec<String>>>,
     pub clusters: &'a BTreeMap<String, Existing<Source>>,
     /// Names of MultiKueueClusters that Workloads run on (`status.clusterName`).
     pub running: &'a BTreeSet<String>,
+    /// Why a config, or a cluster that it names, cannot be written; by the config's name.
+    pub failed: &'a BTreeMap<String, String>,
 }
 
 /// What there should be. What exists, is ours and is not named here is to be deleted.
@@ -168,6 +172,7 @@ struct Outcome {
     overflow: Vec<String>,
     draining: Vec<String>,
     not_joined: Vec<String>,
+    unready: Vec<String>,
     conflicts: Vec<String>,
 }
 
@@ -180,19 +185,26 @@ impl Outcome {
         if let Some((reason, message)) = &self.problem {
             return Active::no(*reason, message.clone(), generation);
         }
-        let mut message = format!("MultiKueueConfig {placement} is generated successfully");
+        let mut said = vec![format!("MultiKueueConfig {placement} is generated successfully")];
         let left_out = format!("left out, since it takes {MAX_CLUSTERS}");
-        for (what, names) in [
-            (left_out.as_str(), &self.overflow),
-            ("draining", &self.draining),
+        said.extend(Self::list(&[(&left_out, &self.overflow), ("draining", &self.draining)]));
+        said.extend(Some(self.unusable()).filter(|unusable| !unusable.is_empty()));
+        Active::yes(said.join("; "), generation)
+    }
+
+    /// Clusters that were decided on, and why Kueue cannot be told to use them.
+    fn unusable(&self) -> String {
+        let reasons = [
             ("not joined", &self.not_joined),
+            ("without a credential for Kueue", &self.unready),
             ("of that name, but not fedq's", &self.conflicts),
-        ] {
-            if !names.is_empty() {
-                message.extend(["; ", what, ": ", condition::some_of(names).as_str()]);
-            }
-        }
-        Active::yes(message, generation)
+        ];
+        Self::list(&reasons).collect::<Vec<_>>().join("; ")
+    }
+
+    fn list<'a>(parts: &'a [(&'a str, &'a Vec<String>)]) -> impl Iterator<Item = String> + 'a {
+        let some = parts.iter().filter(|(_, names)| !names.is_empty());
+        some.map(|(what, names)| format!("{what}: {}", condition::some_of(names)))
     }
 }
 
@@ -225,12 +237,15 @@ fn config(placement: &str, input: &Input) -> (Option<Vec<String>>, Outcome) {
     if wanted.is_empty() {
         let mut message = format!("Placement {placement} decided on no cluster");
         if !decided.clusters.is_empty() {
-            let names: Vec<_> = decided.clusters.iter().map(ToString::to_string).collect();
-            message = format!("none of the clusters can be used: {}", condition::some_of(&names));
+            message = format!("none of the clusters can be used: {}", outcome.unusable());
         }
         return (last_good(), Outcome::failed(Reason::NoClustersAvailable, message));
     }
-    (Some(cap(wanted, existing, input, &mut outcome)), outcome)
+    let config = cap(wanted, existing, input, &mut outcome);
+    if let Some(failure) = input.failed.get(placement) {
+        outcome.problem = Some((Reason::MultiKueueConfigError, failure.clone()));
+    }
+    (Some(config), outcome)
 }
 
 /// The decided clusters that Kueue can be told to use, best first.
@@ -249,7 +264,10 @@ fn usable(
             ));
         }
         if !input.sources.contains_key(cluster) {
-            outcome.not_joined.push(cluster.to_string());
+            match input.unready.get(cluster) {
+                Some(why) => outcome.unready.push(format!("{cluster} ({why})")),
+                None => outcome.not_joined.push(cluster.to_string()),
+            }
         } else if input.clusters.get(&name) == Some(&Existing::Foreign) {
             outcome.conflicts.push(name);
         } else if !wanted.contains(&name) {
@@ -319,6 +337,18 @@ fn keep_clusters(input: &Input, plan: &mut Plan) {
 /// and it goes back to Pending at every eviction.
 pub fn wants_ready(state: CheckState, reserves_quota: bool, usable: bool) -> bool {
     usable && reserves_quota && state == CheckState::Pending
+}
+
+impl CheckState {
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "Pending" => Some(Self::Pending),
+            "Ready" => Some(Self::Ready),
+            "Retry" => Some(Self::Retry),
+            "Rejected" => Some(Self::Rejected),
+            _ => None,
+        }
+    }
 }
 
 /// `status.admissionChecks[].state` of a Workload.

@@ -229,7 +229,11 @@ impl Subject<'_> {
             subresource,
             verb: Some(verb.to_owned()),
             name: name.map(str::to_owned),
-            namespace: own.then(|| self.namespace.to_owned()),
+            namespace: match right.scope {
+                Scope::Cluster => None,
+                Scope::Own => Some(self.namespace.to_owned()),
+                Scope::Kueue => Some(KUEUE_NAMESPACE.to_owned()),
+            },
             ..ResourceAttributes::default()
         };
         let spec = SelfSubjectAccessReviewSpec {

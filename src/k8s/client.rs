@@ -62,6 +62,8 @@ pub struct ClusterClient {
 
 /// What a further connection is made from.
 struct Origin {
+    /// `None`: a pod's service account.
+    kubeconfig: Option<CheckedKubeconfig>,
     config: Config,
     route: transport::Route,
     limits: ClientLimits,
@@ -85,13 +87,13 @@ pub enum ConnectError {
 pub fn connect(kubeconfig: &CheckedKubeconfig, limits: &ClientLimits) -> Result<ClusterClient, ConnectError> {
     let route =
         transport::Route { proxy: kubeconfig.proxy().cloned(), allow_loopback: kubeconfig.allow_loopback() };
-    build(kubeconfig.config()?, route, kubeconfig.expires(), limits)
+    build(Some(kubeconfig.clone()), kubeconfig.config()?, route, limits)
 }
 
 /// The hub, from the pod's service account.
 pub fn in_cluster(limits: &ClientLimits) -> Result<ClusterClient, ConnectError> {
     let config = Config::incluster().map_err(ConnectError::InCluster)?;
-    build(config, transport::Route { proxy: None, allow_loopback: true }, None, limits)
+    build(None, config, transport::Route { proxy: None, allow_loopback: true }, limits)
 }
 
 /// The hub, from a kubeconfig on disk; paths in it are allowed, relative to it.
@@ -109,14 +111,15 @@ pub fn from_kubeconfig_path(
 }
 
 fn build(
+    kubeconfig: Option<CheckedKubeconfig>,
     mut config: Config,
     route: transport::Route,
-    expires: Option<Timestamp>,
     limits: &ClientLimits,
 ) -> Result<ClusterClient, ConnectError> {
     let agent = HeaderValue::from_static(concat!("fedqd/", env!("CARGO_PKG_VERSION")));
     config.headers.push((USER_AGENT, agent));
-    let origin = Origin { config, route, limits: limits.clone() };
+    let expires = kubeconfig.as_ref().and_then(CheckedKubeconfig::expires);
+    let origin = Origin { kubeconfig, config, route, limits: limits.clone() };
     Ok(ClusterClient { client: origin.dial(limits)?, expires, origin: Arc::new(origin) })
 }
 
@@ -155,6 +158,11 @@ impl ClusterClient {
 
     pub fn server(&self) -> &Uri {
         &self.origin.config.cluster_url
+    }
+
+    /// A kubeconfig for the same server with another token; `None` for a pod's own service account.
+    pub fn kubeconfig_with(&self, token: &str) -> Option<String> {
+        self.origin.kubeconfig.as_ref().map(|kubeconfig| kubeconfig.render_with(token))
     }
 
     /// A connection of its own, for what would take the slots, streams or windows of this one; `adjust`

@@ -15,8 +15,8 @@ use super::{
         claim::ClusterResourceClaim,
         cluster_metrics::ClusterMetrics,
         kueue::{
-            AdmissionCheck, ClusterQueue, Cohort, LocalQueue, MultiKueueConfig, ResourceFlavor,
-            WorkloadPriorityClass,
+            AdmissionCheck, ClusterQueue, Cohort, LocalQueue, MultiKueueCluster, MultiKueueConfig,
+            ResourceFlavor, Workload, WorkloadPriorityClass,
         },
         meta::MetaOnly,
     },
@@ -45,11 +45,16 @@ pub struct Hub {
     pub cohorts: Table<Cohort>,
     pub checks: Table<AdmissionCheck>,
     pub multikueue_configs: Table<MultiKueueConfig>,
+    pub multikueue_clusters: Table<MultiKueueCluster>,
     pub namespaces: Table<MetaOnly>,
     pub priority_classes: Table<WorkloadPriorityClass>,
     pub cluster_metrics: Table<ClusterMetrics>,
     pub ocm: OcmTables,
     pub secrets: Table<Secret>,
+    /// Followed, as what follows, where MultiKueue is configured from Placements.
+    pub workloads: Table<Workload>,
+    /// What fedq gives Kueue to reach clusters by.
+    pub kueue_secrets: Table<Secret>,
 }
 
 impl Hub {
@@ -65,11 +70,14 @@ impl Hub {
             cohorts: Table::new(),
             checks: Table::new(),
             multikueue_configs: Table::new(),
+            multikueue_clusters: Table::new(),
             namespaces: Table::new(),
             priority_classes: Table::new(),
             cluster_metrics: Table::new(),
             ocm: OcmTables::default(),
             secrets: Table::new(),
+            workloads: Table::new(),
+            kueue_secrets: Table::new(),
         }
     }
 
@@ -87,6 +95,7 @@ impl Hub {
         follow_table(f, &self.cohorts, start(kueue("cohorts")), tasks);
         follow_table(f, &self.checks, start(kueue("admissionchecks")), tasks);
         follow_table(f, &self.multikueue_configs, start(kueue("multikueueconfigs")), tasks);
+        follow_table(f, &self.multikueue_clusters, start(kueue("multikueueclusters")), tasks);
         follow_table(f, &self.priority_classes, start(kueue("workloadpriorityclasses")), tasks);
         follow_table(f, &self.cluster_metrics, start(galaxy("clustermetrics")), tasks);
         follow_table(f, &self.namespaces, start("/api/v1/namespaces".to_owned()), tasks);
@@ -117,6 +126,7 @@ impl Hub {
             && current(self.cohorts.state())
             && current(self.checks.state())
             && current(self.multikueue_configs.state())
+            && current(self.multikueue_clusters.state())
             && current(self.namespaces.state())
             && current(self.priority_classes.state())
             && current(self.cluster_metrics.state())
@@ -132,6 +142,7 @@ impl Hub {
             && self.cohorts.synced()
             && self.checks.synced()
             && self.multikueue_configs.synced()
+            && self.multikueue_clusters.synced()
             && self.namespaces.synced()
             && self.priority_classes.synced()
             && self.cluster_metrics.synced()

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use kube::{Config, config::AuthInfo};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde::{Deserialize, de::IgnoredAny};
-use serde_json::json;
+use serde_json::{Value, json};
 
 pub use address::check_address;
 use credential::Credential;
@@ -361,6 +361,15 @@ impl CheckedKubeconfig {
     /// The smallest kubeconfig that says the same: what is stored in the cluster's Secret. It is JSON,
     /// which is YAML too, so that no value can be read as something else.
     pub fn render(&self) -> String {
+        self.file(&self.credential.render())
+    }
+
+    /// The same server with a token instead.
+    pub fn render_with(&self, token: &str) -> String {
+        self.file(&json!({ "token": token }))
+    }
+
+    fn file(&self, user: &Value) -> String {
         let mut cluster = json!({ "server": self.server.to_string() });
         if let Some(pem) = &self.ca_pem {
             cluster["certificate-authority-data"] = json!(k8s_openapi::ByteString(pem.clone()));
@@ -379,7 +388,7 @@ impl CheckedKubeconfig {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{ "name": "cluster", "cluster": cluster }],
-            "users": [{ "name": "user", "user": self.credential.render() }],
+            "users": [{ "name": "user", "user": user }],
             "contexts": [{ "name": "context", "context": context }],
             "current-context": "context",
         });

@@ -9,6 +9,7 @@ pub mod hub;
 pub mod kubeconfig;
 pub mod list_watch;
 pub mod logs;
+pub mod multikueue;
 pub mod onboard;
 pub mod read;
 pub mod rights;

@@ -12,11 +12,12 @@ use kube::{
     api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams, TypeMeta},
     core::GroupVersionKind,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     client::{self, ApiError, ClientLimits, ConnectError, call},
     kubeconfig::{self, CheckedKubeconfig, KubeconfigError, Rules},
+    multikueue,
 };
 
 /// The rights fedq needs on a cluster.
@@ -54,7 +55,8 @@ pub struct TokenFor<'a> {
     pub seconds: i64,
 }
 
-/// Makes a ServiceAccount with just the rights fedq needs; a kubeconfig that holds only its token.
+/// Makes a ServiceAccount with just the rights fedq needs, and one with those of MultiKueue; a kubeconfig that
+/// holds only the former's token.
 /// Doing it again changes nothing.
 pub async fn create_service_account(
     kubeconfig: &[u8],
@@ -62,12 +64,14 @@ pub async fn create_service_account(
     folder: Option<&Path>,
 ) -> Result<String, OnboardError> {
     let (checked, client) = connect(kubeconfig, context, folder)?;
-    for object in manifest()? {
-        apply(&client, &object).await?;
+    for manifest in [MANIFEST, multikueue::MANIFEST] {
+        for object in parse(manifest)? {
+            apply(&client, &object).await?;
+        }
     }
     apply(&client, &token_secret()).await?;
     let token = read_token(&client).await?;
-    with_token(&checked, &token)
+    Ok(checked.render_with(&token))
 }
 
 /// A token of a ServiceAccount that is there already.
@@ -110,8 +114,8 @@ fn connect(
     Ok((checked, client))
 }
 
-fn manifest() -> Result<Vec<DynamicObject>, OnboardError> {
-    serde_saphyr::from_multiple(MANIFEST).map_err(OnboardError::Manifest)
+pub(super) fn parse(manifest: &str) -> Result<Vec<DynamicObject>, OnboardError> {
+    serde_saphyr::from_multiple(manifest).map_err(OnboardError::Manifest)
 }
 
 fn token_secret() -> DynamicObject {
@@ -129,7 +133,7 @@ fn token_secret() -> DynamicObject {
     }
 }
 
-async fn apply(client: &Client, object: &DynamicObject) -> Result<(), OnboardError> {
+pub(super) async fn apply(client: &Client, object: &DynamicObject) -> Result<(), OnboardError> {
     let types = object.types.clone().unwrap_or_default();
     let name = object.metadata.name.clone().unwrap_or_default();
     let (group, version) = types.api_version.split_once('/').unwrap_or(("", &types.api_version));
@@ -158,25 +162,13 @@ async fn read_token(client: &Client) -> Result<String, OnboardError> {
     Err(OnboardError::NoToken)
 }
 
-/// The same server with another credential.
-fn with_token(checked: &CheckedKubeconfig, token: &str) -> Result<String, OnboardError> {
-    let rendered = checked.render();
-    let mut kubeconfig: Value = serde_saphyr::from_str(&rendered).map_err(OnboardError::Manifest)?;
-    if let Some(users) = kubeconfig.get_mut("users").and_then(Value::as_array_mut) {
-        for user in users {
-            user["user"] = json!({"token": token});
-        }
-    }
-    Ok(kubeconfig.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_manifest_makes_the_service_account_that_the_token_is_for() {
-        let objects = manifest().expect("a manifest");
+        let objects = parse(MANIFEST).expect("a manifest");
         let has = |kind: &str, name: &str| {
             objects.iter().any(|object| {
                 object.types.as_ref().is_some_and(|types| types.kind == kind)

@@ -1,12 +1,12 @@
 //! Objects into domain types, parsed once. What cannot be read is left out and said, never guessed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{
     capacity::{Flavor, Taint, Toleration},
-    ids::{ClusterName, CohortName, FlavorName, NameError, QueueName, ResourceName},
+    ids::{CohortName, FlavorName, NameError, QueueName, ResourceName},
     quantity::{Amount, Quantity, QuantityError},
     quota::{Dispatch, HubQueueInput, ManagedCell, WorkerCell, WorkerQueueInput},
     resource_groups::{FlavorQuotas, ResourceGroup, ResourceGroups, ResourceQuota, Written},
@@ -23,6 +23,7 @@ use super::{
     worker::Worker,
 };
 
+pub mod multikueue;
 pub mod ocm;
 pub mod queues;
 pub mod tasks;
@@ -195,11 +196,8 @@ fn dispatch(hub: &Hub, queue: &ClusterQueue) -> (Dispatch, bool) {
     };
     let name = check.spec.parameters.as_ref().map(|parameters| parameters.name.as_str());
     let config = name.and_then(|name| hub.multikueue_configs.get(None, name));
-    let clusters: BTreeSet<ClusterName> = config
-        .iter()
-        .flat_map(|config| &config.spec.clusters)
-        .filter_map(|name| ClusterName::new(name).ok())
-        .collect();
+    let clusters =
+        config.as_deref().map(|config| multikueue::config_clusters(hub, config)).unwrap_or_default();
     let automated = config.is_some_and(|config| config.spec.quota_management.as_deref() == Some("Automated"));
     (Dispatch::MultiKueue { clusters }, automated)
 }

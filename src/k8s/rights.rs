@@ -20,6 +20,8 @@ pub enum Scope {
     Cluster,
     /// fedq's own namespace.
     Own,
+    /// Kueue's namespace.
+    Kueue,
 }
 
 /// Where Kueue's own manifests put it, and its Deployment.
@@ -85,7 +87,12 @@ pub const HUB: &[Right] = &[
     right(KUEUE, "workloadpriorityclasses", FOLLOW, "copying priority classes"),
     right(KUEUE, "cohorts", FOLLOW, "seeing quota outside queues"),
     right(KUEUE, "admissionchecks", FOLLOW, "seeing which queues dispatch"),
-    right(KUEUE, "multikueueconfigs", FOLLOW, "seeing where queues dispatch to"),
+    right(KUEUE, "admissionchecks/status", &["patch"], "answering admission checks of Placements"),
+    right(KUEUE, "multikueueconfigs", OWN, "configuring MultiKueue from Placements"),
+    right(KUEUE, "multikueueclusters", OWN, "configuring MultiKueue from Placements"),
+    right(KUEUE, "workloads", FOLLOW, "seeing where Workloads run"),
+    right(KUEUE, "workloads/status", &["patch"], "answering admission checks of Placements"),
+    Right { scope: Scope::Kueue, ..right("", "secrets", OWN, "Kueue's credentials for clusters") },
     right("", "namespaces", &["get", "list", "watch"], "identity and queues' namespaces"),
     Right { scope: Scope::Own, ..right("", "namespaces", &["patch"], "answered confirmations") },
     Right {
@@ -138,6 +145,7 @@ mod tests {
             let scope = match right.scope {
                 Scope::Cluster => "",
                 Scope::Own => "fedq-system",
+                Scope::Kueue => KUEUE_NAMESPACE,
             };
             // Of its own namespace object, which is no namespaced thing.
             let (scope, name) = match (right.resource, right.scope) {

@@ -18,6 +18,10 @@ pub enum Kind {
     WorkloadPriorityClass,
     ClusterQueue,
     LocalQueue,
+    MultiKueueConfig,
+    MultiKueueCluster,
+    AdmissionCheck,
+    Workload,
     Claim,
     ClusterMetrics,
 }
@@ -26,9 +30,14 @@ impl Kind {
     fn group_path(self) -> &'static str {
         match self {
             Self::Namespace | Self::Secret => "/api/v1",
-            Self::ResourceFlavor | Self::WorkloadPriorityClass | Self::ClusterQueue | Self::LocalQueue => {
-                "/apis/kueue.x-k8s.io/v1beta2"
-            }
+            Self::ResourceFlavor
+            | Self::WorkloadPriorityClass
+            | Self::ClusterQueue
+            | Self::LocalQueue
+            | Self::MultiKueueConfig
+            | Self::MultiKueueCluster
+            | Self::AdmissionCheck
+            | Self::Workload => "/apis/kueue.x-k8s.io/v1beta2",
             Self::Claim | Self::ClusterMetrics => "/apis/galaxy.kubestellar.io/v1alpha1",
         }
     }
@@ -41,6 +50,10 @@ impl Kind {
             Self::WorkloadPriorityClass => "workloadpriorityclasses",
             Self::ClusterQueue => "clusterqueues",
             Self::LocalQueue => "localqueues",
+            Self::MultiKueueConfig => "multikueueconfigs",
+            Self::MultiKueueCluster => "multikueueclusters",
+            Self::AdmissionCheck => "admissionchecks",
+            Self::Workload => "workloads",
             Self::Claim => "clusterresourceclaims",
             Self::ClusterMetrics => "clustermetrics",
         }
@@ -68,6 +81,10 @@ impl Target {
 
     pub fn status(kind: Kind, name: impl Into<String>) -> Self {
         Self { kind, namespace: None, name: name.into(), status: true }
+    }
+
+    pub fn status_within(kind: Kind, namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { status: true, ..Self::namespaced(kind, namespace, name) }
     }
 
     fn collection(&self) -> String {

@@ -220,6 +220,7 @@ fn manifests_are_yaml_and_agree_with_the_configuration() {
     let config: Value = serde_saphyr::from_str(&read("config/fedqd.yaml")).expect("valid YAML");
     let text = |pointer: &str| config.pointer(pointer).and_then(Value::as_str).expect(pointer).to_owned();
     let namespace = text("/namespace");
+    let kueue_namespace = text("/multikueue/kueueNamespace");
     let mut services = Vec::new();
     let mut ports = BTreeSet::new();
     for (path, manifest) in manifests() {
@@ -232,7 +233,8 @@ fn manifests_are_yaml_and_agree_with_the_configuration() {
             assert_eq!(manifest["metadata"]["name"], Value::from(namespace.as_str()), "{path}");
         } else if let Some(found) = manifest["metadata"]["namespace"].as_str() {
             let kubernetes_own = ["kube-system", "default"].contains(&found);
-            assert!(kubernetes_own || found == namespace, "{path}: {kind} is in namespace {found}");
+            let ours = found == namespace || found == kueue_namespace;
+            assert!(kubernetes_own || ours, "{path}: {kind} is in namespace {found}");
         }
         if kind == "ValidatingWebhookConfiguration" {
             let name = fedq::controllers::webhook::CONFIGURATION;

@@ -8,9 +8,11 @@ struct Bed {
     placements: BTreeMap<String, Decided>,
     naming: Naming,
     sources: BTreeMap<ClusterName, Source>,
+    unready: BTreeMap<ClusterName, String>,
     configs: BTreeMap<String, Existing<Vec<String>>>,
     clusters: BTreeMap<String, Existing<Source>>,
     running: BTreeSet<String>,
+    failed: BTreeMap<String, String>,
 }
 
 fn name(text: &str) -> ClusterName {
@@ -53,9 +55,11 @@ impl Bed {
             placements: &self.placements,
             naming: self.naming,
             sources: &self.sources,
+            unready: &self.unready,
             configs: &self.configs,
             clusters: &self.clusters,
             running: &self.running,
+            failed: &self.failed,
         }
     }
 
@@ -209,7 +213,7 @@ fn clusters_that_are_not_joined_are_told() {
     bed.sources.clear();
     let active = bed.active();
     assert_eq!(active.reason, Reason::NoClustersAvailable);
-    assert_eq!(active.message, "none of the clusters can be used: cluster1, cluster2");
+    assert_eq!(active.message, "none of the clusters can be used: not joined: cluster1, cluster2");
 }
 
 #[test]

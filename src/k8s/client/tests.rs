@@ -219,7 +219,7 @@ async fn a_name_that_resolves_to_this_machine_is_not_dialled() {
     let route = transport::Route { proxy: None, allow_loopback: false };
     let rules = Rules { allow_loopback: true, ..Rules::default() };
     let checked = kubeconfig::check(allowed.as_bytes(), None, &rules).expect("good");
-    let client = build(checked.config().expect("good"), route, None, &short()).expect("a client");
+    let client = build(None, checked.config().expect("good"), route, &short()).expect("a client");
     let error = version(&client).await.expect_err("refused");
     assert_eq!(error.class, RetryClass::Unreachable);
     assert!(error.message.contains("this machine"), "{error}");

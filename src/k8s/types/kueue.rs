@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -124,6 +125,8 @@ pub struct Condition {
     pub message: String,
     #[serde(default)]
     pub observed_generation: i64,
+    #[serde(default)]
+    pub last_transition_time: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -248,6 +251,15 @@ pub struct AdmissionCheck {
     pub metadata: Meta,
     #[serde(default)]
     pub spec: AdmissionCheckSpec,
+    #[serde(default)]
+    pub status: AdmissionCheckStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+pub struct AdmissionCheckStatus {
+    /// As they came: one of them is replaced, and the list goes back as a whole.
+    #[serde(default)]
+    pub conditions: Vec<Value>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -287,6 +299,51 @@ pub struct MultiKueueConfigSpec {
 }
 
 #[derive(Clone, Debug, Deserialize)]
+pub struct MultiKueueCluster {
+    pub metadata: Meta,
+    #[serde(default)]
+    pub spec: MultiKueueClusterSpec,
+    #[serde(default)]
+    pub status: MultiKueueClusterStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct MultiKueueClusterSpec {
+    #[serde(default)]
+    pub cluster_source: ClusterSource,
+}
+
+/// One of the two.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterSource {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kube_config: Option<KubeConfig>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_profile_ref: Option<ClusterProfileRef>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KubeConfig {
+    pub location: String,
+    #[serde(default)]
+    pub location_type: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct ClusterProfileRef {
+    pub name: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+pub struct MultiKueueClusterStatus {
+    #[serde(default)]
+    pub conditions: Vec<Condition>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
 pub struct Workload {
     pub metadata: Meta,
     #[serde(default)]
@@ -294,11 +351,20 @@ pub struct Workload {
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
 pub struct WorkloadStatus {
     #[serde(default)]
     pub conditions: Vec<Condition>,
     #[serde(default)]
     pub admission: Option<Admission>,
+    /// As they came: one of them is changed, and the list goes back as a whole.
+    #[serde(default)]
+    pub admission_checks: Vec<Value>,
+    /// The MultiKueueCluster that runs it.
+    #[serde(default)]
+    pub cluster_name: Option<String>,
+    #[serde(default)]
+    pub nominated_cluster_names: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]

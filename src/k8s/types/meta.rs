@@ -127,6 +127,7 @@ record!(
     super::kueue::ClusterQueue,
     super::kueue::Cohort,
     super::kueue::LocalQueue,
+    super::kueue::MultiKueueCluster,
     super::kueue::MultiKueueConfig,
     super::kueue::ResourceFlavor,
     super::kueue::Workload,

@@ -11,6 +11,8 @@ pub mod hub_queues;
 pub mod leaving;
 pub mod logs;
 pub mod moving;
+pub mod multikueue;
+pub mod multikueue_stage;
 pub mod reported;
 pub mod rights;
 pub mod stage;
@@ -86,6 +88,7 @@ pub fn all() -> Vec<Case> {
         leaving::another_cluster_under_a_joined_name_is_quarantined_until_confirmed,
         leaving::a_kubeconfig_that_cannot_be_used_is_refused_with_its_reason,
         leaving::a_cluster_without_kueue_says_so_and_a_bare_node_counts_nothing,
+        multikueue::jobs_run_where_a_placement_decides_and_no_change_of_it_evicts_them,
         reported::a_cluster_that_only_reports_counts_on_the_hub,
         reported::nodes_of_followed_clusters_are_published_when_asked_for,
         command_line::a_claim_is_edited_with_checks_and_on_top_of_other_edits,

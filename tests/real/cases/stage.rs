@@ -421,6 +421,11 @@ pub async fn clear(fleet: &Fleet) -> Result<()> {
             release(hub, "v1", "Secret", &secret).await?;
         }
     }
+    for secret in hub.list("v1", "Secret", Some("kueue-system")).await? {
+        if secret["metadata"]["labels"]["fedq.dev/for-cluster"].is_string() {
+            release(hub, "v1", "Secret", &secret).await?;
+        }
+    }
     let (one, two) = (fleet.worker1(), fleet.worker2());
     tokio::try_join!(
         clear_kind(hub, CLAIMS, CLAIM),
@@ -444,6 +449,9 @@ async fn clear_cluster(cluster: &Cluster) -> Result<()> {
         (KUEUE, "LocalQueue"),
         (KUEUE, "ClusterQueue"),
         (KUEUE, "ResourceFlavor"),
+        (KUEUE, "AdmissionCheck"),
+        (KUEUE, "MultiKueueConfig"),
+        (KUEUE, "MultiKueueCluster"),
         ("v1", "Node"),
     ] {
         clear_kind(cluster, api_version, kind).await?;

@@ -1,0 +1,274 @@
+//! A credential for Kueue of each cluster that some check's Placement decided on: made when it is first needed,
+//! anew well before it expires, and gone when no MultiKueueCluster names it. One Secret a cluster, however many
+//! Placements share it, so that a new token makes Kueue connect once.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::pending,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Secret;
+use serde_json::{Value, json};
+use tokio::task::{JoinError, JoinSet};
+use tracing::{info, warn};
+
+use crate::{
+    domain::{
+        ids::ClusterName,
+        multikueue::{Plan, Source},
+    },
+    k8s::{
+        client::ClusterClient,
+        hub::Hub,
+        multikueue::{
+            Credential, MintError, Minted, kubeconfig, mint, read_secret, render_secret, secret_cluster,
+            secret_name,
+        },
+        worker::{Joined, JoinedClusters},
+        write::{Action, Change, Kind, Target},
+    },
+    telemetry::chain,
+};
+
+use super::{MANAGER, Settings, decided, gather::Seen};
+
+const FIRST_RETRY: SignedDuration = SignedDuration::from_secs(2);
+const LAST_RETRY: SignedDuration = SignedDuration::from_mins(5);
+
+pub(super) struct Credentials {
+    settings: Settings,
+    hub_id: String,
+    minting: JoinSet<(ClusterName, Result<Minted, MintError>)>,
+    under_way: BTreeSet<ClusterName>,
+    /// Made, and not yet in the Secret.
+    made: BTreeMap<ClusterName, Made>,
+    failed: BTreeMap<ClusterName, Failed>,
+}
+
+struct Made {
+    token: String,
+    issued: Timestamp,
+    expires: Timestamp,
+}
+
+struct Failed {
+    times: u32,
+    again: Timestamp,
+    why: String,
+}
+
+/// What the Secrets are good for now, and what they lack.
+#[derive(Default)]
+pub(super) struct Kept {
+    pub sources: BTreeMap<ClusterName, Source>,
+    pub unready: BTreeMap<ClusterName, String>,
+    pub changes: Vec<Change>,
+    pub next: Option<Duration>,
+}
+
+impl Credentials {
+    pub fn new(settings: Settings, hub_id: String) -> Self {
+        Self {
+            settings,
+            hub_id,
+            minting: JoinSet::new(),
+            under_way: BTreeSet::new(),
+            made: BTreeMap::new(),
+            failed: BTreeMap::new(),
+        }
+    }
+
+    /// The next token that is made, or was not.
+    pub async fn minted(&mut self) -> Result<(ClusterName, Result<Minted, MintError>), JoinError> {
+        match self.minting.join_next().await {
+            Some(ended) => ended,
+            None => pending().await,
+        }
+    }
+
+    pub fn take(&mut self, (cluster, outcome): (ClusterName, Result<Minted, MintError>), now: Timestamp) {
+        self.under_way.remove(&cluster);
+        match outcome {
+            Ok(Minted { token, expires }) => {
+                info!(cluster.name = %cluster, "Made a token of `{cluster}` for Kueue, good until {expires}");
+                self.failed.remove(&cluster);
+                self.made.insert(cluster, Made { token, issued: now, expires });
+            }
+            Err(error) => {
+                let times = self.failed.get(&cluster).map_or(0, |failed| failed.times);
+                let wait = FIRST_RETRY.saturating_mul(1 << times.min(10)).min(LAST_RETRY);
+                let again = now.saturating_add(wait).unwrap_or(Timestamp::MAX);
+                let why = error.to_string();
+                warn!(cluster.name = %cluster, "Could not make a token of `{cluster}` for Kueue: {}", chain(&error));
+                self.failed.insert(cluster, Failed { times: times.saturating_add(1), again, why });
+            }
+        }
+    }
+
+    /// `unwritten`: why a Secret could not be written, by its name.
+    pub fn keep(
+        &mut self,
+        seen: &Seen,
+        joined: &JoinedClusters,
+        unwritten: &BTreeMap<String, String>,
+        now: Timestamp,
+    ) -> Kept {
+        let mut kept = Kept::default();
+        let needed: BTreeSet<&ClusterName> = decided(seen).chain(seen.secrets.keys()).collect();
+        for cluster in needed {
+            let Some(entry) = joined.get(cluster).filter(|entry| !entry.leaving) else { continue };
+            let secret = seen.secrets.get(cluster);
+            let due = self.keep_one((cluster, entry), secret, &mut kept, now);
+            let wait = due.map(|due| Duration::try_from(due.duration_since(now)).unwrap_or_default());
+            kept.next = [kept.next, wait].into_iter().flatten().min();
+            if secret.is_some() {
+                kept.sources.insert(cluster.clone(), Source::Secret(secret_name(cluster)));
+            } else {
+                let why = unwritten.get(&secret_name(cluster)).cloned();
+                let why = why.or_else(|| self.failed.get(cluster).map(|failed| failed.why.clone()));
+                let waits = || format!("it is {}", entry.connection.word());
+                let why = why.or_else(|| client(entry).is_none().then(waits));
+                kept.unready.insert(cluster.clone(), why.unwrap_or_else(|| "being made".to_owned()));
+            }
+        }
+        self.made.retain(|cluster, _| joined.contains_key(cluster));
+        self.failed.retain(|cluster, _| joined.contains_key(cluster));
+        kept
+    }
+
+    /// Looks after one cluster's Secret; when time alone asks for it again.
+    fn keep_one(
+        &mut self,
+        (cluster, entry): (&ClusterName, &Joined),
+        secret: Option<&Arc<Secret>>,
+        kept: &mut Kept,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let stored = secret.and_then(|secret| read_secret(secret));
+        if let (Some(made), Some(stored)) = (self.made.get(cluster), &stored)
+            && made.token == stored.token
+        {
+            self.made.remove(cluster);
+        }
+        let made = self.made.get(cluster).map(|made| Credential {
+            cluster: cluster.clone(),
+            token: made.token.clone(),
+            issued: made.issued,
+            expires: made.expires,
+        });
+        let current = made.or(stored);
+        let due = current.as_ref().map_or(now, renewal);
+        let client = client(entry)?;
+        if let Some(current) = &current {
+            kept.changes.extend(self.change(current, client, secret));
+        }
+        if now < due || self.under_way.contains(cluster) {
+            return Some(due).filter(|due| now < *due);
+        }
+        if let Some(again) = self.failed.get(cluster).map(|failed| failed.again).filter(|again| now < *again)
+        {
+            return Some(again);
+        }
+        self.start(cluster, client);
+        None
+    }
+
+    fn start(&mut self, cluster: &ClusterName, client: &ClusterClient) {
+        let (cluster, client) = (cluster.clone(), client.clone());
+        let (lifetime, deadline) = (self.settings.token_lifetime, self.settings.writer.deadline);
+        self.under_way.insert(cluster.clone());
+        self.minting.spawn(async move {
+            let minted = mint(&client, lifetime, deadline).await;
+            (cluster, minted)
+        });
+    }
+
+    /// What the Secret lacks: a newer token, or the address that the cluster was joined with anew.
+    fn change(
+        &self,
+        credential: &Credential,
+        client: &ClusterClient,
+        secret: Option<&Arc<Secret>>,
+    ) -> Option<Change> {
+        let text = client.kubeconfig_with(&credential.token)?;
+        let body = render_secret(credential, &text, &self.hub_id);
+        let target = Target::namespaced(
+            Kind::Secret,
+            &self.settings.kueue_namespace,
+            secret_name(&credential.cluster),
+        );
+        let Some(secret) = secret else {
+            return Some(Change { target, action: Action::Create(body), manager: MANAGER });
+        };
+        let annotations = json!(secret.metadata.annotations);
+        let same = |key: &str| annotations[key] == body["metadata"]["annotations"][key];
+        let mut keys = body["metadata"]["annotations"].as_object().into_iter().flat_map(|all| all.keys());
+        if kubeconfig(secret) == Some(text.as_bytes()) && keys.all(|key| same(key)) {
+            return None;
+        }
+        Some(Change { target, action: Action::Merge(patch(body, secret)), manager: MANAGER })
+    }
+
+    /// Secrets of ours that no MultiKueueCluster names, and none is to.
+    pub fn unused(&self, hub: &Hub, seen: &Seen, plan: &Plan) -> Vec<Change> {
+        let decided: BTreeSet<&ClusterName> = decided(seen).collect();
+        let existing = hub.multikueue_clusters.all();
+        let named: BTreeSet<&str> = existing
+            .iter()
+            .filter_map(|one| one.spec.cluster_source.kube_config.as_ref())
+            .map(|kubeconfig| kubeconfig.location.as_str())
+            .chain(plan.clusters.values().filter_map(|source| match source {
+                Source::Secret(name) => Some(name.as_str()),
+                Source::ClusterProfile(_) => None,
+            }))
+            .collect();
+        let secrets = hub.kueue_secrets.all();
+        let unused = secrets.iter().filter(|secret| {
+            let name = secret.metadata.name.as_deref().unwrap_or_default();
+            let wanted = secret_cluster(secret).is_some_and(|cluster| decided.contains(&cluster));
+            secret_cluster(secret).is_some() && !wanted && !named.contains(name)
+        });
+        unused.map(|secret| self.delete(secret)).collect()
+    }
+
+    fn delete(&self, secret: &Secret) -> Change {
+        let name = secret.metadata.name.clone().unwrap_or_default();
+        Change {
+            target: Target::namespaced(Kind::Secret, &self.settings.kueue_namespace, name),
+            action: Action::Delete {
+                uid: secret.metadata.uid.clone().unwrap_or_default(),
+                resource_version: secret.metadata.resource_version.clone().unwrap_or_default(),
+            },
+            manager: MANAGER,
+        }
+    }
+}
+
+fn patch(mut body: Value, secret: &Secret) -> Value {
+    if let Some(fields) = body.as_object_mut() {
+        fields.retain(|field, _| field == "metadata" || field == "data");
+    }
+    body["metadata"]["resourceVersion"] = json!(secret.metadata.resource_version);
+    body
+}
+
+fn client(entry: &Joined) -> Option<&ClusterClient> {
+    let worker = entry.worker.as_deref()?;
+    entry.connection.is_writable().then_some(&worker.client)
+}
+
+/// With a quarter of its time or more left, and not all clusters at once: each new token makes Kueue connect anew.
+fn renewal(credential: &Credential) -> Timestamp {
+    const STEPS: u64 = 100;
+    let mut hasher = DefaultHasher::new();
+    credential.cluster.hash(&mut hasher);
+    let spread = i32::try_from(hasher.finish() % STEPS).unwrap_or_default();
+    let lifetime = credential.expires.duration_since(credential.issued);
+    // 60 % to 75 % of it.
+    let after = (lifetime / 100).saturating_mul(60 + spread * 15 / 100);
+    credential.issued.saturating_add(after).unwrap_or(credential.issued)
+}

@@ -1,0 +1,250 @@
+//! AdmissionChecks, Placements with their decisions, and MultiKueue's objects into what
+//! [`crate::domain::multikueue`] decides on.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+
+use crate::{
+    domain::{
+        ids::ClusterName,
+        multikueue::{CONTROLLER, Check, CheckState, Decided, Existing, Parameters, Source},
+        placement::conditions::MISCONFIGURED,
+    },
+    k8s::{
+        hub::Hub,
+        list_watch::Table,
+        multikueue::FOR_CLUSTER,
+        types::{
+            kueue::{
+                AdmissionCheck, ClusterSource, Condition, MultiKueueCluster, MultiKueueConfig, Workload,
+            },
+            meta::Meta,
+            ocm::{Placement, PlacementDecision},
+        },
+    },
+};
+
+/// OCM's labels on a PlacementDecision.
+const PLACEMENT: &str = "cluster.open-cluster-management.io/placement";
+const GROUP_INDEX: &str = "cluster.open-cluster-management.io/decision-group-index";
+
+/// The AdmissionChecks that are fedq's to answer.
+pub fn checks(table: &Table<AdmissionCheck>) -> Vec<Check> {
+    let ours = table.all().into_iter().filter(|check| check.spec.controller_name == CONTROLLER);
+    ours.map(|check| Check {
+        name: check.metadata.name.clone(),
+        generation: check.metadata.generation,
+        parameters: check.spec.parameters.as_ref().map(|parameters| Parameters {
+            group: parameters.api_group.clone(),
+            kind: parameters.kind.clone(),
+            name: parameters.name.clone(),
+        }),
+        deleting: check.metadata.deletion_timestamp.is_some(),
+    })
+    .collect()
+}
+
+/// Each Placement of Kueue's namespace by name, with the clusters of its decisions in the order of groups.
+pub fn placements(hub: &Hub, kueue_namespace: &str) -> BTreeMap<String, Decided> {
+    let there = |meta: &Meta| meta.namespace.as_deref() == Some(kueue_namespace);
+    let mut by_placement: BTreeMap<String, Vec<Arc<PlacementDecision>>> = BTreeMap::new();
+    for decision in hub.ocm.decisions.all().into_iter().filter(|decision| there(&decision.metadata)) {
+        if let Some(placement) = decision.metadata.labels.get(PLACEMENT) {
+            by_placement.entry(placement.clone()).or_default().push(decision);
+        }
+    }
+    let read = |placement: &Arc<Placement>| {
+        let name = placement.metadata.name.clone();
+        let decisions = by_placement.get(&name).map(Vec::as_slice).unwrap_or_default();
+        (name, decided(placement, decisions))
+    };
+    let all = hub.ocm.placements.all();
+    let live = all
+        .iter()
+        .filter(|placement| there(&placement.metadata) && placement.metadata.deletion_timestamp.is_none());
+    live.map(read).collect()
+}
+
+fn decided(placement: &Placement, decisions: &[Arc<PlacementDecision>]) -> Decided {
+    let mut slices: Vec<_> = decisions.iter().map(|decision| (place(&decision.metadata), decision)).collect();
+    slices.sort_by_key(|(place, _)| *place);
+    let named = slices.iter().flat_map(|(_, decision)| &decision.status.decisions);
+    let mut clusters: Vec<ClusterName> = Vec::new();
+    for cluster in named.filter_map(|decision| ClusterName::new(&decision.cluster_name).ok()) {
+        if !clusters.contains(&cluster) {
+            clusters.push(cluster);
+        }
+    }
+    let bad = placement.status.conditions.iter().find(|condition| condition.type_ == MISCONFIGURED);
+    let bad = bad.filter(|condition| condition.status == "True");
+    Decided { clusters, misconfigured: bad.map(|condition| condition.message.clone()) }
+}
+
+/// By group, then by the number at the end of the name; what says neither comes last.
+fn place(meta: &Meta) -> (u64, u64) {
+    let group = meta.labels.get(GROUP_INDEX).and_then(|index| index.parse().ok());
+    let slice = meta.name.rsplit_once('-').and_then(|(_, number)| number.parse().ok());
+    (group.unwrap_or(u64::MAX), slice.unwrap_or(u64::MAX))
+}
+
+pub fn configs(table: &Table<MultiKueueConfig>, hub_id: &str) -> BTreeMap<String, Existing<Vec<String>>> {
+    let read =
+        |config: &MultiKueueConfig| existing(&config.metadata, hub_id, || config.spec.clusters.clone());
+    table.all().iter().map(|config| (config.metadata.name.clone(), read(config))).collect()
+}
+
+pub fn clusters(table: &Table<MultiKueueCluster>, hub_id: &str) -> BTreeMap<String, Existing<Source>> {
+    let read = |one: &MultiKueueCluster| {
+        existing(&one.metadata, hub_id, || {
+            let ClusterSource { kube_config, cluster_profile_ref } = &one.spec.cluster_source;
+            let secret = kube_config.as_ref().map(|kubeconfig| kubeconfig.location.clone());
+            match cluster_profile_ref {
+                Some(profile) => Source::ClusterProfile(profile.name.clone()),
+                None => Source::Secret(secret.unwrap_or_default()),
+            }
+        })
+    };
+    table.all().iter().map(|one| (one.metadata.name.clone(), read(one))).collect()
+}
+
+fn existing<T>(meta: &Meta, hub_id: &str, read: impl FnOnce() -> T) -> Existing<T> {
+    if meta.is_labelled(hub_id) || meta.is_handed_over() { Existing::Ours(read()) } else { Existing::Foreign }
+}
+
+/// What a Workload of the hub says of where it runs.
+pub struct Dispatched<'a> {
+    workload: &'a Workload,
+}
+
+impl<'a> Dispatched<'a> {
+    pub fn new(workload: &'a Workload) -> Self {
+        Self { workload }
+    }
+
+    pub fn reserves_quota(&self) -> bool {
+        self.is("QuotaReserved") && !self.is("Evicted") && !self.is("Finished")
+    }
+
+    /// The MultiKueueCluster that is needed for it: where it runs, or ran until `settled`. Kueue still clears up
+    /// there after a Workload has finished.
+    pub fn needs(&self, settled: Timestamp) -> Option<&'a str> {
+        let finished = self.condition("Finished").filter(|finished| finished.status == "True");
+        let over = finished
+            .is_some_and(|finished| finished.last_transition_time.is_some_and(|since| since <= settled));
+        self.workload.status.cluster_name.as_deref().filter(|name| !name.is_empty() && !over)
+    }
+
+    /// Whether [`Dispatched::needs`] changes by time alone.
+    pub fn is_settling(&self, settled: Timestamp) -> bool {
+        self.is("Finished") && self.needs(settled).is_some()
+    }
+
+    /// The state of a check in it.
+    pub fn check(&self, name: &str) -> Option<CheckState> {
+        let mut checks = self.workload.status.admission_checks.iter();
+        CheckState::parse(checks.find(|check| check["name"] == name)?["state"].as_str()?)
+    }
+
+    fn is(&self, kind: &str) -> bool {
+        self.condition(kind).is_some_and(|condition| condition.status == "True")
+    }
+
+    fn condition(&self, kind: &str) -> Option<&'a Condition> {
+        self.workload.status.conditions.iter().find(|condition| condition.type_ == kind)
+    }
+}
+
+/// The joined clusters behind the MultiKueueClusters that a config names. Those of fedq's say it by their label;
+/// others are taken to be called as the cluster.
+pub fn config_clusters(hub: &Hub, config: &MultiKueueConfig) -> BTreeSet<ClusterName> {
+    let cluster = |name: &String| {
+        let object = hub.multikueue_clusters.get(None, name);
+        let labelled = object.as_ref().and_then(|object| object.metadata.labels.get(FOR_CLUSTER));
+        ClusterName::new(labelled.unwrap_or(name)).ok()
+    };
+    config.spec.clusters.iter().filter_map(cluster).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn decision(name: &str, group: &str, clusters: &[&str]) -> Arc<PlacementDecision> {
+        let decisions: Vec<Value> = clusters.iter().map(|name| json!({"clusterName": name})).collect();
+        let object = json!({
+            "metadata": {"name": name, "labels": {PLACEMENT: "gpu", GROUP_INDEX: group}},
+            "status": {"decisions": decisions},
+        });
+        Arc::new(serde_json::from_value(object).expect("a PlacementDecision"))
+    }
+
+    fn placement(conditions: &Value) -> Placement {
+        let object = json!({"metadata": {"name": "gpu"}, "status": {"conditions": conditions}});
+        serde_json::from_value(object).expect("a Placement")
+    }
+
+    #[test]
+    fn slices_are_read_by_number_and_groups_in_their_order() {
+        let decisions = [
+            decision("gpu-decision-10", "1", &["d"]),
+            decision("gpu-decision-2", "0", &["c", "b"]),
+            decision("gpu-decision-1", "0", &["a", "c"]),
+        ];
+        let decided = decided(&placement(&json!([])), &decisions);
+        let names: Vec<_> = decided.clusters.iter().map(ClusterName::as_str).collect();
+        assert_eq!(names, ["a", "c", "b", "d"]);
+        assert_eq!(decided.misconfigured, None);
+    }
+
+    #[test]
+    fn a_misconfigured_placement_says_why() {
+        let condition = |status: &str| json!([{"type": MISCONFIGURED, "status": status, "message": "no"}]);
+        let read = |status: &str| decided(&placement(&condition(status)), &[]).misconfigured;
+        assert_eq!(read("True"), Some("no".to_owned()));
+        assert_eq!(read("False"), None);
+    }
+
+    fn workload(conditions: &Value) -> Workload {
+        let object = json!({
+            "metadata": {"name": "w"},
+            "status": {
+                "conditions": conditions, "clusterName": "gpu-east",
+                "admissionChecks": [{"name": "other", "state": "Ready"}, {"name": "gpu", "state": "Pending"}],
+            },
+        });
+        serde_json::from_value(object).expect("a Workload")
+    }
+
+    #[test]
+    fn a_finished_workload_holds_its_cluster_until_kueue_has_cleared_up() {
+        let settled: Timestamp = "2026-11-21T10:00:00Z".parse().expect("a time");
+        let finished =
+            |at: &str| workload(&json!([{"type": "Finished", "status": "True", "lastTransitionTime": at}]));
+        let (old, new) = (finished("2026-11-21T09:59:00Z"), finished("2026-11-21T10:01:00Z"));
+        assert_eq!(Dispatched::new(&old).needs(settled), None);
+        assert_eq!(Dispatched::new(&new).needs(settled), Some("gpu-east"));
+        assert!(Dispatched::new(&new).is_settling(settled));
+        let runs = workload(&json!([]));
+        assert_eq!(Dispatched::new(&runs).needs(settled), Some("gpu-east"));
+        assert!(!Dispatched::new(&runs).is_settling(settled));
+    }
+
+    #[test]
+    fn a_check_waits_while_quota_is_reserved_and_nothing_evicts() {
+        let waits = |conditions: Value| Dispatched::new(&workload(&conditions)).reserves_quota();
+        let reserved = json!({"type": "QuotaReserved", "status": "True"});
+        assert!(waits(json!([reserved])));
+        assert!(!waits(json!([reserved, {"type": "Evicted", "status": "True"}])));
+        assert!(waits(json!([reserved, {"type": "Evicted", "status": "False"}])));
+        assert!(!waits(json!([reserved, {"type": "Finished", "status": "True"}])));
+        let workload = workload(&json!([]));
+        assert_eq!(Dispatched::new(&workload).check("gpu"), Some(CheckState::Pending));
+        assert_eq!(Dispatched::new(&workload).check("none"), None);
+    }
+}
