@@ -54,7 +54,7 @@ impl FromRequestParts<State> for Reader {
     }
 }
 
-fn token(headers: &HeaderMap) -> Result<&str, Failure> {
+pub fn token(headers: &HeaderMap) -> Result<&str, Failure> {
     let Some(value) = headers.get(header::AUTHORIZATION) else {
         return Err(Failure::unauthorized("the request has no token"));
     };

@@ -10,19 +10,23 @@ mod claim_edit;
 mod cluster;
 mod extract;
 mod failure;
+mod k8s_cli;
+mod owner;
 mod queue;
 mod routes;
 mod show;
 mod stream;
 mod system;
+mod task;
 #[cfg(test)]
 mod tests;
 mod token_file;
+mod volume;
 
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 pub use self::{
     auth::Authenticator,
@@ -32,7 +36,16 @@ pub use self::{
 };
 use crate::{
     clock::Clock,
-    domain::{check::Finding, ids::ClusterName, overview::Overview, resources::Aliases},
+    domain::{
+        check::Finding,
+        ids::ClusterName,
+        overview::Overview,
+        resources::Aliases,
+        task::{
+            tenant::Tenants,
+            view::{TaskViews, VolumeViews},
+        },
+    },
     k8s::{kubeconfig, session::Sessions},
     store::Store,
 };
@@ -56,6 +69,13 @@ pub struct Parts {
     /// What the kubeconfig of a cluster that is joined may contain.
     pub kubeconfig_rules: kubeconfig::Rules,
     pub diagnose: Arc<dyn Diagnose>,
+    pub task_views: watch::Receiver<Arc<TaskViews>>,
+    pub volume_views: watch::Receiver<Arc<VolumeViews>>,
+    /// Bumped when a task or volume is accepted, or shall go.
+    pub task_signal: Arc<Notify>,
+    pub tenants: Tenants,
+    /// k8s-cli's `X-User` is believed without a token.
+    pub insecure_x_user: bool,
     pub clock: Clock,
 }
 

@@ -12,7 +12,9 @@ use utoipa::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{Failure, State, audit, capacity, check, claim, cluster, queue, system};
+use super::{
+    Failure, State, audit, capacity, check, claim, cluster, k8s_cli, queue, system, task, volume,
+};
 use crate::wire::problem::{Code, Problem};
 
 const MAX_BODY: usize = 2 << 20;
@@ -31,6 +33,8 @@ const MAX_BODY: usize = 2 << 20;
         (name = "capacity", description = "What clusters have"),
         (name = "quota", description = "The quota of the hub's queues"),
         (name = "check", description = "Diagnosis"),
+        (name = "tasks", description = "What people run"),
+        (name = "volumes", description = "Storage that tasks mount"),
         (name = "audit", description = "Who did what"),
         (name = "system", description = "The daemon itself")
     )
@@ -42,7 +46,8 @@ pub fn router(state: State) -> Router {
     let (api, document) = documented().split_for_parts();
     let document = finish(document).to_json().unwrap_or_default();
     let headers = [(header::CONTENT_TYPE, "application/json")];
-    api.route("/api/v1/openapi.json", get(async move || (headers, document)))
+    api.merge(k8s_cli::router(&state))
+        .route("/api/v1/openapi.json", get(async move || (headers, document)))
         .route("/healthz", get(system::healthz))
         .route("/readyz", get(system::readyz))
         .fallback(async || {
@@ -81,6 +86,14 @@ fn documented() -> OpenApiRouter<State> {
         .routes(routes!(queue::list_queues))
         .routes(routes!(queue::explain_queue))
         .routes(routes!(queue::set_base))
+        .routes(routes!(task::list_tasks, task::submit_task))
+        .routes(routes!(task::stop_tasks))
+        .routes(routes!(task::get_task))
+        .routes(routes!(task::task_events))
+        .routes(routes!(task::explain_task))
+        .routes(routes!(task::stop_task))
+        .routes(routes!(volume::list_volumes, volume::create_volume))
+        .routes(routes!(volume::get_volume, volume::delete_volume))
         .routes(routes!(audit::list_audit))
         .routes(routes!(system::version));
     OpenApiRouter::with_openapi(Document::openapi()).nest("/api/v1", api)

@@ -22,12 +22,41 @@ use crate::{
 /// Rows of a list with the key that orders them.
 pub type Rows<T> = fn(&Overview, &Aliases) -> Vec<(String, T)>;
 
+/// What a stream shows, and when to look again.
+pub trait Source: Send + 'static {
+    type Row: Serialize;
+
+    /// With keys that tell rows apart.
+    fn rows(&mut self) -> impl Future<Output = Result<Vec<(String, Self::Row)>, Failure>> + Send;
+
+    /// `false`: the daemon stops.
+    fn changed(&mut self) -> impl Future<Output = bool> + Send;
+}
+
+struct OfOverview<T> {
+    overview: watch::Receiver<Arc<Overview>>,
+    aliases: Aliases,
+    rows: Rows<T>,
+}
+
+impl<T: Serialize + 'static> Source for OfOverview<T> {
+    type Row = T;
+
+    async fn rows(&mut self) -> Result<Vec<(String, T)>, Failure> {
+        let overview = self.overview.borrow_and_update().clone();
+        Ok((self.rows)(&overview, &self.aliases))
+    }
+
+    async fn changed(&mut self) -> bool {
+        self.overview.changed().await.is_ok()
+    }
+}
+
 const DEFAULT_LIMIT: usize = 500;
 const MAX_LIMIT: usize = 1000;
 /// A stream ends after that long: whoever lost the right to read is asked again.
-const STREAM_TIME: Duration = Duration::from_mins(10);
-/// An empty line tells both ends that the other is there.
-const HEARTBEAT: Duration = Duration::from_secs(20);
+pub const STREAM_TIME: Duration = Duration::from_mins(10);
+pub const HEARTBEAT: Duration = Duration::from_secs(20);
 
 pub fn list<T: Serialize + 'static>(
     state: &State,
@@ -36,7 +65,8 @@ pub fn list<T: Serialize + 'static>(
     rows: Rows<T>,
 ) -> Result<Response, Failure> {
     if query.watch {
-        return Ok(watch(state, headers, rows));
+        let (overview, aliases) = (state.overview.clone(), state.aliases.clone());
+        return Ok(watch(OfOverview { overview, aliases, rows }, headers));
     }
     let rows = rows(&state.overview(), &state.aliases);
     Ok(Json(page(rows, query)?).into_response())
@@ -58,33 +88,25 @@ fn page<T>(rows: Vec<(String, T)>, query: &ListQuery) -> Result<List<T>, Failure
     Ok(List { items: rows.into_iter().map(|(_, row)| row).collect(), next })
 }
 
+/// How a stream is cut.
 #[derive(Clone, Copy)]
-enum Framing {
+pub enum Framing {
     Lines,
     Events,
 }
 
-struct Watch<T> {
-    overview: watch::Receiver<Arc<Overview>>,
-    aliases: Aliases,
-    rows: Rows<T>,
+struct Watch<S> {
+    source: S,
     framing: Framing,
     sent: BTreeMap<String, Value>,
     begun: bool,
     until: Instant,
 }
 
-fn watch<T: Serialize + 'static>(state: &State, headers: &HeaderMap, rows: Rows<T>) -> Response {
-    let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let (framing, media) = if accepts.contains("text/event-stream") {
-        (Framing::Events, "text/event-stream")
-    } else {
-        (Framing::Lines, "application/x-ndjson")
-    };
+pub fn watch<S: Source>(source: S, headers: &HeaderMap) -> Response {
+    let framing = Framing::asked_for(headers);
     let watch = Watch {
-        overview: state.overview.clone(),
-        aliases: state.aliases.clone(),
-        rows,
+        source,
         framing,
         sent: BTreeMap::new(),
         begun: false,
@@ -94,19 +116,42 @@ fn watch<T: Serialize + 'static>(state: &State, headers: &HeaderMap, rows: Rows<
         let chunk = watch.next().await?;
         Some((Ok::<_, Infallible>(chunk), watch))
     }));
-    let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static(media)),
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
-    ];
-    (headers, body).into_response()
+    framing.response(body)
 }
 
-impl<T: Serialize> Watch<T> {
+impl Framing {
+    pub fn asked_for(headers: &HeaderMap) -> Self {
+        let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        if accepts.contains("text/event-stream") { Self::Events } else { Self::Lines }
+    }
+
+    pub fn response(self, body: Body) -> Response {
+        let media = match self {
+            Self::Lines => "application/x-ndjson",
+            Self::Events => "text/event-stream",
+        };
+        let headers = [
+            (header::CONTENT_TYPE, HeaderValue::from_static(media)),
+            (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        ];
+        (headers, body).into_response()
+    }
+
+    /// Tells both ends that the other is there.
+    pub fn heartbeat(self) -> Bytes {
+        match self {
+            Self::Lines => Bytes::from_static(b"\n"),
+            Self::Events => Bytes::from_static(b":\n\n"),
+        }
+    }
+}
+
+impl<S: Source> Watch<S> {
     /// What to send next; `None` ends the stream.
     async fn next(&mut self) -> Option<Bytes> {
         if !self.begun {
             self.begun = true;
-            let mut text = self.changes();
+            let mut text = self.changes().await?;
             self.line(&mut text, EventKind::Synced, &Value::Null);
             return Some(text.into());
         }
@@ -116,12 +161,11 @@ impl<T: Serialize> Watch<T> {
                 return None;
             }
             let wait = HEARTBEAT.min(self.until - now);
-            match tokio::time::timeout(wait, self.overview.changed()).await {
-                // The daemon stops.
-                Ok(Err(_)) => return None,
-                Err(_) => return Some(self.heartbeat()),
-                Ok(Ok(())) => {
-                    let text = self.changes();
+            match tokio::time::timeout(wait, self.source.changed()).await {
+                Ok(false) => return None,
+                Err(_) => return Some(self.framing.heartbeat()),
+                Ok(true) => {
+                    let text = self.changes().await?;
                     if !text.is_empty() {
                         return Some(text.into());
                     }
@@ -130,11 +174,12 @@ impl<T: Serialize> Watch<T> {
         }
     }
 
-    fn changes(&mut self) -> String {
-        let overview = self.overview.borrow_and_update().clone();
+    /// `None`: the rows cannot be read, which is logged; whoever follows asks again.
+    async fn changes(&mut self) -> Option<String> {
+        let rows = self.source.rows().await.ok()?;
         let mut gone = std::mem::take(&mut self.sent);
         let mut text = String::new();
-        for (key, row) in (self.rows)(&overview, &self.aliases) {
+        for (key, row) in rows {
             let row = serde_json::to_value(row).unwrap_or_default();
             match gone.remove(&key) {
                 None => self.line(&mut text, EventKind::Added, &row),
@@ -146,7 +191,7 @@ impl<T: Serialize> Watch<T> {
         for row in gone.values() {
             self.line(&mut text, EventKind::Deleted, row);
         }
-        text
+        Some(text)
     }
 
     fn line(&self, text: &mut String, kind: EventKind, object: &Value) {
@@ -154,13 +199,6 @@ impl<T: Serialize> Watch<T> {
         match self.framing {
             Framing::Lines => text.extend([event.as_str(), "\n"]),
             Framing::Events => text.extend(["data: ", event.as_str(), "\n\n"]),
-        }
-    }
-
-    fn heartbeat(&self) -> Bytes {
-        match self.framing {
-            Framing::Lines => Bytes::from_static(b"\n"),
-            Framing::Events => Bytes::from_static(b":\n\n"),
         }
     }
 }

@@ -66,7 +66,12 @@ impl From<Note> for Finding {
 
 async fn validate(args: &ValidateArgs, printer: &mut Printer) -> Result<u8, CliError> {
     let text = read(&args.file).await?;
-    let options = Options { envs: envs(args).await?, secrets: secrets(args)?, strict: args.strict };
+    let options = Options {
+        envs: envs(args).await?,
+        secrets: secrets(args)?,
+        strict: args.strict,
+        ..Options::default()
+    };
     let verdict = match sky::read_file(&text, &options) {
         Ok(file) => valid(file),
         Err(error) => Verdict {

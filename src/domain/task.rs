@@ -10,6 +10,7 @@ pub mod record;
 pub mod render;
 pub mod sky;
 pub mod spec;
+pub mod tenant;
 #[cfg(test)]
 mod testing;
 pub mod view;

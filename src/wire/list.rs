@@ -54,7 +54,7 @@ fn is_false(flag: &bool) -> bool {
 }
 
 /// `watch=1` and `watch=true`, as Kubernetes reads them.
-fn flag<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+pub(super) fn flag<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     let text = String::deserialize(deserializer)?;
     match text.as_str() {
         "1" | "true" | "True" | "" => Ok(true),

@@ -11,6 +11,8 @@ pub mod list;
 pub mod problem;
 pub mod quantity;
 pub mod quota;
+pub mod task;
+pub mod volume;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

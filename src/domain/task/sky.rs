@@ -3,6 +3,7 @@
 //! Every field is either run, mapped to what fedq has, or named in a warning. A file is refused where a
 //! task would not be what was meant: unknown fields, and parts it cannot work without.
 
+mod changes;
 mod config;
 mod document;
 mod reader;
@@ -12,7 +13,7 @@ mod text;
 
 use std::collections::BTreeMap;
 
-pub use self::reader::Note;
+pub use self::{changes::Changes, reader::Note};
 use self::{
     document::Overrides,
     reader::{At, Notes},
@@ -29,6 +30,8 @@ pub struct Options {
     /// Values given beside the file: they win, and fill in what the file leaves open.
     pub envs: BTreeMap<String, String>,
     pub secrets: BTreeMap<String, String>,
+    /// Of the one task of the file.
+    pub changes: Changes,
     /// Warnings are problems.
     pub strict: bool,
 }
@@ -71,25 +74,29 @@ fn list(notes: &[Note]) -> String {
 
 /// Reads a YAML file of one task, or of several that run one after the other.
 pub fn read_file(bytes: &[u8], options: &Options) -> Result<TaskFile, TaskFileError> {
-    read(&yaml::read_yaml(bytes).map_err(TaskFileError::Yaml)?, options)
+    read(yaml::read_yaml(bytes).map_err(TaskFileError::Yaml)?, options)
 }
 
 /// Reads a request: one task in JSON.
 pub fn read_request(bytes: &[u8], options: &Options) -> Result<TaskFile, TaskFileError> {
-    read(&[yaml::read_json(bytes).map_err(TaskFileError::Yaml)?], options)
+    read(vec![yaml::read_json(bytes).map_err(TaskFileError::Yaml)?], options)
 }
 
-fn read(documents: &[Node], options: &Options) -> Result<TaskFile, TaskFileError> {
+fn read(mut documents: Vec<Node>, options: &Options) -> Result<TaskFile, TaskFileError> {
     let mut notes = Notes::default();
     let overrides = Overrides { envs: &options.envs, secrets: &options.secrets };
-    let (mut name, mut rest) = (None, documents);
-    if let [header, tasks @ ..] = documents
-        && !tasks.is_empty()
-        && document::is_header(header)
-    {
-        name = document::header(&At::root(header), &mut notes);
-        rest = tasks;
+    let headed = 1 < documents.len() && document::is_header(&documents[0]);
+    let name = if headed { document::header(&At::root(&documents[0]), &mut notes) } else { None };
+    let rest = &mut documents[usize::from(headed)..];
+    match rest {
+        [task] => options.changes.apply(task),
+        [_, second, ..] if options.changes != Changes::default() => {
+            let message = "of several tasks it is not known which one to change; edit the file";
+            notes.problem(&At::root(second), message);
+        }
+        _ => {}
     }
+    let rest = &*rest;
     if MAX_TASKS < rest.len() {
         notes.problem(&At::root(&rest[MAX_TASKS]), format!("a pipeline has at most {MAX_TASKS} tasks"));
     }
@@ -102,7 +109,7 @@ fn read(documents: &[Node], options: &Options) -> Result<TaskFile, TaskFileError
     };
     let tasks: Vec<_> = rest.iter().take(MAX_TASKS).enumerate().map(read).collect();
     document::names_differ(rest, &tasks, &mut notes);
-    if documents.is_empty() {
+    if rest.is_empty() {
         return Err(TaskFileError::Empty);
     }
     let Notes { mut problems, mut warnings } = notes;

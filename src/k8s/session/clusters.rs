@@ -104,7 +104,7 @@ impl Sessions {
         Ok(names)
     }
 
-    fn secrets(&self) -> Api<Secret> {
+    pub(super) fn secrets(&self) -> Api<Secret> {
         Api::namespaced(self.access.own(), &self.namespace)
     }
 }

@@ -6,6 +6,7 @@ mod claims;
 mod clusters;
 mod queues;
 mod reviews;
+mod tasks;
 
 use std::{sync::Arc, time::Duration};
 

@@ -17,6 +17,7 @@ use crate::{
 pub struct Permission {
     pub verb: &'static str,
     pub group: &'static str,
+    /// With its subresource, if any: `tasks/log`.
     pub resource: &'static str,
     /// Where, of what is in fedq's own namespace.
     pub namespace: Option<String>,
@@ -36,6 +37,19 @@ impl Permission {
         namespace: None,
         name: None,
     };
+}
+
+impl Permission {
+    /// On tasks or volumes: of one's own in `namespace`, of everybody's where there is none.
+    pub fn on_own(verb: &'static str, resource: &'static str, namespace: Option<&str>) -> Self {
+        Self { verb, group: FEDQ_GROUP, resource, namespace: namespace.map(str::to_owned), name: None }
+    }
+
+    /// To be taken for somebody else.
+    pub fn impersonate(user: &str) -> Self {
+        let name = Some(user.to_owned());
+        Self { verb: "impersonate", group: "", resource: "users", namespace: None, name }
+    }
 }
 
 impl Sessions {
@@ -83,9 +97,14 @@ impl Sessions {
         caller: &Caller,
         permission: &Permission,
     ) -> Result<Result<(), String>, HubError> {
+        let (resource, subresource) = match permission.resource.split_once('/') {
+            Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
+            None => (permission.resource, None),
+        };
         let attributes = ResourceAttributes {
             group: Some(permission.group.to_owned()),
-            resource: Some(permission.resource.to_owned()),
+            resource: Some(resource.to_owned()),
+            subresource,
             verb: Some(permission.verb.to_owned()),
             namespace: permission.namespace.clone(),
             name: permission.name.clone(),

@@ -161,7 +161,7 @@ fn null_envs_and_secrets_must_be_given() {
     let options = Options {
         envs: [("A".to_owned(), "1".to_owned()), ("B".to_owned(), "2".to_owned())].into(),
         secrets: [("TOKEN".to_owned(), "hush".to_owned())].into(),
-        strict: false,
+        ..Options::default()
     };
     let file = read_file(text.as_bytes(), &options).expect("complete");
     let NewTask { spec, secrets } = &file.tasks[0];

@@ -1,0 +1,87 @@
+//! Who calls, in k8s-cli's way: `X-User` says so, and a token proves it, as Bearer or as the password of the
+//! URL. With `api.insecureXUser` the header alone is believed.
+
+use axum::{
+    extract::{FromRequestParts, Request, State as Extract},
+    http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts},
+    middleware::Next,
+    response::Response,
+};
+use k8s_openapi::ByteString;
+use serde_json::json;
+
+use super::refusal::Refusal;
+use crate::{
+    api::{Failure, State, extract, owner::Owner},
+    k8s::{client::Caller, session::Permission},
+    wire::{k8s_cli::USER_HEADER, problem::Code},
+};
+
+const MAX_USER: usize = 253;
+const AUTHENTICATED: &str = "system:authenticated";
+/// On every answer while names are believed.
+const INSECURE: &str = "x-fedq-insecure";
+
+pub struct User(pub Owner);
+
+impl FromRequestParts<State> for User {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &State) -> Result<Self, Refusal> {
+        let named = parts.headers.get(USER_HEADER).ok_or_else(Refusal::no_user)?;
+        let named = named.to_str().ok().filter(|name| is_name(name)).map(str::to_owned);
+        let named = named.ok_or_else(Refusal::bad_user)?;
+        let caller = caller(state, &parts.headers, named).await?;
+        Ok(Self(Owner::of(state, caller)?))
+    }
+}
+
+/// An empty one would be everybody's tasks with k8s-cli's own server.
+fn is_name(name: &str) -> bool {
+    !name.trim().is_empty() && name.len() <= MAX_USER && !name.chars().any(char::is_control)
+}
+
+async fn caller(state: &State, headers: &HeaderMap, named: String) -> Result<Caller, Failure> {
+    if state.insecure_x_user && !headers.contains_key(header::AUTHORIZATION) {
+        // Names that Kubernetes itself gives out are nobody's to take.
+        if named.starts_with("system:") {
+            let detail = format!("`{named}` is a name of Kubernetes' own: it takes a token");
+            return Err(Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, detail));
+        }
+        return Ok(plain(named));
+    }
+    let token = match password(headers) {
+        Some(password) => password,
+        None => extract::token(headers)?.to_owned(),
+    };
+    let caller = state.authenticator.caller(&state.hub, &token).await?;
+    if caller.user == named {
+        return Ok(caller);
+    }
+    state.authenticator.allow(&state.hub, &caller, &Permission::impersonate(&named)).await?;
+    Ok(plain(named))
+}
+
+fn plain(user: String) -> Caller {
+    Caller { user, groups: vec![AUTHENTICATED.to_owned()], ..Caller::default() }
+}
+
+/// Of `http://anyone:TOKEN@host`, from which clients make `Authorization: Basic`.
+fn password(headers: &HeaderMap) -> Option<String> {
+    let (scheme, encoded) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    // Kubernetes writes bytes as base64 too.
+    let ByteString(decoded) = serde_json::from_value(json!(encoded.trim())).ok()?;
+    let (_, password) = std::str::from_utf8(&decoded).ok()?.split_once(':')?;
+    Some(password.to_owned())
+}
+
+pub async fn mark(Extract(state): Extract<State>, request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    if state.insecure_x_user {
+        response.headers_mut().insert(INSECURE, HeaderValue::from_static("true"));
+    }
+    response
+}

@@ -1,0 +1,98 @@
+//! Whose tasks and volumes a request is about, and what that person may do with them. Rights are those of
+//! `fedq.dev` on the hub: in the tenant's namespace for one's own, in all namespaces for everybody's.
+
+use axum::{
+    extract::FromRequestParts,
+    http::{StatusCode, request::Parts},
+};
+
+use super::{Failure, State, extract::Person};
+use crate::{
+    domain::task::tenant::Rule,
+    k8s::{client::Caller, session::Permission},
+    wire::problem::Code,
+};
+
+pub const TASKS: &str = "tasks";
+pub const LOGS: &str = "tasks/log";
+pub const VOLUMES: &str = "volumes";
+
+pub struct Owner {
+    pub caller: Caller,
+    pub rule: Rule,
+}
+
+impl FromRequestParts<State> for Owner {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &State) -> Result<Self, Failure> {
+        let Person(caller) = Person::from_request_parts(parts, state).await?;
+        Self::of(state, caller)
+    }
+}
+
+impl Owner {
+    pub fn of(state: &State, caller: Caller) -> Result<Self, Failure> {
+        let Some(rule) = state.tenants.of(&caller.user, &caller.groups) else {
+            let detail = format!("user \"{}\" and their groups belong to no tenant", caller.user);
+            return Err(Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, detail)
+                .next("ask an administrator of fedqd to name you in tasks.tenants of its configuration"));
+        };
+        Ok(Self { rule: rule.clone(), caller })
+    }
+
+    pub fn user(&self) -> &str {
+        &self.caller.user
+    }
+
+    pub fn namespace(&self) -> &str {
+        &self.rule.tenant.namespace
+    }
+
+    /// To do so with what is one's own.
+    pub async fn may(&self, state: &State, verb: &'static str, what: &'static str) -> Result<(), Failure> {
+        let permission = Permission::on_own(verb, what, Some(self.namespace()));
+        state.authenticator.allow(&state.hub, &self.caller, &permission).await
+    }
+
+    /// To do so with what is anybody's.
+    pub async fn may_all(&self, state: &State, verb: &'static str, what: &'static str) -> Result<(), Failure> {
+        let permission = Permission::on_own(verb, what, None);
+        state.authenticator.allow(&state.hub, &self.caller, &permission).await
+    }
+
+    /// Whose to look at: `None` is everybody.
+    pub async fn whose(
+        &self,
+        state: &State,
+        all_users: bool,
+        verb: &'static str,
+        what: &'static str,
+    ) -> Result<Option<String>, Failure> {
+        if all_users {
+            self.may_all(state, verb, what).await?;
+            return Ok(None);
+        }
+        self.may(state, verb, what).await?;
+        Ok(Some(self.user().to_owned()))
+    }
+
+    /// Whether this person may do so with something of `owner`; whoever may not must not learn that it exists.
+    pub async fn reaches(
+        &self,
+        state: &State,
+        owner: &str,
+        verb: &'static str,
+        what: &'static str,
+    ) -> Result<bool, Failure> {
+        if owner == self.user() {
+            self.may(state, verb, what).await?;
+            return Ok(true);
+        }
+        match self.may_all(state, verb, what).await {
+            Ok(()) => Ok(true),
+            Err(failure) if failure.0.code == Code::Forbidden => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+}

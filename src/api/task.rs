@@ -1,0 +1,240 @@
+//! Tasks: handed in, looked at, stopped. What is written here is intent; the controllers do the rest.
+
+mod list;
+mod show;
+mod submit;
+
+use axum::{
+    extract::State as Extract,
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse, Response},
+};
+use serde_json::json;
+
+pub use self::{
+    list::{Newest, all},
+    show::record,
+    submit::{Wanted, accept, check, refused, single},
+};
+use super::{
+    Failure, State,
+    audit::{self, Deed},
+    extract::{DryRun, Json, Path, Query},
+    owner::{Owner, TASKS},
+    stream,
+};
+use crate::{
+    domain::{
+        ids::ClusterName,
+        task::{
+            names::TaskId,
+            sky::{self, Changes, Options},
+        },
+    },
+    store::{TaskFilter, TaskRow},
+    wire::{
+        list::List,
+        task::{
+            AllUsersQuery, Explanation, Stopped, SubmitTask, Submitted, Task, TaskDetail, TaskEvent, TasksQuery,
+        },
+    },
+};
+
+/// Hands a task in. Once it is answered the task is stored, and runs as soon as a cluster has room.
+///
+/// Takes the right to `create` `tasks.fedq.dev` in the tenant's namespace on the hub.
+#[utoipa::path(
+    post, path = "/tasks", tag = "tasks", params(DryRun), request_body = SubmitTask,
+    responses((status = CREATED, body = Submitted), (status = OK, body = Submitted))
+)]
+pub async fn submit_task(
+    owner: Owner,
+    Extract(state): Extract<State>,
+    Query(dry_run): Query<DryRun>,
+    body: Result<Json<SubmitTask>, Failure>,
+) -> Result<(StatusCode, Json<Submitted>), Failure> {
+    // The reader's own message may quote the body, and with it a secret.
+    let Json(asked) = body.map_err(|failure| match failure.0.status {
+        413 => failure,
+        _ => Failure::bad_request("the body is not {\"file\": \"run: …\", …} with the fields that /api/v1/openapi.json lists"),
+    })?;
+    let wanted = wanted(&asked)?;
+    let (text, options) = options(asked);
+    let file = sky::read_file(text.as_bytes(), &options).map_err(|error| refused(&error))?;
+    let (task, warnings) = single(file)?;
+    let checked = check(&state, &owner, task, &wanted).await?;
+    let dry_run = dry_run.is_set();
+    let clusters = if dry_run { show::verdicts(&checked.choice) } else { Vec::new() };
+    let row = if dry_run { checked.row } else { accept(&state, &wanted, checked).await? };
+    let submitted = Submitted {
+        id: row.id.to_string(),
+        name: record(&row, &state.task_views.borrow()).shown_name(),
+        namespace: row.namespace,
+        queue: row.queue,
+        warnings: warnings.iter().map(ToString::to_string).collect(),
+        clusters,
+        dry_run,
+    };
+    Ok((if dry_run { StatusCode::OK } else { StatusCode::CREATED }, Json(submitted)))
+}
+
+fn wanted(asked: &SubmitTask) -> Result<Wanted, Failure> {
+    let id = asked.id.as_deref().map(str::parse::<TaskId>).transpose();
+    Ok(Wanted {
+        id: id.map_err(|error| Failure::bad_request(error.to_string()))?,
+        queue: asked.queue.clone(),
+        cluster: asked.cluster.as_deref().map(ClusterName::new).transpose()?,
+    })
+}
+
+fn options(asked: SubmitTask) -> (String, Options) {
+    let changes = Changes {
+        name: asked.name,
+        num_nodes: asked.num_nodes.map(|number| number.to_string()),
+        accelerators: asked.accelerators,
+        image: asked.image,
+    };
+    (asked.file, Options { envs: asked.envs, secrets: asked.secrets, changes, strict: asked.strict })
+}
+
+/// One's own tasks, newest first.
+#[utoipa::path(
+    get, path = "/tasks", tag = "tasks", params(TasksQuery), responses((status = OK, body = List<Task>))
+)]
+pub async fn list_tasks(
+    owner: Owner,
+    Extract(state): Extract<State>,
+    Query(query): Query<TasksQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let whose = owner.whose(&state, query.all_users, "list", TASKS).await?;
+    let filter = TaskFilter { owner: whose, over: query.over };
+    if query.watch {
+        let views = state.task_views.clone();
+        return Ok(stream::watch(Newest { state, filter, views }, &headers));
+    }
+    Ok(Json(list::page(&state, &filter, &query).await?).into_response())
+}
+
+/// One task with its history.
+#[utoipa::path(
+    get, path = "/tasks/{task}", tag = "tasks", params(("task" = String, Path)),
+    responses((status = OK, body = TaskDetail))
+)]
+pub async fn get_task(
+    owner: Owner,
+    Extract(state): Extract<State>,
+    Path(id): Path<String>,
+) -> Result<Json<TaskDetail>, Failure> {
+    let row = find(&state, &owner, &id, "get", TASKS).await?;
+    let events = state.store.task_events(&row.id).await?;
+    let views = state.task_views.borrow().clone();
+    Ok(Json(show::detail(&row, &views, &events)))
+}
+
+/// What happened to a task, oldest first.
+#[utoipa::path(
+    get, path = "/tasks/{task}/events", tag = "tasks", params(("task" = String, Path)),
+    responses((status = OK, body = List<TaskEvent>))
+)]
+pub async fn task_events(
+    owner: Owner,
+    Extract(state): Extract<State>,
+    Path(id): Path<String>,
+) -> Result<Json<List<TaskEvent>>, Failure> {
+    let row = find(&state, &owner, &id, "get", TASKS).await?;
+    let events = state.store.task_events(&row.id).await?;
+    Ok(Json(List { items: events.iter().map(show::event).collect(), next: None }))
+}
+
+/// What each cluster says to a task now, with the numbers.
+#[utoipa::path(
+    get, path = "/tasks/{task}/explain", tag = "tasks", params(("task" = String, Path)),
+    responses((status = OK, body = Explanation))
+)]
+pub async fn explain_task(
+    owner: Owner,
+    Extract(state): Extract<State>,
+    Path(id): Path<String>,
+) -> Result<Json<Explanation>, Failure> {
+    let row = find(&state, &owner, &id, "get", TASKS).await?;
+    let choice = submit::choose(&state, &row).await?;
+    let task = show::task(&row, &state.task_views.borrow());
+    Ok(Json(Explanation { task, clusters: show::verdicts(&choice) }))
+}
+
+/// Stops a task: what runs of it is taken off its cluster. One that is over stays as it is.
+///
+/// Takes the right to `delete` `tasks.fedq.dev` in the tenant's namespace on the hub.
+#[utoipa::path(
+    post, path = "/tasks/{task}/stop", tag = "tasks", params(("task" = String, Path)),
+    responses((status = ACCEPTED, body = Task))
+)]
+pub async fn stop_task(
+    owner: Owner,
+    Extract(state): Extract<State>,
+    Path(id): Path<String>,
+) -> Result<(StatusCode, Json<Task>), Failure> {
+    let row = find(&state, &owner, &id, "delete", TASKS).await?;
+    let row = stop(&state, &owner, row).await?;
+    let views = state.task_views.borrow().clone();
+    Ok((StatusCode::ACCEPTED, Json(show::task(&row, &views))))
+}
+
+/// Stops all tasks of the caller, or of everybody.
+#[utoipa::path(
+    post, path = "/tasks/stop", tag = "tasks", params(AllUsersQuery),
+    responses((status = ACCEPTED, body = Stopped))
+)]
+pub async fn stop_tasks(
+    owner: Owner,
+    Extract(state): Extract<State>,
+    Query(query): Query<AllUsersQuery>,
+) -> Result<(StatusCode, Json<Stopped>), Failure> {
+    let stopped = stop_all(&state, &owner, query.all_users).await?;
+    let ids = stopped.iter().map(|row| row.id.to_string()).collect();
+    Ok((StatusCode::ACCEPTED, Json(Stopped { ids })))
+}
+
+/// Somebody else's task is told of as one that is not there.
+pub async fn find(
+    state: &State,
+    owner: &Owner,
+    id: &str,
+    verb: &'static str,
+    what: &'static str,
+) -> Result<TaskRow, Failure> {
+    let missing = || {
+        let id: String = id.escape_debug().take(80).collect();
+        Failure::not_found(format!("there is no task `{id}`")).next("fedq task list shows yours")
+    };
+    let id = TaskId::parse(id).ok_or_else(missing)?;
+    let row = state.store.task(&id).await?.ok_or_else(missing)?;
+    if owner.reaches(state, &row.owner, verb, what).await? { Ok(row) } else { Err(missing()) }
+}
+
+/// The task as it is then.
+pub async fn stop(state: &State, owner: &Owner, row: TaskRow) -> Result<TaskRow, Failure> {
+    if row.state.phase.is_over() {
+        return Ok(row);
+    }
+    let outcome = state.store.stop_task(&row.id, state.clock.now()).await.map_err(Failure::from);
+    state.task_signal.notify_one();
+    let detail = (row.owner != owner.user()).then(|| json!({"owner": row.owner}));
+    let deed = Deed { verb: "stop", object: format!("tasks/{}", row.id), detail, dry_run: false };
+    audit::record(state, &owner.caller, deed, outcome.as_ref().map(|_| ())).await;
+    Ok(outcome?.unwrap_or(row))
+}
+
+/// Those that were not over.
+pub async fn stop_all(state: &State, owner: &Owner, all_users: bool) -> Result<Vec<TaskRow>, Failure> {
+    let verb = if all_users { "deletecollection" } else { "delete" };
+    let whose = owner.whose(state, all_users, verb, TASKS).await?;
+    let mut stopped = Vec::new();
+    for row in all(state, &TaskFilter { owner: whose, over: Some(false) }).await? {
+        if !record(&row, &state.task_views.borrow()).is_stopped() {
+            stopped.push(stop(state, owner, row).await?);
+        }
+    }
+    Ok(stopped)
+}

@@ -1,0 +1,241 @@
+//! From what is stored and published of tasks to what people read.
+
+use crate::{
+    domain::{
+        quantity::Amount,
+        ids::ResourceName,
+        task::{
+            choose::{Choice, Outcome, Verdict, obstacle::Obstacle, verdict::{Number, Offer}, view::Access},
+            event::Event,
+            phase::{Failure, Phase},
+            record::{NodeCounts, Record},
+            render::Gang,
+            spec::{Accelerator, Candidate, TaskSpec},
+            view::{TaskView, TaskViews},
+        },
+    },
+    store::TaskRow,
+    wire::task::{
+        ClusterVerdict, Form, Mounted, NodeCounts as Nodes, Numbers, Task, TaskDetail, TaskEvent,
+    },
+};
+
+/// What is known of a task now.
+pub fn record(row: &TaskRow, views: &TaskViews) -> Record {
+    // What is published of another move than the stored one is out of date.
+    let view = views.tasks.get(&row.id).filter(|view| view.state == row.state);
+    let dispatch = row.dispatch.as_ref().filter(|_| row.state.phase != Phase::Pending);
+    Record {
+        id: row.id.clone(),
+        name: row.spec.name.clone(),
+        owner: row.owner.clone(),
+        submitted: row.submitted,
+        num_nodes: row.spec.num_nodes,
+        namespace: row.namespace.clone(),
+        queue: view.and_then(|view| view.queue.clone()).or_else(|| row.queue.clone()),
+        state: row.state.clone(),
+        gang: view.and_then(|view| view.gang).or_else(|| dispatch.map(|dispatch| dispatch.gang)),
+        workload: view.and_then(|view| view.workload.clone()),
+        nodes: counts(row, view.map(AsRef::as_ref)),
+        pending_reason: pending_reason(row, view.map(AsRef::as_ref)),
+    }
+}
+
+fn counts(row: &TaskRow, view: Option<&TaskView>) -> NodeCounts {
+    match (&row.state.phase, row.nodes, view) {
+        (Phase::Succeeded { .. }, None, _) => NodeCounts { succeeded: row.spec.num_nodes, ..NodeCounts::default() },
+        (phase, Some(nodes), _) if phase.is_over() => nodes,
+        (_, _, Some(view)) => view.counts(),
+        (_, _, None) => NodeCounts::default(),
+    }
+}
+
+/// There always is one while the task does not run.
+fn pending_reason(row: &TaskRow, view: Option<&TaskView>) -> Option<String> {
+    if let Some(reason) = view.and_then(|view| view.pending_reason.clone()) {
+        return Some(reason);
+    }
+    let queue = row.queue.as_deref().unwrap_or("its queue");
+    Some(match &row.state.phase {
+        Phase::Pending => "no cluster is chosen for it yet".to_owned(),
+        Phase::Dispatching { cluster } => format!("its objects are being created on {cluster}"),
+        Phase::Queued { cluster } => format!("it waits for quota of {queue} on {cluster}"),
+        Phase::Starting { cluster } => format!("its nodes start on {cluster}"),
+        Phase::Withdrawing { cluster, .. } => format!("it is being taken off {cluster}"),
+        Phase::Lost { cluster, .. } => format!("{cluster} does not answer"),
+        Phase::Running { .. } | Phase::Succeeded { .. } | Phase::Failed { .. } | Phase::Stopped => return None,
+    })
+}
+
+pub fn task(row: &TaskRow, views: &TaskViews) -> Task {
+    let record = record(row, views);
+    let NodeCounts { succeeded, failed, running } = record.nodes;
+    let pending = if row.state.phase.is_over() { 0 } else { record.pending_nodes() };
+    let (failure, dispatched) = match &row.state.phase {
+        Phase::Failed { reason } => (Some(self::failure(*reason).to_owned()), true),
+        phase => (None, phase.is_over()),
+    };
+    let view = views.tasks.get(&row.id).filter(|view| view.state == row.state);
+    let cluster = view.and_then(|view| view.cluster.as_ref()).or(row.state.phase.cluster());
+    // Where it was, of one that is over.
+    let was = row.dispatch.as_ref().filter(|_| dispatched).map(|dispatch| &dispatch.placement.cluster);
+    Task {
+        id: row.id.to_string(),
+        name: record.shown_name(),
+        user: row.owner.clone(),
+        phase: row.state.phase.word().to_owned(),
+        failure,
+        pending_reason: record.pending_reason,
+        cluster: cluster.or(was).map(ToString::to_string),
+        namespace: record.namespace,
+        queue: record.queue,
+        workload: record.workload,
+        gang: record.gang.map(|gang| self::gang(gang).to_owned()),
+        num_nodes: record.num_nodes,
+        nodes: Nodes { succeeded, failed, running, pending },
+        accelerators: candidate(row).accelerator.as_ref().map(accelerator),
+        restarts: row.restarts,
+        epoch: row.state.epoch,
+        submitted: row.submitted,
+        changed: row.changed,
+    }
+}
+
+/// The form it runs in, or would most likely.
+fn candidate(row: &TaskRow) -> &Candidate {
+    let chosen = row.dispatch.as_ref().map_or(0, |dispatch| dispatch.placement.candidate);
+    row.spec.candidates.get(chosen).unwrap_or(&row.spec.candidates[0])
+}
+
+fn accelerator(accelerator: &Accelerator) -> String {
+    match &accelerator.kind {
+        Some(kind) => format!("{kind}:{}", accelerator.count),
+        None => accelerator.count.to_string(),
+    }
+}
+
+fn failure(reason: Failure) -> &'static str {
+    match reason {
+        Failure::Program => "program",
+        Failure::NeverFits => "neverFits",
+        Failure::Refused => "refused",
+        Failure::Vanished => "vanished",
+    }
+}
+
+fn gang(gang: Gang) -> &'static str {
+    match gang {
+        Gang::PerNode => "perNode",
+        Gang::Indexed => "indexed",
+        Gang::JobSet => "jobSet",
+    }
+}
+
+pub fn detail(row: &TaskRow, views: &TaskViews, events: &[Event]) -> TaskDetail {
+    let TaskSpec { setup, run, envs, secrets, volumes, candidates, .. } = &row.spec;
+    let mounted = |mount: &crate::domain::task::spec::Mount| Mounted {
+        path: mount.path.clone(),
+        volume: mount.volume.clone(),
+    };
+    TaskDetail {
+        task: task(row, views),
+        forms: candidates.iter().map(form).collect(),
+        setup: setup.clone(),
+        run: run.clone(),
+        envs: envs.iter().map(|(name, _)| name.clone()).collect(),
+        secrets: secrets.iter().cloned().collect(),
+        volumes: volumes.iter().map(mounted).collect(),
+        events: events.iter().map(event).collect(),
+    }
+}
+
+fn form(candidate: &Candidate) -> Form {
+    let amount = |request: &crate::domain::task::quantity::Request, resource: &str| {
+        ResourceName::new(resource).ok().map(|resource| request.amount.text(&resource))
+    };
+    Form {
+        cluster: candidate.cluster.as_ref().map(ToString::to_string),
+        cpus: candidate.cpu.as_ref().and_then(|request| amount(request, "cpu")),
+        memory: candidate.memory.as_ref().and_then(|request| amount(request, "memory")),
+        accelerators: candidate.accelerator.as_ref().map(accelerator),
+        instance_type: candidate.instance_type.clone(),
+        spot: candidate.spot,
+        image: candidate.image.clone(),
+    }
+}
+
+pub fn event(event: &Event) -> TaskEvent {
+    TaskEvent {
+        at: event.at,
+        phase: event.phase.word().to_owned(),
+        reason: event.reason.to_string(),
+        message: event.message.clone(),
+        epoch: event.epoch,
+    }
+}
+
+/// What each cluster says, by name.
+pub fn verdicts(choice: &Choice) -> Vec<ClusterVerdict> {
+    let chosen = match &choice.outcome {
+        Outcome::Run(placement) => Some(&placement.cluster),
+        Outcome::Wait | Outcome::Never => None,
+    };
+    let show = |(cluster, verdict): (&_, &Verdict)| ClusterVerdict {
+        chosen: chosen == Some(cluster),
+        ..of_cluster(cluster, verdict)
+    };
+    choice.verdicts.iter().map(show).collect()
+}
+
+fn of_cluster(cluster: &crate::domain::ids::ClusterName, verdict: &Verdict) -> ClusterVerdict {
+    let (word, offer, reasons) = match verdict {
+        Verdict::Fits(offer) => ("fits", Some(offer), Vec::new()),
+        Verdict::Waits(offer) => ("waits", Some(offer), waits(offer)),
+        Verdict::Away(access, offer) => {
+            let why = match access {
+                Access::Cordoned => "nothing new is sent there: it is cordoned",
+                Access::Silent | Access::Ready => "it does not answer",
+            };
+            ("away", Some(offer), vec![why.to_owned()])
+        }
+        Verdict::Never(obstacles) => ("never", None, obstacles.iter().map(Obstacle::to_string).collect()),
+    };
+    let unmet = offer.into_iter().flat_map(|offer| &offer.unmet);
+    let unmet = unmet.map(|wish| format!("no flavor there can tell apart {wish}, so it is not asked for"));
+    ClusterVerdict {
+        cluster: cluster.to_string(),
+        verdict: word.to_owned(),
+        chosen: false,
+        queue: offer.map(|offer| offer.queue.clone()),
+        pending: offer.map(|offer| offer.pending),
+        reasons: reasons.into_iter().chain(unmet).collect(),
+        numbers: offer.map(|offer| offer.numbers.iter().map(numbers).collect()).unwrap_or_default(),
+    }
+}
+
+fn waits(offer: &Offer) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if !offer.active {
+        reasons.push(format!("queue {} admits nothing now", offer.queue));
+    }
+    let short = offer.numbers.iter().filter(|number| !number.gap().is_zero());
+    reasons.extend(short.map(|number| {
+        let Number { resource, flavor, .. } = number;
+        format!("{} more {resource} of flavor {flavor} must become free", number.gap().text(resource))
+    }));
+    reasons
+}
+
+fn numbers(number: &Number) -> Numbers {
+    let text = |amount: Amount| amount.text(&number.resource);
+    Numbers {
+        resource: number.resource.to_string(),
+        flavor: number.flavor.to_string(),
+        needed: text(number.needed),
+        available: text(number.available),
+        nominal: text(number.nominal),
+        ceiling: text(number.ceiling),
+        reserved: text(number.reserved),
+        in_flight: text(number.in_flight),
+    }
+}

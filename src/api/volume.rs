@@ -1,0 +1,236 @@
+//! Volumes: wanted and no longer wanted. The controllers make and delete them on their clusters.
+
+use axum::{extract::State as Extract, http::StatusCode};
+use serde_json::json;
+
+use super::{
+    Failure, State,
+    audit::{self, Deed},
+    extract::{Json, Path, Query},
+    owner::{Owner, VOLUMES},
+    task::all,
+};
+use crate::{
+    domain::{
+        ids::ClusterName,
+        task::{
+            names::TaskId,
+            view::{VolumePhase, VolumeViews},
+            volume::{VolumeError, VolumeSpec},
+        },
+    },
+    store::{TaskFilter, VolumeRow},
+    wire::{
+        list::List,
+        problem::{Cause, Code},
+        task::AllUsersQuery,
+        volume::{CreateVolume, Volume},
+    },
+};
+
+/// Ids drawn in vain before something must be wrong.
+const DRAWS: usize = 8;
+
+/// Makes a volume, which tasks of its owner mount by its name.
+///
+/// Takes the right to `create` `volumes.fedq.dev` in the tenant's namespace on the hub.
+#[utoipa::path(
+    post, path = "/volumes", tag = "volumes", request_body = CreateVolume,
+    responses((status = CREATED, body = Volume))
+)]
+pub async fn create_volume(
+    owner: Owner,
+    Extract(state): Extract<State>,
+    Json(asked): Json<CreateVolume>,
+) -> Result<(StatusCode, Json<Volume>), Failure> {
+    let modes = asked.access_modes.as_deref();
+    let spec = VolumeSpec::new(&asked.name, &asked.size, asked.storage_class.as_deref(), modes);
+    let spec = spec.map_err(|error| refused(&error))?;
+    let cluster = asked.cluster.as_deref().map(ClusterName::new).transpose()?;
+    let row = create(&state, &owner, spec, cluster).await?;
+    Ok((StatusCode::CREATED, Json(show(&row, &state, &[]))))
+}
+
+fn refused(error: &VolumeError) -> Failure {
+    let mut failure = Failure::new(StatusCode::UNPROCESSABLE_ENTITY, Code::Invalid, "the volume is not valid");
+    failure.0.causes = vec![Cause { field: error.field().to_owned(), message: chain(error) }];
+    failure
+}
+
+/// With what is wrong with a part of it.
+pub fn chain(error: &VolumeError) -> String {
+    let source = std::error::Error::source(error);
+    source.map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
+}
+
+/// Accepts a volume.
+pub async fn create(
+    state: &State,
+    owner: &Owner,
+    spec: VolumeSpec,
+    cluster: Option<ClusterName>,
+) -> Result<VolumeRow, Failure> {
+    owner.may(state, "create", VOLUMES).await?;
+    if let Some(cluster) = &cluster
+        && !state.overview().clusters.contains_key(cluster)
+    {
+        return Err(super::cluster::unknown(cluster));
+    }
+    let own = state.store.volumes(Some(owner.user())).await?;
+    if own.iter().any(|volume| volume.spec.name() == spec.name()) {
+        let detail = format!("you have a volume `{}` already", spec.name());
+        return Err(Failure::new(StatusCode::CONFLICT, Code::AlreadyExists, detail)
+            .next("choose another name: tasks mount volumes by name"));
+    }
+    let mut row = VolumeRow {
+        id: TaskId::draw(fastrand::u64(..)),
+        owner: owner.user().to_owned(),
+        namespace: owner.namespace().to_owned(),
+        cluster,
+        spec,
+        created: state.clock.now(),
+        deleting: false,
+    };
+    for _ in 0..DRAWS {
+        if state.store.insert_volume(&row).await? {
+            state.task_signal.notify_one();
+            return Ok(row);
+        }
+        row.id = TaskId::draw(fastrand::u64(..));
+    }
+    Err(Failure::new(StatusCode::CONFLICT, Code::AlreadyExists, "every id that was drawn is taken")
+        .next("try again"))
+}
+
+/// One's own volumes, oldest first.
+#[utoipa::path(
+    get, path = "/volumes", tag = "volumes", params(AllUsersQuery),
+    responses((status = OK, body = List<Volume>))
+)]
+pub async fn list_volumes(
+    owner: Owner,
+    Extract(state): Extract<State>,
+    Query(query): Query<AllUsersQuery>,
+) -> Result<Json<List<Volume>>, Failure> {
+    let whose = owner.whose(&state, query.all_users, "list", VOLUMES).await?;
+    let rows = state.store.volumes(whose.as_deref()).await?;
+    let uses = uses(&state, whose).await?;
+    let items = rows.iter().map(|row| show(row, &state, &used_by(row, &uses))).collect();
+    Ok(Json(List { items, next: None }))
+}
+
+/// One volume.
+#[utoipa::path(
+    get, path = "/volumes/{volume}", tag = "volumes", params(("volume" = String, Path)),
+    responses((status = OK, body = Volume))
+)]
+pub async fn get_volume(
+    owner: Owner,
+    Extract(state): Extract<State>,
+    Path(id): Path<String>,
+) -> Result<Json<Volume>, Failure> {
+    let row = find(&state, &owner, &id, "get").await?;
+    let uses = uses(&state, Some(row.owner.clone())).await?;
+    Ok(Json(show(&row, &state, &used_by(&row, &uses))))
+}
+
+/// Deletes a volume with what is in it, unless a task uses it.
+///
+/// Takes the right to `delete` `volumes.fedq.dev` in the tenant's namespace on the hub.
+#[utoipa::path(
+    delete, path = "/volumes/{volume}", tag = "volumes", params(("volume" = String, Path)),
+    responses((status = ACCEPTED, body = Volume))
+)]
+pub async fn delete_volume(
+    owner: Owner,
+    Extract(state): Extract<State>,
+    Path(id): Path<String>,
+) -> Result<(StatusCode, Json<Volume>), Failure> {
+    let row = find(&state, &owner, &id, "delete").await?;
+    let row = delete(&state, &owner, row).await?;
+    Ok((StatusCode::ACCEPTED, Json(show(&row, &state, &[]))))
+}
+
+pub async fn delete(state: &State, owner: &Owner, row: VolumeRow) -> Result<VolumeRow, Failure> {
+    let used = used_by(&row, &uses(state, Some(row.owner.clone())).await?);
+    if !used.is_empty() {
+        let detail = format!("volume `{}` is used by {}", row.spec.name(), used.join(", "));
+        return Err(Failure::new(StatusCode::CONFLICT, Code::Conflict, detail)
+            .next("wait until they are over, or stop them: fedq task stop ID"));
+    }
+    let outcome = state.store.delete_volume(&row.id).await.map_err(Failure::from);
+    state.task_signal.notify_one();
+    let detail = Some(json!({"name": row.spec.name(), "owner": row.owner}));
+    let deed = Deed { verb: "delete", object: format!("volumes/{}", row.id), detail, dry_run: false };
+    audit::record(state, &owner.caller, deed, outcome.as_ref().map(|_| ())).await;
+    outcome?;
+    Ok(VolumeRow { deleting: true, ..row })
+}
+
+/// By name or id. Somebody else's is told of as one that is not there.
+pub async fn find(state: &State, owner: &Owner, id: &str, verb: &'static str) -> Result<VolumeRow, Failure> {
+    let missing = || {
+        let id: String = id.escape_debug().take(80).collect();
+        Failure::not_found(format!("there is no volume `{id}`")).next("fedq volume list shows yours")
+    };
+    let row = match TaskId::parse(id) {
+        Some(id) => state.store.volume(&id).await?,
+        None => None,
+    };
+    let row = match row {
+        Some(row) => row,
+        None => {
+            let own = state.store.volumes(Some(owner.user())).await?;
+            own.into_iter().find(|volume| volume.spec.name() == id).ok_or_else(missing)?
+        }
+    };
+    if owner.reaches(state, &row.owner, verb, VOLUMES).await? { Ok(row) } else { Err(missing()) }
+}
+
+/// Which live tasks mount what: owner, name of the volume, id of the task.
+async fn uses(state: &State, owner: Option<String>) -> Result<Vec<(String, String, String)>, Failure> {
+    let rows = all(state, &TaskFilter { owner, over: Some(false) }).await?;
+    let of_task = |row: crate::store::TaskRow| {
+        let (owner, id) = (row.owner, row.id.to_string());
+        let mounts = row.spec.volumes.into_iter();
+        mounts.map(move |mount| (owner.clone(), mount.volume, id.clone())).collect::<Vec<_>>()
+    };
+    Ok(rows.into_iter().flat_map(of_task).collect())
+}
+
+fn used_by(volume: &VolumeRow, uses: &[(String, String, String)]) -> Vec<String> {
+    let name = volume.spec.name();
+    let of_it = uses.iter().filter(|(owner, used, _)| *owner == volume.owner && used == name);
+    let mut tasks: Vec<String> = of_it.map(|(_, _, task)| task.clone()).collect();
+    tasks.dedup();
+    tasks
+}
+
+/// What became of it, in Kubernetes' word.
+pub fn phase(row: &VolumeRow, views: &VolumeViews) -> VolumePhase {
+    if row.deleting {
+        return VolumePhase::Deleting;
+    }
+    views.get(&row.id).map_or(VolumePhase::Pending, |state| state.phase)
+}
+
+fn show(row: &VolumeRow, state: &State, used_by: &[String]) -> Volume {
+    let views = state.volume_views.borrow();
+    let reason = views.get(&row.id).and_then(|state| state.reason.clone());
+    let unplaced = || row.cluster.is_none().then(|| "no cluster is chosen for it yet".to_owned());
+    Volume {
+        id: row.id.to_string(),
+        name: row.spec.name().to_owned(),
+        user: row.owner.clone(),
+        cluster: row.cluster.as_ref().map(ToString::to_string),
+        namespace: row.namespace.clone(),
+        size: row.spec.size().to_owned(),
+        storage_class: row.spec.storage_class().map(str::to_owned),
+        access_modes: row.spec.access_modes().to_vec(),
+        state: phase(row, &views).word().to_owned(),
+        reason: reason.or_else(unplaced),
+        claim: row.spec.claim_name(&row.id),
+        used_by: used_by.to_vec(),
+        created: row.created,
+    }
+}

@@ -1,0 +1,367 @@
+//! Tasks, as people hand them in and look at them.
+
+use std::{collections::BTreeMap, fmt};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::list::flag;
+
+/// A task that is to be run.
+#[derive(Clone, Default, Deserialize, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SubmitTask {
+    /// The task in SkyPilot's YAML.
+    pub file: String,
+    /// Eight lower-case letters and digits: a request that is repeated with it submits nothing twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Variables given beside the file; they win.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub envs: BTreeMap<String, String>,
+    /// Values of secrets; they are kept in a Secret of Kubernetes and nowhere else.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<String, String>,
+    /// Instead of the file's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The LocalQueue to wait in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// The only cluster it may run on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// Instead of the file's `num_nodes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub num_nodes: Option<u32>,
+    /// Instead of the file's `accelerators`, such as `H100:8`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accelerators: Option<String>,
+    /// Instead of the file's `image_id`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// Refuse a task of which a field would have no effect.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub strict: bool,
+}
+
+/// Without values: of variables and files too, since people put secrets there.
+impl fmt::Debug for SubmitTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SubmitTask").field("id", &self.id).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// What became of a task that was handed in.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Submitted {
+    pub id: String,
+    pub name: String,
+    pub namespace: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// What of the file has no effect.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// Of a dry run: what each cluster says to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clusters: Vec<ClusterVerdict>,
+    /// Nothing was submitted.
+    pub dry_run: bool,
+}
+
+/// A task as lists show it.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Task {
+    pub id: String,
+    pub name: String,
+    /// Who submitted it.
+    pub user: String,
+    /// pending, dispatching, queued, starting, running, stopping, withdrawing, lost, succeeded, failed or
+    /// stopped.
+    pub phase: String,
+    /// Of a failed one: program, neverFits, refused or vanished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// Why it does not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending_reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    pub namespace: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<String>,
+    /// perNode, indexed or jobSet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gang: Option<String>,
+    pub num_nodes: u32,
+    pub nodes: NodeCounts,
+    /// Of each node: `H100:8`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accelerators: Option<String>,
+    /// How often its script was started again after it failed.
+    pub restarts: u32,
+    /// How often it was given to a cluster.
+    pub epoch: u32,
+    #[schema(value_type = String, format = DateTime)]
+    pub submitted: Timestamp,
+    /// When its phase last changed.
+    #[schema(value_type = String, format = DateTime)]
+    pub changed: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeCounts {
+    pub succeeded: u32,
+    pub failed: u32,
+    pub running: u32,
+    pub pending: u32,
+}
+
+/// One task with all that is told of it.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskDetail {
+    #[serde(flatten)]
+    pub task: Task,
+    /// What it may run on, in order.
+    pub forms: Vec<Form>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setup: Option<String>,
+    pub run: String,
+    /// Names of its variables; values stay with the task.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub envs: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<Mounted>,
+    /// Oldest first.
+    pub events: Vec<TaskEvent>,
+}
+
+/// What each node needs, in one of the forms a task may take.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Form {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accelerators: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_type: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spot: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Mounted {
+    pub path: String,
+    pub volume: String,
+}
+
+/// One line of a task's history.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskEvent {
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// The phase that it led to.
+    pub phase: String,
+    /// For programs: one word.
+    pub reason: String,
+    pub message: String,
+    pub epoch: u32,
+}
+
+/// Why a task is where it is.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    #[serde(flatten)]
+    pub task: Task,
+    pub clusters: Vec<ClusterVerdict>,
+}
+
+/// What one cluster says to a task.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterVerdict {
+    pub cluster: String,
+    /// fits, waits, away or never.
+    pub verdict: String,
+    /// The one that is chosen now.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub chosen: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// Workloads that wait in that queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending: Option<u32>,
+    /// What is in the way, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub numbers: Vec<Numbers>,
+}
+
+/// The numbers of one resource that decided.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Numbers {
+    pub resource: String,
+    pub flavor: String,
+    /// By all nodes of the task.
+    pub needed: String,
+    /// What it could take now, borrowing included.
+    pub available: String,
+    pub nominal: String,
+    /// The most the queue can ever hold.
+    pub ceiling: String,
+    pub reserved: String,
+    /// Of tasks on their way there.
+    pub in_flight: String,
+}
+
+/// Which tasks.
+#[derive(Clone, Debug, Default, Deserialize, Eq, IntoParams, PartialEq, Serialize)]
+#[into_params(parameter_in = Query)]
+#[serde(rename_all = "camelCase")]
+pub struct TasksQuery {
+    /// Everybody's; takes the right to list `tasks.fedq.dev` in all namespaces.
+    #[serde(default, deserialize_with = "flag", skip_serializing_if = "std::ops::Not::not")]
+    #[param(value_type = bool)]
+    pub all_users: bool,
+    /// Only those that are over (`true`), or are not (`false`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over: Option<bool>,
+    /// How many items a page has at most; 0 leaves it to the server.
+    #[serde(default)]
+    pub limit: u32,
+    /// `continue` of the page before.
+    #[serde(rename = "continue", default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// Answer with a stream of changes instead: JSON lines, or server-sent events where the request
+    /// accepts `text/event-stream`.
+    #[serde(default, deserialize_with = "flag", skip_serializing_if = "std::ops::Not::not")]
+    #[param(value_type = bool)]
+    pub watch: bool,
+}
+
+/// Whose tasks to stop.
+#[derive(Clone, Debug, Default, Deserialize, Eq, IntoParams, PartialEq, Serialize)]
+#[into_params(parameter_in = Query)]
+#[serde(rename_all = "camelCase")]
+pub struct AllUsersQuery {
+    /// Everybody's; takes the right to do so in all namespaces.
+    #[serde(default, deserialize_with = "flag", skip_serializing_if = "std::ops::Not::not")]
+    #[param(value_type = bool)]
+    pub all_users: bool,
+}
+
+/// What was stopped.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Stopped {
+    /// Those that were not over.
+    pub ids: Vec<String>,
+}
+
+/// Which part of a task's logs.
+#[derive(Clone, Debug, Default, Deserialize, Eq, IntoParams, PartialEq, Serialize)]
+#[into_params(parameter_in = Query)]
+#[serde(rename_all = "camelCase")]
+pub struct LogsQuery {
+    /// Until the task is over.
+    #[serde(default, deserialize_with = "flag", skip_serializing_if = "std::ops::Not::not")]
+    #[param(value_type = bool)]
+    pub follow: bool,
+    /// Of the run before, where a container was restarted.
+    #[serde(default, deserialize_with = "flag", skip_serializing_if = "std::ops::Not::not")]
+    #[param(value_type = bool)]
+    pub previous: bool,
+    /// Only the last lines of each node, and what follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tail: Option<u64>,
+    /// Only lines of the last so many seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since_seconds: Option<u64>,
+    /// Only lines since then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<String>, format = DateTime)]
+    pub since_time: Option<Timestamp>,
+    /// Only the node of this rank.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
+    /// Where an earlier answer stopped: `id` of the last line that was received.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}
+
+/// One line of a task's logs, or a word on them.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum LogItem {
+    Line(LogLine),
+    Status(LogStatus),
+    Task(LogTask),
+}
+
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LogLine {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ts: Option<String>,
+    pub cluster: String,
+    pub node: u32,
+    pub container: String,
+    pub seq: u64,
+    pub line: String,
+    /// In base64, where the line is no UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<String>,
+    /// Bytes that were not kept.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cut: u64,
+}
+
+/// What becomes of the log of a node.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LogStatus {
+    pub cluster: String,
+    pub node: u32,
+    pub container: String,
+    /// waiting, broken, reconnected, restarted, gap, dropped, noPrevious, unread or ended.
+    pub status: String,
+    pub message: String,
+}
+
+/// What becomes of the task itself.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LogTask {
+    pub phase: String,
+    pub message: String,
+    /// Where to go on after a break; with the last line of the stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}

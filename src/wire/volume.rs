@@ -1,0 +1,50 @@
+//! Volumes: storage of a cluster that tasks mount by name.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A volume that is to be made.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateVolume {
+    /// As tasks name it.
+    pub name: String,
+    /// Such as 10Gi.
+    pub size: String,
+    /// Where to make it; where there is none, fedq chooses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage_class: Option<String>,
+    /// ReadWriteOnce where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access_modes: Option<Vec<String>>,
+}
+
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Volume {
+    pub id: String,
+    pub name: String,
+    pub user: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    pub namespace: String,
+    pub size: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage_class: Option<String>,
+    pub access_modes: Vec<String>,
+    /// Pending, Bound, Lost or Deleting.
+    pub state: String,
+    /// Why it is not Bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The PersistentVolumeClaim.
+    pub claim: String,
+    /// Ids of tasks that use it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub used_by: Vec<String>,
+    #[schema(value_type = String, format = DateTime)]
+    pub created: Timestamp,
+}
