@@ -17,6 +17,7 @@ use crate::{
     domain::{
         overview::{CapacityView, Overview},
         queue::{ClaimedQueues, report::QueueReports},
+        task::view::{TaskViews, VolumeViews},
     },
     k8s::{
         client::{self, ClientLimits, ClusterClient},
@@ -97,6 +98,10 @@ struct Published {
     overview: watch::Sender<Arc<Overview>>,
     claimed: watch::Sender<Arc<ClaimedQueues>>,
     reports: watch::Sender<Arc<QueueReports>>,
+    task_views: watch::Sender<Arc<TaskViews>>,
+    volume_views: watch::Sender<Arc<VolumeViews>>,
+    /// Bumped when the API accepts a task or a volume, or somebody wants one gone.
+    task_signal: Arc<Notify>,
 }
 
 /// Runs a daemon until it is cancelled. Its caller has set up logging and [`host::use_ring`], once a process.
@@ -195,7 +200,7 @@ impl Daemon {
         let placement = Following { changed: Vec::new(), ..following };
         hub.ocm.follow(&placement, &mut self.follows, &self.cancel);
 
-        let Published { joined, capacity, overview, claimed, reports } = &self.published;
+        let Published { joined, capacity, overview, claimed, reports, .. } = &self.published;
         let (joined, capacity) = (joined.clone(), capacity.clone());
         let (overview, claimed, reports) = (overview.clone(), claimed.clone(), reports.clone());
 

@@ -25,8 +25,8 @@ use super::{
 };
 use crate::{
     domain::task::{
-        render::naive,
         names::user_label,
+        render::naive,
         sky::{self, Options},
         view::{VolumePhase, VolumeViews},
         volume::VolumeSpec,
@@ -47,8 +47,14 @@ pub fn router(state: &State) -> Router<State> {
         .route("/openapi.json", get(async || Redirect::temporary("/api/v1/openapi.json")))
         .route("/tasks", get(list_tasks))
         .route("/tasks/", get(without_slash).post(without_slash))
-        .route("/tasks/submit", post(submit).get(async |user, state| get_task(user, state, own("submit")).await))
-        .route("/tasks/stop", post(stop_all).get(async |user, state| get_task(user, state, own("stop")).await))
+        .route(
+            "/tasks/submit",
+            post(submit).get(async |user, state| get_task(user, state, own("submit")).await),
+        )
+        .route(
+            "/tasks/stop",
+            post(stop_all).get(async |user, state| get_task(user, state, own("stop")).await),
+        )
         .route("/tasks/{task}", get(get_task))
         .route("/tasks/{task}/stop", post(stop))
         .route("/volumes", get(list_volumes))

@@ -56,7 +56,12 @@ impl Owner {
     }
 
     /// To do so with what is anybody's.
-    pub async fn may_all(&self, state: &State, verb: &'static str, what: &'static str) -> Result<(), Failure> {
+    pub async fn may_all(
+        &self,
+        state: &State,
+        verb: &'static str,
+        what: &'static str,
+    ) -> Result<(), Failure> {
         let permission = Permission::on_own(verb, what, None);
         state.authenticator.allow(&state.hub, &self.caller, &permission).await
     }

@@ -12,9 +12,7 @@ use utoipa::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{
-    Failure, State, audit, capacity, check, claim, cluster, k8s_cli, queue, system, task, volume,
-};
+use super::{Failure, State, audit, capacity, check, claim, cluster, k8s_cli, queue, system, task, volume};
 use crate::wire::problem::{Code, Problem};
 
 const MAX_BODY: usize = 2 << 20;

@@ -105,13 +105,8 @@ struct Watch<S> {
 
 pub fn watch<S: Source>(source: S, headers: &HeaderMap) -> Response {
     let framing = Framing::asked_for(headers);
-    let watch = Watch {
-        source,
-        framing,
-        sent: BTreeMap::new(),
-        begun: false,
-        until: Instant::now() + STREAM_TIME,
-    };
+    let watch =
+        Watch { source, framing, sent: BTreeMap::new(), begun: false, until: Instant::now() + STREAM_TIME };
     let body = Body::from_stream(stream::unfold(watch, |mut watch| async {
         let chunk = watch.next().await?;
         Some((Ok::<_, Infallible>(chunk), watch))

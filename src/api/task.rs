@@ -35,7 +35,8 @@ use crate::{
     wire::{
         list::List,
         task::{
-            AllUsersQuery, Explanation, Stopped, SubmitTask, Submitted, Task, TaskDetail, TaskEvent, TasksQuery,
+            AllUsersQuery, Explanation, Stopped, SubmitTask, Submitted, Task, TaskDetail, TaskEvent,
+            TasksQuery,
         },
     },
 };
@@ -56,7 +57,9 @@ pub async fn submit_task(
     // The reader's own message may quote the body, and with it a secret.
     let Json(asked) = body.map_err(|failure| match failure.0.status {
         413 => failure,
-        _ => Failure::bad_request("the body is not {\"file\": \"run: …\", …} with the fields that /api/v1/openapi.json lists"),
+        _ => Failure::bad_request(
+            "the body is not {\"file\": \"run: …\", …} with the fields that /api/v1/openapi.json lists",
+        ),
     })?;
     let wanted = wanted(&asked)?;
     let (text, options) = options(asked);

@@ -52,7 +52,8 @@ pub async fn create_volume(
 }
 
 fn refused(error: &VolumeError) -> Failure {
-    let mut failure = Failure::new(StatusCode::UNPROCESSABLE_ENTITY, Code::Invalid, "the volume is not valid");
+    let mut failure =
+        Failure::new(StatusCode::UNPROCESSABLE_ENTITY, Code::Invalid, "the volume is not valid");
     failure.0.causes = vec![Cause { field: error.field().to_owned(), message: chain(error) }];
     failure
 }

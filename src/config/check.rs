@@ -91,6 +91,12 @@ fn listeners(config: &Config, problems: &mut Vec<String>) {
     if api.audience.is_empty() {
         problems.push("api.audience: without an audience any token of the hub would do".to_owned());
     }
+    if api.insecure_x_user && !api.address.ip().is_loopback() {
+        problems.push(format!(
+            "api.insecureXUser: {} is reachable from elsewhere; names without a token are for loopback only",
+            api.address
+        ));
+    }
     if webhook.url.as_ref().is_some_and(|url| !url.starts_with("https://")) {
         problems.push("webhook.url: the hub's API server calls https URLs only".to_owned());
     }

@@ -70,6 +70,7 @@ pub struct Api {
     pub tls: Tls,
     pub token_file: Option<PathBuf>,
     pub audience: String,
+    pub insecure_x_user: bool,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -261,6 +262,7 @@ impl Default for Api {
             tls: Tls::default(),
             token_file: None,
             audience: "fedq".to_owned(),
+            insecure_x_user: false,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{ClusterNaming, Config, HeadroomSection};
+use super::{ClusterNaming, Config, HeadroomSection, Tenant};
 use crate::{
     domain::{
         capacity::{Headroom, ResourceFilter},
@@ -10,6 +10,10 @@ use crate::{
         multikueue::Naming,
         quantity::Amount,
         resources::{Aliases, Resources},
+        task::{
+            render,
+            tenant::{ANYONE, Rule, Tenants},
+        },
     },
     store::Retention,
 };
@@ -44,6 +48,30 @@ impl Config {
         match self.multikueue.naming {
             ClusterNaming::PlacementCluster => Naming::PlacementCluster,
             ClusterNaming::Cluster => Naming::Cluster,
+        }
+    }
+
+    /// Without any, everybody is at home in k8s-cli's namespace; what they may do there is for the hub to say.
+    pub fn tenants(&self) -> Tenants {
+        let rule = |tenant: &Tenant| Rule {
+            users: tenant.users.clone(),
+            groups: tenant.groups.clone(),
+            tenant: render::Tenant {
+                namespace: tenant.namespace.clone(),
+                service_account: tenant.service_account.clone(),
+            },
+            queue: tenant.queue.clone(),
+        };
+        let everybody = Tenant {
+            namespace: "default".to_owned(),
+            users: vec![ANYONE.to_owned()],
+            groups: Vec::new(),
+            queue: None,
+            service_account: None,
+        };
+        match self.tasks.tenants.as_slice() {
+            [] => Tenants(vec![rule(&everybody)]),
+            tenants => Tenants(tenants.iter().map(rule).collect()),
         }
     }
 

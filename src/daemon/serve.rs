@@ -174,8 +174,16 @@ impl Daemon {
             aliases: self.config.aliases(),
             kubeconfig_rules: self.rules(),
             diagnose: Arc::new(diagnosis),
+            task_views: self.published.task_views.subscribe(),
+            volume_views: self.published.volume_views.subscribe(),
+            task_signal: self.published.task_signal.clone(),
+            tenants: self.config.tenants(),
+            insecure_x_user: config.insecure_x_user,
             clock: self.clock.clone(),
         });
+        if config.insecure_x_user {
+            warn!("api.insecureXUser: whoever reaches {} is whoever they say in X-User", config.address);
+        }
         let router = api::router(state);
         let listener = listen(config.address, "api.address").await?;
         let tls = match (&config.tls.cert_file, &config.tls.key_file) {

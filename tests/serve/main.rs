@@ -6,5 +6,8 @@ mod cli;
 mod edit;
 mod fake_hub;
 mod help;
+mod k8s_cli;
 mod server;
 mod task;
+mod tasks;
+mod volumes;

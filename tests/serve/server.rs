@@ -20,6 +20,11 @@ use fedq::{
         },
         quantity::Amount,
         resources::{Aliases, Resources},
+        task::{
+            render::Tenant,
+            tenant::{Rule, Tenants},
+            view::{TaskViews, VolumeViews},
+        },
     },
     k8s::{kubeconfig::Rules, session::Sessions},
     store::Store,
@@ -28,7 +33,7 @@ use futures::future::BoxFuture;
 use http_body_util::BodyExt;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tower::ServiceExt;
 
 use super::fake_hub::FakeHub;
@@ -36,12 +41,20 @@ use super::fake_hub::FakeHub;
 pub const ANN: &str = "ann-0123456789abcdef";
 pub const VIEWER: &str = "viewer-0123456789abcdef";
 pub const STRANGER: &str = "stranger-0123456789abcdef";
+pub const BOB: &str = "bob-0123456789abcdef";
+/// May do with everybody's tasks what others may with their own.
+pub const ROOT: &str = "root-0123456789abcdef";
+/// Of no tenant.
+pub const GUEST: &str = "guest-0123456789abcdef";
 
 pub struct Served {
     pub hub: FakeHub,
     pub router: Router,
     pub overview: watch::Sender<Arc<Overview>>,
     pub store: Store,
+    pub task_views: watch::Sender<Arc<TaskViews>>,
+    pub volume_views: watch::Sender<Arc<VolumeViews>>,
+    pub task_signal: Arc<Notify>,
     _folder: tempfile::TempDir,
 }
 
@@ -59,16 +72,29 @@ impl Diagnose for Doctor {
 }
 
 pub async fn served() -> Served {
-    let tokens = format!("{ANN},ann\n{VIEWER},viewer\n{STRANGER},stranger\n");
-    served_with(Authenticator::token_file(TokenFile::parse(&tokens).unwrap())).await
+    served_with(tokens()).await
+}
+
+pub fn tokens() -> Authenticator {
+    let names = [(ANN, "ann"), (VIEWER, "viewer"), (STRANGER, "stranger"), (ROOT, "root"), (GUEST, "guest")];
+    let mut lines: String = names.map(|(token, name)| format!("{token},{name}\n")).concat();
+    lines.push_str(&format!("{BOB},bob@example.com,,research\n"));
+    Authenticator::token_file(TokenFile::parse(&lines).unwrap())
 }
 
 pub async fn served_with(authenticator: Authenticator) -> Served {
+    served_as(authenticator, false).await
+}
+
+pub async fn served_as(authenticator: Authenticator, insecure_x_user: bool) -> Served {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("fedq.db")).await.unwrap();
     let hub = FakeHub::default();
     fill(&hub);
     let (sender, receiver) = watch::channel(Arc::new(overview()));
+    let task_views = watch::Sender::new(Arc::default());
+    let volume_views = watch::Sender::new(Arc::default());
+    let task_signal = Arc::<Notify>::default();
     let state = State::new(Parts {
         overview: receiver,
         store: store.clone(),
@@ -77,15 +103,35 @@ pub async fn served_with(authenticator: Authenticator) -> Served {
         aliases: Aliases::default(),
         kubeconfig_rules: Rules::default(),
         diagnose: Arc::new(Doctor),
+        task_views: task_views.subscribe(),
+        volume_views: volume_views.subscribe(),
+        task_signal: Arc::clone(&task_signal),
+        tenants: tenants(),
+        insecure_x_user,
         clock: Clock::test(Timestamp::from_second(1_700_000_000).unwrap()),
     });
-    Served { hub, router: router(state), overview: sender, store, _folder: folder }
+    let router = router(state);
+    Served { hub, router, overview: sender, store, task_views, volume_views, task_signal, _folder: folder }
+}
+
+fn tenants() -> Tenants {
+    let rule = |users: &[&str], groups: &[&str], namespace: &str, queue: Option<&str>| Rule {
+        users: users.iter().map(|&name| name.to_owned()).collect(),
+        groups: groups.iter().map(|&name| name.to_owned()).collect(),
+        tenant: Tenant { namespace: namespace.to_owned(), service_account: None },
+        queue: queue.map(str::to_owned),
+    };
+    Tenants(vec![
+        rule(&[], &["research"], "research", None),
+        rule(&["ann", "viewer", "stranger", "root"], &[], "default", Some("main")),
+    ])
 }
 
 fn fill(hub: &FakeHub) {
     let mut world = hub.world();
     world.viewers.insert("viewer".to_owned());
     world.strangers.insert("stranger".to_owned());
+    world.admins.insert("root".to_owned());
     world.put(
         "/apis/galaxy.kubestellar.io/v1alpha1/clusterresourceclaims/east-resource-claim",
         json!({

@@ -9,7 +9,7 @@ use axum::{
 use serde_json::Value;
 
 use crate::{
-    api::{Failure, task},
+    api::Failure,
     domain::task::{sky::TaskFileError, yaml::YamlError},
     wire::{
         k8s_cli::{Detail, Operation, ValidationErrors, VolumeDefinition},

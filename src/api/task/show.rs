@@ -2,10 +2,15 @@
 
 use crate::{
     domain::{
-        quantity::Amount,
         ids::ResourceName,
+        quantity::Amount,
         task::{
-            choose::{Choice, Outcome, Verdict, obstacle::Obstacle, verdict::{Number, Offer}, view::Access},
+            choose::{
+                Choice, Outcome, Verdict,
+                obstacle::Obstacle,
+                verdict::{Number, Offer},
+                view::Access,
+            },
             event::Event,
             phase::{Failure, Phase},
             record::{NodeCounts, Record},
@@ -15,9 +20,7 @@ use crate::{
         },
     },
     store::TaskRow,
-    wire::task::{
-        ClusterVerdict, Form, Mounted, NodeCounts as Nodes, Numbers, Task, TaskDetail, TaskEvent,
-    },
+    wire::task::{ClusterVerdict, Form, Mounted, NodeCounts as Nodes, Numbers, Task, TaskDetail, TaskEvent},
 };
 
 /// What is known of a task now.
@@ -43,7 +46,9 @@ pub fn record(row: &TaskRow, views: &TaskViews) -> Record {
 
 fn counts(row: &TaskRow, view: Option<&TaskView>) -> NodeCounts {
     match (&row.state.phase, row.nodes, view) {
-        (Phase::Succeeded { .. }, None, _) => NodeCounts { succeeded: row.spec.num_nodes, ..NodeCounts::default() },
+        (Phase::Succeeded { .. }, None, _) => {
+            NodeCounts { succeeded: row.spec.num_nodes, ..NodeCounts::default() }
+        }
         (phase, Some(nodes), _) if phase.is_over() => nodes,
         (_, _, Some(view)) => view.counts(),
         (_, _, None) => NodeCounts::default(),
@@ -63,7 +68,9 @@ fn pending_reason(row: &TaskRow, view: Option<&TaskView>) -> Option<String> {
         Phase::Starting { cluster } => format!("its nodes start on {cluster}"),
         Phase::Withdrawing { cluster, .. } => format!("it is being taken off {cluster}"),
         Phase::Lost { cluster, .. } => format!("{cluster} does not answer"),
-        Phase::Running { .. } | Phase::Succeeded { .. } | Phase::Failed { .. } | Phase::Stopped => return None,
+        Phase::Running { .. } | Phase::Succeeded { .. } | Phase::Failed { .. } | Phase::Stopped => {
+            return None;
+        }
     })
 }
 
@@ -72,7 +79,7 @@ pub fn task(row: &TaskRow, views: &TaskViews) -> Task {
     let NodeCounts { succeeded, failed, running } = record.nodes;
     let pending = if row.state.phase.is_over() { 0 } else { record.pending_nodes() };
     let (failure, dispatched) = match &row.state.phase {
-        Phase::Failed { reason } => (Some(self::failure(*reason).to_owned()), true),
+        Phase::Failed { reason } => (Some(why(*reason).to_owned()), true),
         phase => (None, phase.is_over()),
     };
     let view = views.tasks.get(&row.id).filter(|view| view.state == row.state);
@@ -114,7 +121,7 @@ fn accelerator(accelerator: &Accelerator) -> String {
     }
 }
 
-fn failure(reason: Failure) -> &'static str {
+fn why(reason: Failure) -> &'static str {
     match reason {
         Failure::Program => "program",
         Failure::NeverFits => "neverFits",

@@ -3,7 +3,10 @@
 use axum::http::StatusCode;
 
 use crate::{
-    api::{Failure, State, owner::{Owner, TASKS}},
+    api::{
+        Failure, State,
+        owner::{Owner, TASKS},
+    },
     domain::{
         ids::ClusterName,
         task::{
@@ -155,7 +158,8 @@ async fn tenancy(state: &State, row: &TaskRow) -> Result<Tenancy, Failure> {
     }
     for volume in state.store.volumes(Some(&row.owner)).await? {
         if let Some(cluster) = volume.cluster.filter(|_| !volume.deleting) {
-            let view = VolumeView { claim: volume.spec.claim_name(&volume.id), shared: volume.spec.is_shared() };
+            let view =
+                VolumeView { claim: volume.spec.claim_name(&volume.id), shared: volume.spec.is_shared() };
             tenancy.volumes.insert(volume.spec.name().to_owned(), (cluster, view));
         }
     }
@@ -202,7 +206,11 @@ async fn repeated(state: &State, row: TaskRow) -> Result<TaskRow, Failure> {
     let asked = |row: &TaskRow| (row.owner.clone(), row.queue.clone(), row.cluster.clone(), row.spec.clone());
     match state.store.task(&row.id).await? {
         Some(known) if asked(&known) == asked(&row) => Ok(known),
-        _ => Err(Failure::new(StatusCode::CONFLICT, Code::AlreadyExists, format!("the id {} is taken", row.id))
-            .next("submit it under another id")),
+        _ => Err(Failure::new(
+            StatusCode::CONFLICT,
+            Code::AlreadyExists,
+            format!("the id {} is taken", row.id),
+        )
+        .next("submit it under another id")),
     }
 }

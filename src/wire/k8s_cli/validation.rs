@@ -29,7 +29,12 @@ impl ValidationErrors {
 
     /// An empty name, which is nobody's.
     pub fn bad_user() -> Self {
-        Self::one("value_error", &["header", USER_HEADER], "Value error, this is no name of a user", Value::Null)
+        Self::one(
+            "value_error",
+            &["header", USER_HEADER],
+            "Value error, this is no name of a user",
+            Value::Null,
+        )
     }
 
     pub fn not_json(why: &str) -> Self {

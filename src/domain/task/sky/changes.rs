@@ -106,7 +106,10 @@ mod tests {
             (Changes { num_nodes: Some("0".to_owned()), ..Changes::default() }, "num_nodes"),
             (Changes { num_nodes: Some("10000".to_owned()), ..Changes::default() }, "num_nodes"),
             (Changes { name: Some("a\u{7}".to_owned()), ..Changes::default() }, "name"),
-            (Changes { accelerators: Some("H100:x".to_owned()), ..Changes::default() }, "resources.accelerators"),
+            (
+                Changes { accelerators: Some("H100:x".to_owned()), ..Changes::default() },
+                "resources.accelerators",
+            ),
         ] {
             let error = read("run: x\n", changes).expect_err("refused");
             assert_eq!(error.notes()[0].path, path, "{error}");

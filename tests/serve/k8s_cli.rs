@@ -1,0 +1,316 @@
+//! k8s-cli's contract, request by request: statuses and bodies as its own server gives them.
+
+use axum::{body::Body, http::Request};
+use fedq::domain::task::phase::Move;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+
+use super::{
+    server::{ANN, BOB, ROOT, Served, served, served_as, tokens},
+    tasks::{dispatch, moves},
+};
+
+struct Answer {
+    status: u16,
+    headers: axum::http::HeaderMap,
+    text: String,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("no JSON: {}", self.text))
+    }
+}
+
+struct Client<'a> {
+    served: &'a Served,
+    user: Option<&'a str>,
+    token: Option<&'a str>,
+}
+
+impl Client<'_> {
+    async fn call(&self, line: &str, body: &str) -> Answer {
+        let (method, path) = line.split_once(' ').unwrap();
+        let mut request =
+            Request::builder().method(method).uri(path).header("content-type", "application/json");
+        if let Some(user) = self.user {
+            request = request.header("X-User", user);
+        }
+        if let Some(token) = self.token {
+            // As httpx makes it of http://anyone:TOKEN@host.
+            let pair = k8s_openapi::ByteString(format!("anyone:{token}").into_bytes());
+            let encoded = serde_json::to_value(pair).unwrap();
+            request = request.header("authorization", format!("Basic {}", encoded.as_str().unwrap()));
+        }
+        let response = self.served.send(request.body(Body::from(body.to_owned())).unwrap()).await;
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let text = String::from_utf8(body.to_vec()).unwrap();
+        Answer { status: parts.status.as_u16(), headers: parts.headers, text }
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.call(&format!("GET {path}"), "").await
+    }
+
+    async fn submit(&self, body: &str) -> String {
+        let answer = self.call("POST /tasks/submit", body).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        answer.json()["task_id"].as_str().unwrap().to_owned()
+    }
+}
+
+fn ann(served: &Served) -> Client<'_> {
+    Client { served, user: Some("ann"), token: Some(ANN) }
+}
+
+#[tokio::test]
+async fn a_whole_life_of_a_task_and_its_volume() {
+    let served = served().await;
+    let client = ann(&served);
+    let anyone = Client { served: &served, user: None, token: None };
+    let health = anyone.get("/").await;
+    assert_eq!((health.status, health.text.as_str()), (200, r#"{"status":"ok","service":"k8s-cli-api"}"#));
+
+    let body =
+        r#"{"name": "data-vol", "size": "10Gi", "storage_class": null, "access_modes": ["ReadWriteOnce"]}"#;
+    let answer = client.call("POST /volumes/create", body).await;
+    let volume = answer.json()["volume_id"].as_str().unwrap().to_owned();
+    assert_eq!(
+        (answer.status, answer.text),
+        (
+            200,
+            format!(
+                r#"{{"volume_id":"{volume}","status":"created","message":"Volume created successfully with ID: {volume}"}}"#
+            )
+        )
+    );
+    let answer = client.get(&format!("/volumes/{volume}")).await;
+    assert_eq!(
+        (answer.status, answer.json()),
+        (
+            200,
+            json!({
+                "volume_id": volume, "name": "data-vol", "size": "10Gi", "storage_class": null,
+                "access_modes": ["ReadWriteOnce"], "status": "Pending", "created_at": "2023-11-14T22:13:20",
+                "username": "ann", "metadata": {"pvc_name": format!("data-vol-{volume}"), "namespace": "default"},
+            })
+        )
+    );
+    assert_eq!(client.get("/volumes").await.json()["volumes"].as_array().unwrap().len(), 1);
+
+    // The seed's own example.
+    let body = r#"{
+        "name": "training-job", "num_nodes": 2,
+        "resources": {"cpus": "4", "memory": "8Gi", "accelerators": "1", "image_id": "python:3.11"},
+        "volumes": {"/data": "data-vol"}, "envs": {"EPOCHS": "100"},
+        "setup": "pip install torch numpy\n", "run": "python train.py --data /data --epochs $EPOCHS\n"
+    }"#;
+    let answer = client.call("POST /tasks/submit", body).await;
+    let id = answer.json()["task_id"].as_str().unwrap().to_owned();
+    assert_eq!(
+        (answer.status, answer.text),
+        (
+            200,
+            format!(
+                r#"{{"task_id":"{id}","status":"submitted","message":"Task submitted successfully with ID: {id}"}}"#
+            )
+        )
+    );
+    let job = |node: u32| format!("training-job-{id}-node-{node}");
+    let mut expected = json!({
+        "task_id": id, "name": "training-job", "status": "pending", "created_at": "2023-11-14T22:13:20",
+        "updated_at": "2023-11-14T22:13:20", "username": "ann",
+        "metadata": {
+            "job_name": job(0), "namespace": "default", "num_nodes": 2, "node_jobs": [job(0), job(1)],
+            "succeeded_nodes": 0, "failed_nodes": 0, "running_nodes": 0, "pending_nodes": 2,
+            "queue": "main", "pending_reason": "no cluster is chosen for it yet",
+        },
+    });
+    assert_eq!(client.get("/tasks").await.json(), json!({"tasks": [expected]}));
+    assert_eq!(client.get(&format!("/tasks/{id}")).await.json(), expected);
+    moves(&served, &id, &[dispatch(), Move::Written, Move::Started]).await;
+    expected["status"] = json!("running");
+    let status = client.get(&format!("/tasks/{id}")).await.json();
+    assert_eq!((&status["status"], &status["metadata"]["cluster"]), (&json!("running"), &json!("east")));
+
+    let used = client.call(&format!("DELETE /volumes/{volume}"), "").await;
+    assert_eq!(used.status, 500);
+    assert!(
+        used.json()["detail"]
+            .as_str()
+            .unwrap()
+            .starts_with("Failed to delete volume: volume `data-vol` is used by")
+    );
+
+    let stopped = client.call(&format!("POST /tasks/{id}/stop"), "").await;
+    assert_eq!(
+        (stopped.status, stopped.text),
+        (
+            200,
+            format!(r#"{{"task_id":"{id}","status":"stopped","message":"Task {id} stopped successfully"}}"#)
+        )
+    );
+    for line in ["GET /tasks/{}", "POST /tasks/{}/stop"] {
+        let gone = client.call(&line.replace("{}", &id), "").await;
+        assert_eq!((gone.status, gone.text), (404, format!(r#"{{"detail":"Task {id} not found"}}"#)));
+    }
+    assert_eq!(client.get("/tasks").await.text, r#"{"tasks":[]}"#);
+    moves(&served, &id, &[Move::Withdrawn]).await;
+    let deleted = client.call(&format!("DELETE /volumes/{volume}"), "").await;
+    assert_eq!(
+        (deleted.status, deleted.text),
+        (
+            200,
+            format!(
+                r#"{{"volume_id":"{volume}","status":"deleted","message":"Volume {volume} deleted successfully"}}"#
+            )
+        )
+    );
+    let gone = client.get(&format!("/volumes/{volume}")).await;
+    assert_eq!((gone.status, gone.text), (404, format!(r#"{{"detail":"Volume {volume} not found"}}"#)));
+    assert_eq!(client.get("/volumes").await.text, r#"{"volumes":[]}"#);
+}
+
+#[tokio::test]
+async fn stopping_all_counts_tasks_and_not_nodes() {
+    let served = served().await;
+    let client = ann(&served);
+    client.submit(r#"{"run": "x", "num_nodes": 4}"#).await;
+    client.submit(r#"{"run": "x"}"#).await;
+    let root = Client { served: &served, user: Some("root"), token: Some(ROOT) };
+    root.submit(r#"{"run": "x"}"#).await;
+    let answer = client.call("POST /tasks/stop", "").await;
+    assert_eq!(
+        (answer.status, answer.text.as_str()),
+        (200, r#"{"count":2,"status":"stopped","message":"Stopped 2 tasks"}"#)
+    );
+    assert_eq!(client.call("POST /tasks/stop?all_users=true", "").await.status, 403);
+    let answer = root.call("POST /tasks/stop?all_users=true", "").await;
+    assert_eq!(answer.text, r#"{"count":1,"status":"stopped","message":"Stopped 1 tasks for all users"}"#);
+}
+
+#[tokio::test]
+async fn what_has_not_the_right_form_is_fastapis_422() {
+    let served = served().await;
+    let client = ann(&served);
+    let nameless = Client { user: None, ..ann(&served) };
+    let answer = nameless.get("/tasks").await;
+    assert_eq!(
+        (answer.status, answer.text.as_str()),
+        (
+            422,
+            r#"{"detail":[{"type":"missing","loc":["header","x-user"],"msg":"Field required","input":null}]}"#
+        )
+    );
+    let empty = Client { user: Some(""), ..ann(&served) };
+    assert_eq!(empty.get("/tasks").await.json()["detail"][0]["loc"], json!(["header", "x-user"]));
+    assert_eq!(empty.call("POST /tasks/stop", "").await.status, 422, "an empty name is not everybody");
+    for (line, body, kind, loc) in [
+        ("POST /tasks/submit", "{", "json_invalid", json!(["body"])),
+        ("POST /tasks/submit", "", "json_invalid", json!(["body"])),
+        ("POST /tasks/submit", r#"{"name": "a"}"#, "missing", json!(["body", "run"])),
+        (
+            "POST /tasks/submit",
+            r#"{"run": "x", "num_nodes": 0}"#,
+            "value_error",
+            json!(["body", "num_nodes"]),
+        ),
+        (
+            "POST /tasks/submit",
+            r#"{"run": "x", "num_nodes": 10000}"#,
+            "value_error",
+            json!(["body", "num_nodes"]),
+        ),
+        ("POST /tasks/submit", r#"{"run": "x", "resorces": {}}"#, "value_error", json!(["body", "resorces"])),
+        (
+            "POST /tasks/submit?strict=1",
+            r#"{"run": "x", "resources": {"disk_size": 1}}"#,
+            "value_error",
+            json!(["body", "resources", "disk_size"]),
+        ),
+        ("POST /volumes/create", r#"{"name": "a"}"#, "missing", json!(["body", "size"])),
+        ("POST /volumes/create", r#"{"name": "a", "size": "much"}"#, "value_error", json!(["body", "size"])),
+        ("POST /volumes/create", "no", "json_invalid", json!(["body"])),
+        ("GET /tasks?all_users=perhaps", "", "bool_parsing", json!(["query", "all_users"])),
+    ] {
+        let answer = client.call(line, body).await;
+        let detail = &answer.json()["detail"][0];
+        assert_eq!(
+            (answer.status, &detail["type"], &detail["loc"]),
+            (422, &json!(kind), &loc),
+            "{line} {body}"
+        );
+    }
+    assert_eq!(client.get("/tasks").await.text, r#"{"tasks":[]}"#, "nothing was created");
+    let huge = format!(r#"{{"run": "{}"}}"#, "x".repeat((1 << 20) + 1));
+    assert_eq!(client.call("POST /tasks/submit", &huge).await.status, 413);
+    assert_eq!(client.call("POST /tasks/submit", &"x".repeat(3 << 20)).await.status, 413);
+}
+
+#[tokio::test]
+async fn skypilots_own_types_are_taken() {
+    let served = served().await;
+    let body = r#"{
+        "num_nodes": 1, "resources": {"cpus": 2, "memory": "32+", "accelerators": {"H100": 2}, "ports": 8080},
+        "envs": {"A": 1, "B": true}, "run": "x", "file_mounts": {"/a": "./a"}
+    }"#;
+    let answer = ann(&served).call("POST /tasks/submit", body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let warnings = answer.json()["warnings"].to_string();
+    assert!(warnings.contains("resources.ports") && warnings.contains("file_mounts"), "{warnings}");
+    let row = &served.store.live_tasks().await.unwrap()[0];
+    assert_eq!(row.spec.candidates[0].accelerator.as_ref().unwrap().kind.as_deref(), Some("H100"));
+    assert_eq!(row.spec.envs, [("A".to_owned(), "1".to_owned()), ("B".to_owned(), "true".to_owned())]);
+}
+
+#[tokio::test]
+async fn unknown_ids_and_strange_paths() {
+    let served = served().await;
+    let client = ann(&served);
+    for (path, detail) in [
+        ("/tasks/abc12345", "Task abc12345 not found"),
+        ("/tasks/submit", "Task submit not found"),
+        ("/tasks/stop", "Task stop not found"),
+        ("/tasks/a%20b", "Task a b not found"),
+        ("/volumes/create", "Volume create not found"),
+        ("/volumes/x", "Volume x not found"),
+    ] {
+        let answer = client.get(path).await;
+        assert_eq!((answer.status, answer.json()), (404, json!({"detail": detail})), "{path}");
+    }
+    let moved = client.get("/tasks/?all_users=true").await;
+    assert_eq!((moved.status, moved.headers["location"].to_str().unwrap()), (307, "/tasks?all_users=true"));
+}
+
+#[tokio::test]
+async fn a_name_is_believed_with_its_token_only() {
+    let served = served().await;
+    let none = Client { served: &served, user: Some("ann"), token: None };
+    let answer = none.get("/tasks").await;
+    assert_eq!(answer.status, 401);
+    assert!(answer.json()["detail"].as_str().unwrap().contains("no token"));
+    let posing = Client { served: &served, user: Some("ann"), token: Some(BOB) };
+    assert_eq!(posing.get("/tasks").await.status, 403);
+    ann(&served).submit(r#"{"run": "x", "name": "anns"}"#).await;
+    let on_behalf = Client { served: &served, user: Some("ann"), token: Some(ROOT) };
+    assert_eq!(on_behalf.get("/tasks").await.json()["tasks"][0]["name"], "anns");
+    assert!(on_behalf.get("/tasks").await.headers.get("x-fedq-insecure").is_none());
+}
+
+#[tokio::test]
+async fn names_alone_are_believed_where_that_is_set() {
+    let served = served_as(tokens(), true).await;
+    let client = Client { served: &served, user: Some("ann"), token: None };
+    client.submit(r#"{"run": "x"}"#).await;
+    let answer = client.get("/tasks").await;
+    assert_eq!(answer.json()["tasks"].as_array().unwrap().len(), 1);
+    assert_eq!(answer.headers["x-fedq-insecure"], "true");
+    assert_eq!(client.get("/tasks?all_users=true").await.status, 403, "nobody is an administrator by name");
+    let (status, _) = served.call("", "GET /tasks", Value::Null).await;
+    assert_eq!(status, 401, "fedq's own API takes a token always");
+    for name in ["", " ", "system:admin", &"x".repeat(300)] {
+        let posing = Client { served: &served, user: Some(name), token: None };
+        assert!(matches!(posing.get("/tasks").await.status, 403 | 422), "{name}");
+    }
+}

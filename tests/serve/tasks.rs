@@ -1,0 +1,315 @@
+//! `/api/v1/tasks`.
+
+use axum::{body::Body, http::Request};
+use fedq::{
+    domain::{
+        ids::ClusterName,
+        task::{event::Event, names::TaskId, phase::Move, record::NodeCounts},
+    },
+    store::{TaskMove, TaskRow},
+};
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::server::{ANN, BOB, GUEST, ROOT, STRANGER, Served, VIEWER, served};
+
+pub async fn submit(served: &Served, token: &str, task: &str) -> String {
+    let (status, answer) = served.call(token, "POST /tasks", json!({"file": task})).await;
+    assert_eq!(status, 201, "{answer}");
+    answer["id"].as_str().unwrap().to_owned()
+}
+
+/// As a controller would.
+pub async fn moves(served: &Served, id: &str, steps: &[Move]) -> TaskRow {
+    let id = TaskId::parse(id).unwrap();
+    for step in steps {
+        let row = served.store.task(&id).await.unwrap().unwrap();
+        let to = row.state.clone().next(step.clone()).unwrap();
+        let event = Event::of(step, &to, Timestamp::from_second(1_700_000_100).unwrap(), None);
+        let nodes = to.phase.is_over().then_some(NodeCounts { failed: 1, ..NodeCounts::default() });
+        let TaskRow { state: from, dispatch, restarts, .. } = row;
+        let step = TaskMove { id: id.clone(), from, to, dispatch, restarts, nodes, event };
+        assert!(served.store.move_task(&step).await.unwrap());
+    }
+    served.store.task(&id).await.unwrap().unwrap()
+}
+
+pub fn dispatch() -> Move {
+    Move::Dispatch(ClusterName::new("east").unwrap())
+}
+
+async fn list(served: &Served, token: &str, query: &str) -> Vec<String> {
+    let (status, answer) = served.call(token, &format!("GET /tasks{query}"), Value::Null).await;
+    assert_eq!(status, 200, "{answer}");
+    let names = answer["items"].as_array().unwrap().iter();
+    names.map(|task| task["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_task_is_stored_before_it_is_acknowledged() {
+    let served = served().await;
+    let file = "name: train\nnum_nodes: 2\nresources: {accelerators: H100:8, disk_size: 10}\nenvs: {A: }\nrun: python x.py\n";
+    let asked = json!({"file": file, "envs": {"A": "1"}, "queue": "fast", "cluster": "east", "numNodes": 4, "image": "img"});
+    let signal = served.task_signal.notified();
+    let (status, answer) = served.call(ANN, "POST /tasks", asked).await;
+    assert_eq!(status, 201, "{answer}");
+    assert_eq!(
+        (&answer["name"], &answer["namespace"], &answer["queue"]),
+        (&json!("train"), &json!("default"), &json!("fast"))
+    );
+    assert!(answer["warnings"][0].as_str().unwrap().contains("disk_size"), "{answer}");
+    signal.await;
+    let rows = served.store.live_tasks().await.unwrap();
+    assert_eq!(rows.len(), 1);
+    let row = &rows[0];
+    assert_eq!(
+        (row.owner.as_str(), row.spec.num_nodes, row.cluster.as_ref().unwrap().as_str()),
+        ("ann", 4, "east")
+    );
+    assert_eq!(row.spec.candidates[0].image.as_deref(), Some("img"));
+
+    let id = answer["id"].as_str().unwrap();
+    let (_, task) = served.call(ANN, &format!("GET /tasks/{id}"), Value::Null).await;
+    assert_eq!(
+        (&task["phase"], &task["accelerators"], &task["numNodes"]),
+        (&json!("pending"), &json!("H100:8"), &json!(4))
+    );
+    assert_eq!(task["nodes"], json!({"succeeded": 0, "failed": 0, "running": 0, "pending": 4}));
+    assert_eq!(task["pendingReason"], "no cluster is chosen for it yet");
+    assert_eq!((&task["events"][0]["reason"], &task["envs"]), (&json!("Submitted"), &json!(["A"])));
+}
+
+#[tokio::test]
+async fn what_cannot_be_run_is_refused_by_line_and_nothing_is_created() {
+    let served = served().await;
+    for (file, field, message) in [
+        ("run: [\n", "", "not YAML"),
+        ("", "", ""),
+        ("name: a\n", "", "there is no `run`"),
+        (
+            "run: x\nresorces: {}\n",
+            "resorces",
+            "line 2, column 1: there is no field `resorces` here; did you mean `resources`?",
+        ),
+        ("run: x\nresources: {cpus: lots}\n", "resources.cpus", "line 2"),
+        ("run: x\nnum_nodes: 0\n", "num_nodes", "1 to 1000 nodes, not 0"),
+        ("run: x\nnum_nodes: 10000\n", "num_nodes", "not 10000"),
+        ("run: x\nname: \"a\\u0007\"\n", "name", "cannot be printed"),
+        ("run: x\n---\nrun: y\n", "", ""),
+    ] {
+        let (status, problem) = served.call(ANN, "POST /tasks", json!({"file": file})).await;
+        assert_eq!((status, &problem["code"]), (422, &json!("invalid")), "{file}: {problem}");
+        if !message.is_empty() {
+            let cause = &problem["causes"][0];
+            assert!(cause["message"].as_str().unwrap().contains(message), "{file}: {problem}");
+            assert_eq!(cause["field"].as_str().unwrap_or_default(), field, "{file}");
+        }
+    }
+    let long = format!("name: {}\nrun: x\n", "n".repeat(201));
+    assert_eq!(served.call(ANN, "POST /tasks", json!({"file": long})).await.0, 422);
+    for strange in
+        [json!({}), json!({"file": 1}), json!({"file": "run: x", "fil": ""}), json!([]), Value::Null]
+    {
+        let (status, problem) = served.call(ANN, "POST /tasks", strange.clone()).await;
+        assert_eq!(status, 400, "{strange}: {problem}");
+    }
+    let secret = json!({"file": "run: x", "secrets": {"TOKEN": "hush"}, "numNodes": "hush"});
+    let (status, problem) = served.call(ANN, "POST /tasks", secret).await;
+    assert!(status == 400 && !problem.to_string().contains("hush"), "{problem}");
+    for name in ["a@b", "two words", &"n".repeat(200)] {
+        submit(&served, ANN, &format!("name: {name}\nrun: x\n")).await;
+    }
+    assert_eq!(served.store.live_tasks().await.unwrap().len(), 3, "only what is right was created");
+}
+
+#[tokio::test]
+async fn bodies_have_a_limit() {
+    let served = served().await;
+    let file = format!("run: |\n  {}\n", "x".repeat((1 << 20) + 1));
+    let (status, problem) = served.call(ANN, "POST /tasks", json!({"file": file})).await;
+    assert_eq!((status, &problem["code"]), (413, &json!("too-large")));
+    let (status, problem) = served.call(ANN, "POST /tasks", json!({"file": "x".repeat(3 << 20)})).await;
+    assert_eq!((status, &problem["code"]), (413, &json!("too-large")));
+    assert!(served.store.live_tasks().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn strict_refuses_what_has_no_effect() {
+    let served = served().await;
+    let task = json!({"file": "run: x\nresources: {disk_size: 10}\n", "strict": true});
+    let (status, problem) = served.call(ANN, "POST /tasks", task).await;
+    assert_eq!((status, &problem["causes"][0]["field"]), (422, &json!("resources.disk_size")));
+}
+
+#[tokio::test]
+async fn a_request_that_is_repeated_submits_once() {
+    let served = served().await;
+    let task = |run: &str| json!({"file": format!("run: {run}\n"), "id": "0a1b2c3d"});
+    let (status, first) = served.call(ANN, "POST /tasks", task("x")).await;
+    assert_eq!((status, &first["id"]), (201, &json!("0a1b2c3d")));
+    assert_eq!(served.call(ANN, "POST /tasks", task("x")).await, (201, first));
+    assert_eq!(served.store.live_tasks().await.unwrap().len(), 1);
+    for (token, run) in [(ANN, "y"), (ROOT, "x")] {
+        let (status, problem) = served.call(token, "POST /tasks", task(run)).await;
+        assert_eq!((status, &problem["code"]), (409, &json!("already-exists")), "{problem}");
+    }
+    let (status, _) = served.call(ANN, "POST /tasks", json!({"file": "run: x", "id": "No!"})).await;
+    assert_eq!(status, 400);
+}
+
+#[tokio::test]
+async fn secrets_are_on_the_hub_before_the_task_is_and_nowhere_else() {
+    let served = served().await;
+    let task =
+        json!({"file": "run: x\nsecrets: {TOKEN: }\n", "secrets": {"TOKEN": "hush"}, "id": "0a1b2c3d"});
+    let (status, answer) = served.call(ANN, "POST /tasks", task.clone()).await;
+    assert_eq!(status, 201, "{answer}");
+    let path = "/api/v1/namespaces/fedq-system/secrets/fedq-task-0a1b2c3d";
+    let secret = served.hub.world().objects[path].clone();
+    assert_eq!(secret["data"]["TOKEN"], "aHVzaA==");
+    assert_eq!(
+        (&secret["metadata"]["labels"]["task-id"], &secret["metadata"]["annotations"]["fedq.dev/owner"]),
+        (&json!("0a1b2c3d"), &json!("ann"))
+    );
+    let (_, detail) = served.call(ANN, "GET /tasks/0a1b2c3d", Value::Null).await;
+    assert_eq!(detail["secrets"], json!(["TOKEN"]));
+    let row = &served.store.live_tasks().await.unwrap()[0];
+    for told in [answer.to_string(), detail.to_string(), format!("{row:?}")] {
+        assert!(!told.contains("hush"), "{told}");
+    }
+    // An id whose Secret is there belongs to another request.
+    let other = json!({"file": "run: y\nsecrets: {TOKEN: b}\n", "id": "0a1b2c3d"});
+    assert_eq!(served.call(ANN, "POST /tasks", other).await.0, 409);
+    assert_eq!(served.hub.world().objects[path]["data"]["TOKEN"], "aHVzaA==", "it is not overwritten");
+    served.hub.world().down = true;
+    let (status, _) = served.call(ANN, "POST /tasks", json!({"file": "run: y\nsecrets: {TOKEN: b}\n"})).await;
+    assert_eq!(status, 503);
+    assert_eq!(served.store.live_tasks().await.unwrap().len(), 1, "no Secret, no task");
+}
+
+#[tokio::test]
+async fn tasks_are_their_owners_alone() {
+    let served = served().await;
+    let mine = submit(&served, ANN, "name: mine\nrun: x\n").await;
+    let body = json!({"file": "name: bobs\nrun: x\n", "queue": "q"});
+    let (_, bobs) = served.call(BOB, "POST /tasks", body).await;
+    let bobs = bobs["id"].as_str().unwrap().to_owned();
+    assert_eq!(list(&served, ANN, "").await, ["mine"]);
+    assert_eq!(list(&served, BOB, "").await, ["bobs"]);
+    assert_eq!(list(&served, ROOT, "?allUsers=true").await, ["bobs", "mine"]);
+    for line in ["GET /tasks/{}", "GET /tasks/{}/events", "GET /tasks/{}/explain", "POST /tasks/{}/stop"] {
+        let none = served.call(BOB, &line.replace("{}", "00000000"), Value::Null).await;
+        let someone_elses = served.call(BOB, &line.replace("{}", &mine), Value::Null).await;
+        assert_eq!((none.0, someone_elses.0), (404, 404), "{line}");
+        assert_eq!(none.1.to_string().replace("00000000", &mine), someone_elses.1.to_string(), "told alike");
+    }
+    for line in ["GET /tasks?allUsers=true", "POST /tasks/stop?allUsers=true"] {
+        let (status, problem) = served.call(ANN, line, Value::Null).await;
+        assert_eq!((status, &problem["code"]), (403, &json!("forbidden")), "{line}");
+        assert!(problem["next"].as_str().unwrap().contains("fedq-task-admin"), "{problem}");
+    }
+    assert_eq!(served.call(ROOT, &format!("GET /tasks/{bobs}"), Value::Null).await.0, 200);
+    let (_, stopped) = served.call(BOB, "POST /tasks/stop", Value::Null).await;
+    assert_eq!(stopped["ids"], json!([bobs]));
+    assert_eq!(served.call(ANN, &format!("GET /tasks/{mine}"), Value::Null).await.1["phase"], "pending");
+}
+
+#[tokio::test]
+async fn rights_are_the_hubs_to_give() {
+    let served = served().await;
+    let task = json!({"file": "run: x\n"});
+    let (status, problem) = served.call(GUEST, "POST /tasks", task.clone()).await;
+    assert_eq!(status, 403);
+    assert!(problem["next"].as_str().unwrap().contains("tasks.tenants"), "{problem}");
+    let (status, problem) = served.call(VIEWER, "POST /tasks", task.clone()).await;
+    assert_eq!(status, 403);
+    assert!(problem["next"].as_str().unwrap().contains("fedq-task-user"), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("in the namespace \"default\""), "{problem}");
+    assert_eq!(served.call(STRANGER, "GET /tasks", Value::Null).await.0, 403);
+    assert_eq!(served.call("wrong", "GET /tasks", Value::Null).await.0, 401);
+    assert!(served.store.live_tasks().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_task_without_a_queue_is_told_what_there_is() {
+    let served = served().await;
+    let (status, problem) = served.call(BOB, "POST /tasks", json!({"file": "run: x\n"})).await;
+    assert_eq!(status, 422);
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("names no queue") && detail.contains("namespace research has no queue"),
+        "{detail}"
+    );
+    let file = "run: x\nconfig: {kubernetes: {kueue: {local_queue_name: own}}}\n";
+    let (status, answer) = served.call(BOB, "POST /tasks", json!({"file": file})).await;
+    assert_eq!((status, &answer["queue"]), (201, &json!("own")));
+    let (status, problem) =
+        served.call(ANN, "POST /tasks", json!({"file": "run: x\n", "cluster": "north"})).await;
+    assert_eq!(status, 404, "{problem}");
+}
+
+#[tokio::test]
+async fn stopping_is_idempotent_in_every_phase() {
+    let served = served().await;
+    let pending = submit(&served, ANN, "run: x\n").await;
+    let running = submit(&served, ANN, "run: x\n").await;
+    moves(&served, &running, &[dispatch(), Move::Written, Move::Started]).await;
+    let over = submit(&served, ANN, "run: x\n").await;
+    moves(&served, &over, &[dispatch(), Move::ProgramFailed { restart: false }]).await;
+    for _ in 0..2 {
+        for (id, phase) in [(&pending, "stopped"), (&running, "stopping"), (&over, "failed")] {
+            let (status, task) = served.call(ANN, &format!("POST /tasks/{id}/stop"), Value::Null).await;
+            assert_eq!((status, &task["phase"]), (202, &json!(phase)), "{task}");
+        }
+    }
+    let (_, task) = served.call(ANN, &format!("GET /tasks/{over}"), Value::Null).await;
+    assert_eq!((&task["failure"], &task["nodes"]["failed"]), (&json!("program"), &json!(1)));
+    let (_, events) = served.call(ANN, &format!("GET /tasks/{running}/events"), Value::Null).await;
+    let reasons: Vec<_> =
+        events["items"].as_array().unwrap().iter().map(|event| event["reason"].clone()).collect();
+    assert_eq!(reasons, ["Submitted", "Chosen", "Created", "Started", "Stopping"]);
+    let (_, stopped) = served.call(ANN, "POST /tasks/stop", Value::Null).await;
+    assert_eq!(stopped["ids"], json!([]), "nothing is left to stop");
+}
+
+#[tokio::test]
+async fn lists_are_paged_and_filtered() {
+    let served = served().await;
+    for number in 0..5 {
+        submit(&served, ANN, &format!("name: t{number}\nrun: x\n")).await;
+    }
+    let (_, first) = served.call(ANN, "GET /tasks?limit=2", Value::Null).await;
+    let names = |page: &Value| {
+        page["items"].as_array().unwrap().iter().map(|task| task["name"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&first), ["t4", "t3"]);
+    let next = first["continue"].as_str().unwrap();
+    let (_, second) = served.call(ANN, &format!("GET /tasks?limit=2&continue={next}"), Value::Null).await;
+    assert_eq!(names(&second), ["t2", "t1"]);
+    assert_eq!(served.call(ANN, "GET /tasks?continue=x", Value::Null).await.0, 400);
+    served.call(ANN, "POST /tasks/stop", Value::Null).await;
+    assert_eq!(list(&served, ANN, "?over=true").await.len(), 5);
+    assert!(list(&served, ANN, "?over=false").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_list_can_be_followed() {
+    let served = served().await;
+    let id = submit(&served, ANN, "name: one\nrun: x\n").await;
+    let request = Request::get("/api/v1/tasks?watch=1").header("authorization", format!("Bearer {ANN}"));
+    let request = request.header("accept", "text/event-stream").body(Body::empty()).unwrap();
+    let response = served.send(request).await;
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    let mut body = response.into_body();
+    let mut next = async || {
+        let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        String::from_utf8(frame.to_vec()).unwrap()
+    };
+    let begin = next().await;
+    assert!(begin.starts_with("data: {\"type\":\"ADDED\"") && begin.contains("SYNCED"), "{begin}");
+    moves(&served, &id, &[dispatch()]).await;
+    served.task_views.send_replace(std::sync::Arc::default());
+    let change = next().await;
+    assert!(change.contains("MODIFIED") && change.contains("\"phase\":\"dispatching\""), "{change}");
+}

@@ -1,0 +1,74 @@
+//! `/api/v1/volumes`.
+
+use std::sync::Arc;
+
+use fedq::domain::task::{
+    names::TaskId,
+    view::{VolumePhase, VolumeState},
+};
+use serde_json::{Value, json};
+
+use super::{
+    server::{ANN, BOB, ROOT, STRANGER, served},
+    tasks::submit,
+};
+
+#[tokio::test]
+async fn a_volume_is_wanted_used_and_let_go() {
+    let served = served().await;
+    let asked = json!({"name": "data", "size": "10Gi", "cluster": "east", "accessModes": ["ReadWriteMany"]});
+    let (status, volume) = served.call(ANN, "POST /volumes", asked.clone()).await;
+    assert_eq!(
+        (status, &volume["state"], &volume["cluster"]),
+        (201, &json!("Pending"), &json!("east")),
+        "{volume}"
+    );
+    let id = volume["id"].as_str().unwrap().to_owned();
+    assert_eq!(volume["claim"], format!("data-{id}"));
+    assert_eq!(served.call(ANN, "POST /volumes", asked).await.0, 409, "tasks could not tell them apart");
+    let known = VolumeState { phase: VolumePhase::Bound, reason: None };
+    served.volume_views.send_replace(Arc::new([(TaskId::parse(&id).unwrap(), known)].into()));
+    let task = submit(&served, ANN, "run: x\nvolumes: {/data: data}\n").await;
+    let (_, list) = served.call(ANN, "GET /volumes", Value::Null).await;
+    assert_eq!((&list["items"][0]["state"], &list["items"][0]["usedBy"]), (&json!("Bound"), &json!([task])));
+    let (status, problem) = served.call(ANN, &format!("DELETE /volumes/{id}"), Value::Null).await;
+    assert_eq!(status, 409);
+    assert!(problem["detail"].as_str().unwrap().contains(&task), "{problem}");
+    served.call(ANN, &format!("POST /tasks/{task}/stop"), Value::Null).await;
+    let (status, volume) = served.call(ANN, "DELETE /volumes/data", Value::Null).await;
+    assert_eq!((status, &volume["state"]), (202, &json!("Terminating")));
+    assert!(served.store.volume(&TaskId::parse(&id).unwrap()).await.unwrap().unwrap().deleting);
+}
+
+#[tokio::test]
+async fn bad_volumes_are_refused_by_field() {
+    let served = served().await;
+    for (asked, field) in [
+        (json!({"name": "a b", "size": "1Gi"}), "name"),
+        (json!({"name": "a", "size": "lots"}), "size"),
+        (json!({"name": "a", "size": "0"}), "size"),
+        (json!({"name": "a", "size": "1Gi", "accessModes": ["Often"]}), "access_modes"),
+    ] {
+        let (status, problem) = served.call(ANN, "POST /volumes", asked.clone()).await;
+        assert_eq!((status, &problem["causes"][0]["field"]), (422, &json!(field)), "{asked}");
+    }
+    let (status, _) =
+        served.call(ANN, "POST /volumes", json!({"name": "a", "size": "1Gi", "cluster": "north"})).await;
+    assert_eq!(status, 404);
+    assert!(served.store.volumes(None).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn volumes_are_their_owners_alone() {
+    let served = served().await;
+    let (_, volume) = served.call(ANN, "POST /volumes", json!({"name": "data", "size": "1Gi"})).await;
+    let id = volume["id"].as_str().unwrap();
+    for line in ["GET", "DELETE"] {
+        assert_eq!(served.call(BOB, &format!("{line} /volumes/{id}"), Value::Null).await.0, 404);
+        assert_eq!(served.call(BOB, &format!("{line} /volumes/data"), Value::Null).await.0, 404);
+    }
+    assert_eq!(served.call(BOB, "GET /volumes?allUsers=true", Value::Null).await.0, 403);
+    assert_eq!(served.call(STRANGER, "GET /volumes", Value::Null).await.0, 403);
+    let (_, all) = served.call(ROOT, "GET /volumes?allUsers=true", Value::Null).await;
+    assert_eq!(all["items"][0]["user"], "ann");
+}
