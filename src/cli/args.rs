@@ -3,12 +3,13 @@
 mod claim;
 mod cluster;
 mod task;
+mod volume;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use self::{claim::*, cluster::*, task::*};
+pub use self::{claim::*, cluster::*, task::*, volume::*};
 use super::print::Color;
 
 /// Joins clusters to a hub and shares out their quota.
@@ -113,9 +114,12 @@ pub enum Command {
     /// The quota of queues, and why it is what it is
     #[command(subcommand)]
     Quota(QuotaCommand),
-    /// Look at tasks
+    /// Run tasks and see how they do
     #[command(subcommand)]
     Task(TaskCommand),
+    /// Storage that tasks mount
+    #[command(subcommand)]
+    Volume(VolumeCommand),
     /// Who did what through fedq
     #[command(subcommand)]
     Audit(AuditCommand),

@@ -24,6 +24,7 @@ mod table;
 mod task;
 #[cfg(test)]
 mod tests;
+mod volume;
 
 use std::{ffi::OsString, path::Path, process::ExitCode};
 
@@ -128,6 +129,7 @@ async fn dispatch(command: Command, session: &mut Session) -> Result<u8, CliErro
         Command::Capacity(args) => capacity::run(args, session).await,
         Command::Quota(command) => quota::run(command, session).await,
         Command::Task(command) => task::run(command, session).await,
+        Command::Volume(command) => volume::run(command, session).await,
         Command::Audit(command) => audit::run(command, session).await,
         Command::Check(args) => check::run(args, session).await,
         Command::Demo(args) => demo::run(args, session).await,

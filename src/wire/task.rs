@@ -124,6 +124,20 @@ pub struct NodeCounts {
     pub pending: u32,
 }
 
+impl NodeCounts {
+    /// `2 running, 1 failed`
+    pub fn words(&self) -> String {
+        let counts = [
+            (self.running, "running"),
+            (self.succeeded, "succeeded"),
+            (self.failed, "failed"),
+            (self.pending, "pending"),
+        ];
+        let there = counts.iter().filter(|(count, _)| 0 < *count);
+        there.map(|(count, word)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
+    }
+}
+
 /// One task with all that is told of it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

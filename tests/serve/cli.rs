@@ -18,7 +18,7 @@ pub fn fedq(arguments: &[&str]) -> Command {
 pub struct Listening {
     pub served: Served,
     pub url: String,
-    _runtime: tokio::runtime::Runtime,
+    runtime: tokio::runtime::Runtime,
 }
 
 pub fn listening() -> Listening {
@@ -28,7 +28,7 @@ pub fn listening() -> Listening {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let router = served.router.clone();
     runtime.spawn(async move { axum::serve(listener, router).await });
-    Listening { served, url, _runtime: runtime }
+    Listening { served, url, runtime }
 }
 
 impl Listening {
@@ -39,6 +39,10 @@ impl Listening {
             .env("FEDQ_TOKEN", ANN)
             .env("FEDQ_CONFIG", "/nowhere/config.yaml");
         command
+    }
+
+    pub fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
     }
 
     pub fn run(&self, arguments: &[&str]) -> Output {

@@ -4,7 +4,7 @@ use std::{fmt::Write, fs, path::Path};
 
 use super::cli::fedq;
 
-const COMMANDS: [&str; 31] = [
+const COMMANDS: [&str; 41] = [
     "",
     "login",
     "cluster",
@@ -31,7 +31,17 @@ const COMMANDS: [&str; 31] = [
     "quota explain",
     "quota base",
     "task",
+    "task submit",
+    "task list",
+    "task status",
+    "task explain",
+    "task stop",
     "task validate",
+    "volume",
+    "volume create",
+    "volume list",
+    "volume show",
+    "volume delete",
     "check",
     "demo",
     "version",
@@ -47,7 +57,7 @@ fn the_help_of_every_command() {
         assert!(output.status.success(), "{command}");
         assert!(output.stderr.is_empty(), "{command}");
         let help = String::from_utf8(output.stdout).unwrap();
-        let is_group = ["cluster", "claim", "quota", "audit", "task"].contains(&command);
+        let is_group = ["cluster", "claim", "quota", "audit", "task", "volume"].contains(&command);
         assert!(is_group || help.contains("Examples:"), "no examples for `{command}`");
         writeln!(text, "$ fedq {}\n{help}", arguments.join(" ")).unwrap();
     }

@@ -84,3 +84,179 @@ fn a_file_may_come_by_stdin() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(stdout(&output), "-: piped is valid: 1 node, 1 form\n");
 }
+
+mod served {
+    use std::fs;
+
+    use fedq::domain::task::phase::Move;
+    use tempfile::TempDir;
+
+    use super::super::{
+        cli::{Listening, listening, stderr, stdout},
+        server::{GUEST, ROOT},
+        tasks::{dispatch, moves},
+    };
+
+    /// The first word behind `task`.
+    fn id(text: &str) -> String {
+        text.split_whitespace().nth(1).unwrap().to_owned()
+    }
+
+    fn submit(api: &Listening, more: &[&str]) -> String {
+        let output = api.run(&[&["task", "submit"], more].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        id(&stdout(&output))
+    }
+
+    async fn step(api: &Listening, id: &str, steps: &[Move]) {
+        moves(&api.served, id, steps).await;
+    }
+
+    #[test]
+    fn a_task_is_submitted_listed_looked_at_and_stopped() {
+        let api = listening();
+        let folder = TempDir::new().unwrap();
+        let file = folder.path().join("task.yaml");
+        fs::write(
+            &file,
+            "name: train\nnum_nodes: 2\nresources: {accelerators: A100:1}\nenvs: {A: }\nrun: x\n",
+        )
+        .unwrap();
+        let file = file.to_str().unwrap();
+        let output = api
+            .run(&["task", "submit", file, "-e", "A=1", "--gpus", "H100:8", "--nodes", "4", "--name", "big"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let id = id(&stdout(&output));
+        assert_eq!(stdout(&output), format!("task {id} submitted\n"));
+        let told = stderr(&output);
+        assert!(
+            told.contains("big waits in queue main of namespace default")
+                && told.contains(&format!("fedq task stop {id}")),
+            "{told}"
+        );
+
+        let list = stdout(&api.run(&["task", "list", "--no-headers"]));
+        let (row, _age) = list.trim_end().rsplit_once("   ").unwrap();
+        assert_eq!(row, format!("{id}   big   pending   -   main   0/4   H100:8   ann"));
+        assert_eq!(stdout(&api.run(&["task", "list", "-o", "name"])), format!("task/{id}\n"));
+
+        api.block_on(step(&api, &id, &[dispatch(), Move::Written]));
+        let status = stdout(&api.run(&["task", "status", &id]));
+        assert!(
+            status.contains("Cluster:     east\n")
+                && status.contains("Why:         it waits for quota of main on east\n"),
+            "{status}"
+        );
+        assert!(status.contains("queued") && status.contains("cluster east was chosen"), "{status}");
+
+        let stopping = api.run(&["task", "stop", &id, "--no-wait"]);
+        assert_eq!((stopping.status.code(), stdout(&stopping)), (Some(0), format!("task {id} stops\n")));
+        api.block_on(step(&api, &id, &[Move::Withdrawn]));
+        let stopped = api.run(&["task", "stop", &id]);
+        assert_eq!((stopped.status.code(), stdout(&stopped)), (Some(0), format!("task {id} stopped\n")));
+        assert_eq!(stderr(&api.run(&["task", "list", "--skip-finished"])), "Nothing found.\n");
+    }
+
+    #[test]
+    fn a_command_needs_no_file() {
+        let api = listening();
+        let id = submit(&api, &["--image", "img", "--", "python", "train.py", "--name", "two words"]);
+        let yaml = stdout(&api.run(&["task", "status", &id, "-o", "yaml"]));
+        assert!(
+            yaml.contains("run: \"python train.py --name 'two words'\"")
+                || yaml.contains("run: python train.py --name 'two words'"),
+            "{yaml}"
+        );
+        assert!(yaml.contains("image: img"), "{yaml}");
+        let both = api.run(&["task", "submit", "a.yaml", "--", "x"]);
+        assert_eq!(both.status.code(), Some(2));
+        assert_eq!(api.run(&["task", "submit"]).status.code(), Some(2));
+    }
+
+    #[test]
+    fn a_dry_run_submits_nothing() {
+        let api = listening();
+        let output = api.run(&["task", "submit", "--dry-run", "--", "true"]);
+        assert_eq!(output.status.code(), Some(0));
+        assert!(stderr(&output).contains("nothing was submitted"), "{}", stderr(&output));
+        assert_eq!(stderr(&api.run(&["task", "list"])), "Nothing found.\n");
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        let api = listening();
+        let folder = TempDir::new().unwrap();
+        let file = folder.path().join("task.yaml");
+        fs::write(&file, "run: x\nresorces: {}\n").unwrap();
+        let output = api.run(&["task", "submit", file.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(
+            stderr(&output).contains(
+                "resorces: line 2, column 1: there is no field `resorces` here; did you mean `resources`?"
+            ),
+            "{}",
+            stderr(&output)
+        );
+        let missing = api.run(&["task", "status", "00000000"]);
+        assert_eq!(missing.status.code(), Some(1));
+        assert_eq!(
+            stderr(&missing),
+            "error: there is no task `00000000`\nnext: fedq task list shows yours\n"
+        );
+        let guest = api.fedq(&["task", "list"]).env("FEDQ_TOKEN", GUEST).output().unwrap();
+        assert!(stderr(&guest).contains("belong to no tenant"), "{}", stderr(&guest));
+    }
+
+    #[test]
+    fn all_of_ones_own_are_stopped_at_once() {
+        let api = listening();
+        let ids = [submit(&api, &["--", "one"]), submit(&api, &["--", "two"])];
+        let refused = api.run(&["task", "stop", "--all", "--all-users"]);
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(stderr(&refused).contains("fedq-task-admin"), "{}", stderr(&refused));
+        let stopped = stdout(&api.run(&["task", "stop", "--all"]));
+        assert_eq!(stopped, format!("task {} stopped\ntask {} stopped\n", ids[1], ids[0]));
+        assert_eq!(stderr(&api.run(&["task", "stop", "--all"])), "No task was there to stop.\n");
+        let others = api
+            .fedq(&["task", "list", "--all-users", "-o", "name"])
+            .env("FEDQ_TOKEN", ROOT)
+            .output()
+            .unwrap();
+        assert_eq!(stdout(&others).lines().count(), 2);
+    }
+
+    #[test]
+    fn secrets_come_from_the_environment() {
+        let api = listening();
+        let arguments = ["task", "submit", "--secret", "TOKEN=-", "-o", "json", "--", "true"];
+        let output = api.fedq(&arguments).env("TOKEN", "hush").output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert!(!stdout(&output).contains("hush") && !stderr(&output).contains("hush"));
+        let world = api.served.hub.world();
+        let secret = world.objects.iter().find(|(path, _)| path.contains("/secrets/fedq-task-")).unwrap().1;
+        assert_eq!(secret["data"]["TOKEN"], "aHVzaA==");
+    }
+
+    #[test]
+    fn volumes_are_made_listed_and_deleted() {
+        let api = listening();
+        let made =
+            stdout(&api.run(&["volume", "create", "data", "10Gi", "-a", "ReadWriteMany", "--no-headers"]));
+        assert!(made.starts_with("data   ") && made.contains("   Pending   10Gi   -   ann   "), "{made}");
+        let task = submit(&api, &["--", "x"]);
+        let wide = stdout(&api.run(&["volume", "list", "-o", "wide"]));
+        assert!(wide.contains("ReadWriteMany") && wide.contains("default/data-"), "{wide}");
+        let shown = api.run(&["volume", "show", "data", "-o", "json"]);
+        let volume: serde_json::Value = serde_json::from_str(&stdout(&shown)).unwrap();
+        assert_eq!(
+            (&volume["name"], &volume["usedBy"]),
+            (&"data".into(), &serde_json::Value::Null),
+            "{task}"
+        );
+        let deleted = stdout(&api.run(&["volume", "delete", "data", "--force"]));
+        assert_eq!(deleted, format!("volume data ({}) is being deleted\n", volume["id"].as_str().unwrap()));
+        let bad = api.run(&["volume", "create", "Data", "10Gi"]);
+        assert_eq!(bad.status.code(), Some(1));
+        assert!(stderr(&bad).contains("lower-case letters"), "{}", stderr(&bad));
+    }
+}

@@ -4,10 +4,44 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::Output;
+use super::{ListArgs, Output};
 
 #[derive(Debug, Subcommand)]
 pub enum TaskCommand {
+    /// Run a task on the cluster that has room for it
+    #[command(after_help = "Examples:
+  fedq task submit train.yaml
+  fedq task submit train.yaml -e EPOCHS=10 --secret HF_TOKEN=- --gpus H100:8 --nodes 4
+  fedq task submit train.yaml --dry-run
+  fedq task submit --gpus A100:1 --image pytorch/pytorch -- python train.py --epochs 10
+  cat train.yaml | fedq task submit - -o name
+
+The file is SkyPilot's YAML. Once this says so, the task is stored and waits for quota where it fits best.")]
+    Submit(Box<SubmitArgs>),
+    /// List tasks, newest first
+    #[command(after_help = "Examples:
+  fedq task list
+  fedq task list -w
+  fedq task list --all-users -o wide
+  fedq task list --skip-finished -o name")]
+    List(TaskListArgs),
+    /// One task with its history
+    #[command(after_help = "Examples:
+  fedq task status 1a2b3c4d
+  fedq task status 1a2b3c4d -o yaml")]
+    Status(TaskArgs),
+    /// Why a task is where it is: what each cluster says to it, with the numbers
+    #[command(after_help = "Examples:
+  fedq task explain 1a2b3c4d")]
+    Explain(TaskArgs),
+    /// Stop tasks and take them off their clusters
+    #[command(after_help = "Examples:
+  fedq task stop 1a2b3c4d
+  fedq task stop --all
+  fedq task stop --all --all-users --yes
+
+It waits until the clusters have confirmed it. A task that is over stays as it is.")]
+    Stop(StopArgs),
     /// Read a task file and say what is wrong with it, without a server
     #[command(after_help = "Examples:
   fedq task validate train.yaml
@@ -19,10 +53,7 @@ The exit code is 1 where the task cannot be run.")]
 }
 
 #[derive(Args)]
-pub struct ValidateArgs {
-    /// A task file in SkyPilot's YAML; - is stdin
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
+pub struct TaskInput {
     /// Set a variable of the task
     #[arg(short = 'e', long = "env", value_name = "NAME=VALUE")]
     pub envs: Vec<String>,
@@ -35,13 +66,98 @@ pub struct ValidateArgs {
     /// Take warnings for errors
     #[arg(long)]
     pub strict: bool,
+}
+
+/// Without the secrets.
+impl std::fmt::Debug for TaskInput {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TaskInput").field("env_file", &self.env_file).finish_non_exhaustive()
+    }
+}
+
+#[derive(Args, Debug)]
+pub struct ValidateArgs {
+    /// A task file in SkyPilot's YAML; - is stdin
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub input: TaskInput,
     #[command(flatten)]
     pub output: Output,
 }
 
-/// Without the secrets.
-impl std::fmt::Debug for ValidateArgs {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ValidateArgs").field("file", &self.file).finish_non_exhaustive()
-    }
+#[derive(Args, Debug)]
+pub struct SubmitArgs {
+    /// A task file in SkyPilot's YAML; - is stdin
+    #[arg(value_name = "FILE", required_unless_present = "command", conflicts_with = "command")]
+    pub file: Option<PathBuf>,
+    /// A command to run, instead of a file
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+    #[command(flatten)]
+    pub input: TaskInput,
+    /// Call the task so
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// The LocalQueue to wait in
+    #[arg(long, value_name = "QUEUE")]
+    pub queue: Option<String>,
+    /// Run on this cluster only
+    #[arg(long, value_name = "CLUSTER")]
+    pub cluster: Option<String>,
+    /// Run on so many nodes
+    #[arg(long, value_name = "COUNT")]
+    pub nodes: Option<u32>,
+    /// What each node gets, such as H100:8
+    #[arg(long, value_name = "GPUS")]
+    pub gpus: Option<String>,
+    /// The container image
+    #[arg(long, value_name = "IMAGE")]
+    pub image: Option<String>,
+    /// Show what each cluster says to it, and run nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Args, Debug)]
+pub struct TaskListArgs {
+    /// Everybody's, which takes the right to
+    #[arg(short = 'u', long)]
+    pub all_users: bool,
+    /// Leave out what is over
+    #[arg(short, long)]
+    pub skip_finished: bool,
+    /// How many at most
+    #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub limit: u16,
+    #[command(flatten)]
+    pub list: ListArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct TaskArgs {
+    #[arg(value_name = "ID")]
+    pub id: String,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Args, Debug)]
+pub struct StopArgs {
+    #[arg(value_name = "ID", required_unless_present = "all", conflicts_with = "all")]
+    pub ids: Vec<String>,
+    /// All of one's own
+    #[arg(short, long)]
+    pub all: bool,
+    /// With --all: everybody's, which takes the right to
+    #[arg(short = 'u', long, requires = "all")]
+    pub all_users: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Do not wait until it is confirmed
+    #[arg(long)]
+    pub no_wait: bool,
 }

@@ -1,0 +1,73 @@
+//! `fedq task stop`
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    cli::{DONE, FAILED, Session, args::StopArgs, client::Api, error::CliError, print::Printer},
+    wire::task::{Stopped, Task, TaskDetail},
+};
+
+/// A cluster confirms within seconds, or does not answer at all.
+const PATIENCE: Duration = Duration::from_mins(1);
+const POLL: Duration = Duration::from_millis(300);
+
+pub async fn run(args: StopArgs, session: &mut Session) -> Result<u8, CliError> {
+    let (api, printer) = session.both()?;
+    let ids = if args.all { stop_all(&args, api, printer).await? } else { args.ids.clone() };
+    if !args.all {
+        for id in &ids {
+            let task: Task = api.post(&super::path(id, "/stop"), &serde_json::json!({})).await?;
+            if matches!(task.phase.as_str(), "succeeded" | "failed") {
+                printer.note(&format!("task {id} had {} already", task.phase));
+            }
+        }
+    }
+    if args.no_wait {
+        return ids.iter().try_for_each(|id| printer.line(&format!("task {id} stops"))).map(|()| DONE);
+    }
+    confirm(&ids, api, printer).await
+}
+
+async fn stop_all(args: &StopArgs, api: &Api, printer: &mut Printer) -> Result<Vec<String>, CliError> {
+    let whose = if args.all_users { "everybody's tasks" } else { "all your tasks" };
+    if !args.yes && printer.is_interactive() {
+        let answer = printer.ask(&format!("Stop {whose}? [y/N]")).unwrap_or_default();
+        if !matches!(answer.as_str(), "y" | "Y" | "yes") {
+            return Err(CliError::Failed { message: "nothing was stopped".to_owned(), next: None });
+        }
+    }
+    let path = if args.all_users { "/tasks/stop?allUsers=true" } else { "/tasks/stop" };
+    let stopped: Stopped = api.post(path, &serde_json::json!({})).await?;
+    if stopped.ids.is_empty() {
+        printer.note("No task was there to stop.");
+    }
+    Ok(stopped.ids)
+}
+
+async fn confirm(ids: &[String], api: &Api, printer: &mut Printer) -> Result<u8, CliError> {
+    let until = Instant::now() + PATIENCE;
+    let mut code = DONE;
+    for id in ids {
+        loop {
+            let task = api.get::<TaskDetail>(&super::path(id, "")).await?.task;
+            if matches!(task.phase.as_str(), "stopped" | "succeeded" | "failed") {
+                printer.done();
+                printer.line(&format!("task {id} {}", task.phase))?;
+                break;
+            }
+            if until <= Instant::now() {
+                printer.done();
+                let why = task.pending_reason.unwrap_or(task.phase);
+                printer.line(&format!("task {id} stops"))?;
+                printer.note(&format!("It is not confirmed yet: {why}. fedqd goes on with it."));
+                code = FAILED;
+                break;
+            }
+            printer.progress(&format!("{id}: {}", task.pending_reason.unwrap_or(task.phase)));
+            sleep(POLL).await;
+        }
+    }
+    Ok(code)
+}

@@ -1,0 +1,147 @@
+//! `fedq task submit`
+
+use std::time::Duration;
+
+use super::{input, show};
+use crate::{
+    cli::{
+        DONE, Session,
+        args::{Format, SubmitArgs},
+        client::Api,
+        error::CliError,
+        print::Printer,
+    },
+    domain::task::names::TaskId,
+    wire::task::{SubmitTask, Submitted},
+};
+
+/// After an answer that was lost; the id keeps the task from being submitted twice.
+const TRIES: u32 = 4;
+const WAIT: Duration = Duration::from_millis(500);
+
+pub async fn run(args: Box<SubmitArgs>, session: &mut Session) -> Result<u8, CliError> {
+    let asked = request(&args).await?;
+    let (api, printer) = session.both()?;
+    let submitted = send(api, &asked, args.dry_run, printer).await?;
+    for warning in &submitted.warnings {
+        printer.warning(warning);
+    }
+    tell(&submitted, &args, printer)?;
+    Ok(DONE)
+}
+
+async fn request(args: &SubmitArgs) -> Result<SubmitTask, CliError> {
+    let file = match &args.file {
+        Some(path) => {
+            let text = input::read(path).await?;
+            String::from_utf8(text).map_err(|_| {
+                CliError::usage(format!("`{}` is not UTF-8 text", path.display()), "give a task file in YAML")
+            })?
+        }
+        // JSON is YAML.
+        None => serde_json::json!({"run": words(&args.command)}).to_string(),
+    };
+    Ok(SubmitTask {
+        file,
+        id: Some(TaskId::draw(fastrand::u64(..)).to_string()),
+        envs: input::envs(&args.input).await?,
+        secrets: input::secrets(&args.input)?,
+        name: args.name.clone(),
+        queue: args.queue.clone(),
+        cluster: args.cluster.clone(),
+        num_nodes: args.nodes,
+        accelerators: args.gpus.clone(),
+        image: args.image.clone(),
+        strict: args.input.strict,
+    })
+}
+
+/// The command as a shell reads it back.
+fn words(command: &[String]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
+    let quoted = command.iter().map(|word| {
+        if !word.is_empty() && word.chars().all(plain) {
+            return word.clone();
+        }
+        format!("'{}'", word.replace('\'', r"'\''"))
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+async fn send(
+    api: &Api,
+    asked: &SubmitTask,
+    dry_run: bool,
+    printer: &mut Printer,
+) -> Result<Submitted, CliError> {
+    let path = if dry_run { "/tasks?dryRun=All" } else { "/tasks" };
+    let mut tries = 1;
+    loop {
+        match api.post(path, asked).await {
+            Err(error) if tries < TRIES && is_lost(&error) => {
+                printer.progress(&format!("{error}; asking again"));
+                tokio::time::sleep(WAIT * 2_u32.pow(tries)).await;
+                tries += 1;
+            }
+            answer => {
+                printer.done();
+                return answer;
+            }
+        }
+    }
+}
+
+/// Whether the request may have arrived all the same.
+fn is_lost(error: &CliError) -> bool {
+    matches!(error, CliError::Connect { .. } | CliError::Timeout { .. })
+}
+
+fn tell(submitted: &Submitted, args: &SubmitArgs, printer: &mut Printer) -> Result<(), CliError> {
+    let Submitted { id, name, namespace, queue, dry_run, clusters, .. } = submitted;
+    match args.output.output {
+        Format::Json => return printer.json(submitted),
+        Format::Yaml => return printer.yaml(submitted),
+        Format::Name if *dry_run => return Ok(()),
+        Format::Name => return printer.line(&format!("task/{id}")),
+        Format::Table | Format::Wide => {}
+    }
+    if *dry_run {
+        show::print_verdicts(clusters, args.output, printer)?;
+        printer.note(&format!("{name} is valid; nothing was submitted (dry run)"));
+        return Ok(());
+    }
+    printer.line(&format!("task {id} submitted"))?;
+    let queue = queue.as_deref().unwrap_or("-");
+    printer.note(&format!("{name} waits in queue {queue} of namespace {namespace}"));
+    next(id, printer);
+    Ok(())
+}
+
+/// What to type now.
+pub fn next(id: &str, printer: &mut Printer) {
+    printer.note(&format!(
+        "  fedq task status {id}    how it does\n  fedq task explain {id}   why it is where it is\n  fedq task stop {id}      end it"
+    ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_the_command_back_as_it_was_typed() {
+        let typed = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        for (command, expected) in [
+            (typed(&["python", "train.py", "--lr=0.1"]), "python train.py --lr=0.1"),
+            (typed(&["echo", "two words", "it's", "$HOME", ""]), r"echo 'two words' 'it'\''s' '$HOME' ''"),
+        ] {
+            let line = words(&command);
+            assert_eq!(line, expected);
+            let script = format!("printf '%s\\n' {line}");
+            let output = std::process::Command::new("sh").args(["-c", &script]).output().expect("a shell");
+            let read: Vec<_> =
+                std::str::from_utf8(&output.stdout).expect("text").lines().map(str::to_owned).collect();
+            assert_eq!(read, command);
+        }
+    }
+}
