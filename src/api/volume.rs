@@ -174,16 +174,15 @@ pub async fn find(state: &State, owner: &Owner, id: &str, verb: &'static str) ->
         let id: String = id.escape_debug().take(80).collect();
         Failure::not_found(format!("there is no volume `{id}`")).next("fedq volume list shows yours")
     };
-    let row = match TaskId::parse(id) {
+    let by_id = match TaskId::parse(id) {
         Some(id) => state.store.volume(&id).await?,
         None => None,
     };
-    let row = match row {
-        Some(row) => row,
-        None => {
-            let own = state.store.volumes(Some(owner.user())).await?;
-            own.into_iter().find(|volume| volume.spec.name() == id).ok_or_else(missing)?
-        }
+    let row = if let Some(row) = by_id {
+        row
+    } else {
+        let own = state.store.volumes(Some(owner.user())).await?;
+        own.into_iter().find(|volume| volume.spec.name() == id).ok_or_else(missing)?
     };
     if owner.reaches(state, &row.owner, verb, VOLUMES).await? { Ok(row) } else { Err(missing()) }
 }

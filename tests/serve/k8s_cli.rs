@@ -1,6 +1,9 @@
 //! k8s-cli's contract, request by request: statuses and bodies as its own server gives them.
 
-use axum::{body::Body, http::Request};
+use axum::{
+    body::Body,
+    http::{HeaderMap, Request},
+};
 use fedq::domain::task::phase::Move;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -12,11 +15,15 @@ use super::{
 
 struct Answer {
     status: u16,
-    headers: axum::http::HeaderMap,
+    headers: HeaderMap,
     text: String,
 }
 
 impl Answer {
+    fn is(&self, status: u16, text: &str) {
+        assert_eq!((self.status, self.text.as_str()), (status, text));
+    }
+
     fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("no JSON: {}", self.text))
     }
@@ -65,41 +72,53 @@ fn ann(served: &Served) -> Client<'_> {
 }
 
 #[tokio::test]
-async fn a_whole_life_of_a_task_and_its_volume() {
+async fn anyone_may_ask_whether_it_is_there() {
+    let served = served().await;
+    let anyone = Client { served: &served, user: None, token: None };
+    anyone.get("/").await.is(200, r#"{"status":"ok","service":"k8s-cli-api"}"#);
+}
+
+#[tokio::test]
+async fn the_life_of_a_volume() {
     let served = served().await;
     let client = ann(&served);
-    let anyone = Client { served: &served, user: None, token: None };
-    let health = anyone.get("/").await;
-    assert_eq!((health.status, health.text.as_str()), (200, r#"{"status":"ok","service":"k8s-cli-api"}"#));
-
     let body =
         r#"{"name": "data-vol", "size": "10Gi", "storage_class": null, "access_modes": ["ReadWriteOnce"]}"#;
     let answer = client.call("POST /volumes/create", body).await;
-    let volume = answer.json()["volume_id"].as_str().unwrap().to_owned();
-    assert_eq!(
-        (answer.status, answer.text),
-        (
-            200,
-            format!(
-                r#"{{"volume_id":"{volume}","status":"created","message":"Volume created successfully with ID: {volume}"}}"#
-            )
-        )
-    );
-    let answer = client.get(&format!("/volumes/{volume}")).await;
-    assert_eq!(
-        (answer.status, answer.json()),
-        (
-            200,
-            json!({
-                "volume_id": volume, "name": "data-vol", "size": "10Gi", "storage_class": null,
-                "access_modes": ["ReadWriteOnce"], "status": "Pending", "created_at": "2023-11-14T22:13:20",
-                "username": "ann", "metadata": {"pvc_name": format!("data-vol-{volume}"), "namespace": "default"},
-            })
-        )
-    );
-    assert_eq!(client.get("/volumes").await.json()["volumes"].as_array().unwrap().len(), 1);
+    let id = answer.json()["volume_id"].as_str().unwrap().to_owned();
+    answer.is(200, &format!(
+        r#"{{"volume_id":"{id}","status":"created","message":"Volume created successfully with ID: {id}"}}"#
+    ));
+    let expected = json!({
+        "volume_id": id, "name": "data-vol", "size": "10Gi", "storage_class": null,
+        "access_modes": ["ReadWriteOnce"], "status": "Pending", "created_at": "2023-11-14T22:13:20",
+        "username": "ann", "metadata": {"pvc_name": format!("data-vol-{id}"), "namespace": "default"},
+    });
+    client.get(&format!("/volumes/{id}")).await.is(200, &expected.to_string());
+    client.get("/volumes").await.is(200, &json!({"volumes": [expected]}).to_string());
+    let path = format!("DELETE /volumes/{id}");
 
-    // The seed's own example.
+    let task = client.submit(r#"{"run": "x", "volumes": {"/data": "data-vol"}}"#).await;
+    let used = client.call(&path, "").await;
+    assert_eq!(used.status, 500);
+    let detail = used.json()["detail"].as_str().unwrap().to_owned();
+    assert!(detail.starts_with("Failed to delete volume: volume `data-vol` is used by"), "{detail}");
+    client.call(&format!("POST /tasks/{task}/stop"), "").await;
+    client.call(&path, "").await.is(
+        200,
+        &format!(r#"{{"volume_id":"{id}","status":"deleted","message":"Volume {id} deleted successfully"}}"#),
+    );
+    for line in [&path, &format!("GET /volumes/{id}")] {
+        client.call(line, "").await.is(404, &format!(r#"{{"detail":"Volume {id} not found"}}"#));
+    }
+    client.get("/volumes").await.is(200, r#"{"volumes":[]}"#);
+}
+
+#[tokio::test]
+async fn the_life_of_a_task() {
+    let served = served().await;
+    let client = ann(&served);
+    // The specification's own example.
     let body = r#"{
         "name": "training-job", "num_nodes": 2,
         "resources": {"cpus": "4", "memory": "8Gi", "accelerators": "1", "image_id": "python:3.11"},
@@ -108,17 +127,11 @@ async fn a_whole_life_of_a_task_and_its_volume() {
     }"#;
     let answer = client.call("POST /tasks/submit", body).await;
     let id = answer.json()["task_id"].as_str().unwrap().to_owned();
-    assert_eq!(
-        (answer.status, answer.text),
-        (
-            200,
-            format!(
-                r#"{{"task_id":"{id}","status":"submitted","message":"Task submitted successfully with ID: {id}"}}"#
-            )
-        )
-    );
+    answer.is(200, &format!(
+        r#"{{"task_id":"{id}","status":"submitted","message":"Task submitted successfully with ID: {id}"}}"#
+    ));
     let job = |node: u32| format!("training-job-{id}-node-{node}");
-    let mut expected = json!({
+    let expected = json!({
         "task_id": id, "name": "training-job", "status": "pending", "created_at": "2023-11-14T22:13:20",
         "updated_at": "2023-11-14T22:13:20", "username": "ann",
         "metadata": {
@@ -127,49 +140,21 @@ async fn a_whole_life_of_a_task_and_its_volume() {
             "queue": "main", "pending_reason": "no cluster is chosen for it yet",
         },
     });
-    assert_eq!(client.get("/tasks").await.json(), json!({"tasks": [expected]}));
-    assert_eq!(client.get(&format!("/tasks/{id}")).await.json(), expected);
+    client.get("/tasks").await.is(200, &json!({"tasks": [expected]}).to_string());
+    client.get(&format!("/tasks/{id}")).await.is(200, &expected.to_string());
     moves(&served, &id, &[dispatch(), Move::Written, Move::Started]).await;
-    expected["status"] = json!("running");
     let status = client.get(&format!("/tasks/{id}")).await.json();
     assert_eq!((&status["status"], &status["metadata"]["cluster"]), (&json!("running"), &json!("east")));
 
-    let used = client.call(&format!("DELETE /volumes/{volume}"), "").await;
-    assert_eq!(used.status, 500);
-    assert!(
-        used.json()["detail"]
-            .as_str()
-            .unwrap()
-            .starts_with("Failed to delete volume: volume `data-vol` is used by")
-    );
-
-    let stopped = client.call(&format!("POST /tasks/{id}/stop"), "").await;
-    assert_eq!(
-        (stopped.status, stopped.text),
-        (
-            200,
-            format!(r#"{{"task_id":"{id}","status":"stopped","message":"Task {id} stopped successfully"}}"#)
-        )
+    client.call(&format!("POST /tasks/{id}/stop"), "").await.is(
+        200,
+        &format!(r#"{{"task_id":"{id}","status":"stopped","message":"Task {id} stopped successfully"}}"#),
     );
     for line in ["GET /tasks/{}", "POST /tasks/{}/stop"] {
         let gone = client.call(&line.replace("{}", &id), "").await;
-        assert_eq!((gone.status, gone.text), (404, format!(r#"{{"detail":"Task {id} not found"}}"#)));
+        gone.is(404, &format!(r#"{{"detail":"Task {id} not found"}}"#));
     }
-    assert_eq!(client.get("/tasks").await.text, r#"{"tasks":[]}"#);
-    moves(&served, &id, &[Move::Withdrawn]).await;
-    let deleted = client.call(&format!("DELETE /volumes/{volume}"), "").await;
-    assert_eq!(
-        (deleted.status, deleted.text),
-        (
-            200,
-            format!(
-                r#"{{"volume_id":"{volume}","status":"deleted","message":"Volume {volume} deleted successfully"}}"#
-            )
-        )
-    );
-    let gone = client.get(&format!("/volumes/{volume}")).await;
-    assert_eq!((gone.status, gone.text), (404, format!(r#"{{"detail":"Volume {volume} not found"}}"#)));
-    assert_eq!(client.get("/volumes").await.text, r#"{"volumes":[]}"#);
+    client.get("/tasks").await.is(200, r#"{"tasks":[]}"#);
 }
 
 #[tokio::test]

@@ -76,9 +76,10 @@ pub async fn served() -> Served {
 }
 
 pub fn tokens() -> Authenticator {
-    let names = [(ANN, "ann"), (VIEWER, "viewer"), (STRANGER, "stranger"), (ROOT, "root"), (GUEST, "guest")];
-    let mut lines: String = names.map(|(token, name)| format!("{token},{name}\n")).concat();
-    lines.push_str(&format!("{BOB},bob@example.com,,research\n"));
+    let lines = format!(
+        "{ANN},ann\n{VIEWER},viewer\n{STRANGER},stranger\n{ROOT},root\n{GUEST},guest\n\
+         {BOB},bob@example.com,,research\n"
+    );
     Authenticator::token_file(TokenFile::parse(&lines).unwrap())
 }
 

@@ -72,18 +72,14 @@ impl Refusal {
 
     /// k8s-cli knows 500 for whatever is not about the form; who may not is told so by its own status.
     pub fn failed(what: Operation, failure: Failure) -> Self {
-        match StatusCode::from_u16(failure.0.status) {
-            Ok(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS) => {
-                Self::Failure(failure)
-            }
-            _ => {
-                let mut why = failure.0.to_string();
-                if let Some(next) = &failure.0.next {
-                    why = format!("{why}; {next}");
-                }
-                Self::Detail(StatusCode::INTERNAL_SERVER_ERROR, Detail::failed(what, &why))
-            }
+        if matches!(failure.0.code, Code::Unauthorized | Code::Forbidden | Code::TooManyRequests) {
+            return Self::Failure(failure);
         }
+        let mut why = failure.0.to_string();
+        if let Some(next) = &failure.0.next {
+            why = format!("{why}; {next}");
+        }
+        Self::Detail(StatusCode::INTERNAL_SERVER_ERROR, Detail::failed(what, &why))
     }
 }
 
@@ -115,8 +111,8 @@ impl IntoResponse for Refusal {
 
 /// `?all_users=`, with FastAPI's words for truth.
 pub fn all_users(query: Option<&str>) -> Result<bool> {
-    let pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
-    let Some((_, text)) = pairs.filter(|(name, _)| *name == "all_users").last() else { return Ok(false) };
+    let mut given = query.unwrap_or_default().split('&').filter_map(|pair| pair.strip_prefix("all_users="));
+    let Some(text) = given.next_back() else { return Ok(false) };
     match text.to_ascii_lowercase().as_str() {
         "true" | "1" | "on" | "yes" | "t" | "y" => Ok(true),
         "false" | "0" | "off" | "no" | "f" | "n" => Ok(false),

@@ -35,7 +35,9 @@ impl Changes {
         let Some((_, Node { value: Value::Map(resources), .. })) = resources else { return };
         for (key, node) in resources.iter_mut() {
             if let ("any_of" | "ordered", Value::List(forms)) = (&*key.text, &mut node.value) {
-                forms.iter_mut().for_each(|form| self.leave_to_the_outer(form));
+                for form in forms {
+                    self.leave_to_the_outer(form);
+                }
             }
         }
         if let Some(text) = &self.accelerators {
