@@ -368,6 +368,7 @@ impl Daemon {
             stale_after: clusters.stale_after,
             lost_timeout: clusters.lost_timeout,
             watch_cluster_metrics: self.config.capacity.cluster_metrics.watch,
+            build: host::build(),
         }
     }
 

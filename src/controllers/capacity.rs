@@ -262,6 +262,7 @@ impl CapacityController {
             metrics: self.metrics.clone(),
             signal: Arc::clone(&self.signal),
             clock: self.clock.clone(),
+            stopping: cancel.clone(),
         };
         let stop = cancel.child_token();
         cluster.followed = Some((Arc::clone(worker), stop.clone()));

@@ -62,6 +62,9 @@ pub struct Settings {
     pub lost_timeout: Duration,
     /// Whether clusters that only report count.
     pub watch_cluster_metrics: bool,
+    /// Tells this program from another that may read more of an object. Without it nothing is kept between
+    /// starts.
+    pub build: Option<String>,
 }
 
 /// What the tasks of all clusters share.
@@ -256,7 +259,7 @@ impl ClusterController {
     }
 
     /// Starts the cluster's task, or starts it anew when its Secret says something else.
-    fn keep(&mut self, membership: &Membership, cancel: &CancellationToken) {
+    fn keep(&mut self, membership: &Membership, stopping: &CancellationToken) {
         let key = membership.key();
         let running = self.members.get(&membership.cluster);
         self.context.set_flags(membership);
@@ -267,7 +270,7 @@ impl ClusterController {
             info!(cluster.name = %membership.cluster, "The Secret of `{}` changed: connecting anew", membership.cluster);
             running.cancel.cancel();
         }
-        let cancel = cancel.child_token();
+        let cancel = stopping.child_token();
         let member = Member {
             name: membership.cluster.clone(),
             secret: membership.secret.clone(),
@@ -276,6 +279,7 @@ impl ClusterController {
             confirmed_identity: membership.confirmed_identity.clone(),
             context: self.context.clone(),
             cancel: cancel.clone(),
+            stopping: stopping.clone(),
         };
         self.tasks.spawn(member.run());
         self.members.insert(membership.cluster.clone(), Running { key, cancel });
@@ -454,6 +458,7 @@ mod tests {
             stale_after: Duration::from_secs(40),
             lost_timeout: Duration::from_mins(15),
             watch_cluster_metrics: true,
+            build: None,
         }
     }
 

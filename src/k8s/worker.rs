@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
@@ -17,7 +18,7 @@ use crate::domain::{
 use super::{
     client::ClusterClient,
     follow::{Following, follow_table},
-    list_watch::{Selector, State, Table, Timing},
+    list_watch::{Known, Record, Selector, State, Table, Timing},
     logs::LogConnections,
     types::{
         kueue::{
@@ -52,6 +53,20 @@ pub struct Worker {
     pub cancel: CancellationToken,
 }
 
+/// What a worker's tables held, for the next start to begin from.
+#[derive(Deserialize, Serialize)]
+pub struct KnownObjects {
+    queues: Option<Known<ClusterQueue>>,
+    local_queues: Option<Known<LocalQueue>>,
+    flavors: Option<Known<ResourceFlavor>>,
+    cohorts: Option<Known<Cohort>>,
+    topologies: Option<Known<MetaOnly>>,
+    checks: Option<Known<AdmissionCheck>>,
+    namespaces: Option<Known<MetaOnly>>,
+    priority_classes: Option<Known<WorkloadPriorityClass>>,
+    direct_workloads: Option<Known<Workload>>,
+}
+
 impl Worker {
     pub fn new(name: ClusterName, client: ClusterClient, uid: String, cancel: CancellationToken) -> Self {
         Self {
@@ -71,6 +86,39 @@ impl Worker {
             quarantine: watch::Sender::new(None),
             cancel,
         }
+    }
+
+    pub fn known(&self) -> KnownObjects {
+        KnownObjects {
+            queues: self.queues.known(),
+            local_queues: self.local_queues.known(),
+            flavors: self.flavors.known(),
+            cohorts: self.cohorts.known(),
+            topologies: self.topologies.known(),
+            checks: self.checks.known(),
+            namespaces: self.namespaces.known(),
+            priority_classes: self.priority_classes.known(),
+            direct_workloads: self.direct_workloads.known(),
+        }
+    }
+
+    /// Before anything is followed: each kind goes on from there if the server still has its version, and is
+    /// listed otherwise.
+    pub fn restore(&self, known: KnownObjects) {
+        fn fill<T: Record>(table: &Table<T>, known: Option<Known<T>>) {
+            if let Some(known) = known {
+                table.restore(known);
+            }
+        }
+        fill(&self.queues, known.queues);
+        fill(&self.local_queues, known.local_queues);
+        fill(&self.flavors, known.flavors);
+        fill(&self.cohorts, known.cohorts);
+        fill(&self.topologies, known.topologies);
+        fill(&self.checks, known.checks);
+        fill(&self.namespaces, known.namespaces);
+        fill(&self.priority_classes, known.priority_classes);
+        fill(&self.direct_workloads, known.direct_workloads);
     }
 
     pub fn follow(&self, timing: &Timing, changed: Vec<Arc<Notify>>, tasks: &mut JoinSet<()>) {
@@ -165,3 +213,6 @@ impl Joined {
 
 /// All joined clusters, published whole.
 pub type JoinedClusters = std::collections::BTreeMap<ClusterName, Joined>;
+
+#[cfg(test)]
+mod tests;

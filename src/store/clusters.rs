@@ -129,16 +129,18 @@ impl Store {
         .await
     }
 
-    /// A person says that the cluster answering under this name is the one they mean. Its nodes and
+    /// A person says that the cluster answering under this name is the one they mean. Its objects and
     /// positions belong to the old one and go, so that it is listed in full; its share stays.
     /// Whether there is such a cluster.
     pub async fn confirm_identity(&self, name: &ClusterName, identity: &str) -> Result<bool, StoreError> {
         let (name, identity) = (name.clone(), identity.to_owned());
         self.write("confirm the cluster's identity", move |connection| {
             async move {
-                for statement in
-                    ["DELETE FROM nodes WHERE cluster = ?1", "DELETE FROM watch_positions WHERE cluster = ?1"]
-                {
+                for statement in [
+                    "DELETE FROM nodes WHERE cluster = ?1",
+                    "DELETE FROM watch_positions WHERE cluster = ?1",
+                    "DELETE FROM known_objects WHERE cluster = ?1",
+                ] {
                     sqlx::query(statement).bind(name.as_str()).execute(&mut *connection).await?;
                 }
                 let done = sqlx::query("UPDATE clusters SET identity = ?2 WHERE name = ?1")

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `clusters` | inventory, identity, last known state | to know a cluster again, and to list those that do not answer |
 //! | `nodes`, `watch_positions` | what of each node changes capacity, and how far we have read | restart without listing every node; both change in one transaction, so a position never runs ahead of its rows |
+//! | `known_objects` | queues, flavors and what else of a cluster fits in memory, as of the last stop | restart without listing them; nothing is decided by it before the cluster has answered |
 //! | `capacity`, `capacity_history` | last confirmed capacity, and each change of it | unknown is not zero: a silent cluster keeps its capacity |
 //! | `claims`, `claim_history` | each claim as last seen, each edit with its author | "who took my GPUs, and when" |
 //! | `plans` | every applied plan with its cause and report | `quota explain`, `claim history` |
@@ -51,6 +52,7 @@ mod claims;
 mod clusters;
 mod column;
 mod error;
+mod known;
 mod lock;
 mod nodes;
 mod open;

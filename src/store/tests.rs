@@ -148,11 +148,30 @@ async fn a_cluster_keeps_its_identity_until_someone_confirms_another() {
 
     store.commit_nodes(&name, &[node("n1")], Some(&position("7"))).await.unwrap();
     store.put_quota_cells(&name, &[quota_cell("queue", 4)]).await.unwrap();
+    store.keep_known_objects(&name, "build", vec![1]).await.unwrap();
     assert!(store.confirm_identity(&name, "uid-2").await.unwrap());
     assert_eq!(store.cluster(&name).await.unwrap().expect("there").identity.as_deref(), Some("uid-2"));
     assert_eq!(store.load_nodes(&name).await.unwrap(), (vec![], vec![]));
+    assert_eq!(store.known_objects(&name, "build").await.unwrap(), None);
     assert_eq!(store.quota_cells(&name).await.unwrap().len(), 1, "its share stays");
     assert!(!store.confirm_identity(&cluster_row("other").name, "x").await.unwrap());
+}
+
+#[tokio::test]
+async fn what_is_known_of_a_cluster_is_for_the_build_that_kept_it() {
+    let (bed, name) = Bed::with_cluster().await;
+    let store = &bed.store;
+    store.keep_known_objects(&name, "old", vec![1]).await.unwrap();
+    assert_eq!(store.known_objects(&name, "old").await.unwrap(), Some(vec![1]));
+    assert_eq!(store.known_objects(&name, "new").await.unwrap(), None);
+    store.keep_known_objects(&name, "new", vec![2]).await.unwrap();
+    assert_eq!(store.known_objects(&name, "old").await.unwrap(), None);
+    assert_eq!(store.known_objects(&name, "new").await.unwrap(), Some(vec![2]));
+    let other = cluster_row("other").name;
+    let refused = store.keep_known_objects(&other, "new", vec![3]).await.unwrap_err();
+    assert!(refused.is_unknown_cluster(), "{refused}");
+    assert!(store.remove_cluster(&name).await.unwrap());
+    assert_eq!(store.known_objects(&name, "new").await.unwrap(), None);
 }
 
 #[tokio::test]

@@ -95,6 +95,15 @@ impl Bed {
         }
     }
 
+    /// As Kubernetes does.
+    pub async fn stop(&mut self) {
+        let mut daemon = self.daemon.take().expect("fedqd runs");
+        let pid = rustix::process::Pid::from_child(&daemon);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let ended = tokio::task::spawn_blocking(move || daemon.wait()).await.unwrap().unwrap();
+        assert!(ended.success(), "fedqd ended with {ended}");
+    }
+
     /// The process of fedqd; `None` when it has ended.
     pub fn pid(&mut self) -> Option<u32> {
         let daemon = self.daemon.as_mut()?;

@@ -84,6 +84,18 @@ impl Rows {
             }
         }
     }
+
+    /// Heartbeats since the stored version would come again at the next start: it is to begin where this one
+    /// ends.
+    async fn keep_last(&self, nodes: &Mutex<Nodes>) {
+        let Some((changes, version)) = lock(nodes).unsaved.send_last() else { return };
+        let position = self.position(version);
+        if let Err(error) = self.store.commit_nodes(&self.cluster, &changes, Some(&position)).await
+            && !error.is_unknown_cluster()
+        {
+            warn!(cluster.name = %self.cluster, "The next start reads more of the nodes of `{}` again: {error}", self.cluster);
+        }
+    }
 }
 
 /// What the store does not have yet: changed rows, and the version that they and all before them are
@@ -94,6 +106,8 @@ pub(super) struct Unsaved {
     labels_of_interest: String,
     changes: Vec<NodeChange>,
     version: Option<u64>,
+    /// How far nodes were followed, though nothing that counts may have changed since what is stored.
+    reached: Option<u64>,
     /// On its way to the disk. It may be there already: to store it again changes nothing.
     sending: Option<(Arc<[NodeChange]>, u64)>,
 }
@@ -102,6 +116,13 @@ impl Unsaved {
     fn add(&mut self, changes: &mut Vec<NodeChange>, version: u64) {
         self.changes.append(changes);
         self.version = Some(version);
+    }
+
+    /// Everything, for the last time.
+    fn send_last(&mut self) -> Option<(Arc<[NodeChange]>, u64)> {
+        self.take_back();
+        self.version = self.reached.max(self.version);
+        self.send()
     }
 
     fn send(&mut self) -> Option<(Arc<[NodeChange]>, u64)> {
@@ -150,6 +171,8 @@ pub(super) struct Followed {
     pub metrics: Metrics,
     pub signal: Arc<Notify>,
     pub clock: Clock,
+    /// Of the daemon.
+    pub stopping: CancellationToken,
 }
 
 impl Followed {
@@ -158,6 +181,9 @@ impl Followed {
             () = stop.cancelled() => {}
             () = self.worker.cancel.cancelled() => {}
             () = self.follow_on() => {}
+        }
+        if self.stopping.is_cancelled() {
+            self.rows.keep_last(&self.nodes).await;
         }
     }
 
@@ -317,15 +343,17 @@ impl Sink for NodeSink {
     }
 
     fn at(&mut self, version: u64) {
+        let mut nodes = lock(&self.nodes);
         if self.changed {
             self.changed = false;
-            lock(&self.nodes).dirty.get_or_insert(self.clock.now());
+            nodes.dirty.get_or_insert(self.clock.now());
             self.signal.notify_one();
         }
+        nodes.unsaved.reached = Some(version);
         let due = self.listed || !self.changes.is_empty() || self.period <= self.stored_at.elapsed();
         if due && !self.listing {
             (self.listed, self.stored_at) = (false, Instant::now());
-            lock(&self.nodes).unsaved.add(&mut self.changes, version);
+            nodes.unsaved.add(&mut self.changes, version);
             self.unsaved.notify_one();
         }
     }

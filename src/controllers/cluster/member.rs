@@ -1,5 +1,7 @@
 //! The task of one joined cluster.
 
+mod known;
+
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
@@ -36,6 +38,8 @@ pub(super) struct Member {
     pub confirmed_identity: Option<String>,
     pub context: Context,
     pub cancel: CancellationToken,
+    /// Of the daemon.
+    pub stopping: CancellationToken,
 }
 
 /// Why a connected cluster is not connected any more.
@@ -59,6 +63,9 @@ impl Member {
                 });
             },
         }
+        if self.stopping.is_cancelled() {
+            self.keep_known().await;
+        }
     }
 
     async fn live(&self) -> Result<(), StoreError> {
@@ -66,6 +73,7 @@ impl Member {
         let stored = Box::pin(self.remembered()).await?;
         self.context.publish(&self.name, |joined| joined.last_seen = stored);
         let Some(client) = self.connect() else { return Ok(()) };
+        let mut known = true;
         loop {
             let identity = Box::pin(self.first_answer(&client)).await?;
             if let Some(reason) = Box::pin(self.refusal(&identity)).await? {
@@ -76,7 +84,8 @@ impl Member {
                 self.quarantine(reason).await;
                 return Ok(());
             }
-            match self.connected(&client, identity).await? {
+            let worker = self.worker(&client, &identity, std::mem::take(&mut known)).await;
+            match self.connected(worker, identity).await? {
                 Ended::Cancelled => return Ok(()),
                 Ended::Returned => {}
                 Ended::Quarantined(reason) => {
@@ -260,17 +269,20 @@ impl Member {
         self.cancel.cancelled().await;
     }
 
-    /// Follows the cluster and probes it until something ends that.
-    async fn connected(
-        &self,
-        client: &ClusterClient,
-        identity: ClusterIdentity,
-    ) -> Result<Ended, StoreError> {
-        let settings = &self.context.settings;
-        let cancel = self.cancel.child_token();
-        let _stop_on_return = cancel.clone().drop_guard();
+    /// `known`: with what the store knows of its objects. After a silence everything is listed instead.
+    async fn worker(&self, client: &ClusterClient, identity: &ClusterIdentity, known: bool) -> Arc<Worker> {
         let uid = identity.kube_system_uid.clone();
-        let worker = Arc::new(Worker::new(self.name.clone(), client.clone(), uid, cancel));
+        let worker = Worker::new(self.name.clone(), client.clone(), uid, self.cancel.child_token());
+        if known {
+            Box::pin(self.restore_known(&worker)).await;
+        }
+        Arc::new(worker)
+    }
+
+    /// Follows the cluster and probes it until something ends that.
+    async fn connected(&self, worker: Arc<Worker>, identity: ClusterIdentity) -> Result<Ended, StoreError> {
+        let settings = &self.context.settings;
+        let _stop_on_return = worker.cancel.clone().drop_guard();
         let mut tasks = JoinSet::new();
         worker.follow(&settings.timing, self.context.wake.clone(), &mut tasks);
         let mut seen = self.context.clock.now();
@@ -297,7 +309,7 @@ impl Member {
                 Some(_) = tasks.join_next() => return Ok(Ended::Returned),
                 () = tokio::time::sleep(settings.stale_after / 4) => {}
             }
-            match client.identity(settings.request).await {
+            match worker.client.identity(settings.request).await {
                 Ok(found) if found.kube_system_uid != worker.uid => {
                     let reason = QuarantineReason::IdentityChanged {
                         expected: worker.uid.clone(),

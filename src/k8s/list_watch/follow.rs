@@ -50,8 +50,6 @@ pub enum Stopped {
 
 /// Objects in one page of JSON. Protobuf is not paged: it is read as it streams.
 const PAGE: usize = 500;
-/// A page of 500 objects of 128 KiB each; a list of larger ones is not what this is for.
-const PAGE_BYTES: usize = 64 << 20;
 /// Lists begun anew because a page's version expired meanwhile.
 const RESTARTS: usize = 3;
 
@@ -88,11 +86,13 @@ impl Follow {
         stop.run_until_cancelled(self.drive(sink)).await.unwrap_or(Stopped::Cancelled)
     }
 
-    /// Keeps `table` current until `stop`, also when the server goes back to a backup: nothing is
-    /// stored, so the next list is simply right.
+    /// Keeps `table` current until `stop`, beginning where it stands, also when the server goes back to a
+    /// backup: the next list is simply right.
     pub async fn run_into<T: Record>(self, table: &Table<T>, stop: CancellationToken) {
-        let follow = Self { start: None, ..self };
-        while follow.clone().run(&mut table.sink(), stop.clone()).await != Stopped::Cancelled {}
+        let mut follow = Self { start: table.version(), ..self };
+        while follow.clone().run(&mut table.sink(), stop.clone()).await != Stopped::Cancelled {
+            follow.start = None;
+        }
     }
 
     async fn drive(&self, sink: &mut impl Sink) -> Stopped {
@@ -155,7 +155,9 @@ impl Follow {
         struct Metadata {
             resource_version: String,
         }
-        let request = Request::get(self.url("limit=1"))
+        // Of an object that cannot be: the metadata of one that is may take kilobytes.
+        let nothing = "fieldSelector=metadata.name%3D-&limit=1";
+        let request = Request::get(format!("{}?{nothing}", self.path))
             .header(ACCEPT, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
             .body(Vec::new())
             .map_err(|_| body::invalid("the path is not valid"))?;
@@ -207,14 +209,15 @@ impl Follow {
         let mut left = self.caps.list;
         loop {
             let answer = self.send(&query, "application/json").await?;
-            let mut bytes = Vec::new();
+            let mut reader = json::ListReader::new(self.caps.object);
+            let mut bytes = 0;
             let mut on = |data: &[u8]| {
-                bytes.extend_from_slice(data);
-                Ok(())
+                bytes += data.len();
+                reader.feed(data, &mut |object| deliver(sink, object, self.codec))
             };
-            self.read(answer, PAGE_BYTES.min(left), &mut on).await?;
-            left -= bytes.len();
-            let end = json::page(&bytes, self.caps.object, &mut |object| deliver(sink, object, self.codec))?;
+            self.read(answer, left, &mut on).await?;
+            left -= bytes;
+            let end = reader.finish()?;
             match end.next {
                 Some(next) => query = format!("limit={PAGE}&continue={}", escape(&next)),
                 None => return Ok(end.version),

@@ -8,11 +8,12 @@ use serde_json::value::RawValue;
 use super::{Skipped, body, events::Event, table::full_name};
 use crate::k8s::client::ApiError;
 
+/// A page from which the items were taken.
 #[derive(Deserialize)]
-struct Page<'a> {
+struct Page {
     metadata: PageMeta,
-    #[serde(borrow, default)]
-    items: Option<Vec<&'a RawValue>>,
+    #[serde(default, rename = "items")]
+    _items: Option<[(); 0]>,
 }
 
 #[derive(Deserialize)]
@@ -31,21 +32,130 @@ pub(super) struct PageEnd {
     pub next: Option<String>,
 }
 
-/// Hands out the items of one page of a list.
-pub(super) fn page(
-    bytes: &[u8],
+/// Takes one page of a list apart as it arrives: however many clusters list at a time, each kind holds one
+/// object of its page.
+pub(super) struct ListReader {
     cap: usize,
-    on: &mut impl FnMut(Result<&[u8], Skipped>),
-) -> Result<PageEnd, ApiError> {
-    let page: Page<'_> =
-        serde_json::from_slice(bytes).map_err(|_| body::invalid("the list cannot be read"))?;
-    let version = page.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
-    let version = version.ok_or_else(|| body::invalid("the list has no version"))?;
-    for item in page.items.unwrap_or_default() {
-        let item = item.get().as_bytes();
-        on(if cap < item.len() { Err(too_large(item, item.len())) } else { Ok(item) });
+    /// The page without its items.
+    frame: Vec<u8>,
+    item: Vec<u8>,
+    /// The item is larger than `cap`: only its end is looked for.
+    skipping: bool,
+    /// Objects and arrays that are open.
+    depth: usize,
+    text: Text,
+    /// The last text of the page itself, which before an array is its key.
+    key: Vec<u8>,
+    in_items: bool,
+}
+
+enum Text {
+    Outside,
+    Inside,
+    Escaped,
+}
+
+const ITEMS: &[u8] = b"items";
+/// The page is at 1, its list at 2.
+const OF_PAGE: usize = 1;
+const OF_LIST: usize = 2;
+/// Versions and tokens take less.
+const FRAME: usize = 64 << 10;
+
+impl ListReader {
+    pub(super) fn new(cap: usize) -> Self {
+        Self {
+            cap,
+            frame: Vec::new(),
+            item: Vec::new(),
+            skipping: false,
+            depth: 0,
+            text: Text::Outside,
+            key: Vec::new(),
+            in_items: false,
+        }
     }
-    Ok(PageEnd { version, next: page.metadata.next.filter(|next| !next.is_empty()) })
+
+    pub(super) fn feed(
+        &mut self,
+        data: &[u8],
+        on: &mut impl FnMut(Result<&[u8], Skipped>),
+    ) -> Result<(), ApiError> {
+        for byte in data {
+            let before = self.depth;
+            // Between the objects are commas, and perhaps what is no object: neither is kept.
+            self.step(*byte)?;
+            if self.in_items && (OF_LIST < before || OF_LIST < self.depth) {
+                self.item.push(*byte);
+                if self.depth == OF_LIST {
+                    self.hand_out(on);
+                } else if self.cap < self.item.len() {
+                    self.pass_over(on);
+                }
+            } else if !self.in_items || before != OF_LIST {
+                self.frame.push(*byte);
+                if FRAME < self.frame.len() {
+                    return Err(body::invalid("the list cannot be read"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(self) -> Result<PageEnd, ApiError> {
+        let page: Page =
+            serde_json::from_slice(&self.frame).map_err(|_| body::invalid("the list cannot be read"))?;
+        let version = page.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
+        let version = version.ok_or_else(|| body::invalid("the list has no version"))?;
+        Ok(PageEnd { version, next: page.metadata.next.filter(|next| !next.is_empty()) })
+    }
+
+    fn step(&mut self, byte: u8) -> Result<(), ApiError> {
+        match (&self.text, byte) {
+            (Text::Escaped, _) => self.text = Text::Inside,
+            (Text::Inside, b'\\') => self.text = Text::Escaped,
+            (Text::Inside, b'"') => self.text = Text::Outside,
+            (Text::Inside, _) => {
+                if self.depth == OF_PAGE && self.key.len() <= ITEMS.len() {
+                    self.key.push(byte);
+                }
+            }
+            (Text::Outside, b'"') => {
+                self.text = Text::Inside;
+                if self.depth == OF_PAGE {
+                    self.key.clear();
+                }
+            }
+            (Text::Outside, b'{' | b'[') => {
+                self.in_items |= byte == b'[' && self.depth == OF_PAGE && self.key == ITEMS;
+                self.depth += 1;
+            }
+            (Text::Outside, b'}' | b']') => {
+                let open = self.depth.checked_sub(1);
+                self.depth = open.ok_or_else(|| body::invalid("the list cannot be read"))?;
+                self.in_items &= OF_LIST <= self.depth;
+            }
+            (Text::Outside, _) => {}
+        }
+        Ok(())
+    }
+
+    fn hand_out(&mut self, on: &mut impl FnMut(Result<&[u8], Skipped>)) {
+        if self.cap < self.item.len() {
+            self.pass_over(on);
+        }
+        if !std::mem::take(&mut self.skipping) {
+            on(Ok(&self.item));
+        }
+        self.item.clear();
+    }
+
+    fn pass_over(&mut self, on: &mut impl FnMut(Result<&[u8], Skipped>)) {
+        if !std::mem::replace(&mut self.skipping, true) {
+            on(Err(too_large(&self.item, self.item.len())));
+        }
+        self.item.clear();
+    }
 }
 
 #[derive(Deserialize)]

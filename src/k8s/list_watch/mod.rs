@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub use follow::{Follow, Stopped};
-pub use table::{Key, Record, State, Table, TableSink};
+pub use table::{Key, Known, Record, State, Table, TableSink};
 
 use super::client::ApiError;
 

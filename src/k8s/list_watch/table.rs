@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::sync::watch;
 
 use super::{Link, Malformed, Sink, Skipped};
@@ -44,6 +44,13 @@ pub enum State {
     Absent,
 }
 
+/// All objects of one kind and what they are complete to.
+#[derive(Deserialize, Serialize)]
+pub struct Known<T> {
+    version: u64,
+    objects: Vec<Arc<T>>,
+}
+
 /// Clones share the same objects.
 pub struct Table<T>(Arc<Shared<T>>);
 
@@ -54,6 +61,8 @@ struct Shared<T> {
 
 struct Kept<T> {
     rows: BTreeMap<Key, Arc<T>>,
+    /// What they are complete to.
+    version: Option<u64>,
     state: State,
     /// Objects that could not be read since the last list began.
     skipped: Vec<Skipped>,
@@ -77,6 +86,7 @@ impl<T: Record> Table<T> {
     pub fn new() -> Self {
         let kept = Kept {
             rows: BTreeMap::new(),
+            version: None,
             state: State::Waiting,
             skipped: Vec::new(),
             deleted: BTreeMap::new(),
@@ -121,6 +131,27 @@ impl<T: Record> Table<T> {
     /// All objects as they are now, in order of (namespace, name).
     pub fn all(&self) -> Vec<Arc<T>> {
         self.read().rows.values().cloned().collect()
+    }
+
+    /// What the objects are complete to, if they are.
+    pub fn version(&self) -> Option<u64> {
+        self.read().version
+    }
+
+    /// For the next start to begin from; nothing of a kind that is not there or was never complete.
+    pub fn known(&self) -> Option<Known<T>> {
+        let kept = self.read();
+        let version = kept.version.filter(|_| matches!(kept.state, State::Synced { .. }))?;
+        Some(Known { version, objects: kept.rows.values().cloned().collect() })
+    }
+
+    /// Begins from what was known, as long as nothing is.
+    pub fn restore(&self, known: Known<T>) {
+        let mut kept = self.write();
+        if kept.version.is_none() && kept.rows.is_empty() {
+            kept.version = Some(known.version);
+            kept.rows = known.objects.into_iter().map(|object| (object.key(), object)).collect();
+        }
     }
 
     /// Objects of the last list and since that could not be read.
@@ -252,7 +283,9 @@ impl<T: Record> Sink for TableSink<T> {
         }
     }
 
-    fn at(&mut self, _version: u64) {}
+    fn at(&mut self, version: u64) {
+        self.table.write().version = Some(version);
+    }
 
     fn skipped(&mut self, skipped: Skipped) {
         /// Enough to show a person; the rest is more of the same.

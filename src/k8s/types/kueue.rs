@@ -11,7 +11,7 @@ use super::meta::{Meta, QuantityText};
 pub const GROUP: &str = "kueue.x-k8s.io";
 pub const VERSION: &str = "v1beta2";
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct ClusterQueue {
     pub metadata: Meta,
     #[serde(default)]
@@ -20,7 +20,7 @@ pub struct ClusterQueue {
     pub status: ClusterQueueStatus,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterQueueSpec {
     #[serde(default)]
@@ -98,7 +98,7 @@ pub struct LabelRequirement {
     pub values: Vec<String>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterQueueStatus {
     #[serde(default)]
@@ -113,7 +113,7 @@ pub struct ClusterQueueStatus {
     pub admitted_workloads: i64,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
     #[serde(rename = "type")]
@@ -129,21 +129,21 @@ pub struct Condition {
     pub last_transition_time: Option<Timestamp>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct FlavorUsage {
     pub name: String,
     #[serde(default)]
     pub resources: Vec<ResourceUsage>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct ResourceUsage {
     pub name: String,
     #[serde(default)]
     pub total: QuantityText,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct LocalQueue {
     pub metadata: Meta,
     #[serde(default)]
@@ -152,7 +152,7 @@ pub struct LocalQueue {
     pub status: LocalQueueStatus,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LocalQueueStatus {
     #[serde(default)]
@@ -177,7 +177,7 @@ pub struct LocalQueueSpec {
     pub fair_sharing: Option<Value>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct ResourceFlavor {
     pub metadata: Meta,
     #[serde(default)]
@@ -222,7 +222,7 @@ pub struct Toleration {
     pub toleration_seconds: Option<i64>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct WorkloadPriorityClass {
     pub metadata: Meta,
     pub value: i64,
@@ -230,14 +230,14 @@ pub struct WorkloadPriorityClass {
     pub description: String,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Cohort {
     pub metadata: Meta,
     #[serde(default)]
     pub spec: CohortSpec,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CohortSpec {
     #[serde(default)]
@@ -246,7 +246,7 @@ pub struct CohortSpec {
     pub resource_groups: Vec<ResourceGroup>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct AdmissionCheck {
     pub metadata: Meta,
     #[serde(default)]
@@ -255,14 +255,14 @@ pub struct AdmissionCheck {
     pub status: AdmissionCheckStatus,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct AdmissionCheckStatus {
     /// As they came: one of them is replaced, and the list goes back as a whole.
     #[serde(default)]
     pub conditions: Vec<Value>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionCheckSpec {
     #[serde(default)]
@@ -271,7 +271,7 @@ pub struct AdmissionCheckSpec {
     pub parameters: Option<Parameters>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Parameters {
     #[serde(default)]
@@ -282,14 +282,14 @@ pub struct Parameters {
     pub name: String,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct MultiKueueConfig {
     pub metadata: Meta,
     #[serde(default)]
     pub spec: MultiKueueConfigSpec,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MultiKueueConfigSpec {
     #[serde(default)]
@@ -298,7 +298,7 @@ pub struct MultiKueueConfigSpec {
     pub quota_management: Option<String>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct MultiKueueCluster {
     pub metadata: Meta,
     #[serde(default)]
@@ -307,7 +307,7 @@ pub struct MultiKueueCluster {
     pub status: MultiKueueClusterStatus,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MultiKueueClusterSpec {
     #[serde(default)]
@@ -337,20 +337,20 @@ pub struct ClusterProfileRef {
     pub name: String,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct MultiKueueClusterStatus {
     #[serde(default)]
     pub conditions: Vec<Condition>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Workload {
     pub metadata: Meta,
     #[serde(default)]
     pub status: WorkloadStatus,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadStatus {
     #[serde(default)]
@@ -367,7 +367,7 @@ pub struct WorkloadStatus {
     pub nominated_cluster_names: Vec<String>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Admission {
     #[serde(default)]
@@ -376,7 +376,7 @@ pub struct Admission {
     pub pod_set_assignments: Vec<PodSetAssignment>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodSetAssignment {
     #[serde(default)]

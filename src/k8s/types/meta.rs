@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 
 pub use crate::domain::queue::objects::{ADOPT, HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ};
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Meta {
     pub name: String,
@@ -48,7 +48,7 @@ impl Meta {
 }
 
 /// Who wrote last, for messages; the fields themselves are not kept.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Manager {
     #[serde(default)]
     pub manager: String,
@@ -59,7 +59,7 @@ pub struct Manager {
 }
 
 /// An object of which only the metadata matters.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct MetaOnly {
     pub metadata: Meta,
 }

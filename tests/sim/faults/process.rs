@@ -1,14 +1,17 @@
 //! What happens to fedqd itself: killed, its database broken or without space, its clock set.
 
+use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use fedq::sim::cluster::Cluster;
+use serde_json::json;
 use sqlx::Connection as _;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 
 use super::super::bed::gpu_node;
 use super::preload::Preload;
-use super::stage::{Stage, wrong};
+use super::stage::{Stage, merged, wrong};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_between_a_write_and_its_answer_it_goes_on_from_what_is_there() {
@@ -43,6 +46,35 @@ async fn killed_at_any_moment_it_ends_where_it_would_have() {
     }
     stage.holds([[9, 4], [3, 10]]).await;
     stage.ends_with([[9, 4], [3, 10]]).await;
+}
+
+/// Bytes of all lists of a cluster, by kind.
+fn listed(cluster: &Cluster) -> BTreeMap<String, u64> {
+    let sent = cluster.state.counts.bytes_sent().into_iter();
+    sent.filter(|((verb, _), _)| *verb == "list").map(|((_, kind), bytes)| (kind, bytes)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stopped_and_started_it_reads_of_a_cluster_only_what_came_meanwhile() {
+    let mut stage = Stage::set().await;
+    stage.rests().await;
+    stage.bed.stop().await;
+    let before = listed(stage.one());
+    stage.one().put(gpu_node("c", 4)).await.unwrap();
+    let local = json!({"spec": {"stopPolicy": "Hold"}});
+    merged(stage.one(), "ClusterQueue", "local", local).await;
+    stage.give(stage.one(), [10, 7]).await;
+    stage.start();
+    stage.holds([[10, 7], [3, 5]]).await;
+    stage.rests().await;
+    let after = listed(stage.one());
+    assert!(9 < before.len(), "{before:?}");
+    for (kind, bytes) in after {
+        // What version the server has is all that is asked.
+        let more = bytes - before.get(&kind).copied().unwrap_or_default();
+        assert!(more < 200, "{more} bytes of {kind} were listed");
+    }
+    stage.ends_with([[10, 7], [3, 5]]).await;
 }
 
 /// Whether fedqd ends well, and what it says, where it is to end by itself.

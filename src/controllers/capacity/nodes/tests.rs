@@ -117,6 +117,11 @@ impl Bed {
     }
 
     fn follow(&self, server: &Server, labels: &[&str]) -> JoinHandle<()> {
+        self.follow_until(server, labels, &CancellationToken::new())
+    }
+
+    /// Until the daemon is `stopping`.
+    fn follow_until(&self, server: &Server, labels: &[&str], stopping: &CancellationToken) -> JoinHandle<()> {
         let millis = Duration::from_millis;
         let timing = Timing { backoff_min: millis(10), backoff_max: millis(50), ..Timing::default() };
         let settings = Arc::new(Settings {
@@ -140,8 +145,9 @@ impl Bed {
             metrics: Metrics::new(),
             signal: Arc::new(Notify::new()),
             clock: Clock::test(Timestamp::UNIX_EPOCH),
+            stopping: stopping.clone(),
         };
-        tokio::spawn(followed.run(CancellationToken::new()))
+        tokio::spawn(followed.run(stopping.child_token()))
     }
 
     /// Names of the stored rows, and the version they stand at.
@@ -239,6 +245,49 @@ async fn a_new_connection_goes_on_from_what_is_not_stored_yet() {
     // Not from the version of the store.
     script.until_asked("resourceVersion=20").await;
     second.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_stops_stores_how_far_it_came() {
+    let mut bed = Bed::joined().await;
+    let heartbeats = |from: u64| -> Vec<u8> {
+        (from..from + 5).flat_map(|at| event_bytes("MODIFIED", &node_bytes("node-0", at, 10))).collect()
+    };
+    let script = Script::with(20, vec![list_bytes(7, &many(2))], vec![heartbeats(10), heartbeats(15)]);
+    let server = script.serve();
+    for (round, reached) in ["14", "19"].into_iter().enumerate() {
+        let stopping = CancellationToken::new();
+        let following = bed.follow_until(&server, &[], &stopping);
+        let came = || lock(&bed.nodes).unsaved.reached.map(|version| version.to_string());
+        for _ in 0..1000 {
+            if came().as_deref() == Some(reached) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let before = if round == 0 { "7" } else { "14" };
+        bed.until_stored(2, before).await;
+        stopping.cancel();
+        following.await.expect("no panic");
+        let (rows, version) = bed.stored().await;
+        assert_eq!((rows.len(), version.as_deref()), (2, Some(reached)));
+        bed.forget();
+    }
+    assert_eq!(script.asked("resourceVersion=14"), 1, "the next start goes on from there");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_stops_before_a_list_is_whole_stores_no_version() {
+    let bed = Bed::joined().await;
+    let half = list_bytes(7, &many(2));
+    let script = Script::with(7, vec![half[..half.len() / 2].to_vec()], vec![]);
+    let server = script.serve();
+    let stopping = CancellationToken::new();
+    let following = bed.follow_until(&server, &[], &stopping);
+    script.until_asked("").await;
+    stopping.cancel();
+    following.await.expect("no panic");
+    assert_eq!(bed.stored().await, (vec![], None));
 }
 
 fn row_of(bed: &Bed, name: &str) -> Vec<u8> {

@@ -54,40 +54,69 @@ not json
     }
 }
 
+#[derive(Debug, Default, PartialEq)]
+struct ReadPage {
+    items: Vec<String>,
+    skipped: Vec<Option<String>>,
+    end: Option<(u64, Option<String>)>,
+}
+
+fn read_page(text: &str, piece: usize, cap: usize) -> Result<ReadPage, ApiError> {
+    let (mut page, mut reader) = (ReadPage::default(), ListReader::new(cap));
+    for data in text.as_bytes().chunks(piece) {
+        reader.feed(data, &mut |item| match item {
+            Ok(item) => page.items.push(String::from_utf8_lossy(item).into_owned()),
+            Err(skipped) => page.skipped.push(skipped.name),
+        })?;
+    }
+    let end = reader.finish()?;
+    page.end = Some((end.version, end.next));
+    Ok(page)
+}
+
 #[test]
 fn a_page_hands_out_its_items_and_where_the_next_begins() {
+    let large = "x".repeat(2000);
     let text = format!(
-        r#"{{"kind":"QList","metadata":{{"resourceVersion":"7","continue":"abc=="}},"items":[
-            {{"metadata":{{"name":"a"}}}}, {{"metadata":{{"name":"large"}},"x":"{}"}}, 5]}}"#,
-        "x".repeat(2000)
+        r#"{{"kind":"items","apiVersion":"v1","metadata":{{"resourceVersion":"7","continue":"abc=="}},"items":[
+            {{"metadata":{{"name":"a"}}}}, {{"metadata":{{"name":"large"}},"x":"{large}"}} , 5,
+            {{"items":[{{"b\"":"]}}\\"}}]}}],"more":["items",[1]]}}"#
     );
-    let (mut items, mut skipped) = (Vec::new(), Vec::new());
-    let end = page(text.as_bytes(), 1000, &mut |item| match item {
-        Ok(item) => items.push(String::from_utf8(item.to_vec()).expect("text")),
-        Err(item) => skipped.push(item.name),
-    })
-    .expect("a page");
-    assert_eq!((end.version, end.next.as_deref()), (7, Some("abc==")));
-    assert_eq!(items, [r#"{"metadata":{"name":"a"}}"#, "5"]);
-    assert_eq!(skipped, [Some("large".to_owned())]);
+    for piece in [1, 7, 500, text.len()] {
+        let page = read_page(&text, piece, 1000).expect("a page");
+        assert_eq!(page.end, Some((7, Some("abc==".to_owned()))));
+        assert_eq!(page.items, [r#"{"metadata":{"name":"a"}}"#, r#"{"items":[{"b\"":"]}\\"}]}"#]);
+        assert_eq!(page.skipped, [Some("large".to_owned())]);
+    }
+}
+
+#[test]
+fn items_may_come_before_the_version() {
+    let page = read_page(r#"{"items":[{"a":1},{"a":2}],"metadata":{"resourceVersion":"7"}}"#, 3, 10);
+    assert_eq!(page.expect("a page").items, [r#"{"a":1}"#, r#"{"a":2}"#]);
 }
 
 #[test]
 fn an_empty_page_may_have_null_items() {
-    let end = page(br#"{"metadata":{"resourceVersion":"7","continue":""},"items":null}"#, 10, &mut |_| {});
-    assert!(end.is_ok_and(|end| end.next.is_none()));
+    let page = read_page(r#"{"metadata":{"resourceVersion":"7","continue":""},"items":null}"#, 9, 10);
+    assert_eq!(page.expect("a page"), ReadPage { end: Some((7, None)), ..ReadPage::default() });
 }
 
 #[test]
 fn what_is_not_a_list_is_refused() {
+    let endless = format!(r#"{{"metadata":{{"resourceVersion":"7","x":"{}"#, "x".repeat(FRAME));
     for text in [
         "",
         "{}",
         "[]",
+        "}",
         r#"{"metadata":{},"items":[]}"#,
         r#"{"metadata":{"resourceVersion":"7"},"items":[{"a"]}"#,
+        r#"{"metadata":{"resourceVersion":"7"},"items":[{"a":1}"#,
+        r#"{"metadata":{"resourceVersion":"7"},"items":{}}"#,
+        &endless,
     ] {
-        assert!(page(text.as_bytes(), 10, &mut |_| {}).is_err(), "{text}");
+        assert!(read_page(text, 1000, 10).is_err(), "{text}");
     }
 }
 
@@ -96,6 +125,19 @@ proptest! {
     fn no_bytes_make_the_reader_panic(text in "[\\x00-\\x7f\n\"{}:]{0,300}", piece in 1_usize..40) {
         let events = read_watch_quietly(text.as_bytes(), piece);
         prop_assert!(events <= text.len() + 1);
+        let _ = read_page(&text, piece, 50);
+    }
+
+    #[test]
+    fn a_page_gives_what_serde_gives(
+        items in prop::collection::vec("[a-z\\\\\"\\[\\]{},: ]{0,20}", 0..5),
+        piece in 1_usize..40,
+    ) {
+        let item = |text: &String| serde_json::json!({"metadata": {"name": text}, "more": [text, {(text.clone()): text}]}).to_string();
+        let items: Vec<String> = items.iter().map(item).collect();
+        let text = format!(r#"{{"metadata":{{"resourceVersion":"7"}},"items":[{}]}}"#, items.join(" , "));
+        let page = read_page(&text, piece, 1000).expect("a page");
+        prop_assert_eq!(page.items, items);
     }
 }
 
