@@ -193,8 +193,7 @@ impl Daemon {
         let [quota_signal, capacity_signal, queue_signal, check_signal] =
             std::array::from_fn(|_| Arc::new(Notify::new()));
         let wake = [&quota_signal, &capacity_signal, &queue_signal, &check_signal].map(Arc::clone).to_vec();
-        let following =
-            Following { client: hub.client.clone(), timing: self.timing(), changed: wake.clone() };
+        let following = Following::new(hub.client.clone(), self.timing(), wake.clone());
         hub.follow(&following, &mut self.follows, &self.cancel);
         // Whoever decides by these looks at their tables; quota and capacity do not.
         let placement = Following { changed: Vec::new(), ..following };
@@ -288,7 +287,7 @@ impl Daemon {
         let hub_id = self.hub_id(hub);
         let kueue_namespace = self.config.multikueue.kueue_namespace.clone();
         let changed = vec![Arc::clone(&signal)];
-        let following = Following { client: hub.client.clone(), timing: self.timing(), changed };
+        let following = Following::new(hub.client.clone(), self.timing(), changed);
         hub.follow_multikueue(&kueue_namespace, &hub_id, &following, (&mut self.follows, &self.cancel));
         let settings = admission_check::Settings {
             kueue_namespace,

@@ -16,6 +16,14 @@ pub struct Following {
     pub client: ClusterClient,
     pub timing: Timing,
     pub changed: Vec<Arc<Notify>>,
+    /// As [`Follow::answers`].
+    pub answers: Arc<Notify>,
+}
+
+impl Following {
+    pub fn new(client: ClusterClient, timing: Timing, changed: Vec<Arc<Notify>>) -> Self {
+        Self { client, timing, changed, answers: Arc::default() }
+    }
 }
 
 /// Follows `path` into `table` until cancelled.
@@ -28,6 +36,7 @@ pub fn follow_table<T: Record>(
     let mut follow = Follow::new(following.client.kube(), path, Codec::Json);
     follow.selector = selector;
     follow.timing = following.timing.clone();
+    follow.answers = Arc::clone(&following.answers);
     let (table, mut changes) = (table.clone(), table.changed());
     let (stop, wake) = (cancel.clone(), following.changed.clone());
     tasks.spawn(async move { follow.run_into(&table, stop).await });

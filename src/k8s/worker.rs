@@ -48,6 +48,8 @@ pub struct Worker {
     pub priority_classes: Table<WorkloadPriorityClass>,
     /// Workloads that no hub dispatched: put there by hand or pinned.
     pub direct_workloads: Table<Workload>,
+    /// Told at each answer to a probe.
+    pub answers: Arc<Notify>,
     /// Set by whoever finds that this is not the cluster that was joined.
     pub quarantine: watch::Sender<Option<QuarantineReason>>,
     pub cancel: CancellationToken,
@@ -83,6 +85,7 @@ impl Worker {
             namespaces: Table::new(),
             priority_classes: Table::new(),
             direct_workloads: Table::new(),
+            answers: Arc::default(),
             quarantine: watch::Sender::new(None),
             cancel,
         }
@@ -122,7 +125,8 @@ impl Worker {
     }
 
     pub fn follow(&self, timing: &Timing, changed: Vec<Arc<Notify>>, tasks: &mut JoinSet<()>) {
-        let following = Following { client: self.client.clone(), timing: timing.clone(), changed };
+        let (client, answers) = (self.client.clone(), Arc::clone(&self.answers));
+        let following = Following { client, timing: timing.clone(), changed, answers };
         let f = &following;
         let kueue = |plural: &str| {
             (format!("/apis/kueue.x-k8s.io/v1beta2/{plural}"), Selector::default(), self.cancel.clone())

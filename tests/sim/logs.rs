@@ -86,7 +86,7 @@ fn feed(name: &'static str, client: &ClusterClient, tasks: &mut JoinSet<()>) -> 
         backoff_max: Duration::from_millis(200),
         ..Timing::default()
     };
-    let following = Following { client: client.clone(), timing, changed: Vec::new() };
+    let following = Following::new(client.clone(), timing, Vec::new());
     let labels = Selector { labels: Some("task=t".to_owned()), fields: None };
     let cancel = CancellationToken::new();
     follow_table(&following, &table, ("/api/v1/pods".to_owned(), labels, cancel), tasks);

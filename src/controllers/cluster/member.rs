@@ -318,7 +318,10 @@ impl Member {
                     return Ok(Ended::Quarantined(reason));
                 }
                 Ok(_) if silence => return Ok(Ended::Returned),
-                Ok(_) => seen = Box::pin(self.answered(&mut stored)).await?,
+                Ok(_) => {
+                    worker.answers.notify_waiters();
+                    seen = Box::pin(self.answered(&mut stored)).await?;
+                }
                 Err(error) => silence |= Box::pin(self.unanswered(seen, error.to_string())).await?,
             }
         }

@@ -1,6 +1,6 @@
 //! The loop: list, watch, back off, list again.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use http::{
     Request, Response, StatusCode,
@@ -9,7 +9,10 @@ use http::{
 use http_body_util::{BodyExt, Limited};
 use kube::{Client, client::Body};
 use serde::Deserialize;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout, timeout_at},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -35,6 +38,8 @@ pub struct Follow {
     pub start: Option<u64>,
     pub timing: Timing,
     pub caps: Caps,
+    /// Told when somebody else finds that the server answers: what broke need not wait any longer.
+    pub answers: Arc<Notify>,
 }
 
 /// Why following ended. Everything else is tried again.
@@ -77,6 +82,7 @@ impl Follow {
             start: None,
             timing: Timing::default(),
             caps: Caps::default(),
+            answers: Arc::default(),
         }
     }
 
@@ -98,7 +104,8 @@ impl Follow {
     async fn drive(&self, sink: &mut impl Sink) -> Stopped {
         let mut progress = Progress::new(self.start, &self.timing);
         loop {
-            let pause = match self.round(&mut progress, sink).await {
+            // A server that is busy, or does not know the kind, says so while it answers everything else.
+            let (pause, eager) = match self.round(&mut progress, sink).await {
                 Ok(()) => continue,
                 Err(Failure::WentBack { found }) => {
                     return Stopped::VersionsWentBack { stored: progress.highest, found };
@@ -107,17 +114,20 @@ impl Follow {
                     progress.at = None;
                     progress.synced = false;
                     sink.link(Link::Absent);
-                    jittered(self.timing.absent)
+                    (jittered(self.timing.absent), false)
                 }
                 Err(Failure::Api(error)) => {
                     let retry_in = progress.backoff.after(&error);
                     progress.fresh = false;
                     progress.synced = false;
                     sink.link(Link::Broken { error: &error, last_alive: progress.last_alive, retry_in });
-                    retry_in
+                    (retry_in, !matches!(error.class, RetryClass::Throttled { .. }))
                 }
             };
-            tokio::time::sleep(pause).await;
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.answers.notified(), if eager => {}
+            }
         }
     }
 

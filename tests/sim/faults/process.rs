@@ -5,13 +5,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use fedq::sim::cluster::Cluster;
-use serde_json::json;
 use sqlx::Connection as _;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 
 use super::super::bed::gpu_node;
 use super::preload::Preload;
-use super::stage::{Stage, merged, wrong};
+use super::stage::{Stage, wrong};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_between_a_write_and_its_answer_it_goes_on_from_what_is_there() {
@@ -61,8 +60,6 @@ async fn stopped_and_started_it_reads_of_a_cluster_only_what_came_meanwhile() {
     stage.bed.stop().await;
     let before = listed(stage.one());
     stage.one().put(gpu_node("c", 4)).await.unwrap();
-    let local = json!({"spec": {"stopPolicy": "Hold"}});
-    merged(stage.one(), "ClusterQueue", "local", local).await;
     stage.give(stage.one(), [10, 7]).await;
     stage.start();
     stage.holds([[10, 7], [3, 5]]).await;

@@ -565,6 +565,31 @@ async fn a_table_holds_what_is_followed() {
 }
 
 #[tokio::test]
+async fn what_broke_does_not_wait_while_the_server_answers_others() {
+    let busy = || Response::builder().status(429).header("retry-after", "50").body(Answer::empty());
+    for (refusal, waits) in [(answer(500, "{}"), false), (busy().expect("an answer"), true)] {
+        let script = Script::default().answer("limit=500", refusal).answer("limit=500", list("5", &["a"]));
+        let answers = Arc::<Notify>::default();
+        let running = follow(script, Codec::Json, |follow| {
+            follow.timing.backoff_min = Duration::from_mins(10);
+            follow.timing.backoff_max = Duration::from_mins(10);
+            follow.answers = Arc::clone(&answers);
+        });
+        running.log.until("broken").await;
+        // It begins to wait right after it said so.
+        for _ in 0..20 {
+            answers.notify_waiters();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        if !waits {
+            running.log.until("synced").await;
+        }
+        let (log, _) = running.stop().await;
+        assert_eq!(log.count("synced"), usize::from(!waits), "{:?}", log.lines());
+    }
+}
+
+#[tokio::test]
 async fn a_table_goes_on_from_what_was_known_of_it() {
     use k8s_openapi::api::core::v1::ConfigMap;
     let first = Script::default()
