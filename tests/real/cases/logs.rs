@@ -109,12 +109,7 @@ fn client(worker: &Cluster) -> Result<ClusterClient> {
 /// The task's pods as fedq follows them.
 fn pods(case: &str, client: &ClusterClient, tasks: &mut JoinSet<()>) -> watch::Sender<Pods> {
     let table: Table<LogPod> = Table::new();
-    let following = Following {
-        client: client.clone(),
-        timing: Timing::default(),
-        changed: Vec::new(),
-        answers: Arc::default(),
-    };
+    let following = Following::new(client.clone(), Timing::default(), Vec::new());
     let selector = Selector { labels: Some("task=t".to_owned()), fields: None };
     let path = format!("/api/v1/namespaces/{case}/pods");
     follow_table(&following, &table, (path, selector, CancellationToken::new()), tasks);
