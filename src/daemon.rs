@@ -12,7 +12,7 @@ use tracing::{error, info, warn};
 
 use crate::{
     clock::Clock,
-    config::{Args, Config},
+    config::{Args, Config, Crds},
     controllers::{admission_check, capacity, claim, cluster, queue, quota, writer::WriterConfig},
     domain::{
         overview::{CapacityView, Overview},
@@ -44,8 +44,10 @@ const LAST_RETRY: Duration = Duration::from_secs(15);
 
 /// Runs until SIGTERM or SIGINT; a second signal ends at once.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    if args.print_crds {
-        return print(&crate::k8s::types::claim::crds_yaml());
+    match args.print_crds {
+        Some(Crds::Fedq) => return print(&crate::k8s::types::claim::crds_yaml()),
+        Some(Crds::Ocm) => return print(&crate::k8s::types::ocm::crds::crds_yaml()),
+        None => {}
     }
     let loaded = Config::load(args)?;
     if args.check_config {

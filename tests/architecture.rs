@@ -25,3 +25,8 @@ fn expect_file(path: &str, expected: &str) {
 fn the_crd_manifest_matches_the_types() {
     expect_file("deploy/crds/clusterresourceclaims.yaml", &fedq::k8s::types::claim::crds_yaml());
 }
+
+#[test]
+fn the_manifest_of_ocms_kinds_matches_the_types() {
+    expect_file("deploy/ocm/crds.yaml", &fedq::k8s::types::ocm::crds::crds_yaml());
+}

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
 use crate::telemetry::LogLevel;
 
@@ -18,9 +18,13 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["print_crds", "rebuild_store"])]
     pub check_config: bool,
 
-    /// Print the CustomResourceDefinitions and exit
-    #[arg(long, conflicts_with = "rebuild_store")]
-    pub print_crds: bool,
+    /// Print CustomResourceDefinitions and exit: fedq's own, or with `=ocm` those of OCM's placement kinds,
+    /// for a hub without OCM
+    #[arg(
+        long, value_enum, value_name = "WHOSE", num_args = 0..=1, require_equals = true,
+        default_missing_value = "fedq", conflicts_with = "rebuild_store"
+    )]
+    pub print_crds: Option<Crds>,
 
     /// Move a damaged or newer database aside and start anew: everything but history and tasks is
     /// rebuilt from the clusters
@@ -36,11 +40,18 @@ pub struct Args {
     pub log_level: Option<LogLevel>,
 }
 
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Crds {
+    Fedq,
+    Ocm,
+}
+
 const EXAMPLES: &str = "\
 Examples:
   fedqd --config /etc/fedq/fedqd.yaml
   fedqd --config fedqd.yaml --check-config
   fedqd --print-crds | kubectl apply -f -
+  fedqd --print-crds=ocm | kubectl apply --server-side -f -
   FEDQ_CLUSTERS_LOST_TIMEOUT=30m fedqd --data-dir /var/lib/fedq --log-level debug
 
 Every key of the file can be set by a variable: clusters.lostTimeout is FEDQ_CLUSTERS_LOST_TIMEOUT.

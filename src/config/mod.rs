@@ -8,7 +8,7 @@ use std::{
 };
 
 pub use self::{
-    args::Args,
+    args::{Args, Crds},
     file::{
         Api, Capacity, ClusterMetrics, ClusterNaming, Clusters, Config, HeadroomSection, History, Hub,
         Listen, Log, MetricsListener, MultiKueue, Quota, ResourceNames, Service, StoreSection, Tls, Webhook,

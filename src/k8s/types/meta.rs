@@ -1,7 +1,8 @@
 //! Object metadata and quantities as they arrive.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
+use k8s_openapi::schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 pub use crate::domain::queue::objects::{ADOPT, HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ};
@@ -72,6 +73,20 @@ pub struct QuantityText(pub String);
 impl Default for QuantityText {
     fn default() -> Self {
         Self("0".to_owned())
+    }
+}
+
+impl JsonSchema for QuantityText {
+    fn schema_name() -> Cow<'static, str> {
+        "ObservedQuantity".into()
+    }
+
+    /// As the API server itself takes quantities.
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "pattern": r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
+            "x-kubernetes-int-or-string": true,
+        })
     }
 }
 
