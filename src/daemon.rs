@@ -13,9 +13,10 @@ use tracing::{error, info, warn};
 use crate::{
     clock::Clock,
     config::{Args, Config, Crds},
-    controllers::{admission_check, capacity, claim, cluster, queue, quota, writer::WriterConfig},
+    controllers::{admission_check, capacity, claim, cluster, placement, queue, quota, writer::WriterConfig},
     domain::{
         overview::{CapacityView, Overview},
+        placement::view::PlacementView,
         queue::{ClaimedQueues, report::QueueReports},
         task::view::{TaskViews, VolumeViews},
     },
@@ -104,6 +105,7 @@ struct Published {
     volume_views: watch::Sender<Arc<VolumeViews>>,
     /// Bumped when the API accepts a task or a volume, or somebody wants one gone.
     task_signal: Arc<Notify>,
+    placements: watch::Sender<Arc<PlacementView>>,
 }
 
 /// Runs a daemon until it is cancelled. Its caller has set up logging and [`host::use_ring`], once a process.
@@ -197,9 +199,7 @@ impl Daemon {
         let wake = [&quota_signal, &capacity_signal, &queue_signal, &check_signal].map(Arc::clone).to_vec();
         let following = Following::new(hub.client.clone(), self.timing(), wake.clone());
         hub.follow(&following, &mut self.follows, &self.cancel);
-        // Whoever decides by these looks at their tables; quota and capacity do not.
-        let placement = Following { changed: Vec::new(), ..following };
-        hub.ocm.follow(&placement, &mut self.follows, &self.cancel);
+        self.start_placement(hub, &hub_id, following);
 
         let Published { joined, capacity, overview, claimed, reports, .. } = &self.published;
         let (joined, capacity) = (joined.clone(), capacity.clone());
@@ -266,6 +266,23 @@ impl Daemon {
             self.cancel.clone(),
         ));
         Ok(())
+    }
+
+    /// Quota and capacity do not look at OCM's kinds, so these wake nobody else.
+    fn start_placement(&mut self, hub: &Hub, hub_id: &str, following: Following) {
+        let signal = Arc::new(Notify::new());
+        let following = Following { changed: vec![Arc::clone(&signal)], ..following };
+        hub.ocm.follow(&following, &mut self.follows, &self.cancel);
+        let settings =
+            placement::Settings { evaluate: self.config.placement.evaluate, writer: self.writer_config() };
+        let placements = placement::PlacementController::new(
+            (hub.clone(), hub_id.to_owned()),
+            self.clock.clone(),
+            settings,
+            self.published.placements.clone(),
+            &signal,
+        );
+        self.tasks.spawn(placements.run(signal, self.metrics.clone(), self.cancel.clone()));
     }
 
     fn start_claims(&mut self, hub: &Hub, (events, sender): (ClaimEvents, EventSender)) {

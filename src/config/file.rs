@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{tasks::Tasks, text};
+use super::{placement::Placement, tasks::Tasks, text};
 use crate::{
     domain::ids::ResourceName,
     telemetry::{LogFormat, LogLevel},
@@ -35,6 +35,7 @@ pub struct Config {
     pub quota: Quota,
     pub tasks: Tasks,
     pub multikueue: MultiKueue,
+    pub placement: Placement,
     pub log: Log,
 }
 
@@ -234,6 +235,7 @@ impl Default for Config {
             quota: Quota::default(),
             tasks: Tasks::default(),
             multikueue: MultiKueue::default(),
+            placement: Placement::default(),
             log: Log::default(),
         }
     }

@@ -13,6 +13,7 @@ pub use self::{
         Api, Capacity, ClusterMetrics, ClusterNaming, Clusters, Config, HeadroomSection, History, Hub,
         Listen, Log, MetricsListener, MultiKueue, Quota, ResourceNames, Service, StoreSection, Tls, Webhook,
     },
+    placement::Placement,
     tasks::{GangChoice, TaskHistory, TaskWeights, Tasks, Tenant},
 };
 
@@ -20,6 +21,7 @@ mod args;
 mod check;
 mod environment;
 mod file;
+mod placement;
 mod resolve;
 mod tasks;
 mod text;

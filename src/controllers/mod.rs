@@ -5,6 +5,7 @@ pub mod capacity;
 pub mod claim;
 pub mod cluster;
 pub mod driver;
+pub mod placement;
 pub mod queue;
 pub mod quota;
 pub mod webhook;

@@ -22,6 +22,8 @@ use crate::k8s::{
     write::{self, Change, Target},
 };
 
+pub mod ocm;
+
 /// Writes under way to one cluster at a time: enough to hide latency, few enough to stay far below
 /// the 100 streams a connection may have.
 const CONCURRENT: usize = 8;

@@ -7,6 +7,7 @@
 
 use jiff::Timestamp;
 
+pub mod board;
 pub mod candidates;
 pub mod changes;
 pub mod conditions;
@@ -22,6 +23,8 @@ pub mod spec;
 pub mod spread;
 pub mod taints;
 pub mod usage;
+mod uses;
+pub mod view;
 
 #[cfg(test)]
 mod properties;
@@ -84,10 +87,21 @@ pub enum Writer {
     Fedq,
     /// OCM's own placement controller runs on the hub, and the Placement does not send it away.
     Ocm,
+    /// Somebody whom fedq does not see at work made the Placement's decisions.
+    Other,
 }
 
-pub fn writer(placement: &Placement, ocm_runs: bool) -> Writer {
-    if ocm_runs && !placement.is_disabled() { Writer::Ocm } else { Writer::Fedq }
+/// `decided_elsewhere`: decisions exist that fedq did not make.
+pub fn writer(placement: &Placement, ocm_runs: bool, decided_elsewhere: bool) -> Writer {
+    if placement.is_disabled() {
+        Writer::Fedq
+    } else if ocm_runs {
+        Writer::Ocm
+    } else if decided_elsewhere {
+        Writer::Other
+    } else {
+        Writer::Fedq
+    }
 }
 
 impl Evaluation {
@@ -115,6 +129,7 @@ pub fn evaluate(placement: &Placement, hub: &Hub, now: Timestamp) -> Evaluation 
         chosen: stages.chosen.len(),
         unscheduled: stages.unscheduled,
         problem: problem.as_ref(),
+        unreadable: unreadable(hub, &candidates),
     });
     Evaluation {
         candidates,
@@ -127,6 +142,16 @@ pub fn evaluate(placement: &Placement, hub: &Hub, now: Timestamp) -> Evaluation 
         warning: stages.warning,
         again_at: stages.again_at,
     }
+}
+
+/// What cannot be read of clusters that may be chosen.
+fn unreadable(hub: &Hub, candidates: &Candidates) -> Vec<String> {
+    let clusters = candidates.clusters.iter().map(|at| &hub.clusters()[*at]);
+    let of = |cluster: &std::sync::Arc<hub::ManagedCluster>| {
+        (!cluster.unreadable.is_empty())
+            .then(|| format!("{}: {}", cluster.name, cluster.unreadable.join(", ")))
+    };
+    clusters.filter_map(of).collect()
 }
 
 /// What the stages before a problem found out stays, to be shown.

@@ -1,6 +1,8 @@
 //! What fedq may do on a cluster, by Kubernetes' RBAC: one list for the manifests under `deploy` and for
 //! `fedq check`.
 
+use super::hub::ocm::{PLACEMENT_LEASE, REGISTRATION_LEASE};
+
 /// One rule.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Right {
@@ -79,8 +81,18 @@ pub const HUB: &[Right] = &[
     right(OCM, "managedclustersets", FOLLOW, "which clusters a Placement may choose from"),
     right(OCM, "managedclustersetbindings", FOLLOW, "which clusters a Placement may choose from"),
     right(OCM, "placements", FOLLOW, "what Placements ask for"),
-    right(OCM, "placementdecisions", FOLLOW, "what Placements decided"),
+    right(OCM, "placementdecisions", OWN, "what Placements decided"),
+    right(OCM, "placementdecisions/status", &["patch"], "deciding Placements"),
+    right(OCM, "placements/status", &["patch"], "the status of Placements"),
     right(OCM, "addonplacementscores", FOLLOW, "choosing clusters by scores"),
+    Right {
+        name: Some(PLACEMENT_LEASE),
+        ..right("coordination.k8s.io", "leases", FOLLOW, "seeing OCM decide Placements")
+    },
+    Right {
+        name: Some(REGISTRATION_LEASE),
+        ..right("coordination.k8s.io", "leases", FOLLOW, "seeing OCM register clusters")
+    },
     right(KUEUE, "clusterqueues", &["list", "watch", "patch"], "quota"),
     right(KUEUE, "localqueues", FOLLOW, "copying queues"),
     right(KUEUE, "resourceflavors", FOLLOW, "copying flavors"),

@@ -24,6 +24,11 @@ pub enum Kind {
     Workload,
     Claim,
     ClusterMetrics,
+    Placement,
+    PlacementDecision,
+    ManagedCluster,
+    ManagedClusterSet,
+    AddOnPlacementScore,
 }
 
 impl Kind {
@@ -39,6 +44,10 @@ impl Kind {
             | Self::AdmissionCheck
             | Self::Workload => "/apis/kueue.x-k8s.io/v1beta2",
             Self::Claim | Self::ClusterMetrics => "/apis/galaxy.kubestellar.io/v1alpha1",
+            Self::Placement | Self::PlacementDecision => "/apis/cluster.open-cluster-management.io/v1beta1",
+            Self::ManagedCluster => "/apis/cluster.open-cluster-management.io/v1",
+            Self::ManagedClusterSet => "/apis/cluster.open-cluster-management.io/v1beta2",
+            Self::AddOnPlacementScore => "/apis/cluster.open-cluster-management.io/v1alpha1",
         }
     }
 
@@ -56,6 +65,11 @@ impl Kind {
             Self::Workload => "workloads",
             Self::Claim => "clusterresourceclaims",
             Self::ClusterMetrics => "clustermetrics",
+            Self::Placement => "placements",
+            Self::PlacementDecision => "placementdecisions",
+            Self::ManagedCluster => "managedclusters",
+            Self::ManagedClusterSet => "managedclustersets",
+            Self::AddOnPlacementScore => "addonplacementscores",
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::counts::Counts;
 use super::faults::{Faults, Plan};
-use super::kind::Kind;
+use super::kind::{Kind, OCM_GROUP};
 use super::logs::Logs;
 use super::nodes::{Herd, ServedHerd, Template};
 use super::rbac::User;
@@ -36,6 +36,8 @@ pub struct Options {
     pub port: u16,
     /// Groups that it does not serve, as a cluster without Kueue.
     pub without: Vec<&'static str>,
+    /// Whether it serves OCM's kinds of clusters and placement; nobody acts on them.
+    pub ocm: bool,
     /// Whether Kueue and the other controllers run in it.
     pub controllers: bool,
     /// How often those look around when nothing was written: Jobs end by the clock.
@@ -61,6 +63,7 @@ impl Options {
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: 0,
             without: Vec::new(),
+            ocm: false,
             controllers: true,
             period: Duration::from_millis(500),
             version: 1000,
@@ -92,6 +95,7 @@ pub struct State {
     /// Serves instead of the store's nodes.
     herd: Option<ServedHerd>,
     without: Vec<&'static str>,
+    ocm: AtomicBool,
     pub(super) period: Duration,
     tokens: Mutex<BTreeMap<String, (User, Option<Timestamp>)>>,
     clock: Clock,
@@ -135,6 +139,7 @@ impl Cluster {
                 ServedHerd::new(Herd::new(template, number, nodes, options.version, clock.now()))
             }),
             without: options.without,
+            ocm: AtomicBool::new(options.ocm),
             period: options.period,
             tokens: Mutex::default(),
             clock,
@@ -232,9 +237,21 @@ impl Cluster {
 
     /// A merge patch by `admin`.
     pub async fn merge(&self, kind: &str, name: &str, patch: Value) -> Result<(), Refusal> {
+        self.merge_in("", kind, name, patch).await
+    }
+
+    /// The same in a namespace.
+    pub async fn merge_in(
+        &self,
+        namespace: &str,
+        kind: &str,
+        name: &str,
+        patch: Value,
+    ) -> Result<(), Refusal> {
         let kind = Kind::named(kind).ok_or_else(Refusal::no_resource)?;
         let what = api::Internal::Patch(patch);
-        api::write_internally(&self.state, "admin", (kind, (String::new(), name.to_owned())), what).await
+        api::write_internally(&self.state, "admin", (kind, (namespace.to_owned(), name.to_owned())), what)
+            .await
     }
 
     /// A merge patch of the status, as the kind's own controller writes it.
@@ -301,7 +318,13 @@ async fn furnish(state: &Arc<State>) -> Result<(), Refusal> {
 
 impl State {
     pub fn serves(&self, kind: &Kind) -> bool {
-        !self.without.contains(&kind.group)
+        let installed = kind.group != OCM_GROUP || self.ocm.load(Ordering::Relaxed);
+        installed && !self.without.contains(&kind.group)
+    }
+
+    /// As after the CRDs were installed, or removed with all their objects kept out of sight.
+    pub fn serve_ocm(&self, serves: bool) {
+        self.ocm.store(serves, Ordering::Relaxed);
     }
 
     pub fn herd(&self) -> Option<&ServedHerd> {

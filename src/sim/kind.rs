@@ -52,6 +52,9 @@ const CONDITIONS: (&str, ListKind) = ("status.conditions", ListKind::Map(&["type
 const FINALIZERS: (&str, ListKind) = ("metadata.finalizers", ListKind::Set);
 const OWNERS: (&str, ListKind) = ("metadata.ownerReferences", ListKind::Map(&["uid"]));
 
+/// Served where it is asked for only, as on a hub where somebody installed it.
+pub const OCM_GROUP: &str = "cluster.open-cluster-management.io";
+
 pub static KINDS: &[Kind] = &[
     Kind {
         plural: "namespaces",
@@ -280,9 +283,59 @@ pub static KINDS: &[Kind] = &[
         ..GALAXY
     },
     Kind { plural: "clustermetrics", kind: "ClusterMetrics", ..GALAXY },
+    Kind {
+        version: "v1",
+        plural: "managedclusters",
+        kind: "ManagedCluster",
+        short_names: &["mcl", "mcls"],
+        schema: Schema { lists: &[CONDITIONS, FINALIZERS, OWNERS], atomic_maps: &[] },
+        ..OCM
+    },
+    Kind {
+        version: "v1beta2",
+        plural: "managedclustersets",
+        kind: "ManagedClusterSet",
+        short_names: &["mclset", "mclsets"],
+        ..OCM
+    },
+    Kind {
+        version: "v1beta2",
+        plural: "managedclustersetbindings",
+        kind: "ManagedClusterSetBinding",
+        namespaced: true,
+        short_names: &["mclsetbinding", "mclsetbindings"],
+        ..OCM
+    },
+    Kind {
+        version: "v1beta1",
+        plural: "placements",
+        kind: "Placement",
+        namespaced: true,
+        schema: Schema { lists: &[CONDITIONS, FINALIZERS, OWNERS], atomic_maps: &[] },
+        ..OCM
+    },
+    Kind {
+        version: "v1beta1",
+        plural: "placementdecisions",
+        kind: "PlacementDecision",
+        namespaced: true,
+        ..OCM
+    },
+    Kind {
+        version: "v1alpha1",
+        plural: "addonplacementscores",
+        kind: "AddOnPlacementScore",
+        namespaced: true,
+        schema: Schema {
+            lists: &[CONDITIONS, FINALIZERS, OWNERS, ("status.scores", ListKind::Map(&["name"]))],
+            atomic_maps: &[],
+        },
+        ..OCM
+    },
 ];
 
 const RBAC: Kind = Kind { group: "rbac.authorization.k8s.io", ..BUILT_IN };
+const OCM: Kind = Kind { group: OCM_GROUP, ..CUSTOM };
 const GALAXY: Kind = Kind { group: "galaxy.kubestellar.io", version: "v1alpha1", ..CUSTOM };
 
 impl Kind {

@@ -3,6 +3,7 @@
 
 mod check;
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use k8s_openapi::api::{admissionregistration, apps, authentication, authorization, batch, coordination};
@@ -11,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value};
 
-use super::kind::Kind;
+use super::kind::{Kind, OCM_GROUP};
 
 /// The fields of one kind.
 #[derive(Debug)]
@@ -54,6 +55,16 @@ static BUILT_IN: [(&str, Known); 24] = [
 
 static CLAIM: Known =
     Known::new(|| custom(claim_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"].take()));
+/// OCM's kinds as fedq ships them for hubs without OCM.
+static OCM: LazyLock<BTreeMap<String, Structure>> = LazyLock::new(|| {
+    let yaml = include_str!("../../deploy/ocm/crds.yaml");
+    let definitions: Vec<Value> = serde_saphyr::from_multiple(yaml).expect("fedq's own definitions are YAML");
+    let structure = |mut definition: Value| {
+        let kind = definition["spec"]["names"]["kind"].as_str().unwrap_or_default().to_owned();
+        (kind, custom(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"].take()))
+    };
+    definitions.into_iter().map(structure).collect()
+});
 static OPEN: Known = Known::new(|| custom(Value::Bool(true)));
 static METADATA: Known = Known::new(built_in::<ObjectMeta>);
 
@@ -83,6 +94,7 @@ impl Structure {
         match known {
             Some((_, known)) => known,
             None if kind.kind == "ClusterResourceClaim" => &CLAIM,
+            None if kind.group == OCM_GROUP => OCM.get(kind.kind).unwrap_or(&OPEN),
             None => &OPEN,
         }
     }

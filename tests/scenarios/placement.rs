@@ -233,7 +233,7 @@ fn run(path: &Path) -> Result<(), Failed> {
         compared.check("claims", expected, &hub.clusters().iter().map(claims).collect());
     }
     if let Some(expected) = &scenario.expect.writer {
-        let found = match writer(&placement, scenario.ocm_runs) {
+        let found = match writer(&placement, scenario.ocm_runs, false) {
             Writer::Fedq => "fedq",
             Writer::Ocm => "ocm",
         };

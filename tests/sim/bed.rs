@@ -40,7 +40,11 @@ impl Bed {
     }
 
     pub async fn without_daemon(workers: &[&str]) -> Self {
-        let hub = Cluster::start(Options::named("hub")).await.unwrap();
+        Self::with_hub(Options::named("hub"), workers).await
+    }
+
+    pub async fn with_hub(hub: Options, workers: &[&str]) -> Self {
+        let hub = Cluster::start(hub).await.unwrap();
         for object in hub_objects() {
             hub.put(object).await.unwrap();
         }

@@ -11,4 +11,5 @@ mod demo;
 mod faults;
 mod joining;
 mod logs;
+mod placement;
 mod wrong;

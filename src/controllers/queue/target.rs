@@ -82,13 +82,6 @@ fn absorb(worker: &Worker, kind: Kind, object: Value) {
         Kind::ResourceFlavor => read(object, |one| worker.flavors.absorb(one)),
         Kind::WorkloadPriorityClass => read(object, |one| worker.priority_classes.absorb(one)),
         Kind::LocalQueue => read(object, |one| worker.local_queues.absorb(one)),
-        Kind::Secret
-        | Kind::ClusterQueue
-        | Kind::MultiKueueConfig
-        | Kind::MultiKueueCluster
-        | Kind::AdmissionCheck
-        | Kind::Workload
-        | Kind::Claim
-        | Kind::ClusterMetrics => {}
+        _ => {}
     }
 }

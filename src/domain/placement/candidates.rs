@@ -50,6 +50,11 @@ pub fn is_member(at: usize, sets: &[String], hub: &Hub) -> bool {
     selections(sets, hub).is_ok_and(|selections| selections.iter().any(|selection| selection.holds(labels)))
 }
 
+/// Whether a cluster of these labels is in the set, as far as the set can be read.
+pub fn holds(set: &ClusterSet, labels: &Labels) -> bool {
+    Selection::read(set).is_ok_and(|selection| selection.holds(labels))
+}
+
 fn selections<'a>(sets: &[String], hub: &'a Hub) -> Result<Vec<Selection<'a>>, String> {
     sets.iter().filter_map(|name| hub.set(name)).map(Selection::read).collect()
 }

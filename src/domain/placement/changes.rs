@@ -53,13 +53,8 @@ pub struct GroupReport {
 /// Changes in the order they are to be written. `reported` is the status that the Placement has.
 pub fn changes(placement: &Placement, hub: &Hub, evaluation: &Evaluation, reported: &Report) -> Vec<Change> {
     let mut changes = Vec::new();
-    let mut report = Report {
-        conditions: vec![
-            evaluation.conditions.misconfigured.clone(),
-            evaluation.conditions.satisfied.clone(),
-        ],
-        ..reported.clone()
-    };
+    let mut report =
+        Report { conditions: evaluation.conditions.all().cloned().collect(), ..reported.clone() };
     // Who the members are is not known: what was decided stands.
     if evaluation.candidates.problem.is_none() {
         let slices = evaluation.groups.slices(placement, hub);

@@ -14,10 +14,13 @@ pub struct Condition {
 pub struct Conditions {
     pub misconfigured: Condition,
     pub satisfied: Condition,
+    /// Only while there is something wrong; OCM has no such condition.
+    pub unreadable: Option<Condition>,
 }
 
 pub const SATISFIED: &str = "PlacementSatisfied";
 pub const MISCONFIGURED: &str = "PlacementMisconfigured";
+pub const READABLE: &str = "fedq.dev/ClustersReadable";
 
 /// What the conditions are made of.
 pub struct Verdict<'a> {
@@ -26,10 +29,24 @@ pub struct Verdict<'a> {
     pub chosen: usize,
     pub unscheduled: i64,
     pub problem: Option<&'a Problem>,
+    /// What cannot be read of clusters, and so does not count.
+    pub unreadable: Vec<String>,
 }
 
 pub fn conditions(verdict: &Verdict) -> Conditions {
-    Conditions { misconfigured: misconfigured(verdict.problem), satisfied: satisfied(verdict) }
+    let unreadable = (!verdict.unreadable.is_empty()).then(|| Condition {
+        kind: READABLE,
+        holds: false,
+        reason: "QuantityUnreadable",
+        message: within(format!("amounts that do not count: {}", verdict.unreadable.join("; "))),
+    });
+    Conditions { misconfigured: misconfigured(verdict.problem), satisfied: satisfied(verdict), unreadable }
+}
+
+impl Conditions {
+    pub fn all(&self) -> impl Iterator<Item = &Condition> {
+        [&self.misconfigured, &self.satisfied].into_iter().chain(&self.unreadable)
+    }
 }
 
 fn misconfigured(problem: Option<&Problem>) -> Condition {
@@ -41,11 +58,11 @@ fn misconfigured(problem: Option<&Problem>) -> Condition {
             (false, "Succeedconfigured", "Placement configurations check pass".to_owned())
         }
     };
-    Condition { kind: MISCONFIGURED, holds, reason, message }
+    Condition { kind: MISCONFIGURED, holds, reason, message: within(message) }
 }
 
 fn satisfied(verdict: &Verdict) -> Condition {
-    let Verdict { placement, candidates, chosen, unscheduled, problem } = verdict;
+    let Verdict { placement, candidates, chosen, unscheduled, problem, .. } = verdict;
     let error = match problem {
         Some(Problem::Error { message }) => Some(message),
         Some(Problem::Misconfigured { .. }) | None => None,
@@ -71,5 +88,12 @@ fn satisfied(verdict: &Verdict) -> Condition {
     } else {
         (false, "NotAllDecisionsScheduled", format!("{unscheduled} cluster decisions unscheduled"))
     };
-    Condition { kind: SATISFIED, holds, reason, message }
+    Condition { kind: SATISFIED, holds, reason, message: within(message) }
+}
+
+/// The API takes no longer messages, and an expression may be quoted in one.
+const MAX_MESSAGE: usize = 32_768;
+
+fn within(message: String) -> String {
+    if message.len() <= MAX_MESSAGE { message } else { message.chars().take(MAX_MESSAGE).collect() }
 }

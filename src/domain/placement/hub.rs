@@ -15,7 +15,7 @@ use crate::domain::{
     queue::selector::Labels,
 };
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ManagedCluster {
     pub name: ClusterName,
     pub labels: Labels,
@@ -27,6 +27,8 @@ pub struct ManagedCluster {
     pub deleting: bool,
     /// The whole object, for expressions.
     pub object: Value,
+    /// Amounts that cannot be read and so are left out, in words.
+    pub unreadable: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -82,63 +84,144 @@ pub const PLACEMENT_LABEL: &str = "cluster.open-cluster-management.io/placement"
 /// Everything that decides.
 #[derive(Clone, Debug, Default)]
 pub struct Hub {
-    clusters: Vec<ManagedCluster>,
+    clusters: Vec<Arc<ManagedCluster>>,
     sets: BTreeMap<String, ClusterSet>,
     bindings: BTreeMap<String, BTreeSet<String>>,
-    scores: HashMap<String, HashMap<String, AddOnScores>>,
-    decisions: Vec<Decision>,
-    by_placement: HashMap<PlacementKey, Vec<usize>>,
+    scores: HashMap<String, HashMap<String, Arc<AddOnScores>>>,
+    /// By the Placement that they are labelled with, in order of their names.
+    decisions: HashMap<Option<PlacementKey>, Arc<[Decision]>>,
     /// The clusters each Placement has decided on, sorted.
-    decided: HashMap<PlacementKey, Vec<usize>>,
+    decided: HashMap<PlacementKey, Arc<[usize]>>,
     /// In how many decisions each cluster is, over all Placements; clusters that are gone among them.
     counts: HashMap<String, i64>,
 }
 
 impl Hub {
-    pub fn new(mut clusters: Vec<ManagedCluster>) -> Self {
+    pub fn new(clusters: Vec<ManagedCluster>) -> Self {
+        let mut clusters: Vec<_> = clusters.into_iter().map(Arc::new).collect();
         clusters.sort_by(|a, b| a.name.cmp(&b.name));
         clusters.dedup_by(|a, b| a.name == b.name);
         Self { clusters, ..Self::default() }
     }
 
     pub fn with_sets(mut self, sets: Vec<ClusterSet>, bindings: Vec<Binding>) -> Self {
-        self.sets = sets.into_iter().map(|set| (set.name.clone(), set)).collect();
-        for binding in bindings {
-            self.bindings.entry(binding.namespace).or_default().insert(binding.name);
-        }
+        self.set_sets(sets);
+        self.set_bindings(bindings);
         self
     }
 
     pub fn with_scores(mut self, scores: Vec<AddOnScores>) -> Self {
         for scores in scores {
-            let of_cluster = self.scores.entry(scores.cluster.clone()).or_default();
-            of_cluster.insert(scores.resource.clone(), scores);
+            self.put_scores(scores);
         }
         self
     }
 
-    pub fn with_decisions(mut self, mut decisions: Vec<Decision>) -> Self {
-        decisions.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
-        for (at, decision) in decisions.iter().enumerate() {
-            for cluster in &decision.clusters {
-                *self.counts.entry(cluster.clone()).or_default() += 1;
-            }
-            let Some(placement) = decision.placement() else { continue };
-            let known: Vec<_> = decision.clusters.iter().filter_map(|name| self.position(name)).collect();
-            self.decided.entry(placement.clone()).or_default().extend(known);
-            self.by_placement.entry(placement).or_default().push(at);
+    pub fn with_decisions(mut self, decisions: Vec<Decision>) -> Self {
+        let mut by_placement: HashMap<Option<PlacementKey>, Vec<Decision>> = HashMap::new();
+        for decision in decisions {
+            by_placement.entry(decision.placement()).or_default().push(decision);
         }
-        for decided in self.decided.values_mut() {
-            decided.sort_unstable();
-            decided.dedup();
+        for (placement, decisions) in by_placement {
+            self.set_decisions(placement, decisions);
         }
-        self.decisions = decisions;
         self
+    }
+
+    /// Takes over what is new of these clusters; `None` for one that is gone.
+    pub(super) fn set_clusters(&mut self, changed: Vec<(ClusterName, Option<Arc<ManagedCluster>>)>) {
+        let mut moved = false;
+        for (name, cluster) in changed {
+            match (self.clusters.binary_search_by(|known| known.name.cmp(&name)), cluster) {
+                (Ok(at), Some(cluster)) => self.clusters[at] = cluster,
+                (Ok(at), None) => {
+                    self.clusters.remove(at);
+                    moved = true;
+                }
+                (Err(at), Some(cluster)) => {
+                    self.clusters.insert(at, cluster);
+                    moved = true;
+                }
+                (Err(_), None) => {}
+            }
+        }
+        if moved {
+            let placements: Vec<_> = self.decided.keys().cloned().collect();
+            for placement in placements {
+                self.place_decided(placement);
+            }
+        }
+    }
+
+    pub(super) fn set_sets(&mut self, sets: Vec<ClusterSet>) {
+        self.sets = sets.into_iter().map(|set| (set.name.clone(), set)).collect();
+    }
+
+    pub(super) fn set_bindings(&mut self, bindings: Vec<Binding>) {
+        self.bindings.clear();
+        for binding in bindings {
+            self.bindings.entry(binding.namespace).or_default().insert(binding.name);
+        }
+    }
+
+    pub(super) fn put_scores(&mut self, scores: AddOnScores) {
+        let of_cluster = self.scores.entry(scores.cluster.clone()).or_default();
+        of_cluster.insert(scores.resource.clone(), Arc::new(scores));
+    }
+
+    pub(super) fn remove_scores(&mut self, cluster: &str, resource: &str) {
+        if let Some(of_cluster) = self.scores.get_mut(cluster) {
+            of_cluster.remove(resource);
+            if of_cluster.is_empty() {
+                self.scores.remove(cluster);
+            }
+        }
+    }
+
+    /// Replaces all decisions that are labelled with the Placement, or with none.
+    pub(super) fn set_decisions(&mut self, placement: Option<PlacementKey>, mut decisions: Vec<Decision>) {
+        decisions.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        for cluster in decisions.iter().flat_map(|decision| &decision.clusters) {
+            *self.counts.entry(cluster.clone()).or_default() += 1;
+        }
+        let before = if decisions.is_empty() {
+            self.decisions.remove(&placement)
+        } else {
+            self.decisions.insert(placement.clone(), decisions.into())
+        };
+        for cluster in before.iter().flat_map(|before| before.iter()).flat_map(|decision| &decision.clusters)
+        {
+            if let Some(count) = self.counts.get_mut(cluster) {
+                *count -= 1;
+                if *count == 0 {
+                    self.counts.remove(cluster);
+                }
+            }
+        }
+        if let Some(placement) = placement {
+            self.place_decided(placement);
+        }
+    }
+
+    fn place_decided(&mut self, placement: PlacementKey) {
+        let clusters = self.decisions_of(&placement).flat_map(|decision| &decision.clusters);
+        let mut decided: Vec<usize> = clusters.filter_map(|name| self.position(name)).collect();
+        decided.sort_unstable();
+        decided.dedup();
+        if decided.is_empty() && self.decisions_of(&placement).next().is_none() {
+            self.decided.remove(&placement);
+        } else {
+            self.decided.insert(placement, decided.into());
+        }
     }
 
     /// Sorted by name, so that an order of positions is an order of names.
-    pub fn clusters(&self) -> &[ManagedCluster] {
+    pub fn clusters(&self) -> &[Arc<ManagedCluster>] {
         &self.clusters
+    }
+
+    pub fn cluster(&self, name: &str) -> Option<&Arc<ManagedCluster>> {
+        self.position(name).map(|at| &self.clusters[at])
     }
 
     pub fn position(&self, name: &str) -> Option<usize> {
@@ -149,6 +232,15 @@ impl Hub {
         self.sets.get(name)
     }
 
+    pub fn sets(&self) -> impl Iterator<Item = &ClusterSet> {
+        self.sets.values()
+    }
+
+    /// Names of bound sets by namespace, whether the sets exist or not.
+    pub fn bindings(&self) -> &BTreeMap<String, BTreeSet<String>> {
+        &self.bindings
+    }
+
     /// Names of the sets that are bound to the namespace and exist.
     pub fn bound(&self, namespace: &str) -> Vec<&str> {
         let names = self.bindings.get(namespace).into_iter().flatten();
@@ -156,17 +248,17 @@ impl Hub {
     }
 
     pub fn add_on_scores(&self, cluster: &str, resource: &str) -> Option<&AddOnScores> {
-        self.scores.get(cluster)?.get(resource)
+        self.scores.get(cluster)?.get(resource).map(Arc::as_ref)
     }
 
     /// PlacementDecisions that carry the Placement's label.
     pub fn decisions_of(&self, placement: &PlacementKey) -> impl Iterator<Item = &Decision> {
-        self.by_placement.get(placement).into_iter().flatten().map(|at| &self.decisions[*at])
+        self.decisions.get(&Some(placement.clone())).into_iter().flat_map(|decisions| decisions.iter())
     }
 
     /// The clusters the Placement has decided on and that still exist, sorted.
     pub fn decided(&self, placement: &PlacementKey) -> &[usize] {
-        self.decided.get(placement).map_or(&[], Vec::as_slice)
+        self.decided.get(placement).map_or(&[], |decided| decided)
     }
 
     /// In how many decisions of other Placements each cluster is, and the most that any has.

@@ -89,6 +89,7 @@ fn managed_cluster(number: usize) -> impl Strategy<Value = ManagedCluster> {
                 capacity: cpu.into_iter().collect(),
                 deleting,
                 object: Value::from(&json),
+                unreadable: Vec::new(),
             }
         },
     )

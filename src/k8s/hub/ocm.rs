@@ -1,5 +1,6 @@
 //! OCM's kinds on the hub: which clusters there are, what Placements ask for and what was decided.
 
+use jiff::Timestamp;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -8,7 +9,7 @@ use crate::k8s::{
     list_watch::{Selector, State, Table},
     types::{
         meta::MetaOnly,
-        ocm::{AddOnPlacementScore, ManagedCluster, ManagedClusterSet, Placement, PlacementDecision},
+        ocm::{AddOnPlacementScore, Lease, ManagedCluster, ManagedClusterSet, Placement, PlacementDecision},
     },
 };
 
@@ -22,7 +23,16 @@ pub struct OcmTables {
     pub sets: Table<ManagedClusterSet>,
     pub bindings: Table<MetaOnly>,
     pub scores: Table<AddOnPlacementScore>,
+    /// Held by OCM's placement controller while it runs.
+    pub placement_lease: Table<Lease>,
+    /// Held by OCM's registration controller, which makes ManagedClusters of clusters that register.
+    pub registration_lease: Table<Lease>,
 }
+
+/// Where OCM's controllers run on the hub.
+pub const NAMESPACE: &str = "open-cluster-management-hub";
+pub const PLACEMENT_LEASE: &str = "placement-lock";
+pub const REGISTRATION_LEASE: &str = "registration-controller-lock";
 
 impl OcmTables {
     pub fn follow(&self, following: &Following, tasks: &mut JoinSet<()>, cancel: &CancellationToken) {
@@ -37,6 +47,23 @@ impl OcmTables {
         follow_table(f, &self.sets, start("v1beta2", "managedclustersets"), tasks);
         follow_table(f, &self.bindings, start("v1beta2", "managedclustersetbindings"), tasks);
         follow_table(f, &self.scores, start("v1alpha1", "addonplacementscores"), tasks);
+        let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases");
+        let lease = |name: &str| {
+            let selector = Selector { fields: Some(format!("metadata.name={name}")), labels: None };
+            (leases.clone(), selector, cancel.clone())
+        };
+        follow_table(f, &self.placement_lease, lease(PLACEMENT_LEASE), tasks);
+        follow_table(f, &self.registration_lease, lease(REGISTRATION_LEASE), tasks);
+    }
+
+    /// Whether OCM's placement controller runs on the hub; `None` while that is not known.
+    pub fn places(&self, now: Timestamp) -> Option<bool> {
+        is_held(&self.placement_lease, now)
+    }
+
+    /// Whether OCM's registration controller runs on the hub; `None` while that is not known.
+    pub fn registers(&self, now: Timestamp) -> Option<bool> {
+        is_held(&self.registration_lease, now)
     }
 
     /// Whether everything that Placements are decided from is served, known and followed at this moment.
@@ -50,4 +77,9 @@ impl OcmTables {
             // Scores are an addon's; without the kind there are none.
             && (current(self.scores.state()) || self.scores.state() == State::Absent)
     }
+}
+
+fn is_held(table: &Table<Lease>, now: Timestamp) -> Option<bool> {
+    let known = matches!(table.state(), State::Synced { broken: None });
+    known.then(|| table.all().iter().any(|lease| lease.is_held(now)))
 }

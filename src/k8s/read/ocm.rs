@@ -1,5 +1,7 @@
 //! OCM's kinds into what [`crate::domain::placement`] decides on.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use crate::domain::{
@@ -7,7 +9,7 @@ use crate::domain::{
     ids::{ClusterName, NameError},
     placement::{
         changes::{GroupReport, Report},
-        conditions::{Condition, MISCONFIGURED, SATISFIED},
+        conditions::{Condition, MISCONFIGURED, READABLE, SATISFIED},
         hub::{AddOnScores, Binding, ClusterSet, Decision, ManagedCluster, SetSelection, Taint},
         selector,
         spec::{
@@ -15,7 +17,7 @@ use crate::domain::{
             PrioritizerConfig, SpreadTerm, Toleration,
         },
     },
-    quantity::{Quantity, QuantityError},
+    quantity::Quantity,
 };
 
 use crate::k8s::types::{
@@ -23,14 +25,6 @@ use crate::k8s::types::{
     meta::{Meta, MetaOnly, QuantityText},
     ocm,
 };
-
-#[derive(Debug, thiserror::Error)]
-pub enum OcmError {
-    #[error(transparent)]
-    Name(#[from] NameError),
-    #[error("{resource} of the cluster")]
-    Quantity { resource: String, source: QuantityError },
-}
 
 pub fn placement_key(meta: &Meta) -> PlacementKey {
     PlacementKey {
@@ -138,11 +132,15 @@ pub fn report(object: &ocm::Placement) -> Report {
     Report {
         selected: object.status.number_of_selected_clusters,
         groups: object.status.decision_groups.iter().map(group).collect(),
-        conditions: [MISCONFIGURED, SATISFIED].into_iter().filter_map(condition).collect(),
+        conditions: KINDS.into_iter().filter_map(condition).collect(),
     }
 }
 
-const REASONS: [&str; 8] = [
+/// The conditions that fedq keeps; all others are others'.
+pub const KINDS: [&str; 3] = [MISCONFIGURED, SATISFIED, READABLE];
+
+const REASONS: [&str; 9] = [
+    "QuantityUnreadable",
     "Misconfigured",
     "Succeedconfigured",
     "NoManagedClusterSetBindings",
@@ -154,7 +152,7 @@ const REASONS: [&str; 8] = [
 ];
 
 /// From the object as it came, since expressions may look at any of it.
-pub fn managed_cluster(cluster: &ocm::ManagedCluster) -> Result<ManagedCluster, OcmError> {
+pub fn managed_cluster(cluster: &ocm::ManagedCluster) -> Result<ManagedCluster, NameError> {
     let taint = |taint: &ocm::ClusterTaint| Taint {
         key: taint.key.clone(),
         value: taint.value.clone(),
@@ -162,28 +160,36 @@ pub fn managed_cluster(cluster: &ocm::ManagedCluster) -> Result<ManagedCluster, 
         added: taint.time_added,
     };
     let claim = |claim: &ocm::ClusterClaim| (claim.name.clone(), claim.value.clone());
+    let name = ClusterName::new(&cluster.metadata.name)?;
+    let mut unreadable = Vec::new();
     Ok(ManagedCluster {
-        name: ClusterName::new(&cluster.metadata.name)?,
+        name,
         labels: cluster.metadata.labels.clone(),
         claims: cluster.status.cluster_claims.iter().map(claim).collect(),
         taints: cluster.spec.taints.iter().map(taint).collect(),
-        allocatable: quantities(&cluster.status.allocatable)?,
-        capacity: quantities(&cluster.status.capacity)?,
+        allocatable: quantities(&cluster.status.allocatable, "allocatable", &mut unreadable),
+        capacity: quantities(&cluster.status.capacity, "capacity", &mut unreadable),
         deleting: cluster.metadata.deletion_timestamp.is_some(),
         object: cel::value::Value::from(&as_go_has_it(&cluster.object)),
+        unreadable,
     })
 }
 
+/// An amount that cannot be read is one that the cluster does not have: taken for huge, it would move the
+/// scores of all others.
 fn quantities(
-    texts: &std::collections::BTreeMap<String, QuantityText>,
-) -> Result<std::collections::BTreeMap<String, Quantity>, OcmError> {
-    let read = |(resource, text): (&String, &QuantityText)| {
-        let quantity = Quantity::parse(&text.0);
-        let quantity =
-            quantity.map_err(|source| OcmError::Quantity { resource: resource.clone(), source })?;
-        Ok((resource.clone(), quantity))
-    };
-    texts.iter().map(read).collect()
+    texts: &BTreeMap<String, QuantityText>,
+    what: &str,
+    unreadable: &mut Vec<String>,
+) -> BTreeMap<String, Quantity> {
+    let mut quantities = BTreeMap::new();
+    for (resource, text) in texts {
+        match Quantity::parse(&text.0) {
+            Ok(quantity) => drop(quantities.insert(resource.clone(), quantity)),
+            Err(error) => unreadable.push(format!("{what} {resource}: {error}")),
+        }
+    }
+    quantities
 }
 
 /// OCM's controller gives expressions the object after a turn through its Go type: without kind, with

@@ -148,6 +148,7 @@ record!(
     super::kueue::Workload,
     super::kueue::WorkloadPriorityClass,
     super::ocm::AddOnPlacementScore,
+    super::ocm::Lease,
     super::ocm::ManagedCluster,
     super::ocm::ManagedClusterSet,
     super::ocm::Placement,

@@ -7,12 +7,14 @@ use serde::{Deserialize, Serialize};
 
 pub mod crds;
 mod inventory;
+mod lease;
 
 pub use inventory::{
     AVAILABLE, AddOnPlacementScore, AddOnPlacementScoreStatus, ClientConfig, ClusterClaim, ClusterTaint,
     ManagedCluster, ManagedClusterSet, ManagedClusterSetSpec, ManagedClusterSpec, ManagedClusterStatus,
     ManagedClusterVersion, ScoreItem, SetSelector,
 };
+pub use lease::Lease;
 
 use super::{kueue::LabelSelector, meta::Meta};
 

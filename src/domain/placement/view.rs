@@ -1,0 +1,45 @@
+//! What is known of all Placements, published whole after each change: lists read it, and a
+//! decision is explained from it at any time.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
+
+use super::{
+    Evaluation, Writer,
+    changes::Report,
+    evaluate,
+    hub::Hub,
+    spec::{Placement, PlacementKey},
+};
+
+#[derive(Clone, Debug, Default)]
+pub struct PlacementView {
+    /// Counts up with every publication.
+    pub revision: u64,
+    /// Whether the hub serves OCM's kinds, and all of them are known.
+    pub known: bool,
+    pub hub: Arc<Hub>,
+    pub placements: BTreeMap<PlacementKey, Arc<PlacementRow>>,
+}
+
+/// One Placement as it stands on the hub.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlacementRow {
+    pub placement: Arc<Placement>,
+    pub writer: Writer,
+    /// What its status says now.
+    pub report: Report,
+    /// The clusters of its decisions, in their order.
+    pub decided: Vec<String>,
+    pub created: Option<Timestamp>,
+    /// Why something of it could not be written.
+    pub failures: Vec<String>,
+}
+
+impl PlacementView {
+    /// What would be decided now, whoever decides it.
+    pub fn evaluate(&self, placement: &Placement, now: Timestamp) -> Evaluation {
+        evaluate(placement, &self.hub, now)
+    }
+}

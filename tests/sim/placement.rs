@@ -1,0 +1,278 @@
+//! Placements on a hub without OCM: fedqd decides them, and only what changes is written.
+
+use std::time::Duration;
+
+use fedq::sim::cluster::{Cluster, Options};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::bed::{Bed, wait};
+
+const OCM: &str = "cluster.open-cluster-management.io";
+const NAMESPACE: &str = "kueue-system";
+
+fn v1beta1() -> String {
+    format!("{OCM}/v1beta1")
+}
+
+async fn bed() -> Bed {
+    let hub = Options { ocm: true, ..Options::named("hub") };
+    let mut bed = Bed::with_hub(hub, &[]).await;
+    furnish(&bed.hub).await;
+    bed.configure("");
+    bed.start_daemon();
+    bed
+}
+
+/// Three clusters in the set `all`, which is bound.
+async fn furnish(hub: &Cluster) {
+    let namespace = "open-cluster-management-hub";
+    hub.put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})).await.unwrap();
+    hub.put(json!({
+        "apiVersion": format!("{OCM}/v1beta2"), "kind": "ManagedClusterSet", "metadata": {"name": "all"},
+        "spec": {"clusterSelector": {"selectorType": "LabelSelector", "labelSelector": {}}},
+    }))
+    .await
+    .unwrap();
+    hub.put(json!({
+        "apiVersion": format!("{OCM}/v1beta2"), "kind": "ManagedClusterSetBinding",
+        "metadata": {"name": "all", "namespace": NAMESPACE}, "spec": {"clusterSet": "all"},
+    }))
+    .await
+    .unwrap();
+    for name in ["one", "two", "three"] {
+        hub.put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).await.unwrap();
+        hub.put(json!({
+            "apiVersion": format!("{OCM}/v1"), "kind": "ManagedCluster",
+            "metadata": {"name": name, "labels": {"name": name}}, "spec": {"hubAcceptsClient": true},
+        }))
+        .await
+        .unwrap();
+    }
+}
+
+async fn place(hub: &Cluster, name: &str, spec: Value) {
+    hub.put(json!({
+        "apiVersion": v1beta1(), "kind": "Placement",
+        "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec,
+    }))
+    .await
+    .unwrap();
+}
+
+fn selects(label: &str, value: &str) -> Value {
+    json!({"predicates": [{"requiredClusterSelector": {"labelSelector": {"matchLabels": {label: value}}}}]})
+}
+
+fn decided(hub: &Cluster, placement: &str) -> Option<Vec<String>> {
+    let decision = hub.get("PlacementDecision", NAMESPACE, &format!("{placement}-decision-1"))?;
+    // Without decisions it has no status yet.
+    let decisions = decision["status"]["decisions"].as_array().cloned().unwrap_or_default();
+    decisions.iter().map(|one| one["clusterName"].as_str().map(str::to_owned)).collect()
+}
+
+async fn decides(hub: &Cluster, placement: &str, clusters: &[&str]) {
+    let what = format!("{placement} to choose {clusters:?}");
+    wait(&what, hub, || decided(hub, placement).is_some_and(|found| found == clusters)).await;
+}
+
+fn condition(hub: &Cluster, placement: &str, kind: &str) -> Option<Value> {
+    let placement = hub.get("Placement", NAMESPACE, placement)?;
+    let conditions = placement["status"]["conditions"].as_array()?.clone();
+    conditions.into_iter().find(|condition| condition["type"] == kind)
+}
+
+async fn says(hub: &Cluster, placement: &str, kind: &str, status: &str, text: &str) {
+    let what = format!("{placement} to say {kind}={status} {text}");
+    wait(&what, hub, || {
+        condition(hub, placement, kind).is_some_and(|condition| {
+            condition["status"] == status
+                && condition["message"].as_str().is_some_and(|message| message.contains(text))
+        })
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn labels_and_scores_decide_and_nothing_is_written_twice() {
+    let bed = bed().await;
+    let hub = &bed.hub;
+    place(hub, "labelled", selects("gpu", "yes")).await;
+    says(hub, "labelled", "PlacementSatisfied", "False", "No ManagedCluster matches").await;
+    decides(hub, "labelled", &[]).await;
+    for name in ["one", "three"] {
+        hub.merge("ManagedCluster", name, json!({"metadata": {"labels": {"gpu": "yes"}}})).await.unwrap();
+    }
+    decides(hub, "labelled", &["one", "three"]).await;
+    says(hub, "labelled", "PlacementSatisfied", "True", "All cluster decisions scheduled").await;
+
+    let scored = json!({
+        "numberOfClusters": 1,
+        "prioritizerPolicy": {"mode": "Exact", "configurations": [{
+            "scoreCoordinate": {"type": "AddOn", "addOn": {"resourceName": "usage", "scoreName": "gpu"}},
+            "weight": 1,
+        }]},
+    });
+    place(hub, "scored", scored).await;
+    decides(hub, "scored", &["one"]).await;
+    score(hub, "two", 10).await;
+    decides(hub, "scored", &["two"]).await;
+
+    rests(hub).await;
+    let owner = hub.get("PlacementDecision", NAMESPACE, "scored-decision-1").unwrap();
+    assert_eq!(owner["metadata"]["ownerReferences"][0]["name"], "scored");
+    assert_eq!(owner["metadata"]["labels"][format!("{OCM}/placement")], "scored");
+
+    // A cluster that changes in what nobody looks at costs nothing.
+    let version = hub.get("Placement", NAMESPACE, "scored").unwrap()["metadata"]["resourceVersion"].clone();
+    hub.merge("ManagedCluster", "two", json!({"metadata": {"labels": {"other": "label"}}})).await.unwrap();
+    rests(hub).await;
+    assert_eq!(hub.get("Placement", NAMESPACE, "scored").unwrap()["metadata"]["resourceVersion"], version);
+}
+
+async fn score(hub: &Cluster, cluster: &str, value: i64) {
+    hub.put(json!({
+        "apiVersion": format!("{OCM}/v1alpha1"), "kind": "AddOnPlacementScore",
+        "metadata": {"name": "usage", "namespace": cluster},
+        "status": {"scores": [{"name": "gpu", "value": value}]},
+    }))
+    .await
+    .unwrap();
+}
+
+/// Waits until fedqd has written nothing for a while.
+async fn rests(hub: &Cluster) {
+    for _ in 0..20 {
+        let before = hub.state.store.version();
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        if hub.state.store.version() == before {
+            return;
+        }
+    }
+    panic!("fedqd goes on writing");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_wrong_is_told_and_moves_nothing_else() {
+    let bed = bed().await;
+    let hub = &bed.hub;
+    place(hub, "good", selects("name", "two")).await;
+    decides(hub, "good", &["two"]).await;
+    let cel = |text: &str| json!({"predicates": [{"requiredClusterSelector": {"celSelector": {"celExpressions": [text]}}}]});
+    place(hub, "broken", cel("managedCluster.metadata.name ==")).await;
+    place(hub, "deep", cel(&format!("{}true{}", "(".repeat(5000), ")".repeat(5000)))).await;
+    let list = "[1,2,3,4,5,6,7,8,9,10].all(";
+    let slow: String = ["a", "b", "c", "d", "e", "f", "g"].map(|name| format!("{list}{name},")).concat();
+    place(hub, "slow", cel(&format!("{slow}true{}", ")".repeat(7)))).await;
+    place(hub, "negative", json!({"numberOfClusters": -1})).await;
+    for wrong in ["broken", "deep", "negative"] {
+        says(hub, wrong, "PlacementMisconfigured", "True", "").await;
+        decides(hub, wrong, &[]).await;
+    }
+    // What takes too long is not true of any cluster, as in OCM.
+    says(hub, "slow", "PlacementSatisfied", "False", "No ManagedCluster matches").await;
+
+    // A score of an absurd cluster does not count, and a condition says so.
+    let allocatable = json!({
+        "prioritizerPolicy": {"mode": "Exact", "configurations": [
+            {"scoreCoordinate": {"type": "BuiltIn", "builtIn": "ResourceAllocatableCPU"}, "weight": 1},
+        ]},
+        "numberOfClusters": 1,
+    });
+    place(hub, "allocatable", allocatable).await;
+    for (name, cpu) in [("one", "4"), ("two", "8"), ("three", "1e1000")] {
+        let amounts = json!({"cpu": cpu});
+        let status = json!({"allocatable": amounts, "capacity": amounts});
+        hub.set_status("ManagedCluster", name, status).await.unwrap();
+    }
+    decides(hub, "allocatable", &["two"]).await;
+    says(hub, "allocatable", "fedq.dev/ClustersReadable", "False", "three: allocatable cpu").await;
+    let amounts = json!({"cpu": "16"});
+    let status = json!({"allocatable": amounts, "capacity": amounts});
+    hub.set_status("ManagedCluster", "three", status).await.unwrap();
+    decides(hub, "allocatable", &["three"]).await;
+    wait("the condition to go", hub, || condition(hub, "allocatable", "fedq.dev/ClustersReadable").is_none())
+        .await;
+    decides(hub, "good", &["two"]).await;
+    rests(hub).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_placement_has_one_writer() {
+    let bed = bed().await;
+    let hub = &bed.hub;
+    // Somebody else decided this one before.
+    hub.put(json!({
+        "apiVersion": v1beta1(), "kind": "PlacementDecision",
+        "metadata": {
+            "name": "theirs-decision-1", "namespace": NAMESPACE, "labels": {format!("{OCM}/placement"): "theirs"},
+        },
+        "status": {"decisions": [{"clusterName": "one", "reason": ""}]},
+    }))
+    .await
+    .unwrap();
+    place(hub, "theirs", selects("name", "two")).await;
+    place(hub, "ours", selects("name", "two")).await;
+    decides(hub, "ours", &["two"]).await;
+    assert_eq!(decided(hub, "theirs").unwrap(), ["one"]);
+    assert!(condition(hub, "theirs", "PlacementSatisfied").is_none());
+
+    // OCM's controller begins to run: fedqd stands back from all, but for those that send it away.
+    lease(hub, Timestamp::now()).await;
+    let labels = json!({"metadata": {"labels": {"name": "two"}}});
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    hub.merge("ManagedCluster", "one", labels).await.unwrap();
+    rests(hub).await;
+    assert_eq!(decided(hub, "ours").unwrap(), ["two"], "OCM decides now");
+    let disable =
+        json!({"metadata": {"annotations": {format!("{OCM}/experimental-scheduling-disable"): "true"}}});
+    hub.merge_in(NAMESPACE, "Placement", "theirs", disable).await.unwrap();
+    decides(hub, "theirs", &["one", "two"]).await;
+
+    // It is gone: what fedqd decided before is decided on.
+    lease(hub, Timestamp::now() - Duration::from_hours(1)).await;
+    decides(hub, "ours", &["one", "two"]).await;
+}
+
+/// OCM's placement controller held its lease at that time.
+async fn lease(hub: &Cluster, renewed: Timestamp) {
+    let (namespace, name) = ("open-cluster-management-hub", "placement-lock");
+    let renewed = Timestamp::from_second(renewed.as_second()).unwrap();
+    let renewed = format!("{}.000000Z", renewed.to_string().trim_end_matches('Z'));
+    let spec = json!({
+        "holderIdentity": "placement-controller", "leaseDurationSeconds": 137, "renewTime": renewed,
+    });
+    if hub.get("Lease", namespace, name).is_some() {
+        hub.merge_in(namespace, "Lease", name, json!({"spec": spec})).await.unwrap();
+        return;
+    }
+    hub.put(json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": name, "namespace": namespace}, "spec": spec,
+    }))
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_and_kinds_that_come_later_change_no_decision() {
+    let mut bed = Bed::with_hub(Options::named("hub"), &[]).await;
+    bed.configure("");
+    bed.start_daemon();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    bed.hub.state.serve_ocm(true);
+    furnish(&bed.hub).await;
+    place(&bed.hub, "labelled", selects("name", "three")).await;
+    decides(&bed.hub, "labelled", &["three"]).await;
+    rests(&bed.hub).await;
+    bed.kill();
+    bed.hub.merge("ManagedCluster", "one", json!({"metadata": {"labels": {"name": "three"}}})).await.unwrap();
+    bed.start_daemon();
+    decides(&bed.hub, "labelled", &["one", "three"]).await;
+    rests(&bed.hub).await;
+    let version = bed.hub.state.store.version();
+    bed.kill();
+    bed.start_daemon();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(bed.hub.state.store.version(), version, "a restart writes nothing");
+}
