@@ -164,15 +164,7 @@ impl AdmissionCheckController {
                 Kind::Secret => {
                     secrets.insert(target.name, text);
                 }
-                Kind::Namespace
-                | Kind::ResourceFlavor
-                | Kind::WorkloadPriorityClass
-                | Kind::ClusterQueue
-                | Kind::LocalQueue
-                | Kind::AdmissionCheck
-                | Kind::Workload
-                | Kind::Claim
-                | Kind::ClusterMetrics => {}
+                _ => {}
             }
         }
         (configs, secrets)

@@ -229,11 +229,13 @@ fn run(path: &Path) -> Result<(), Failed> {
         compared.check("changes", expected, &found);
     }
     if let Some(expected) = &scenario.expect.claims {
-        let claims = |cluster: &ManagedCluster| (cluster.name.to_string(), cluster.claims.clone());
+        let claims =
+            |cluster: &std::sync::Arc<ManagedCluster>| (cluster.name.to_string(), cluster.claims.clone());
         compared.check("claims", expected, &hub.clusters().iter().map(claims).collect());
     }
     if let Some(expected) = &scenario.expect.writer {
         let found = match writer(&placement, scenario.ocm_runs, false) {
+            Writer::Other => "other",
             Writer::Fedq => "fedq",
             Writer::Ocm => "ocm",
         };
@@ -267,7 +269,7 @@ fn hub(scenario: &Scenario) -> Hub {
     let sets = scenario.sets.clone().unwrap_or_else(every_cluster);
     let set = |(name, selector): (&String, &ocm::SetSelector)| {
         let metadata = Meta { name: name.clone(), ..Meta::default() };
-        let spec = ocm::ManagedClusterSetSpec { cluster_selector: selector.clone() };
+        let spec = ocm::ManagedClusterSetSpec { cluster_selector: selector.clone(), ..Default::default() };
         read::cluster_set(&ocm::ManagedClusterSet { metadata, spec })
     };
     let bound = scenario.bound.clone().unwrap_or_else(|| sets.keys().cloned().collect());
@@ -335,6 +337,7 @@ fn scores((name, scores): (&String, &Scores)) -> fedq::domain::placement::hub::A
     let metadata = Meta { name: resource.to_owned(), namespace: Some(cluster.to_owned()), ..Meta::default() };
     let item = |(name, value): (&String, &i64)| ocm::ScoreItem { name: name.clone(), value: *value };
     let status = ocm::AddOnPlacementScoreStatus {
+        conditions: Vec::new(),
         scores: scores.scores.iter().map(item).collect(),
         valid_until: scores.valid_until,
     };

@@ -62,12 +62,6 @@ fn absorb(hub: &Hub, kind: Kind, object: &Value) {
         Kind::AdmissionCheck => into(&hub.checks, object),
         Kind::Workload => into(&hub.workloads, object),
         Kind::Secret => into(&hub.kueue_secrets, object),
-        Kind::Namespace
-        | Kind::ResourceFlavor
-        | Kind::WorkloadPriorityClass
-        | Kind::ClusterQueue
-        | Kind::LocalQueue
-        | Kind::Claim
-        | Kind::ClusterMetrics => {}
+        _ => {}
     }
 }

@@ -323,6 +323,7 @@ fn hostile_expressions_cost_a_placement_a_bounded_amount() {
         capacity: BTreeMap::new(),
         deleting: false,
         object: Value::from(&serde_json::json!({})),
+        unreadable: Vec::new(),
     };
     let parts =
         Parts { clusters: (0..300).map(cluster).collect(), scores: Vec::new(), decisions: Vec::new() };
