@@ -13,7 +13,9 @@ use tracing::{error, info, warn};
 use crate::{
     clock::Clock,
     config::{Args, Config, Crds},
-    controllers::{admission_check, capacity, claim, cluster, placement, queue, quota, writer::WriterConfig},
+    controllers::{
+        admission_check, capacity, claim, cluster, placement, queue, quota, task, writer::WriterConfig,
+    },
     domain::{
         overview::{CapacityView, Overview},
         placement::view::PlacementView,
@@ -27,7 +29,7 @@ use crate::{
         hub::Hub,
         kubeconfig::Rules,
         list_watch::Timing,
-        worker::JoinedClusters,
+        worker::{JoinedClusters, Wake},
     },
     store::Store,
     telemetry::{self, Metrics},
@@ -196,8 +198,10 @@ impl Daemon {
         let hub_id = self.hub_id(hub);
         let [quota_signal, capacity_signal, queue_signal, check_signal] =
             std::array::from_fn(|_| Arc::new(Notify::new()));
-        let wake = [&quota_signal, &capacity_signal, &queue_signal, &check_signal].map(Arc::clone).to_vec();
-        let following = Following::new(hub.client.clone(), self.timing(), wake.clone());
+        let task_signal = &self.published.task_signal;
+        let all = [&quota_signal, &capacity_signal, &queue_signal, &check_signal, task_signal];
+        let wake = Wake { all: all.map(Arc::clone).to_vec(), tasks: vec![Arc::clone(task_signal)] };
+        let following = Following::new(hub.client.clone(), self.timing(), wake.all.clone());
         hub.follow(&following, &mut self.follows, &self.cancel);
         self.start_placement(hub, &hub_id, following);
 
@@ -242,7 +246,7 @@ impl Daemon {
         self.tasks.spawn(quotas.run(inputs, self.cancel.clone()));
 
         let queues = queue::QueueController::new(
-            (hub.clone(), hub_id),
+            (hub.clone(), hub_id.clone()),
             self.metrics.clone(),
             queue::Settings { writer: self.writer_config() },
             reports,
@@ -250,6 +254,7 @@ impl Daemon {
         );
         let inputs = queue::Inputs { joined: joined.subscribe(), claimed: claimed.subscribe() };
         self.tasks.spawn(queues.run(inputs, self.cancel.clone()));
+        self.start_tasks(hub, hub_id);
         self.tasks.spawn(prune(
             self.store.clone(),
             self.clock.clone(),
@@ -283,6 +288,18 @@ impl Daemon {
             &signal,
         );
         self.tasks.spawn(placements.run(signal, self.metrics.clone(), self.cancel.clone()));
+    }
+
+    fn start_tasks(&mut self, hub: &Hub, hub_id: String) {
+        let published = &self.published;
+        let tasks = task::TaskController::new(
+            (hub.clone(), hub_id),
+            (self.store.clone(), self.clock.clone(), self.metrics.clone()),
+            self.task_settings(),
+            published.joined.subscribe(),
+            (published.task_views.clone(), Arc::clone(&published.task_signal)),
+        );
+        self.tasks.spawn(tasks.run(self.cancel.clone()));
     }
 
     fn start_claims(&mut self, hub: &Hub, (events, sender): (ClaimEvents, EventSender)) {
@@ -408,6 +425,22 @@ impl Daemon {
         WriterConfig {
             merge_window: self.config.quota.merge_window,
             deadline: self.config.clusters.request_timeout,
+        }
+    }
+
+    fn task_settings(&self) -> task::Settings {
+        let tasks = &self.config.tasks;
+        let tenants = self.config.tenants().0.into_iter().map(|rule| rule.tenant);
+        task::Settings {
+            spill_after: tasks.spill_after,
+            lost_policy: tasks.lost_policy,
+            keep_objects: tasks.keep_objects,
+            gang: tasks.gang.fixed(),
+            default_image: tasks.default_image.clone(),
+            weights: tasks.weights.resolve(),
+            tenants: tenants.map(|tenant| (tenant.namespace.clone(), tenant)).collect(),
+            // Each object is made once and deleted once.
+            writer: WriterConfig { merge_window: Duration::ZERO, ..self.writer_config() },
         }
     }
 

@@ -12,10 +12,7 @@ use std::{
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use tokio::{
-    sync::{Notify, watch},
-    task::JoinSet,
-};
+use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -28,7 +25,7 @@ use crate::{
         kubeconfig::Rules,
         list_watch::Timing,
         types::meta::HUB_LABEL,
-        worker::{CLUSTER_METRICS, Joined, JoinedClusters, KUBECONFIG},
+        worker::{CLUSTER_METRICS, Joined, JoinedClusters, KUBECONFIG, Wake},
         write::{self, Action, Change, Kind, Target},
     },
     store::{ClusterRow, ClusterSource, Store, until_kept},
@@ -77,7 +74,7 @@ struct Context {
     settings: Arc<Settings>,
     joined: watch::Sender<Arc<JoinedClusters>>,
     /// Woken when a cluster's objects or its link change.
-    wake: Vec<Arc<Notify>>,
+    wake: Wake,
 }
 
 pub struct ClusterController {
@@ -155,7 +152,7 @@ impl ClusterController {
         hub_id: String,
         (store, clock): (Store, Clock),
         settings: Settings,
-        (joined, wake): (watch::Sender<Arc<JoinedClusters>>, Vec<Arc<Notify>>),
+        (joined, wake): (watch::Sender<Arc<JoinedClusters>>, Wake),
     ) -> Self {
         let context = Context { hub, hub_id, store, clock, settings: Arc::new(settings), joined, wake };
         Self { context, members: BTreeMap::new(), tasks: JoinSet::new() }
@@ -318,7 +315,7 @@ impl ClusterController {
 
 impl Context {
     fn wake(&self) {
-        self.wake.iter().for_each(|wake| wake.notify_one());
+        self.wake.all.iter().for_each(|wake| wake.notify_one());
     }
 
     /// Changes one cluster's entry and tells everyone.

@@ -24,6 +24,15 @@ pub trait Controller: Send {
     fn reconcile(&mut self) -> impl Future<Output = Result<Next, Self::Error>> + Send;
 }
 
+/// For a controller that is needed once more after its last run.
+impl<C: Controller> Controller for &mut C {
+    type Error = C::Error;
+
+    async fn reconcile(&mut self) -> Result<Next, C::Error> {
+        (**self).reconcile().await
+    }
+}
+
 /// When to run again, besides at the next signal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Next {

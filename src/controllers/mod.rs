@@ -8,5 +8,6 @@ pub mod driver;
 pub mod placement;
 pub mod queue;
 pub mod quota;
+pub mod task;
 pub mod webhook;
 pub mod writer;

@@ -32,6 +32,7 @@ pub const KUEUE_DEPLOYMENT: &str = "kueue-controller-manager";
 
 const FOLLOW: &[&str] = &["list", "watch"];
 const OWN: &[&str] = &["list", "watch", "create", "patch", "delete"];
+const TASKS: &[&str] = &["list", "watch", "create", "delete"];
 const KUEUE: &str = "kueue.x-k8s.io";
 
 const fn right(
@@ -60,6 +61,15 @@ pub const WORKER: &[Right] = &[
     right(KUEUE, "cohorts", FOLLOW, "seeing quota outside its queues"),
     right(KUEUE, "topologies", FOLLOW, "seeing which flavors cannot work"),
     right(KUEUE, "admissionchecks", FOLLOW, "copying admission checks"),
+    right("batch", "jobs", TASKS, "running tasks"),
+    right("batch", "jobs/finalizers", &["update"], "letting what a task needs go with it"),
+    right("jobset.x-k8s.io", "jobsets", TASKS, "running tasks of several nodes"),
+    right("jobset.x-k8s.io", "jobsets/finalizers", &["update"], "letting what a task needs go with it"),
+    right("", "pods", FOLLOW, "seeing how tasks do"),
+    right("", "pods/log", &["get"], "the logs of tasks"),
+    right("", "services", &["create"], "names by which the nodes of a task find each other"),
+    right("", "secrets", &["create"], "the secrets of tasks"),
+    right("", "persistentvolumeclaims", TASKS, "volumes of tasks"),
     Right {
         name: Some(KUEUE_DEPLOYMENT),
         ..right("apps", "deployments", &["get"], "telling Kueue's release")

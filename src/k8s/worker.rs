@@ -13,23 +13,75 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::{
     cluster::{Connection, QuarantineReason},
     ids::ClusterName,
+    task::{render::TASK_LABEL, volume::VOLUME_LABEL},
 };
 
 use super::{
     client::ClusterClient,
     follow::{Following, follow_table},
     list_watch::{Known, Record, Selector, State, Table, Timing},
-    logs::LogConnections,
+    logs::{LogConnections, LogPod},
     types::{
         kueue::{
             AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass,
         },
-        meta::MetaOnly,
+        meta::{HUB_LABEL, MetaOnly},
+        task::{TaskJob, VolumeClaim},
     },
 };
 
 /// Set by Kueue on Workloads that a MultiKueue hub dispatched.
 const DISPATCHED_LABEL: &str = "kueue.x-k8s.io/multikueue-origin";
+
+/// Whom to wake when something of a cluster changed.
+#[derive(Clone, Default)]
+pub struct Wake {
+    pub all: Vec<Arc<Notify>>,
+    /// Those whom also tasks and volumes concern.
+    pub tasks: Vec<Arc<Notify>>,
+}
+
+/// Objects of this hub's tasks and volumes. A plan of quota does not wait for them.
+#[derive(Clone, Default)]
+pub struct TaskTables {
+    pub jobs: Table<TaskJob>,
+    pub job_sets: Table<TaskJob>,
+    pub pods: Table<LogPod>,
+    pub claims: Table<VolumeClaim>,
+}
+
+impl TaskTables {
+    fn follow(
+        &self,
+        following: &Following,
+        hub_id: &str,
+        cancel: &CancellationToken,
+        tasks: &mut JoinSet<()>,
+    ) {
+        let of = |path: &str, label: &str| {
+            let labels = Some(format!("{HUB_LABEL}={hub_id},{label}=true"));
+            (path.to_owned(), Selector { labels, fields: None }, cancel.clone())
+        };
+        follow_table(following, &self.jobs, of("/apis/batch/v1/jobs", TASK_LABEL), tasks);
+        follow_table(
+            following,
+            &self.job_sets,
+            of("/apis/jobset.x-k8s.io/v1alpha2/jobsets", TASK_LABEL),
+            tasks,
+        );
+        follow_table(following, &self.pods, of("/api/v1/pods", TASK_LABEL), tasks);
+        follow_table(following, &self.claims, of("/api/v1/persistentvolumeclaims", VOLUME_LABEL), tasks);
+    }
+
+    /// Why not, in the cluster's words.
+    pub fn broken(&self) -> Option<String> {
+        let broken = |state: State| match state {
+            State::Synced { broken } => broken,
+            State::Waiting | State::Absent => None,
+        };
+        broken(self.jobs.state()).or(broken(self.pods.state())).or(broken(self.job_sets.state()))
+    }
+}
 
 /// A connected cluster: its identity is checked, so it may be read and written. A new kubeconfig makes a
 /// new one.
@@ -50,6 +102,7 @@ pub struct Worker {
     pub direct_workloads: Table<Workload>,
     /// Told at each answer to a probe.
     pub answers: Arc<Notify>,
+    pub tasks: TaskTables,
     /// Set by whoever finds that this is not the cluster that was joined.
     pub quarantine: watch::Sender<Option<QuarantineReason>>,
     pub cancel: CancellationToken,
@@ -86,6 +139,7 @@ impl Worker {
             priority_classes: Table::new(),
             direct_workloads: Table::new(),
             answers: Arc::default(),
+            tasks: TaskTables::default(),
             quarantine: watch::Sender::new(None),
             cancel,
         }
@@ -124,10 +178,12 @@ impl Worker {
         fill(&self.direct_workloads, known.direct_workloads);
     }
 
-    pub fn follow(&self, timing: &Timing, changed: Vec<Arc<Notify>>, tasks: &mut JoinSet<()>) {
+    pub fn follow(&self, timing: &Timing, (hub_id, wake): (&str, &Wake), tasks: &mut JoinSet<()>) {
         let (client, answers) = (self.client.clone(), Arc::clone(&self.answers));
-        let following = Following { client, timing: timing.clone(), changed, answers };
+        let following = Following { client, timing: timing.clone(), changed: wake.all.clone(), answers };
         let f = &following;
+        let of_tasks = Following { changed: wake.tasks.clone(), ..following.clone() };
+        self.tasks.follow(&of_tasks, hub_id, &self.cancel, tasks);
         let kueue = |plural: &str| {
             (format!("/apis/kueue.x-k8s.io/v1beta2/{plural}"), Selector::default(), self.cancel.clone())
         };
@@ -167,6 +223,15 @@ impl Worker {
             && current(self.checks.state())
             && current(self.namespaces.state())
             && current(self.priority_classes.state())
+            && current(self.direct_workloads.state())
+    }
+
+    /// Whether what is there of tasks, and what is not, is known and followed at this moment.
+    pub fn follows_tasks(&self) -> bool {
+        let current = |state: State| matches!(state, State::Absent | State::Synced { broken: None });
+        current(self.tasks.jobs.state())
+            && current(self.tasks.job_sets.state())
+            && current(self.tasks.pods.state())
             && current(self.direct_workloads.state())
     }
 

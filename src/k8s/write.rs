@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 
 use http::{Method, Request};
 use kube::Client;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::client::{ApiError, call};
 
@@ -29,12 +29,16 @@ pub enum Kind {
     ManagedCluster,
     ManagedClusterSet,
     AddOnPlacementScore,
+    Job,
+    JobSet,
+    Service,
+    VolumeClaim,
 }
 
 impl Kind {
     fn group_path(self) -> &'static str {
         match self {
-            Self::Namespace | Self::Secret => "/api/v1",
+            Self::Namespace | Self::Secret | Self::Service | Self::VolumeClaim => "/api/v1",
             Self::ResourceFlavor
             | Self::WorkloadPriorityClass
             | Self::ClusterQueue
@@ -43,6 +47,8 @@ impl Kind {
             | Self::MultiKueueCluster
             | Self::AdmissionCheck
             | Self::Workload => "/apis/kueue.x-k8s.io/v1beta2",
+            Self::Job => "/apis/batch/v1",
+            Self::JobSet => "/apis/jobset.x-k8s.io/v1alpha2",
             Self::Claim | Self::ClusterMetrics => "/apis/galaxy.kubestellar.io/v1alpha1",
             Self::Placement | Self::PlacementDecision => "/apis/cluster.open-cluster-management.io/v1beta1",
             Self::ManagedCluster => "/apis/cluster.open-cluster-management.io/v1",
@@ -70,6 +76,10 @@ impl Kind {
             Self::ManagedCluster => "managedclusters",
             Self::ManagedClusterSet => "managedclustersets",
             Self::AddOnPlacementScore => "addonplacementscores",
+            Self::Job => "jobs",
+            Self::JobSet => "jobsets",
+            Self::Service => "services",
+            Self::VolumeClaim => "persistentvolumeclaims",
         }
     }
 }
@@ -140,6 +150,11 @@ pub enum Action {
         uid: String,
         resource_version: String,
     },
+    /// The very object that was seen, whatever it says by now, after all that it owns: as long as it is there,
+    /// its pods may be.
+    Withdraw {
+        uid: String,
+    },
 }
 
 /// One write that a decision still needs.
@@ -156,37 +171,42 @@ impl Change {
             Action::Create(_) => "create",
             Action::Merge(_) => "patch",
             Action::Apply(_) => "apply",
-            Action::Delete { .. } => "delete",
+            Action::Delete { .. } | Action::Withdraw { .. } => "delete",
         }
     }
 
     fn request(&self) -> Result<Request<Vec<u8>>, http::Error> {
         let manager = self.manager;
-        let json = |value: &Value| value.to_string().into_bytes();
+        let bytes = |value: &Value| value.to_string().into_bytes();
         match &self.action {
             Action::Create(body) => {
                 Request::post(format!("{}?fieldManager={manager}", self.target.collection()))
                     .header("content-type", "application/json")
-                    .body(json(body))
+                    .body(bytes(body))
             }
             Action::Merge(body) => Request::patch(format!("{}?fieldManager={manager}", self.target.path()))
                 .header("content-type", "application/merge-patch+json")
-                .body(json(body)),
+                .body(bytes(body)),
             Action::Apply(body) => Request::patch(format!("{}?fieldManager={manager}", self.target.path()))
                 .header("content-type", "application/apply-patch+yaml")
-                .body(json(body)),
+                .body(bytes(body)),
             Action::Delete { uid, resource_version } => {
-                let options = serde_json::json!({
-                    "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background",
-                    "preconditions": {"uid": uid, "resourceVersion": resource_version},
-                });
-                Request::builder()
-                    .method(Method::DELETE)
-                    .uri(self.target.path())
-                    .header("content-type", "application/json")
-                    .body(json(&options))
+                self.deletion("Background", &json!({"uid": uid, "resourceVersion": resource_version}))
             }
+            Action::Withdraw { uid } => self.deletion("Foreground", &json!({"uid": uid})),
         }
+    }
+
+    fn deletion(&self, propagation: &str, preconditions: &Value) -> Result<Request<Vec<u8>>, http::Error> {
+        let options = json!({
+            "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation,
+            "preconditions": preconditions,
+        });
+        Request::builder()
+            .method(Method::DELETE)
+            .uri(self.target.path())
+            .header("content-type", "application/json")
+            .body(options.to_string().into_bytes())
     }
 }
 
@@ -198,8 +218,6 @@ pub async fn send(client: &Client, change: &Change, deadline: Duration) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -237,5 +255,16 @@ mod tests {
         };
         let body: Value = serde_json::from_slice(change.request().expect("a request").body()).expect("JSON");
         assert_eq!(body["preconditions"], json!({"uid": "u", "resourceVersion": "7"}));
+
+        let change = Change {
+            target: Target::namespaced(Kind::Job, "team", "train"),
+            action: Action::Withdraw { uid: "u".into() },
+            manager: "fedq-task",
+        };
+        let request = change.request().expect("a request");
+        assert_eq!(request.uri(), "/apis/batch/v1/namespaces/team/jobs/train");
+        let body: Value = serde_json::from_slice(request.body()).expect("JSON");
+        assert_eq!(body["preconditions"], json!({"uid": "u"}));
+        assert_eq!(body["propagationPolicy"], "Foreground");
     }
 }

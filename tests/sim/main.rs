@@ -12,4 +12,5 @@ mod faults;
 mod joining;
 mod logs;
 mod placement;
+mod tasks;
 mod wrong;

@@ -284,7 +284,7 @@ impl Member {
         let settings = &self.context.settings;
         let _stop_on_return = worker.cancel.clone().drop_guard();
         let mut tasks = JoinSet::new();
-        worker.follow(&settings.timing, self.context.wake.clone(), &mut tasks);
+        worker.follow(&settings.timing, (&self.context.hub_id, &self.context.wake), &mut tasks);
         let mut seen = self.context.clock.now();
         let mut quarantine = worker.quarantine.subscribe();
         self.context.publish(&self.name, |joined| {

@@ -23,7 +23,7 @@ use self::{
     view::{Access, ClusterView, View},
 };
 use super::spec::{Strategy, TaskSpec};
-use crate::domain::ids::ClusterName;
+use crate::domain::ids::{ClusterName, FlavorName, ResourceName};
 
 /// What a person wants beyond what the task's file says.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -89,6 +89,9 @@ pub struct Placement {
     /// Whether there is room now.
     pub now: bool,
     pub terms: Terms,
+    /// From which flavor each resource is expected to come.
+    #[serde(default)]
+    pub flavors: BTreeMap<ResourceName, FlavorName>,
     /// PersistentVolumeClaims by the names the task gives its volumes.
     pub claims: BTreeMap<String, String>,
 }
@@ -202,6 +205,11 @@ fn place(task: &TaskSpec, cluster: &ClusterView, offer: &Offer) -> Placement {
         queue: offer.queue.clone(),
         now: offer.fits_now(),
         terms: offer.terms.clone(),
+        flavors: offer
+            .numbers
+            .iter()
+            .map(|number| (number.resource.clone(), number.flavor.clone()))
+            .collect(),
         claims: task.volumes.iter().filter_map(|mount| claim(&mount.volume)).collect(),
     }
 }

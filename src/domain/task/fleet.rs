@@ -1,10 +1,13 @@
 //! All clusters as the next task is chosen by, at one moment: for dispatch, `explain` and dry runs alike.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{
     choose::{
-        Choice, Weights, Wish, choose,
+        Choice, Outcome, Weights, Wish, choose,
         gather::{ClusterFacts, LocalQueueFacts, queue_views},
         view::{Access, ClusterView, View, VolumeView},
     },
@@ -15,6 +18,8 @@ use crate::domain::ids::ClusterName;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fleet {
     pub clusters: BTreeMap<ClusterName, Member>,
+    /// Joined, but nothing is known of them yet: they may be able to hold any task.
+    pub unknown: BTreeSet<ClusterName>,
     pub weights: Weights,
 }
 
@@ -39,22 +44,21 @@ pub struct Tenancy {
 
 impl Fleet {
     pub fn view(&self, tenancy: &Tenancy) -> View {
-        let cluster = |(name, member): (&ClusterName, &Member)| {
-            let none = Vec::new();
-            let local = member.local_queues.get(&tenancy.namespace).unwrap_or(&none);
-            let here = tenancy.volumes.iter().filter(|(_, (cluster, _))| cluster == name);
-            ClusterView {
-                name: name.clone(),
-                access: member.access,
-                queues: queue_views(&member.facts, local),
-                volumes: here.map(|(volume, (_, view))| (volume.clone(), view.clone())).collect(),
-            }
-        };
-        View { clusters: self.clusters.iter().map(cluster).collect() }
+        View { clusters: self.clusters.iter().map(|(name, member)| member.view(name, tenancy)).collect() }
     }
 
     pub fn choose(&self, task: &TaskSpec, wish: &Wish, tenancy: &Tenancy) -> Choice {
-        choose(task, wish, &self.view(tenancy), self.weights)
+        self.choose_in(task, wish, &self.view(tenancy))
+    }
+
+    /// `view`: as [`Fleet::view`] gives it. A cluster that is still unknown is no cluster that can never.
+    pub fn choose_in(&self, task: &TaskSpec, wish: &Wish, view: &View) -> Choice {
+        let mut choice = choose(task, wish, view, self.weights);
+        let nothing_known = self.clusters.is_empty() || !self.unknown.is_empty();
+        if choice.outcome == Outcome::Never && nothing_known {
+            choice.outcome = Outcome::Wait;
+        }
+        choice
     }
 
     /// The names of the LocalQueues that a namespace has anywhere.
@@ -71,6 +75,17 @@ impl Fleet {
 }
 
 impl Member {
+    pub fn view(&self, name: &ClusterName, tenancy: &Tenancy) -> ClusterView {
+        let local = self.local_queues.get(&tenancy.namespace).map_or(&[][..], Vec::as_slice);
+        let here = tenancy.volumes.iter().filter(|(_, (cluster, _))| cluster == name);
+        ClusterView {
+            name: name.clone(),
+            access: self.access,
+            queues: queue_views(&self.facts, local),
+            volumes: here.map(|(volume, (_, view))| (volume.clone(), view.clone())).collect(),
+        }
+    }
+
     /// The class of a task's priority here: the one named, or that of the value or the next below it.
     pub fn priority_class(&self, priority: &Priority) -> Option<String> {
         match priority {

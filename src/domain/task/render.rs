@@ -84,7 +84,7 @@ pub struct Order<'a> {
     pub default_image: &'a str,
 }
 
-/// In the order in which they are to be created: what is needed comes before what needs it.
+/// The Jobs or the JobSet come last; what stands before them is to be made theirs, so that it goes with them.
 pub fn render(order: &Order<'_>) -> Vec<Value> {
     let mut objects = Vec::new();
     objects.extend(order.secret());
@@ -97,6 +97,19 @@ pub fn render(order: &Order<'_>) -> Vec<Value> {
         Gang::JobSet => objects.push(order.job_set()),
     }
     objects
+}
+
+/// The names of a task's Jobs, or of its JobSet.
+pub fn main_names(gang: Gang, object: &str, num_nodes: u32) -> Vec<String> {
+    match gang {
+        Gang::PerNode => (0..num_nodes).map(|rank| node_name(object, rank, num_nodes)).collect(),
+        Gang::Indexed | Gang::JobSet => vec![object.to_owned()],
+    }
+}
+
+/// Whether a rendered object is one of its Jobs, or its JobSet.
+pub fn is_main(object: &Value) -> bool {
+    matches!(object["kind"].as_str(), Some("Job" | "JobSet"))
 }
 
 impl Order<'_> {

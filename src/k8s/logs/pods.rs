@@ -3,7 +3,15 @@
 use serde::Deserialize;
 
 use super::{Container, ContainerState};
-use crate::k8s::list_watch::{Key, Record};
+use crate::{
+    domain::task::{
+        names::TaskId,
+        phase::Epoch,
+        render::{EPOCH_LABEL, ID_LABEL, NODE_LABEL},
+        view::{NodePhase, NodeView},
+    },
+    k8s::list_watch::{Key, Record},
+};
 
 /// A Pod, projected; a [`crate::k8s::list_watch::Table`] can keep it.
 #[derive(Clone, Debug, Deserialize)]
@@ -43,6 +51,7 @@ struct Named {
 #[serde(rename_all = "camelCase", default)]
 struct Status {
     phase: String,
+    reason: String,
     container_statuses: Vec<ContainerStatus>,
     conditions: Vec<Condition>,
 }
@@ -87,9 +96,78 @@ struct Condition {
     status: String,
     #[serde(default)]
     reason: String,
+    #[serde(default)]
+    message: String,
 }
 
+/// Of the Indexed Job, and of the Job within a JobSet.
+const RANK_LABELS: [&str; 3] =
+    [NODE_LABEL, "batch.kubernetes.io/job-completion-index", "jobset.sigs.k8s.io/job-index"];
+
 impl LogPod {
+    pub fn task(&self) -> Option<TaskId> {
+        TaskId::parse(self.metadata.labels.get(ID_LABEL)?)
+    }
+
+    /// The dispatch it belongs to.
+    pub fn epoch(&self) -> Option<Epoch> {
+        self.metadata.labels.get(EPOCH_LABEL)?.parse().ok()
+    }
+
+    /// Of the task's node that it is.
+    pub fn rank(&self) -> Option<u32> {
+        RANK_LABELS.iter().find_map(|label| self.metadata.labels.get(*label)?.parse().ok())
+    }
+
+    pub fn node_view(&self) -> NodeView {
+        let ended = self.status.container_statuses.iter().find_map(|status| {
+            let terminated = status.state.as_ref()?.terminated.as_ref()?;
+            Some((terminated.exit_code, terminated.reason.clone()))
+        });
+        let waits = || {
+            let waiting = self.status.container_statuses.iter().find_map(|status| {
+                let reason = status.state.as_ref()?.waiting.as_ref()?.reason.clone();
+                (!reason.is_empty()).then_some(reason)
+            });
+            waiting.unwrap_or_else(|| self.pending())
+        };
+        let (phase, reason) = match self.status.phase.as_str() {
+            "Running" => (NodePhase::Running, None),
+            "Succeeded" => (NodePhase::Succeeded, None),
+            "Failed" => (NodePhase::Failed, Some(self.failure(ended.as_ref().map(|(_, reason)| reason)))),
+            _ => (NodePhase::Starting, Some(waits())),
+        };
+        NodeView {
+            phase,
+            reason: reason.filter(|reason| !reason.is_empty()),
+            pod: Some(self.metadata.name.clone()),
+            exit_code: ended.map(|(code, _)| code),
+        }
+    }
+
+    /// Whether the cluster ended it, and not its program.
+    pub fn is_disrupted(&self) -> bool {
+        let mut conditions = self.status.conditions.iter();
+        conditions.any(|condition| condition.kind == "DisruptionTarget" && condition.status == "True")
+    }
+
+    /// Why the scheduler has no node for it, in its words.
+    pub fn unschedulable(&self) -> Option<&str> {
+        let mut conditions = self.status.conditions.iter();
+        let found = conditions.find(|condition| {
+            condition.kind == "PodScheduled" && condition.status == "False" && !condition.message.is_empty()
+        });
+        found.map(|condition| condition.message.as_str())
+    }
+
+    fn failure(&self, of_container: Option<&String>) -> String {
+        match of_container {
+            _ if !self.status.reason.is_empty() => self.status.reason.clone(),
+            Some(reason) => reason.clone(),
+            None => String::new(),
+        }
+    }
+
     /// In the order of the pod's spec.
     pub fn containers(&self) -> Vec<Container> {
         let named = self.spec.containers.iter();

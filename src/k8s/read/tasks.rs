@@ -70,11 +70,8 @@ fn add_quota(
     }
 }
 
-/// Those of one namespace.
-pub fn local_queues(queues: &[Arc<LocalQueue>], namespace: &str) -> Vec<LocalQueueFacts> {
-    let usable = |queue: &&Arc<LocalQueue>| {
-        queue.metadata.namespace.as_deref() == Some(namespace) && queue.metadata.deletion_timestamp.is_none()
-    };
+/// Those that stay.
+pub fn local_queues_by_namespace(queues: &[Arc<LocalQueue>]) -> BTreeMap<String, Vec<LocalQueueFacts>> {
     let facts = |queue: &Arc<LocalQueue>| {
         Some(LocalQueueFacts {
             name: queue.metadata.name.clone(),
@@ -83,7 +80,13 @@ pub fn local_queues(queues: &[Arc<LocalQueue>], namespace: &str) -> Vec<LocalQue
                 && !is_held(queue.spec.stop_policy.as_deref()),
         })
     };
-    queues.iter().filter(usable).filter_map(facts).collect()
+    let mut by_namespace: BTreeMap<String, Vec<LocalQueueFacts>> = BTreeMap::new();
+    for queue in queues.iter().filter(|queue| queue.metadata.deletion_timestamp.is_none()) {
+        if let (Some(namespace), Some(facts)) = (&queue.metadata.namespace, facts(queue)) {
+            by_namespace.entry(namespace.clone()).or_default().push(facts);
+        }
+    }
+    by_namespace
 }
 
 fn is_true(conditions: &[Condition], kind: &str) -> bool {
@@ -185,7 +188,7 @@ mod tests {
             read(object)
         };
         let queues = [local("x", "team", false), local("y", "other", false), local("z", "team", true)];
-        let found = local_queues(&queues, "team");
+        let found = &local_queues_by_namespace(&queues)["team"];
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].name.as_str(), found[0].queue.as_str(), found[0].active), ("x", "a", true));
     }

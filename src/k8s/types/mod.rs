@@ -5,3 +5,4 @@ pub mod cluster_metrics;
 pub mod kueue;
 pub mod meta;
 pub mod ocm;
+pub mod task;

@@ -65,6 +65,7 @@ fn dispatch() -> Dispatch {
             queue: "default".to_owned(),
             now: true,
             terms: [("gpu".to_owned(), ["h100".to_owned()].into())].into(),
+            flavors: [].into(),
             claims: [("data".to_owned(), "data-1".to_owned())].into(),
         },
         gang: Gang::JobSet,

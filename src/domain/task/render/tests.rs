@@ -21,6 +21,7 @@ fn placement() -> Placement {
         queue: "default".to_owned(),
         now: true,
         terms: BTreeMap::new(),
+        flavors: BTreeMap::new(),
         claims: BTreeMap::from([("data".to_owned(), "data-0a0a0a0a".to_owned())]),
     }
 }

@@ -1,0 +1,332 @@
+//! Runs tasks: chooses a cluster for each, makes its objects there, follows them, and takes them off again.
+//!
+//! The store says what is wanted and how far each task is; a move is on the disk before anything is written for
+//! it. Objects have the names that follow from the task's id, so whatever was cut off is done again to the same
+//! effect. What is on a cluster is read from its tables, whole, at every look.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures::future::join_all;
+use jiff::Timestamp;
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::{
+    clock::Clock,
+    controllers::{
+        driver::{Controller, Driver, Next, Pace},
+        writer::WriterConfig,
+    },
+    domain::{
+        ids::ClusterName,
+        task::{
+            choose::{Placement, Weights},
+            event::Event,
+            names::TaskId,
+            phase::{LostPolicy, Phase, State},
+            progress::Step,
+            render::{Gang, Tenant},
+            view::{TaskView, TaskViews},
+        },
+    },
+    k8s::{
+        hub::Hub,
+        worker::{JoinedClusters, Worker},
+    },
+    store::{Dispatch, Store, StoreError, TaskMove, TaskRow},
+    telemetry::Metrics,
+};
+
+use self::{gather::Gathered, index::Index, secrets::SecretValues, target::Target, wishes::Past};
+
+mod chooser;
+mod decide;
+mod gather;
+mod index;
+mod publish;
+mod secrets;
+mod target;
+mod wishes;
+
+/// A look may take up half of the time, and no more: what changes meanwhile is seen by the next one.
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+/// A move may make the next one possible at once.
+const ROUNDS: usize = 4;
+
+#[derive(Clone)]
+pub struct Settings {
+    pub spill_after: Duration,
+    pub lost_policy: LostPolicy,
+    /// How long objects of finished tasks stay.
+    pub keep_objects: Duration,
+    /// `None`: by the task and its cluster.
+    pub gang: Option<Gang>,
+    pub default_image: String,
+    pub weights: Weights,
+    /// By namespace.
+    pub tenants: BTreeMap<String, Tenant>,
+    pub writer: WriterConfig,
+}
+
+pub struct TaskController {
+    hub: Hub,
+    hub_id: String,
+    store: Store,
+    clock: Clock,
+    metrics: Metrics,
+    settings: Settings,
+    joined: watch::Receiver<Arc<JoinedClusters>>,
+    views: watch::Sender<Arc<TaskViews>>,
+    signal: Arc<Notify>,
+    /// Up to where the store's moves are known.
+    seen: i64,
+    live: BTreeMap<TaskId, Live>,
+    /// Of tasks whose objects are still on some cluster.
+    past: HashMap<TaskId, Past>,
+    gathered: Gathered,
+    clusters: BTreeMap<ClusterName, Cluster>,
+    secrets: SecretValues,
+    tasks: JoinSet<()>,
+    cancel: CancellationToken,
+    last_look: Duration,
+}
+
+struct Cluster {
+    target: Target,
+    index: Index,
+}
+
+/// A task that is not over.
+struct Live {
+    row: Arc<TaskRow>,
+    /// What it was chosen by the last time, and what came of it.
+    judged: Option<(u64, String)>,
+    /// Where it goes once it is withdrawn: room that others must not count on.
+    destined: Option<Placement>,
+    view: Option<Arc<TaskView>>,
+}
+
+/// A step with all that is stored of it.
+struct Decided {
+    step: Step,
+    to: State,
+    dispatch: Option<Dispatch>,
+    destined: Option<Placement>,
+    nodes: Option<crate::domain::task::record::NodeCounts>,
+}
+
+impl TaskController {
+    pub fn new(
+        (hub, hub_id): (Hub, String),
+        (store, clock, metrics): (Store, Clock, Metrics),
+        settings: Settings,
+        joined: watch::Receiver<Arc<JoinedClusters>>,
+        (views, signal): (watch::Sender<Arc<TaskViews>>, Arc<Notify>),
+    ) -> Self {
+        let gathered = Gathered::new(settings.weights);
+        Self {
+            hub,
+            hub_id,
+            store,
+            clock,
+            metrics,
+            settings,
+            joined,
+            views,
+            signal,
+            seen: 0,
+            live: BTreeMap::new(),
+            past: HashMap::new(),
+            gathered,
+            clusters: BTreeMap::new(),
+            secrets: SecretValues::default(),
+            tasks: JoinSet::new(),
+            cancel: CancellationToken::new(),
+            last_look: Duration::ZERO,
+        }
+    }
+
+    pub async fn run(mut self, cancel: CancellationToken) -> anyhow::Result<()> {
+        self.cancel = cancel.clone();
+        let driver = Driver {
+            name: "task",
+            signal: Arc::clone(&self.signal),
+            pace: Pace::default(),
+            metrics: self.metrics.clone(),
+        };
+        driver.run(&mut self, cancel).await;
+        // Writes under way are finished, so that their outcome is known.
+        while let Some(ended) = self.tasks.join_next().await {
+            ended?;
+        }
+        Ok(())
+    }
+
+    async fn look(&mut self) -> Result<Next, StoreError> {
+        self.read_store().await?;
+        let joined = Arc::clone(&self.joined.borrow_and_update());
+        self.keep_targets(&joined);
+        if !self.hub.secrets.synced() || !self.hub.lists(&joined) {
+            // Not the same as clusters that have all left.
+            return Ok(Next::AtPeriod);
+        }
+        for cluster in self.clusters.values_mut() {
+            cluster.index.refresh(&cluster.target.worker);
+        }
+        let volumes = self.volumes().await?;
+        for _ in 0..ROUNDS {
+            let now = self.clock.now();
+            let decided = self.decide(&joined, &volumes, now);
+            if decided.is_empty() {
+                break;
+            }
+            self.record(decided, now).await?;
+        }
+        self.learn_past().await?;
+        self.write(&joined);
+        self.publish(&joined);
+        Ok(self.next_look())
+    }
+
+    /// Takes in what was submitted, stopped or moved since the last look.
+    async fn read_store(&mut self) -> Result<(), StoreError> {
+        let changes = self.store.task_changes(self.seen).await?;
+        self.seen = changes.seen;
+        for row in changes.tasks {
+            self.keep(row);
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, row: TaskRow) {
+        if row.state.phase.is_over() {
+            let past = Past::Over { phase: row.state.phase.clone(), epoch: row.state.epoch, at: row.changed };
+            self.live.remove(&row.id);
+            self.past.insert(row.id, past);
+            return;
+        }
+        if let Some(live) = self.live.get_mut(&row.id) {
+            live.row = Arc::new(row);
+        } else {
+            let live = Live { row: Arc::new(row), judged: None, destined: None, view: None };
+            self.live.insert(live.row.id.clone(), live);
+        }
+    }
+
+    /// Moves go to the disk together. One that somebody else was faster with is decided anew.
+    async fn record(&mut self, decided: Vec<(TaskId, Decided)>, now: Timestamp) -> Result<(), StoreError> {
+        let mut moves = Vec::new();
+        for (id, decided) in decided {
+            let Some(live) = self.live.get(&id) else { continue };
+            let row = Arc::clone(&live.row);
+            let step = TaskMove {
+                id,
+                from: row.state.clone(),
+                to: decided.to.clone(),
+                dispatch: decided.dispatch.clone(),
+                restarts: row.restarts + u32::from(decided.step.counts),
+                nodes: decided.nodes,
+                event: Event::of(&decided.step.to, &decided.to, now, decided.step.detail.as_deref()),
+            };
+            moves.push((row, step, decided));
+        }
+        let outcomes = join_all(moves.iter().map(|(_, step, _)| self.store.move_task(step))).await;
+        for ((row, step, decided), outcome) in moves.into_iter().zip(outcomes) {
+            if !outcome? {
+                continue;
+            }
+            info!(task.id = %step.id, phase = step.to.phase.word(), "Task {}: {}", step.id, step.event.message);
+            let row = TaskRow {
+                state: step.to,
+                dispatch: step.dispatch,
+                restarts: step.restarts,
+                nodes: step.nodes,
+                changed: now,
+                ..(*row).clone()
+            };
+            self.keep(row);
+            if let Some(live) = self.live.get_mut(&step.id) {
+                live.destined = decided.destined;
+                live.judged = None;
+            }
+        }
+        self.read_store().await
+    }
+
+    /// One writer for each worker, anew when its connection is.
+    fn keep_targets(&mut self, joined: &JoinedClusters) {
+        self.clusters.retain(|name, cluster| {
+            let worker = joined.get(name).and_then(|entry| entry.worker.as_ref());
+            let stays = worker.is_some_and(|worker| cluster.target.is_for(worker));
+            if !stays {
+                cluster.target.stop();
+            }
+            stays
+        });
+        for (name, entry) in joined {
+            let Some(worker) = entry.worker.as_ref().filter(|_| !self.clusters.contains_key(name)) else {
+                continue;
+            };
+            let target = self.start_target(worker);
+            self.clusters.insert(name.clone(), Cluster { target, index: Index::default() });
+        }
+        while self.tasks.try_join_next().is_some() {}
+    }
+
+    fn start_target(&mut self, worker: &Arc<Worker>) -> Target {
+        let told = (self.metrics.clone(), Arc::clone(&self.signal));
+        Target::start(worker, self.settings.writer.clone(), told, (&mut self.tasks, &self.cancel))
+    }
+
+    /// Of tasks that are not live and still have objects somewhere.
+    async fn learn_past(&mut self) -> Result<(), StoreError> {
+        let there = |id: &TaskId| self.clusters.values().any(|cluster| cluster.index.get(id).is_some());
+        self.past.retain(|id, _| there(id));
+        let mut asked: Vec<TaskId> = Vec::new();
+        for cluster in self.clusters.values() {
+            let unknown = cluster.index.tasks().map(|(id, _)| id);
+            let unknown = unknown.filter(|id| !self.live.contains_key(*id) && !self.past.contains_key(*id));
+            asked.extend(unknown.cloned());
+        }
+        for id in asked {
+            let past = match self.store.task(&id).await? {
+                Some(row) if row.state.phase.is_over() => {
+                    Past::Over { phase: row.state.phase, epoch: row.state.epoch, at: row.changed }
+                }
+                // Submitted this very moment, and known at the next look.
+                Some(_) => continue,
+                None => Past::Unknown,
+            };
+            self.past.insert(id, past);
+        }
+        Ok(())
+    }
+
+    async fn volumes(&self) -> Result<Vec<crate::store::VolumeRow>, StoreError> {
+        let wanted = |live: &Live| {
+            !live.row.spec.volumes.is_empty()
+                && matches!(live.row.state.phase, Phase::Pending | Phase::Queued { .. })
+        };
+        if self.live.values().any(wanted) { self.store.volumes(None).await } else { Ok(Vec::new()) }
+    }
+}
+
+impl Controller for TaskController {
+    type Error = StoreError;
+
+    async fn reconcile(&mut self) -> Result<Next, StoreError> {
+        tokio::time::sleep(self.last_look.min(LONGEST_PAUSE)).await;
+        let begun = Instant::now();
+        let next = self.look().await;
+        self.last_look = begun.elapsed();
+        next
+    }
+}

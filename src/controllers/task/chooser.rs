@@ -1,0 +1,96 @@
+//! Chooses clusters for tasks one after the other, each with what the ones before it take.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::{
+    domain::{
+        ids::ClusterName,
+        task::{
+            choose::{
+                Choice, Outcome, Placement, Wish,
+                view::{View, VolumeView},
+            },
+            fleet::{Fleet, Tenancy},
+        },
+    },
+    store::{TaskRow, VolumeRow},
+};
+
+use super::gather::{self, InFlight};
+
+pub(super) struct Chooser<'a> {
+    pub fleet: Fleet,
+    in_flight: InFlight,
+    /// Of tasks without volumes, by namespace.
+    views: HashMap<String, View>,
+    volumes: &'a [VolumeRow],
+    /// Whether clusters are about to be known, so that a task that would wait may as well wait for them.
+    pub more_come: bool,
+}
+
+impl<'a> Chooser<'a> {
+    pub fn new(mut fleet: Fleet, in_flight: InFlight, volumes: &'a [VolumeRow]) -> Self {
+        for cluster in in_flight.keys() {
+            gather::count(&mut fleet, cluster, &in_flight);
+        }
+        Self { fleet, in_flight, views: HashMap::new(), volumes, more_come: false }
+    }
+
+    /// `Err`: a volume that has no place yet.
+    pub fn choose(&mut self, task: &TaskRow, avoid: Option<ClusterName>) -> Result<Choice, String> {
+        let wish = Wish { cluster: task.cluster.clone(), queue: task.queue.clone(), avoid };
+        if !task.spec.volumes.is_empty() {
+            let tenancy = self.tenancy(task)?;
+            return Ok(self.fleet.choose(&task.spec, &wish, &tenancy));
+        }
+        let fleet = &self.fleet;
+        let view = self.views.entry(task.namespace.clone()).or_insert_with_key(|namespace| {
+            fleet.view(&Tenancy { namespace: namespace.clone(), volumes: BTreeMap::new() })
+        });
+        Ok(fleet.choose_in(&task.spec, &wish, view))
+    }
+
+    /// Counts what a task is about to take.
+    pub fn take(&mut self, task: &TaskRow, placement: &Placement) {
+        let cells = gather::takes(&self.fleet, &task.namespace, &task.spec, placement);
+        let cluster = &placement.cluster;
+        gather::add(&mut self.in_flight, cluster, cells);
+        gather::count(&mut self.fleet, cluster, &self.in_flight);
+        let Some(member) = self.fleet.clusters.get(cluster) else { return };
+        for (namespace, view) in &mut self.views {
+            let tenancy = Tenancy { namespace: namespace.clone(), volumes: BTreeMap::new() };
+            if let Some(seen) = view.clusters.iter_mut().find(|seen| seen.name == *cluster) {
+                *seen = member.view(cluster, &tenancy);
+            }
+        }
+    }
+
+    fn tenancy(&self, task: &TaskRow) -> Result<Tenancy, String> {
+        let mut volumes = BTreeMap::new();
+        // The oldest of a name counts.
+        for volume in self.volumes.iter().rev() {
+            let mine = volume.owner == task.owner && volume.namespace == task.namespace;
+            if !mine || volume.deleting {
+                continue;
+            }
+            let name = volume.spec.name();
+            let Some(cluster) = &volume.cluster else {
+                if task.spec.volumes.iter().any(|mount| mount.volume == name) {
+                    return Err(format!("volume {name} has no cluster yet"));
+                }
+                continue;
+            };
+            let view =
+                VolumeView { claim: volume.spec.claim_name(&volume.id), shared: volume.spec.is_shared() };
+            volumes.insert(name.to_owned(), (cluster.clone(), view));
+        }
+        Ok(Tenancy { namespace: task.namespace.clone(), volumes })
+    }
+}
+
+pub(super) fn run(choice: &Choice) -> Option<&Placement> {
+    match &choice.outcome {
+        Outcome::Run(placement) => Some(placement),
+        Outcome::Wait | Outcome::Never => None,
+    }
+}

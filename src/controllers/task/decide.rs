@@ -1,0 +1,313 @@
+//! The next move of each task.
+
+use jiff::Timestamp;
+
+use crate::{
+    domain::{
+        cluster::Connection,
+        ids::ClusterName,
+        task::{
+            choose::{Outcome, Placement, Waiting, avoided, spill},
+            names::{TaskId, object_name},
+            phase::{Before, LostPolicy, Move, Phase},
+            progress::{self, Observed, Step},
+            record::NodeCounts,
+            render::{Gang, main_names},
+            view::{NodePhase, TaskView},
+        },
+    },
+    k8s::worker::JoinedClusters,
+    store::{Dispatch, TaskRow, VolumeRow},
+};
+
+use super::{
+    Cluster, Decided, Live, TaskController,
+    chooser::{self, Chooser},
+    gather::{self, InFlight},
+    index::Expected,
+    wishes::Dispatching,
+};
+
+impl TaskController {
+    pub(super) fn decide(
+        &mut self,
+        joined: &JoinedClusters,
+        volumes: &[VolumeRow],
+        now: Timestamp,
+    ) -> Vec<(TaskId, Decided)> {
+        let fleet = self.gathered.read(joined);
+        let in_flight = self.in_flight(&fleet);
+        let mut chooser = Chooser::new(fleet, in_flight, volumes);
+        chooser.more_come = chooser.fleet.unknown.iter().any(|name| {
+            let connection = joined.get(name).map(|entry| &entry.connection);
+            matches!(connection, Some(Connection::Connecting | Connection::Ready))
+        });
+        self.gathered.replace(chooser.fleet.clone());
+        let mut decided = Vec::new();
+        // What already has a place in mind comes first, then the order of submission.
+        let mut ids: Vec<(bool, Timestamp, TaskId)> = self
+            .live
+            .iter()
+            .map(|(id, live)| (live.destined.is_none(), live.row.submitted, id.clone()))
+            .collect();
+        ids.sort();
+        for (_, _, id) in ids {
+            let step = match &self.live[&id].row.state.phase {
+                Phase::Pending => self.place(&id, &mut chooser),
+                Phase::Lost { cluster, before } => self.after_loss(&id, joined, (cluster, *before)),
+                phase => match phase.cluster() {
+                    Some(cluster) => self.follow(&id, (cluster, joined), (&mut chooser, now)),
+                    None => None,
+                },
+            };
+            decided.extend(step.map(|step| (id, step)));
+        }
+        decided
+    }
+
+    /// What tasks take that Kueue does not count yet: dispatched and not admitted, or on their way elsewhere.
+    fn in_flight(&self, fleet: &crate::domain::task::fleet::Fleet) -> InFlight {
+        let mut in_flight = InFlight::new();
+        for (id, live) in &self.live {
+            let row = &live.row;
+            let placement = match &row.state.phase {
+                Phase::Dispatching { .. } | Phase::Queued { .. } => {
+                    row.dispatch.as_ref().map(|dispatch| &dispatch.placement)
+                }
+                Phase::Withdrawing { .. } => live.destined.as_ref(),
+                Phase::Pending
+                | Phase::Starting { .. }
+                | Phase::Running { .. }
+                | Phase::Lost { .. }
+                | Phase::Succeeded { .. }
+                | Phase::Failed { .. }
+                | Phase::Stopped => None,
+            };
+            let Some(placement) = placement else { continue };
+            let cluster = self.clusters.get(&placement.cluster);
+            if cluster.is_some_and(|cluster| cluster.index.is_reserved(id, row.state.epoch)) {
+                continue;
+            }
+            let cells = gather::takes(fleet, &row.namespace, &row.spec, placement);
+            gather::add(&mut in_flight, &placement.cluster, cells);
+        }
+        in_flight
+    }
+
+    fn place(&mut self, id: &TaskId, chooser: &mut Chooser<'_>) -> Option<Decided> {
+        let revision = self.gathered.revision;
+        let live = self.live.get_mut(id)?;
+        if live.judged.as_ref().is_some_and(|(judged, _)| *judged == revision) {
+            return None;
+        }
+        let row = live.row.clone();
+        let spilled = live.destined.is_some();
+        let was = row.dispatch.as_ref().map(|dispatch| dispatch.placement.cluster.clone());
+        let avoid = was.and_then(|was| avoided(&row.spec, was, spilled));
+        let choice = match chooser.choose(&row, avoid) {
+            Ok(choice) => choice,
+            Err(reason) => {
+                live.judged = Some((revision, reason));
+                return None;
+            }
+        };
+        match &choice.outcome {
+            Outcome::Run(placement) if !placement.now && chooser.more_come => {
+                live.judged = Some((revision, "waits for clusters that are being connected".to_owned()));
+                None
+            }
+            Outcome::Run(placement) => {
+                let dispatch = self.dispatch(&row, placement, chooser);
+                chooser.take(&row, placement);
+                let detail = if placement.now { "it has room now" } else { "it will wait there for quota" };
+                let step = Step::new(Move::Dispatch(placement.cluster.clone()), Some(detail.to_owned()));
+                decided(&row, step, Some(dispatch), None)
+            }
+            Outcome::Wait => {
+                let unknown: Vec<&str> = chooser.fleet.unknown.iter().map(ClusterName::as_str).collect();
+                live.judged = Some((revision, progress::undecided(&choice, &unknown)));
+                None
+            }
+            Outcome::Never => {
+                let step = Step::new(Move::NeverFits, Some(progress::never(&choice)));
+                decided(&row, step, row.dispatch.clone(), None)
+            }
+        }
+    }
+
+    fn dispatch(&self, row: &TaskRow, placement: &Placement, chooser: &Chooser<'_>) -> Dispatch {
+        let member = chooser.fleet.clusters.get(&placement.cluster);
+        let has_jobsets = member.is_some_and(|member| member.has_jobsets);
+        let auto = Gang::auto(row.spec.num_nodes, true, has_jobsets);
+        // One node has no gang to be made of.
+        let gang = self.settings.gang.filter(|_| 1 < row.spec.num_nodes).unwrap_or(auto);
+        let priority = row.spec.priority.as_ref();
+        Dispatch {
+            placement: placement.clone(),
+            gang,
+            priority_class: priority.and_then(|priority| member?.priority_class(priority)),
+            by_multikueue: false,
+        }
+    }
+
+    /// A lost cluster answers again, or can never again.
+    fn after_loss(
+        &self,
+        id: &TaskId,
+        joined: &JoinedClusters,
+        (cluster, before): (&ClusterName, Before),
+    ) -> Option<Decided> {
+        let row = &self.live.get(id)?.row;
+        let to = if let Some(entry) = joined.get(cluster) {
+            let back = entry.connection == Connection::Ready && self.usable(cluster, joined).is_some();
+            back.then_some(Move::ClusterBack)?
+        } else {
+            // Somebody let go of it, which is their word that nothing of it counts any more.
+            let given_up = matches!(before, Before::Withdrawing(_));
+            (given_up || self.settings.lost_policy == LostPolicy::Requeue).then_some(Move::Fenced)?
+        };
+        decided(row, Step::new(to, None), row.dispatch.clone(), None)
+    }
+
+    /// A cluster of which it is known for sure what is there.
+    fn usable(&self, name: &ClusterName, joined: &JoinedClusters) -> Option<&Cluster> {
+        let entry = joined.get(name)?;
+        let cluster = self.clusters.get(name)?;
+        (entry.connection.is_writable() && cluster.index.current).then_some(cluster)
+    }
+
+    fn follow(
+        &self,
+        id: &TaskId,
+        (name, joined): (&ClusterName, &JoinedClusters),
+        (chooser, now): (&mut Chooser<'_>, Timestamp),
+    ) -> Option<Decided> {
+        let live = self.live.get(id)?;
+        let row = &live.row;
+        let lost = |entry: &crate::k8s::worker::Joined| matches!(entry.connection, Connection::Lost { .. });
+        if joined.get(name).is_none_or(lost) {
+            let step = Step::new(Move::ClusterLost, None);
+            return decided(row, step, row.dispatch.clone(), live.destined.clone());
+        }
+        let cluster = self.usable(name, joined)?;
+        let mut seen = observe(cluster, row);
+        seen.refused = seen.refused.or_else(|| self.secrets.gone(id));
+        if let Some(step) = progress::next(&row.state.phase, &seen, (&row.spec.recovery, row.restarts)) {
+            let nodes = over(&step, &seen, row);
+            let mut next = decided(row, step, row.dispatch.clone(), live.destined.clone())?;
+            next.nodes = nodes;
+            return Some(next);
+        }
+        self.spill(live, joined, (chooser, now))
+    }
+
+    /// Moves a task that waits to where there is room.
+    fn spill(
+        &self,
+        live: &Live,
+        joined: &JoinedClusters,
+        (chooser, now): (&mut Chooser<'_>, Timestamp),
+    ) -> Option<Decided> {
+        let row = &live.row;
+        let Phase::Queued { cluster } = &row.state.phase else { return None };
+        if joined.get(cluster).is_some_and(|entry| entry.leaving) {
+            return decided(row, Step::new(Move::Spill, None), row.dispatch.clone(), None);
+        }
+        let after = row.spec.spill_after.unwrap_or(self.settings.spill_after);
+        let waiting = Waiting { cluster: cluster.clone(), since: row.changed };
+        let due = crate::domain::task::choose::spill_at(&waiting, after).is_some_and(|due| due <= now);
+        if !due {
+            return None;
+        }
+        let choice = chooser.choose(row, Some(cluster.clone())).ok()?;
+        let to = spill(&waiting, now, after, &choice)?;
+        let placement = chooser::run(&choice)?.clone();
+        chooser.take(row, &placement);
+        let step = Step::new(Move::Spill, Some(format!("{to} has room")));
+        decided(row, step, row.dispatch.clone(), Some(placement))
+    }
+}
+
+/// A step that was decided from what may be old is left out: the next look has what is new.
+fn decided(
+    row: &TaskRow,
+    step: Step,
+    dispatch: Option<Dispatch>,
+    destined: Option<Placement>,
+) -> Option<Decided> {
+    let to = row.state.clone().next(step.to.clone()).ok()?;
+    Some(Decided { step, to, dispatch, destined, nodes: row.nodes })
+}
+
+/// What is seen of a task on its cluster, writes under way included.
+pub(super) fn observe(cluster: &Cluster, row: &TaskRow) -> Observed {
+    let Some(dispatch) = &row.dispatch else { return Observed::default() };
+    let of = Dispatching { task: row, dispatch };
+    let object = object_name(row.spec.name.as_deref(), &row.id, row.spec.num_nodes);
+    let expected = Expected {
+        epoch: row.state.epoch,
+        objects: main_names(dispatch.gang, &object, row.spec.num_nodes).len(),
+        nodes: row.spec.num_nodes,
+    };
+    let mut seen = cluster.index.observe(&row.id, expected);
+    let target = &cluster.target;
+    match &row.state.phase {
+        Phase::Dispatching { .. } => {
+            seen.refused = of.mains().iter().chain(&of.owned()).find_map(|object| target.refusal(object));
+            let owner = cluster.index.get(&row.id).and_then(|here| here.of(row.state.epoch).next());
+            seen.complete = owner.is_some_and(|(_, job)| {
+                of.owned().iter().all(|object| target.has_made(object, &job.metadata.uid))
+            });
+        }
+        Phase::Withdrawing { .. } => {
+            let sent = |object: &crate::k8s::write::Target| target.writer.is_in_flight(object);
+            seen.left += of.mains().iter().filter(|object| sent(object)).count();
+        }
+        Phase::Pending
+        | Phase::Queued { .. }
+        | Phase::Starting { .. }
+        | Phase::Running { .. }
+        | Phase::Lost { .. }
+        | Phase::Succeeded { .. }
+        | Phase::Failed { .. }
+        | Phase::Stopped => {}
+    }
+    seen
+}
+
+/// How its nodes ended, if this is its end.
+fn over(step: &Step, seen: &Observed, row: &TaskRow) -> Option<NodeCounts> {
+    match &step.to {
+        Move::Succeeded => Some(NodeCounts { succeeded: row.spec.num_nodes, ..NodeCounts::default() }),
+        Move::ProgramFailed { restart: false } => {
+            let of = |phase: NodePhase| seen.nodes.iter().filter(|node| node.phase == phase).count();
+            let count = |phase: NodePhase| u32::try_from(of(phase)).unwrap_or_default();
+            Some(NodeCounts {
+                succeeded: count(NodePhase::Succeeded),
+                failed: count(NodePhase::Failed).max(1),
+                running: 0,
+            })
+        }
+        _ => row.nodes,
+    }
+}
+
+/// Kept with the view of a task, so that publishing needs no second look.
+pub(super) fn view(live: &Live, seen: Option<&Observed>, workload: Option<String>) -> TaskView {
+    let row = &live.row;
+    let dispatch = row.dispatch.as_ref();
+    TaskView {
+        state: row.state.clone(),
+        cluster: row.state.phase.cluster().cloned(),
+        queue: dispatch.map(|dispatch| dispatch.placement.queue.clone()).or_else(|| row.queue.clone()),
+        gang: dispatch.map(|dispatch| dispatch.gang),
+        workload,
+        nodes: seen.map(|seen| seen.nodes.clone()).unwrap_or_default(),
+        pending_reason: None,
+    }
+}
+
+/// Of a cluster that is not connected.
+pub(super) fn nothing() -> Observed {
+    Observed::default()
+}

@@ -1,0 +1,163 @@
+//! Joined clusters into the fleet that tasks are chosen by. A cluster is read anew when it changed.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    domain::{
+        ids::{ClusterName, QueueName},
+        quantity::Amount,
+        resources::Cell,
+        task::{
+            choose::{
+                Placement, Weights,
+                gather::{ClusterFacts, LocalQueueFacts},
+                verdict::per_node,
+                view::Access,
+            },
+            fleet::{Fleet, Member},
+            spec::TaskSpec,
+        },
+    },
+    k8s::{
+        list_watch::State,
+        read::tasks::{local_queues_by_namespace, worker_facts},
+        worker::{Joined, JoinedClusters, Worker},
+    },
+};
+
+/// What was read of a cluster, and the changes that are in it.
+struct Known {
+    worker: Arc<Worker>,
+    stamp: [u64; 5],
+    facts: Arc<ClusterFacts>,
+    local_queues: Arc<BTreeMap<String, Vec<LocalQueueFacts>>>,
+    priorities: Arc<BTreeMap<String, i64>>,
+}
+
+#[derive(Default)]
+pub(super) struct Gathered {
+    known: BTreeMap<ClusterName, Known>,
+    pub fleet: Arc<Fleet>,
+    /// Counts changes of the fleet.
+    pub revision: u64,
+    weights: Weights,
+}
+
+/// What tasks take that Kueue does not count yet, by cluster.
+pub(super) type InFlight = BTreeMap<ClusterName, BTreeMap<Cell, Amount>>;
+
+impl Gathered {
+    pub fn new(weights: Weights) -> Self {
+        Self { weights, ..Self::default() }
+    }
+
+    /// The fleet without what is on its way.
+    pub fn read(&mut self, joined: &JoinedClusters) -> Fleet {
+        self.known.retain(|name, _| joined.contains_key(name));
+        let mut fleet = Fleet { weights: self.weights, ..Fleet::default() };
+        for (name, entry) in joined {
+            let worker = entry.worker.as_ref().filter(|worker| worker.synced() && worker.has_kueue());
+            if let Some(worker) = worker {
+                self.read_cluster(name, worker);
+            }
+            let Some(known) = self.known.get(name) else {
+                if entry.worker.as_ref().is_none_or(|worker| !worker.synced()) {
+                    fleet.unknown.insert(name.clone());
+                }
+                continue;
+            };
+            let member = Member {
+                access: access(entry),
+                facts: Arc::clone(&known.facts),
+                local_queues: Arc::clone(&known.local_queues),
+                priorities: Arc::clone(&known.priorities),
+                has_jobsets: matches!(known.worker.tasks.job_sets.state(), State::Synced { .. }),
+            };
+            fleet.clusters.insert(name.clone(), member);
+        }
+        fleet
+    }
+
+    fn read_cluster(&mut self, name: &ClusterName, worker: &Arc<Worker>) {
+        let stamp = [
+            worker.queues.revision(),
+            worker.local_queues.revision(),
+            worker.flavors.revision(),
+            worker.cohorts.revision(),
+            worker.priority_classes.revision(),
+        ];
+        let is_read = |known: &Known| known.stamp == stamp && Arc::ptr_eq(&known.worker, worker);
+        if self.known.get(name).is_some_and(is_read) {
+            return;
+        }
+        let classes = worker.priority_classes.all();
+        let known = Known {
+            worker: Arc::clone(worker),
+            stamp,
+            facts: Arc::new(worker_facts(worker)),
+            local_queues: Arc::new(local_queues_by_namespace(&worker.local_queues.all())),
+            priorities: Arc::new(
+                classes.iter().map(|class| (class.metadata.name.clone(), class.value)).collect(),
+            ),
+        };
+        self.known.insert(name.clone(), known);
+    }
+
+    /// What tasks are chosen by from now on.
+    pub fn replace(&mut self, fleet: Fleet) {
+        if *self.fleet != fleet {
+            self.fleet = Arc::new(fleet);
+            self.revision += 1;
+        }
+    }
+}
+
+/// Puts what is on its way to a cluster into the fleet.
+pub(super) fn count(fleet: &mut Fleet, cluster: &ClusterName, in_flight: &InFlight) {
+    let Some(member) = fleet.clusters.get_mut(cluster) else { return };
+    if let Some(cells) = in_flight.get(cluster) {
+        Arc::make_mut(&mut member.facts).in_flight.clone_from(cells);
+    }
+}
+
+fn access(entry: &Joined) -> Access {
+    let Some(worker) = &entry.worker else { return Access::Silent };
+    if entry.leaving || entry.cordoned {
+        Access::Cordoned
+    } else if entry.connection.is_writable() && worker.is_current() && worker.follows_tasks() {
+        Access::Ready
+    } else {
+        Access::Silent
+    }
+}
+
+/// What a task takes where it was placed.
+pub(super) fn takes(
+    fleet: &Fleet,
+    namespace: &str,
+    spec: &TaskSpec,
+    placement: &Placement,
+) -> Vec<(Cell, Amount)> {
+    let Some(queue) = cluster_queue(fleet, namespace, placement) else { return Vec::new() };
+    let Some(candidate) = spec.candidates.get(placement.candidate) else { return Vec::new() };
+    let cell = |(resource, one): (crate::domain::ids::ResourceName, Amount)| {
+        let flavor = placement.flavors.get(&resource)?.clone();
+        let all = one.units().saturating_mul(i64::from(spec.num_nodes));
+        Some((Cell { queue: queue.clone(), flavor, resource }, Amount::new(all)))
+    };
+    per_node(candidate).into_iter().filter_map(cell).collect()
+}
+
+fn cluster_queue(fleet: &Fleet, namespace: &str, placement: &Placement) -> Option<QueueName> {
+    let local = fleet.clusters.get(&placement.cluster)?.local_queues.get(namespace)?;
+    Some(local.iter().find(|queue| queue.name == placement.queue)?.queue.clone())
+}
+
+/// Adds up what is on its way.
+pub(super) fn add(in_flight: &mut InFlight, cluster: &ClusterName, cells: Vec<(Cell, Amount)>) {
+    let of_cluster = in_flight.entry(cluster.clone()).or_default();
+    for (cell, amount) in cells {
+        let sum = of_cluster.entry(cell).or_default();
+        *sum = sum.saturating_add(amount);
+    }
+}

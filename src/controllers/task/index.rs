@@ -1,0 +1,198 @@
+//! What of tasks is on one cluster, by task.
+
+use std::{collections::HashMap, sync::Arc};
+
+use crate::{
+    domain::task::{
+        names::TaskId,
+        phase::Epoch,
+        progress::{End, Observed},
+        view::{NodePhase, NodeView},
+    },
+    k8s::{
+        logs::LogPod,
+        types::{
+            kueue::{Condition, Workload},
+            task::TaskJob,
+        },
+        worker::Worker,
+        write::Kind,
+    },
+};
+
+/// Kueue sets it on each Workload.
+const JOB_UID_LABEL: &str = "kueue.x-k8s.io/job-uid";
+
+#[derive(Default)]
+pub(super) struct Index {
+    /// Whether what it does not have was not there when it was read.
+    pub current: bool,
+    stamp: Option<[u64; 4]>,
+    tasks: HashMap<TaskId, OnCluster>,
+    /// By the UID of the Job or JobSet.
+    workloads: HashMap<String, Arc<Workload>>,
+}
+
+/// One task's objects, of whatever dispatch.
+#[derive(Default)]
+pub(super) struct OnCluster {
+    pub jobs: Vec<(Kind, Arc<TaskJob>)>,
+    pods: Vec<Arc<LogPod>>,
+}
+
+/// What a dispatch of a task should have.
+#[derive(Clone, Copy)]
+pub(super) struct Expected {
+    pub epoch: Epoch,
+    pub objects: usize,
+    pub nodes: u32,
+}
+
+impl Index {
+    /// Reads anew what changed since the last time.
+    pub fn refresh(&mut self, worker: &Worker) {
+        let tables = &worker.tasks;
+        // Before the rows: what is current now has all of them.
+        self.current = worker.follows_tasks();
+        let stamp = [
+            tables.jobs.revision(),
+            tables.job_sets.revision(),
+            tables.pods.revision(),
+            worker.direct_workloads.revision(),
+        ];
+        if self.stamp == Some(stamp) {
+            return;
+        }
+        self.stamp = Some(stamp);
+        self.tasks.clear();
+        let jobs = tables.jobs.all().into_iter().map(|job| (Kind::Job, job));
+        let job_sets = tables.job_sets.all().into_iter().map(|job| (Kind::JobSet, job));
+        for (kind, job) in jobs.chain(job_sets) {
+            let id = job.metadata.labels.task.as_deref().and_then(TaskId::parse);
+            // The Jobs that a JobSet makes are its own.
+            if let Some(id) = id.filter(|_| !job.metadata.labels.of_job_set) {
+                self.tasks.entry(id).or_default().jobs.push((kind, job));
+            }
+        }
+        for pod in tables.pods.all() {
+            if let Some(id) = pod.task() {
+                self.tasks.entry(id).or_default().pods.push(pod);
+            }
+        }
+        let ours: std::collections::HashSet<&str> = self
+            .tasks
+            .values()
+            .flat_map(|task| &task.jobs)
+            .map(|(_, job)| job.metadata.uid.as_str())
+            .collect();
+        let of = |workload: Arc<Workload>| {
+            let uid = workload.metadata.labels.get(JOB_UID_LABEL)?.clone();
+            ours.contains(uid.as_str()).then_some((uid, workload))
+        };
+        self.workloads = worker.direct_workloads.all().into_iter().filter_map(of).collect();
+    }
+
+    pub fn tasks(&self) -> impl Iterator<Item = (&TaskId, &OnCluster)> {
+        self.tasks.iter()
+    }
+
+    pub fn get(&self, id: &TaskId) -> Option<&OnCluster> {
+        self.tasks.get(id)
+    }
+
+    /// What is seen of one dispatch. Writes are for the caller to add.
+    pub fn observe(&self, id: &TaskId, expected: Expected) -> Observed {
+        let nodes = vec![NodeView::default(); usize::try_from(expected.nodes).unwrap_or_default()];
+        let mut seen = Observed { expected: expected.objects, nodes, ..Observed::default() };
+        let Some(here) = self.tasks.get(id) else { return seen };
+        seen.left = here.jobs.len();
+        let jobs: Vec<&TaskJob> = here.of(expected.epoch).map(|(_, job)| &**job).collect();
+        let staying = jobs.iter().filter(|job| !job.metadata.going);
+        seen.objects = staying.count();
+        seen.admitted = !jobs.is_empty() && jobs.iter().all(|job| self.is_admitted(job));
+        for job in &jobs {
+            let Some(workload) = self.workloads.get(&job.metadata.uid) else { continue };
+            seen.evicted = seen.evicted.or_else(|| true_message(&workload.status.conditions, "Evicted"));
+            seen.waits = seen.waits.or_else(|| waits(&workload.status.conditions));
+        }
+        here.add_nodes(expected.epoch, &mut seen);
+        seen.end = here.end(&jobs, expected);
+        seen
+    }
+
+    /// Its first Workload's name.
+    pub fn workload(&self, id: &TaskId, epoch: Epoch) -> Option<String> {
+        let (_, job) = self.tasks.get(id)?.of(epoch).next()?;
+        Some(self.workloads.get(&job.metadata.uid)?.metadata.name.clone())
+    }
+
+    /// Whether Kueue counts what the task takes already.
+    pub fn is_reserved(&self, id: &TaskId, epoch: Epoch) -> bool {
+        let Some(here) = self.tasks.get(id) else { return false };
+        let mut jobs = here.of(epoch).peekable();
+        jobs.peek().is_some()
+            && jobs.all(|(_, job)| {
+                let workload = self.workloads.get(&job.metadata.uid);
+                workload.is_some_and(|one| is_true(&one.status.conditions, "QuotaReserved"))
+            })
+    }
+
+    /// A Job that no Workload stands for is not Kueue's, and runs unless it is suspended.
+    fn is_admitted(&self, job: &TaskJob) -> bool {
+        match self.workloads.get(&job.metadata.uid) {
+            Some(workload) => is_true(&workload.status.conditions, "Admitted"),
+            None => !job.suspended,
+        }
+    }
+}
+
+impl OnCluster {
+    pub fn of(&self, epoch: Epoch) -> impl Iterator<Item = &(Kind, Arc<TaskJob>)> {
+        self.jobs.iter().filter(move |(_, job)| job.epoch() == Some(epoch))
+    }
+
+    /// The pod that says most of each node.
+    fn add_nodes(&self, epoch: Epoch, seen: &mut Observed) {
+        for pod in self.pods.iter().filter(|pod| pod.epoch() == Some(epoch)) {
+            let rank = pod.rank().or((seen.nodes.len() == 1).then_some(0));
+            let slot = rank.and_then(|rank| seen.nodes.get_mut(usize::try_from(rank).ok()?));
+            let Some(slot) = slot else { continue };
+            let view = pod.node_view();
+            if slot.phase <= view.phase {
+                *slot = view;
+            }
+            if seen.unschedulable.is_none() {
+                seen.unschedulable = pod.unschedulable().map(str::to_owned);
+            }
+        }
+    }
+
+    fn end(&self, jobs: &[&TaskJob], expected: Expected) -> Option<End> {
+        let failed = jobs.iter().filter_map(|job| job.end.as_ref()).find(|end| !end.succeeded);
+        if let Some(end) = failed {
+            let mut pods = self.pods.iter().filter(|pod| pod.epoch() == Some(expected.epoch));
+            let disrupted = pods.any(|pod| pod.is_disrupted() && pod.node_view().phase == NodePhase::Failed);
+            return Some(End::Failed { message: end.message.clone(), disrupted });
+        }
+        let succeeded = jobs.iter().filter(|job| job.end.is_some()).count();
+        (0 < expected.objects && expected.objects <= succeeded).then_some(End::Succeeded)
+    }
+}
+
+fn is_true(conditions: &[Condition], kind: &str) -> bool {
+    conditions.iter().any(|condition| condition.type_ == kind && condition.status == "True")
+}
+
+fn true_message(conditions: &[Condition], kind: &str) -> Option<String> {
+    let found = conditions.iter().find(|condition| condition.type_ == kind && condition.status == "True")?;
+    let told = if found.message.is_empty() { &found.reason } else { &found.message };
+    Some(told.clone())
+}
+
+/// Kueue's word on why there is no quota.
+fn waits(conditions: &[Condition]) -> Option<String> {
+    let found = conditions
+        .iter()
+        .find(|condition| condition.type_ == "QuotaReserved" && condition.status == "False")?;
+    Some(found.message.clone()).filter(|message| !message.is_empty())
+}

@@ -1,0 +1,321 @@
+//! From what is seen of a task on its cluster to its next move, and to the reason why it does not run yet.
+
+use super::{
+    choose::{Choice, Outcome, Verdict},
+    phase::{Before, Move, Phase, Then},
+    spec::Recovery,
+    view::{NodePhase, NodeView},
+};
+
+/// What one dispatch of a task has on its cluster, as far as it is known for sure.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Observed {
+    /// Its Jobs, or its JobSet, that are there and stay.
+    pub objects: usize,
+    /// Of how many.
+    pub expected: usize,
+    /// Objects of whatever dispatch that are there, those that are being deleted among them, and writes that
+    /// may still make one.
+    pub left: usize,
+    /// Whether all that its pods need besides is there.
+    pub complete: bool,
+    /// Why the cluster does not take its objects.
+    pub refused: Option<String>,
+    pub admitted: bool,
+    /// Why Kueue took its quota back.
+    pub evicted: Option<String>,
+    pub end: Option<End>,
+    /// By rank.
+    pub nodes: Vec<NodeView>,
+    /// Kueue's word on why it is not admitted.
+    pub waits: Option<String>,
+    /// The scheduler's word on a pod that has no node.
+    pub unschedulable: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum End {
+    Succeeded,
+    /// `disrupted`: the cluster ended a pod, not its program.
+    Failed {
+        message: String,
+        disrupted: bool,
+    },
+}
+
+/// A move with what is told of it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Step {
+    pub to: Move,
+    pub detail: Option<String>,
+    /// Whether it counts against `max_restarts`.
+    pub counts: bool,
+}
+
+impl Step {
+    pub fn new(to: Move, detail: Option<String>) -> Self {
+        Self { to, detail, counts: false }
+    }
+}
+
+/// The next move of a task whose cluster answers; `None`: it stays as it is.
+pub fn next(phase: &Phase, seen: &Observed, (recovery, restarts): (&Recovery, u32)) -> Option<Step> {
+    let plain = |to: Move| Some(Step::new(to, None));
+    match phase {
+        Phase::Dispatching { .. } => {
+            if let Some(reason) = &seen.refused {
+                return Some(Step::new(Move::Refused, Some(reason.clone())));
+            }
+            let there = seen.expected <= seen.objects && seen.complete;
+            if there { plain(Move::Written) } else { None }
+        }
+        Phase::Queued { .. } | Phase::Starting { .. } | Phase::Running { .. } => {
+            if let Some(end) = &seen.end {
+                return Some(ended(end, seen, recovery, restarts));
+            }
+            if seen.objects < seen.expected {
+                return plain(Move::Vanished);
+            }
+            let queued = matches!(phase, Phase::Queued { .. });
+            let running = matches!(phase, Phase::Running { .. });
+            if !seen.admitted && !queued {
+                return Some(Step::new(Move::Evicted, seen.evicted.clone()));
+            }
+            if seen.admitted && !running && seen.all_started() {
+                return plain(Move::Started);
+            }
+            if seen.admitted && queued { plain(Move::Admitted) } else { None }
+        }
+        Phase::Withdrawing { .. } => {
+            if seen.left == 0 {
+                plain(Move::Withdrawn)
+            } else {
+                None
+            }
+        }
+        Phase::Pending
+        | Phase::Lost { .. }
+        | Phase::Succeeded { .. }
+        | Phase::Failed { .. }
+        | Phase::Stopped => None,
+    }
+}
+
+fn ended(end: &End, seen: &Observed, recovery: &Recovery, restarts: u32) -> Step {
+    match end {
+        End::Succeeded => Step::new(Move::Succeeded, None),
+        End::Failed { message, disrupted } => {
+            let free = *disrupted || seen.exit_codes().any(|code| recovery.always_on.contains(&code));
+            let restart = free || restarts < recovery.max_restarts;
+            let detail = seen.why_failed().unwrap_or_else(|| message.clone());
+            let detail = Some(detail).filter(|detail| !detail.is_empty());
+            Step { to: Move::ProgramFailed { restart }, detail, counts: restart && !free }
+        }
+    }
+}
+
+impl Observed {
+    fn all_started(&self) -> bool {
+        let started = |node: &NodeView| !matches!(node.phase, NodePhase::Waiting | NodePhase::Starting);
+        !self.nodes.is_empty() && self.nodes.iter().all(started)
+    }
+
+    fn exit_codes(&self) -> impl Iterator<Item = u8> + '_ {
+        let failed = self.nodes.iter().filter(|node| node.phase == NodePhase::Failed);
+        failed.filter_map(|node| u8::try_from(node.exit_code?).ok())
+    }
+
+    /// The first node that failed, with its exit code.
+    fn why_failed(&self) -> Option<String> {
+        let (rank, node) = self.nodes.iter().enumerate().find(|(_, node)| node.phase == NodePhase::Failed)?;
+        let reason = node.reason.as_deref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+        match node.exit_code {
+            Some(code) => Some(format!("node {rank} ended with exit code {code}{reason}")),
+            None => Some(format!("node {rank} was ended{reason}")),
+        }
+    }
+}
+
+/// Why a task does not run; `None` where it does, or is over.
+pub fn pending_reason(phase: &Phase, seen: &Observed) -> Option<String> {
+    match phase {
+        Phase::Dispatching { cluster } => Some(match &seen.refused {
+            Some(reason) => format!("{cluster} does not take its objects: {reason}"),
+            None => format!("its objects are being created on {cluster}"),
+        }),
+        Phase::Queued { cluster } => Some(match &seen.waits {
+            Some(reason) => format!("waits for quota on {cluster}: {reason}"),
+            None => format!("waits for Kueue on {cluster} to look at it"),
+        }),
+        Phase::Starting { cluster } => Some(starting(cluster.as_str(), seen)),
+        Phase::Withdrawing { cluster, then } => Some(format!(
+            "{} {cluster} to confirm that nothing of it is left",
+            match then {
+                Then::Requeue => "it moves: waits for",
+                Then::Stop => "it was stopped: waits for",
+                Then::Fail(_) => "it cannot go on: waits for",
+            }
+        )),
+        Phase::Lost { cluster, before } => Some(match before {
+            Before::Withdrawing(_) => {
+                format!("{cluster} does not answer, so nobody knows what is left there")
+            }
+            Before::Dispatching | Before::Queued | Before::Starting | Before::Running => {
+                format!("{cluster} does not answer, so nobody knows how it does")
+            }
+        }),
+        Phase::Pending
+        | Phase::Running { .. }
+        | Phase::Succeeded { .. }
+        | Phase::Failed { .. }
+        | Phase::Stopped => None,
+    }
+}
+
+fn starting(cluster: &str, seen: &Observed) -> String {
+    let there = seen.nodes.iter().filter(|node| node.phase != NodePhase::Waiting).count();
+    if there < seen.nodes.len() || seen.nodes.is_empty() {
+        return format!("admitted on {cluster}; {there} of {} pods are there", seen.nodes.len());
+    }
+    if let Some(message) = &seen.unschedulable {
+        return format!("{cluster} has no node for a pod: {message}");
+    }
+    let stuck = seen.nodes.iter().enumerate().find(|(_, node)| node.phase == NodePhase::Starting);
+    let reason = stuck.and_then(|(rank, node)| Some((rank, node.reason.as_deref()?)));
+    match reason {
+        Some((rank, reason)) => format!("node {rank} is not running on {cluster} yet: {reason}"),
+        None => format!("its pods start on {cluster}"),
+    }
+}
+
+/// Why a task has no cluster yet. `unknown`: clusters of which nothing is known.
+pub fn undecided(choice: &Choice, unknown: &[&str]) -> String {
+    let away = choice.verdicts.iter().filter_map(|(name, verdict)| match verdict {
+        Verdict::Away(_, _) => Some(name.to_string()),
+        Verdict::Fits(_) | Verdict::Waits(_) | Verdict::Never(_) => None,
+    });
+    let away: Vec<String> = away.collect();
+    match &choice.outcome {
+        Outcome::Run(placement) => format!("{} was chosen", placement.cluster),
+        Outcome::Wait if !away.is_empty() => {
+            format!("no cluster takes it now; it could run on {}, which cannot be used", away.join(", "))
+        }
+        Outcome::Wait if !unknown.is_empty() => {
+            format!("no cluster takes it so far, and {} did not answer yet", unknown.join(", "))
+        }
+        Outcome::Wait if choice.verdicts.is_empty() => "no cluster is joined".to_owned(),
+        Outcome::Wait | Outcome::Never => never(choice),
+    }
+}
+
+/// Each cluster's obstacles, in a line.
+pub fn never(choice: &Choice) -> String {
+    let clusters = choice.verdicts.iter().filter_map(|(name, verdict)| match verdict {
+        Verdict::Never(obstacles) => {
+            let told: Vec<String> = obstacles.iter().map(ToString::to_string).collect();
+            Some(format!("{name}: {}", told.join("; ")))
+        }
+        Verdict::Fits(_) | Verdict::Waits(_) | Verdict::Away(..) => None,
+    });
+    clusters.collect::<Vec<_>>().join(" | ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::task::testing::cluster_name;
+
+    fn node(phase: NodePhase, reason: Option<&str>, exit_code: Option<i32>) -> NodeView {
+        NodeView { phase, reason: reason.map(str::to_owned), pod: None, exit_code }
+    }
+
+    fn there(nodes: Vec<NodeView>) -> Observed {
+        Observed { objects: 1, expected: 1, left: 1, complete: true, nodes, ..Observed::default() }
+    }
+
+    fn to(phase: &Phase, seen: &Observed) -> Option<Move> {
+        next(phase, seen, (&Recovery::default(), 0)).map(|step| step.to)
+    }
+
+    fn phases() -> [Phase; 4] {
+        let cluster = cluster_name("one");
+        [
+            Phase::Dispatching { cluster: cluster.clone() },
+            Phase::Queued { cluster: cluster.clone() },
+            Phase::Starting { cluster: cluster.clone() },
+            Phase::Running { cluster },
+        ]
+    }
+
+    #[test]
+    fn a_task_moves_as_its_objects_do() {
+        let [dispatching, queued, starting, running] = phases();
+        let two = |phase: NodePhase| vec![node(NodePhase::Running, None, None), node(phase, None, None)];
+        let half = Observed { expected: 2, ..there(vec![]) };
+        assert_eq!(to(&dispatching, &half), None);
+        assert_eq!(to(&dispatching, &Observed { complete: false, ..there(vec![]) }), None);
+        assert_eq!(to(&dispatching, &there(vec![])), Some(Move::Written));
+        let refused = Observed { refused: Some("no".to_owned()), ..there(vec![]) };
+        assert_eq!(to(&dispatching, &refused), Some(Move::Refused));
+
+        assert_eq!(to(&queued, &there(vec![])), None);
+        let admitted = Observed { admitted: true, ..there(two(NodePhase::Starting)) };
+        assert_eq!(to(&queued, &admitted), Some(Move::Admitted));
+        assert_eq!(to(&starting, &admitted), None, "one node is not enough");
+        let all = Observed { admitted: true, ..there(two(NodePhase::Running)) };
+        assert_eq!(to(&queued, &all), Some(Move::Started), "steps in between may be missed");
+        assert_eq!(to(&starting, &all), Some(Move::Started));
+        assert_eq!(to(&running, &all), None);
+
+        let evicted = Observed { admitted: false, evicted: Some("Preempted".to_owned()), ..all.clone() };
+        for phase in [&starting, &running] {
+            let step = next(phase, &evicted, (&Recovery::default(), 0)).expect("a move");
+            assert_eq!((step.to, step.detail.as_deref()), (Move::Evicted, Some("Preempted")));
+        }
+        for phase in [&queued, &starting, &running] {
+            assert_eq!(to(phase, &Observed { objects: 0, ..all.clone() }), Some(Move::Vanished));
+            let over = Observed { end: Some(End::Succeeded), objects: 0, ..all.clone() };
+            assert_eq!(to(phase, &over), Some(Move::Succeeded), "a result outlives its objects");
+        }
+        let withdrawing = Phase::Withdrawing { cluster: cluster_name("one"), then: Then::Stop };
+        assert_eq!(to(&withdrawing, &all), None);
+        assert_eq!(to(&withdrawing, &Observed::default()), Some(Move::Withdrawn));
+    }
+
+    #[test]
+    fn a_failed_program_is_restarted_as_often_as_asked_and_a_disrupted_one_freely() {
+        let [.., running] = phases();
+        let failed = |code: i32, disrupted: bool| Observed {
+            admitted: true,
+            end: Some(End::Failed { message: "BackoffLimitExceeded".to_owned(), disrupted }),
+            ..there(vec![node(NodePhase::Failed, Some("Error"), Some(code))])
+        };
+        let recovery = Recovery { max_restarts: 2, always_on: vec![42], ..Recovery::default() };
+        let outcome = |seen: &Observed, restarts: u32| {
+            let step = next(&running, seen, (&recovery, restarts)).expect("a move");
+            (step.to == Move::ProgramFailed { restart: true }, step.counts)
+        };
+        assert_eq!(outcome(&failed(1, false), 0), (true, true));
+        assert_eq!(outcome(&failed(1, false), 2), (false, false));
+        assert_eq!(outcome(&failed(42, false), 2), (true, false));
+        assert_eq!(outcome(&failed(137, true), 9), (true, false));
+        let step = next(&running, &failed(3, false), (&Recovery::default(), 0)).expect("a move");
+        assert_eq!(step.detail.as_deref(), Some("node 0 ended with exit code 3 (Error)"));
+    }
+
+    #[test]
+    fn there_is_always_a_reason_while_it_does_not_run() {
+        let [dispatching, queued, starting, running] = phases();
+        let reason = |phase: &Phase, seen: &Observed| pending_reason(phase, seen).expect("a reason");
+        assert_eq!(reason(&dispatching, &there(vec![])), "its objects are being created on one");
+        let waits = Observed { waits: Some("1 more needed".to_owned()), ..there(vec![]) };
+        assert_eq!(reason(&queued, &waits), "waits for quota on one: 1 more needed");
+        let pulls = there(vec![node(NodePhase::Starting, Some("ImagePullBackOff"), None)]);
+        assert_eq!(reason(&starting, &pulls), "node 0 is not running on one yet: ImagePullBackOff");
+        let unschedulable = Observed { unschedulable: Some("unbound claims".to_owned()), ..pulls };
+        assert_eq!(reason(&starting, &unschedulable), "one has no node for a pod: unbound claims");
+        let missing = there(vec![NodeView::default(), node(NodePhase::Running, None, None)]);
+        assert_eq!(reason(&starting, &missing), "admitted on one; 1 of 2 pods are there");
+        assert_eq!(pending_reason(&running, &there(vec![])), None);
+    }
+}

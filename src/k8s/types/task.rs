@@ -1,0 +1,186 @@
+//! What fedq reads of a task's objects: little of each, since there may be many.
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use crate::{
+    domain::task::phase::Epoch,
+    k8s::list_watch::{Key, Record},
+};
+
+/// Metadata of something that belongs to a task or volume of this hub.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskMeta {
+    pub name: String,
+    #[serde(default)]
+    pub namespace: String,
+    #[serde(default)]
+    pub uid: String,
+    #[serde(default)]
+    pub resource_version: String,
+    /// Being deleted.
+    #[serde(default, rename = "deletionTimestamp", deserialize_with = "is_there")]
+    pub going: bool,
+    #[serde(default)]
+    pub labels: TaskLabels,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+pub struct TaskLabels {
+    #[serde(default, rename = "task-id")]
+    pub task: Option<String>,
+    #[serde(default, rename = "fedq.dev/epoch")]
+    pub epoch: Option<String>,
+    #[serde(default, rename = "volume-id")]
+    pub volume: Option<String>,
+    /// A Job that a JobSet made.
+    #[serde(default, rename = "jobset.sigs.k8s.io/jobset-name", deserialize_with = "is_there")]
+    pub of_job_set: bool,
+}
+
+/// A Job or JobSet.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(from = "RawJob")]
+pub struct TaskJob {
+    pub metadata: TaskMeta,
+    pub suspended: bool,
+    pub end: Option<JobEnd>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobEnd {
+    pub succeeded: bool,
+    pub message: String,
+    pub at: Option<Timestamp>,
+}
+
+impl TaskJob {
+    /// The dispatch it belongs to.
+    pub fn epoch(&self) -> Option<Epoch> {
+        self.metadata.labels.epoch.as_deref()?.parse().ok()
+    }
+}
+
+#[derive(Deserialize)]
+struct RawJob {
+    metadata: TaskMeta,
+    #[serde(default)]
+    spec: RawSpec,
+    #[serde(default)]
+    status: RawStatus,
+}
+
+#[derive(Default, Deserialize)]
+struct RawSpec {
+    #[serde(default)]
+    suspend: bool,
+}
+
+#[derive(Default, Deserialize)]
+struct RawStatus {
+    #[serde(default)]
+    conditions: Vec<RawCondition>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawCondition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    last_transition_time: Option<String>,
+}
+
+impl From<RawJob> for TaskJob {
+    fn from(raw: RawJob) -> Self {
+        let ended = |condition: &RawCondition| {
+            // A Job is Complete, a JobSet Completed.
+            let succeeded = match condition.kind.as_str() {
+                "Complete" | "Completed" => true,
+                "Failed" => false,
+                _ => return None,
+            };
+            let at = condition.last_transition_time.as_ref().and_then(|time| time.parse().ok());
+            (condition.status == "True").then(|| JobEnd { succeeded, message: condition.message.clone(), at })
+        };
+        Self {
+            metadata: raw.metadata,
+            suspended: raw.spec.suspend,
+            end: raw.status.conditions.iter().find_map(ended),
+        }
+    }
+}
+
+/// A PersistentVolumeClaim.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct VolumeClaim {
+    pub metadata: TaskMeta,
+    #[serde(default)]
+    pub status: ClaimStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+pub struct ClaimStatus {
+    #[serde(default)]
+    pub phase: String,
+}
+
+fn is_there<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    Ok(Option::<serde::de::IgnoredAny>::deserialize(deserializer)?.is_some())
+}
+
+macro_rules! record {
+    ($($kind:ty),*) => {
+        $(impl Record for $kind {
+            fn key(&self) -> Key {
+                (Some(self.metadata.namespace.clone()), self.metadata.name.clone())
+            }
+
+            fn version(&self) -> u64 {
+                self.metadata.resource_version.parse().unwrap_or(0)
+            }
+        })*
+    };
+}
+
+record!(TaskJob, VolumeClaim);
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn job(status: &Value) -> TaskJob {
+        let job = json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {
+                "name": "train-1a2b3c4d", "namespace": "team", "uid": "u", "resourceVersion": "7",
+                "labels": {"task-id": "1a2b3c4d", "fedq.dev/epoch": "2", "other": "x"},
+            },
+            "spec": {"suspend": true},
+            "status": status,
+        });
+        serde_json::from_value(job).expect("a Job")
+    }
+
+    #[test]
+    fn a_job_is_read_by_what_ended_it() {
+        let waiting = job(&json!({"conditions": [{"type": "Suspended", "status": "True"}]}));
+        assert_eq!((waiting.suspended, waiting.end.is_none(), waiting.metadata.going), (true, true, false));
+        assert_eq!(waiting.metadata.labels.epoch.as_deref(), Some("2"));
+        for (kind, succeeded) in [("Complete", true), ("Completed", true), ("Failed", false)] {
+            let condition = json!({
+                "type": kind, "status": "True", "message": "m", "lastTransitionTime": "2025-10-05T12:34:56Z",
+            });
+            let end = job(&json!({"conditions": [condition]})).end.expect("ended");
+            assert_eq!((end.succeeded, end.message.as_str(), end.at.is_some()), (succeeded, "m", true));
+        }
+        let failing = job(&json!({"conditions": [{"type": "Failed", "status": "False"}]}));
+        assert_eq!(failing.end, None);
+    }
+}
