@@ -6,10 +6,10 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use jiff::{SignedDuration, Timestamp};
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
+    time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -22,7 +22,12 @@ use crate::{
     k8s::{hub::Hub, list_watch::State, worker::JoinedClusters, write::Kind},
 };
 
-use self::{credentials::Credentials, gather::Seen, render::Render, target::start_writer};
+use self::{
+    credentials::Credentials,
+    gather::{Needed, Seen},
+    render::Render,
+    target::start_writer,
+};
 use super::writer::{Writer, WriterConfig};
 
 mod credentials;
@@ -34,8 +39,6 @@ mod workloads;
 const MANAGER: &str = "fedq-placement";
 /// Looked at without a signal this often, so that nothing that was missed stays missed.
 const PERIOD: Duration = Duration::from_secs(30);
-/// Kueue clears up on a cluster after the Workload has finished, and only while the config names the cluster.
-const SETTLED_AFTER: SignedDuration = SignedDuration::from_secs(30);
 
 #[derive(Clone)]
 pub struct Settings {
@@ -53,6 +56,7 @@ pub struct AdmissionCheckController {
     settings: Settings,
     signal: Arc<Notify>,
     credentials: Credentials,
+    needed: Needed,
     /// Configs, clusters, Secrets and checks.
     objects: Writer,
     /// Apart, so that no number of Workloads holds the others up.
@@ -66,6 +70,7 @@ impl AdmissionCheckController {
     pub fn new((hub, hub_id): (Hub, String), clock: Clock, settings: Settings, signal: Arc<Notify>) -> Self {
         Self {
             credentials: Credentials::new(settings.clone(), hub_id.clone()),
+            needed: Needed::default(),
             render: Render::new(hub_id.clone()),
             objects: Writer::waking(Arc::clone(&signal)),
             workloads: Writer::waking(Arc::clone(&signal)),
@@ -121,8 +126,8 @@ impl AdmissionCheckController {
             return None;
         }
         let now = self.clock.now();
-        let settled = now.saturating_sub(SETTLED_AFTER).unwrap_or(Timestamp::MIN);
-        let seen = Seen::gather(&self.hub, (&self.hub_id, &self.settings.kueue_namespace), settled);
+        let seen = Seen::gather(&self.hub, &self.hub_id, &self.settings.kueue_namespace);
+        let (running, settled) = self.needed.now(&seen, Instant::now());
         let (failed, unwritten) = self.failures();
         let credentials = self.credentials.keep(&seen, joined, &unwritten, now);
         let plan = plan(&Input {
@@ -133,7 +138,7 @@ impl AdmissionCheckController {
             unready: &credentials.unready,
             configs: &seen.configs,
             clusters: &seen.clusters,
-            running: &seen.running,
+            running: &running,
             failed: &failed,
         });
         let mut changes = self.render.objects(&self.hub, &seen, &plan);
@@ -144,8 +149,8 @@ impl AdmissionCheckController {
         self.workloads.want(self.render.workloads(&self.hub, &seen, &plan, now));
         self.render.forget_old();
         self.wanted = plan.configs;
-        let settling = seen.settling.then(|| SETTLED_AFTER.unsigned_abs() / 4);
-        [settling, credentials.next].into_iter().flatten().min()
+        let settles = settled.map(|settled| settled.saturating_duration_since(Instant::now()));
+        [settles, credentials.next].into_iter().flatten().min()
     }
 
     /// What could not be written: by config, and by the cluster that a Secret is for.

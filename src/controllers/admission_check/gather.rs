@@ -3,10 +3,11 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
+use tokio::time::Instant;
 
 use crate::{
     domain::{
@@ -20,6 +21,8 @@ use crate::{
     },
 };
 
+const SETTLED_AFTER: Duration = Duration::from_secs(30);
+
 pub(super) struct Seen {
     pub checks: Vec<Check>,
     pub placements: BTreeMap<String, Decided>,
@@ -27,28 +30,21 @@ pub(super) struct Seen {
     pub clusters: BTreeMap<String, Existing<Source>>,
     /// Ours for Kueue, by the cluster that they are for.
     pub secrets: BTreeMap<ClusterName, Arc<Secret>>,
+    /// Names of MultiKueueClusters that unfinished Workloads run on.
     pub running: BTreeSet<String>,
-    /// Whether `running` changes by time alone.
-    pub settling: bool,
 }
 
 impl Seen {
-    pub fn gather(hub: &Hub, (hub_id, kueue_namespace): (&str, &str), settled: Timestamp) -> Self {
-        let mut running = BTreeSet::new();
-        let mut settling = false;
-        for workload in hub.workloads.all() {
-            let dispatched = Dispatched::new(&workload);
-            running.extend(dispatched.needs(settled).map(str::to_owned));
-            settling |= dispatched.is_settling(settled);
-        }
+    pub fn gather(hub: &Hub, hub_id: &str, kueue_namespace: &str) -> Self {
+        let workloads = hub.workloads.all();
+        let running = workloads.iter().filter_map(|workload| Dispatched::new(workload).runs_on());
         Self {
             checks: read::checks(&hub.checks),
             placements: read::placements(hub, kueue_namespace),
             configs: read::configs(&hub.multikueue_configs, hub_id),
             clusters: read::clusters(&hub.multikueue_clusters, hub_id),
             secrets: secrets(hub),
-            running,
-            settling,
+            running: running.map(str::to_owned).collect(),
         }
     }
 }
@@ -60,4 +56,73 @@ fn secrets(hub: &Hub) -> BTreeMap<ClusterName, Arc<Secret>> {
     };
     let all = hub.kueue_secrets.all().into_iter();
     all.filter_map(|secret| Some((cluster(&secret)?, secret))).collect()
+}
+
+/// The MultiKueueClusters that Workloads need or needed a moment ago: Kueue clears up on a cluster after a Workload
+/// has finished, and only while the config names the cluster.
+#[derive(Default)]
+pub(super) struct Needed {
+    until: BTreeMap<String, Instant>,
+    begun: bool,
+}
+
+impl Needed {
+    /// All that are needed at `now`, and when that changes by time alone.
+    pub fn now(&mut self, seen: &Seen, now: Instant) -> (BTreeSet<String>, Option<Instant>) {
+        // Nobody knows what went on before the start.
+        let unknown = if std::mem::replace(&mut self.begun, true) { None } else { Some(&seen.configs) };
+        let before = unknown.into_iter().flat_map(BTreeMap::values).filter_map(|found| match found {
+            Existing::Ours(clusters) => Some(clusters),
+            Existing::Foreign => None,
+        });
+        for name in before.flatten().chain(&seen.running) {
+            self.until.insert(name.clone(), now + SETTLED_AFTER);
+        }
+        self.until.retain(|_, until| now < *until);
+        let next =
+            self.until.iter().filter(|(name, _)| !seen.running.contains(*name)).map(|(_, until)| *until);
+        (self.until.keys().cloned().collect(), next.min())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(running: &[&str], configs: &[&str]) -> Seen {
+        let texts = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        Seen {
+            checks: Vec::new(),
+            placements: BTreeMap::new(),
+            configs: BTreeMap::from([("gpu".to_owned(), Existing::Ours(texts(configs)))]),
+            clusters: BTreeMap::new(),
+            secrets: BTreeMap::new(),
+            running: texts(running).into_iter().collect(),
+        }
+    }
+
+    fn names(needed: &BTreeSet<String>) -> Vec<&str> {
+        needed.iter().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn a_cluster_is_needed_until_kueue_has_cleared_up_there() {
+        let (mut needed, start) = (Needed::default(), Instant::now());
+        needed.now(&seen(&[], &[]), start);
+        let (now, next) = needed.now(&seen(&["east"], &["east", "west"]), start);
+        assert_eq!((names(&now), next), (vec!["east"], None));
+        let late = start + SETTLED_AFTER;
+        needed.now(&seen(&["east"], &["east"]), late);
+        let (now, next) = needed.now(&seen(&[], &["east"]), late + SETTLED_AFTER / 2);
+        assert_eq!((names(&now), next), (vec!["east"], Some(late + SETTLED_AFTER)));
+        assert_eq!(names(&needed.now(&seen(&[], &["east"]), late + SETTLED_AFTER).0), [""; 0]);
+    }
+
+    #[test]
+    fn after_a_start_what_is_configured_counts_as_needed() {
+        let (mut needed, start) = (Needed::default(), Instant::now());
+        let (now, next) = needed.now(&seen(&[], &["east"]), start);
+        assert_eq!((names(&now), next), (vec!["east"], Some(start + SETTLED_AFTER)));
+        assert!(needed.now(&seen(&[], &["east", "west"]), start + SETTLED_AFTER).0.is_empty());
+    }
 }

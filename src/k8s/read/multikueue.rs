@@ -6,8 +6,6 @@ use std::{
     sync::Arc,
 };
 
-use jiff::Timestamp;
-
 use crate::{
     domain::{
         ids::ClusterName,
@@ -129,18 +127,10 @@ impl<'a> Dispatched<'a> {
         self.is("QuotaReserved") && !self.is("Evicted") && !self.is("Finished")
     }
 
-    /// The MultiKueueCluster that is needed for it: where it runs, or ran until `settled`. Kueue still clears up
-    /// there after a Workload has finished.
-    pub fn needs(&self, settled: Timestamp) -> Option<&'a str> {
-        let finished = self.condition("Finished").filter(|finished| finished.status == "True");
-        let over = finished
-            .is_some_and(|finished| finished.last_transition_time.is_some_and(|since| since <= settled));
-        self.workload.status.cluster_name.as_deref().filter(|name| !name.is_empty() && !over)
-    }
-
-    /// Whether [`Dispatched::needs`] changes by time alone.
-    pub fn is_settling(&self, settled: Timestamp) -> bool {
-        self.is("Finished") && self.needs(settled).is_some()
+    /// The MultiKueueCluster that it runs on.
+    pub fn runs_on(&self) -> Option<&'a str> {
+        let name = self.workload.status.cluster_name.as_deref()?;
+        (!name.is_empty() && !self.is("Finished")).then_some(name)
     }
 
     /// The state of a check in it.
@@ -222,17 +212,11 @@ mod tests {
     }
 
     #[test]
-    fn a_finished_workload_holds_its_cluster_until_kueue_has_cleared_up() {
-        let settled: Timestamp = "2026-11-21T10:00:00Z".parse().expect("a time");
-        let finished =
-            |at: &str| workload(&json!([{"type": "Finished", "status": "True", "lastTransitionTime": at}]));
-        let (old, new) = (finished("2026-11-21T09:59:00Z"), finished("2026-11-21T10:01:00Z"));
-        assert_eq!(Dispatched::new(&old).needs(settled), None);
-        assert_eq!(Dispatched::new(&new).needs(settled), Some("gpu-east"));
-        assert!(Dispatched::new(&new).is_settling(settled));
-        let runs = workload(&json!([]));
-        assert_eq!(Dispatched::new(&runs).needs(settled), Some("gpu-east"));
-        assert!(!Dispatched::new(&runs).is_settling(settled));
+    fn a_workload_needs_its_cluster_until_it_has_finished() {
+        let runs = |conditions: Value| Dispatched::new(&workload(&conditions)).runs_on().is_some();
+        assert!(runs(json!([])));
+        assert!(runs(json!([{"type": "Finished", "status": "False"}])));
+        assert!(!runs(json!([{"type": "Finished", "status": "True"}])));
     }
 
     #[test]

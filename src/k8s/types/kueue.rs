@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use k8s_openapi::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -126,8 +125,6 @@ pub struct Condition {
     pub message: String,
     #[serde(default)]
     pub observed_generation: i64,
-    #[serde(default)]
-    pub last_transition_time: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
