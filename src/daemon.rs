@@ -297,7 +297,13 @@ impl Daemon {
             (self.store.clone(), self.clock.clone(), self.metrics.clone()),
             self.task_settings(),
             published.joined.subscribe(),
-            (published.task_views.clone(), Arc::clone(&published.task_signal)),
+            (
+                task::Published {
+                    tasks: published.task_views.clone(),
+                    volumes: published.volume_views.clone(),
+                },
+                Arc::clone(&published.task_signal),
+            ),
         );
         self.tasks.spawn(tasks.run(self.cancel.clone()));
     }

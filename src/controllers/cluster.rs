@@ -391,7 +391,10 @@ impl Context {
             (_, Some(worker)) => {
                 let queues = worker.queues.all();
                 let local_queues = worker.local_queues.all();
+                // Task objects have no other hub's label: only our own are followed.
                 worker.synced()
+                    && worker.tasks.jobs.all().is_empty()
+                    && worker.tasks.job_sets.all().is_empty()
                     && !queues.iter().any(|queue| queue.metadata.is_labelled(&self.hub_id))
                     && !local_queues.iter().any(|queue| queue.metadata.is_labelled(&self.hub_id))
             }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use futures::future::join_all;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
@@ -31,10 +31,10 @@ use crate::{
             choose::{Placement, Weights},
             event::Event,
             names::TaskId,
-            phase::{LostPolicy, Phase, State},
+            phase::{LostPolicy, State},
             progress::Step,
             render::{Gang, Tenant},
-            view::{TaskView, TaskViews},
+            view::{TaskView, TaskViews, VolumeViews},
         },
     },
     k8s::{
@@ -54,10 +54,13 @@ mod index;
 mod publish;
 mod secrets;
 mod target;
+mod volumes;
 mod wishes;
 
 /// A look may take up half of the time, and no more: what changes meanwhile is seen by the next one.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+/// Secrets that were left behind are found this often.
+const SWEEP_PERIOD: SignedDuration = SignedDuration::from_hours(1);
 /// A move may make the next one possible at once.
 const ROUNDS: usize = 4;
 
@@ -84,7 +87,7 @@ pub struct TaskController {
     metrics: Metrics,
     settings: Settings,
     joined: watch::Receiver<Arc<JoinedClusters>>,
-    views: watch::Sender<Arc<TaskViews>>,
+    published: Published,
     signal: Arc<Notify>,
     /// Up to where the store's moves are known.
     seen: i64,
@@ -97,6 +100,14 @@ pub struct TaskController {
     tasks: JoinSet<()>,
     cancel: CancellationToken,
     last_look: Duration,
+    /// When the Secrets on the hub are to be looked through.
+    sweep_at: Option<Timestamp>,
+}
+
+/// What others may know of it.
+pub struct Published {
+    pub tasks: watch::Sender<Arc<TaskViews>>,
+    pub volumes: watch::Sender<Arc<VolumeViews>>,
 }
 
 struct Cluster {
@@ -129,7 +140,7 @@ impl TaskController {
         (store, clock, metrics): (Store, Clock, Metrics),
         settings: Settings,
         joined: watch::Receiver<Arc<JoinedClusters>>,
-        (views, signal): (watch::Sender<Arc<TaskViews>>, Arc<Notify>),
+        (published, signal): (Published, Arc<Notify>),
     ) -> Self {
         let gathered = Gathered::new(settings.weights);
         Self {
@@ -140,7 +151,7 @@ impl TaskController {
             metrics,
             settings,
             joined,
-            views,
+            published,
             signal,
             seen: 0,
             live: BTreeMap::new(),
@@ -151,6 +162,7 @@ impl TaskController {
             tasks: JoinSet::new(),
             cancel: CancellationToken::new(),
             last_look: Duration::ZERO,
+            sweep_at: None,
         }
     }
 
@@ -181,7 +193,8 @@ impl TaskController {
         for cluster in self.clusters.values_mut() {
             cluster.index.refresh(&cluster.target.worker);
         }
-        let volumes = self.volumes().await?;
+        let mut volumes = self.store.volumes(None).await?;
+        self.place_volumes(&mut volumes).await?;
         for _ in 0..ROUNDS {
             let now = self.clock.now();
             let decided = self.decide(&joined, &volumes, now);
@@ -191,8 +204,11 @@ impl TaskController {
             self.record(decided, now).await?;
         }
         self.learn_past().await?;
-        self.write(&joined);
-        self.publish(&joined);
+        let tended = self.tend_volumes(&volumes, &joined);
+        self.forget_volumes(&tended.gone).await?;
+        self.write(&joined, tended.wishes);
+        self.publish(&joined, tended.views);
+        self.sweep();
         Ok(self.next_look())
     }
 
@@ -209,6 +225,9 @@ impl TaskController {
     fn keep(&mut self, row: TaskRow) {
         if row.state.phase.is_over() {
             let past = Past::Over { phase: row.state.phase.clone(), epoch: row.state.epoch, at: row.changed };
+            if !row.spec.secrets.is_empty() {
+                self.sweep_at = None;
+            }
             self.live.remove(&row.id);
             self.past.insert(row.id, past);
             return;
@@ -310,12 +329,16 @@ impl TaskController {
         Ok(())
     }
 
-    async fn volumes(&self) -> Result<Vec<crate::store::VolumeRow>, StoreError> {
-        let wanted = |live: &Live| {
-            !live.row.spec.volumes.is_empty()
-                && matches!(live.row.state.phase, Phase::Pending | Phase::Queued { .. })
-        };
-        if self.live.values().any(wanted) { self.store.volumes(None).await } else { Ok(Vec::new()) }
+    /// Looks through the Secrets on the hub now and then, and soon after a task that had some is over.
+    fn sweep(&mut self) {
+        let now = self.clock.now();
+        if self.sweep_at.is_some_and(|at| now < at) {
+            return;
+        }
+        self.sweep_at = now.checked_add(SWEEP_PERIOD).ok();
+        let (hub, store) = (self.hub.clone(), self.store.clone());
+        let deadline = self.settings.writer.deadline;
+        self.tasks.spawn(async move { secrets::sweep(&hub, &store, now, deadline).await });
     }
 }
 

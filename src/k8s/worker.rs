@@ -228,11 +228,8 @@ impl Worker {
 
     /// Whether what is there of tasks, and what is not, is known and followed at this moment.
     pub fn follows_tasks(&self) -> bool {
-        let current = |state: State| matches!(state, State::Absent | State::Synced { broken: None });
-        current(self.tasks.jobs.state())
-            && current(self.tasks.job_sets.state())
-            && current(self.tasks.pods.state())
-            && current(self.direct_workloads.state())
+        let TaskTables { jobs, job_sets, pods, .. } = &self.tasks;
+        jobs.is_current() && job_sets.is_current() && pods.is_current() && self.direct_workloads.is_current()
     }
 
     /// Of all that a plan reads here. Each count only grows, so the same sum means that none changed.

@@ -170,10 +170,8 @@ impl TaskController {
     }
 
     /// A cluster of which it is known for sure what is there.
-    fn usable(&self, name: &ClusterName, joined: &JoinedClusters) -> Option<&Cluster> {
-        let entry = joined.get(name)?;
-        let cluster = self.clusters.get(name)?;
-        (entry.connection.is_writable() && cluster.index.current).then_some(cluster)
+    pub(super) fn usable(&self, name: &ClusterName, joined: &JoinedClusters) -> Option<&Cluster> {
+        self.clusters.get(name).filter(|cluster| cluster.keeps(name, joined))
     }
 
     fn follow(

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     controllers::driver::Next,
@@ -17,7 +17,7 @@ use crate::{
             names::TaskId,
             phase::Phase,
             progress::pending_reason,
-            view::{TaskView, TaskViews},
+            view::{TaskView, TaskViews, VolumeViews},
         },
     },
     k8s::{
@@ -29,14 +29,15 @@ use crate::{
 use super::{
     Cluster, Live, TaskController, decide,
     secrets::Asking,
-    wishes::{self, Cleaning, Dispatching, Maker},
+    wishes::{self, Cleaning, Dispatching, Maker, Past},
 };
 
 impl TaskController {
     /// Hands each cluster all that its tasks need now.
-    pub(super) fn write(&mut self, joined: &JoinedClusters) {
-        let mut wishes: BTreeMap<ClusterName, Vec<Change>> = BTreeMap::new();
-        let mut needed: BTreeMap<ClusterName, HashSet<Target>> = BTreeMap::new();
+    pub(super) fn write(&mut self, joined: &JoinedClusters, mut wishes: BTreeMap<ClusterName, Vec<Change>>) {
+        let of_volumes = |changes: &Vec<Change>| changes.iter().map(|change| change.target.clone()).collect();
+        let mut needed: BTreeMap<ClusterName, HashSet<Target>> =
+            wishes.iter().map(|(name, changes)| (name.clone(), of_volumes(changes))).collect();
         let dispatching = |id: &TaskId| {
             let live = self.live.get(id);
             live.is_some_and(|live| matches!(live.row.state.phase, Phase::Dispatching { .. }))
@@ -66,7 +67,7 @@ impl TaskController {
         for (name, cluster) in &self.clusters {
             let mut wanted = wishes.remove(name).unwrap_or_default();
             let entry = joined.get(name);
-            if entry.is_some_and(|entry| entry.connection.is_writable()) && cluster.index.current {
+            if cluster.keeps(name, joined) {
                 let cleaning = Cleaning {
                     now: self.clock.now(),
                     keep: self.settings.keep_objects,
@@ -84,7 +85,14 @@ impl TaskController {
         }
     }
 
-    pub(super) fn publish(&mut self, joined: &JoinedClusters) {
+    pub(super) fn publish(&mut self, joined: &JoinedClusters, volumes: VolumeViews) {
+        self.published.volumes.send_if_modified(|known| {
+            let differs = **known != volumes;
+            if differs {
+                *known = Arc::new(volumes);
+            }
+            differs
+        });
         let mut changed = false;
         let mut tasks = BTreeMap::new();
         for (id, live) in &mut self.live {
@@ -100,7 +108,7 @@ impl TaskController {
             tasks.insert(id.clone(), view);
         }
         let fleet = Arc::clone(&self.gathered.fleet);
-        self.views.send_if_modified(|known| {
+        self.published.tasks.send_if_modified(|known| {
             let differs = changed || known.tasks.len() != tasks.len() || !Arc::ptr_eq(&known.fleet, &fleet);
             if differs {
                 *known = Arc::new(TaskViews { tasks, fleet });
@@ -109,7 +117,7 @@ impl TaskController {
         });
     }
 
-    /// When a task that waits may move.
+    /// When a task that waits may move, or objects may go.
     pub(super) fn next_look(&self) -> Next {
         let now = self.clock.now();
         let due = |live: &Live| {
@@ -117,8 +125,14 @@ impl TaskController {
             let after = live.row.spec.spill_after.unwrap_or(self.settings.spill_after);
             spill_at(&Waiting { cluster: cluster.clone(), since: live.row.changed }, after)
         };
+        let spills = self.live.values().filter_map(due);
+        let keep = SignedDuration::try_from(self.settings.keep_objects).unwrap_or(SignedDuration::MAX);
+        let cleanings = self.past.values().filter_map(|past| match past {
+            Past::Over { at, .. } => at.checked_add(keep).ok(),
+            Past::Unknown => None,
+        });
         let later = |at: &Timestamp| now < *at;
-        match self.live.values().filter_map(due).filter(later).min() {
+        match spills.chain(cleanings).filter(later).min() {
             None => Next::AtPeriod,
             Some(at) => {
                 let wait = Duration::try_from(at.duration_since(now)).unwrap_or_default();

@@ -8,19 +8,26 @@ use std::{
 };
 
 use http::Request;
-use k8s_openapi::{ByteString, api::core::v1::Secret};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams, Preconditions},
+};
 use tokio::{sync::Notify, task::JoinSet};
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::{
     domain::task::{
-        names::{TaskId, hub_secret_name},
+        names::{SECRET_LABEL, TaskId, hub_secret_name},
+        render::ID_LABEL,
         spec::Secrets,
     },
     k8s::{
-        client::{RetryClass, call},
+        client::{ApiError, RetryClass, call},
         hub::Hub,
     },
+    store::{Store, StoreError},
 };
 
 #[derive(Clone, Default)]
@@ -108,4 +115,54 @@ fn values(secret: Secret) -> Secrets {
     let text = |ByteString(bytes): ByteString| String::from_utf8(bytes).ok();
     let data: BTreeMap<String, ByteString> = secret.data.unwrap_or_default();
     Secrets::new(data.into_iter().filter_map(|(name, value)| Some((name, text(value)?))).collect())
+}
+
+/// A Secret this young may be of a task that is just being accepted.
+const YOUNG: SignedDuration = SignedDuration::from_mins(10);
+
+/// Removes Secrets of tasks that are over or that there are not.
+pub(super) async fn sweep(hub: &Hub, store: &Store, now: Timestamp, deadline: Duration) {
+    if let Err(error) = try_sweep(hub, store, now, deadline).await {
+        warn!("Could not look through the Secrets of tasks; it is tried again: {error}");
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum SweepError {
+    #[error(transparent)]
+    Hub(#[from] ApiError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+async fn try_sweep(hub: &Hub, store: &Store, now: Timestamp, deadline: Duration) -> Result<(), SweepError> {
+    let client = hub.client.kube();
+    let secrets = Api::<Secret>::namespaced(client.clone(), &hub.namespace);
+    let ours = ListParams::default().labels(&format!("{SECRET_LABEL}=true"));
+    for secret in call(deadline, secrets.list_metadata(&ours)).await?.items {
+        let ObjectMeta { name: Some(name), labels: Some(labels), uid: Some(uid), .. } = secret.metadata
+        else {
+            continue;
+        };
+        let Some(id) = labels.get(ID_LABEL).and_then(|id| TaskId::parse(id)) else { continue };
+        let is_needed = if let Some(task) = store.task(&id).await? {
+            !task.state.phase.is_over()
+        } else {
+            let made = secret.metadata.creation_timestamp.map(|made| made.0);
+            made.is_none_or(|made| now.duration_since(made) < YOUNG)
+        };
+        if is_needed {
+            continue;
+        }
+        let parameters = DeleteParams::default().preconditions(Preconditions {
+            uid: Some(uid),
+            resource_version: secret.metadata.resource_version,
+        });
+        match call(deadline, secrets.delete(&name, &parameters)).await {
+            Ok(_) => info!(task.id = %id, "Removed the secrets of task {id} from the hub"),
+            Err(error) if matches!(error.class, RetryClass::NotFound | RetryClass::Conflict) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }

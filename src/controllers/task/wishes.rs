@@ -24,7 +24,7 @@ use super::{
     target::Target,
 };
 
-const MANAGER: &str = "fedq-task";
+pub(super) const MANAGER: &str = "fedq-task";
 
 /// What objects are made of, besides the task.
 pub(super) struct Maker<'a> {

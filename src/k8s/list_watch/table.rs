@@ -108,6 +108,11 @@ impl<T: Record> Table<T> {
         !matches!(self.state(), State::Waiting)
     }
 
+    /// Whether all objects are known and being followed at this moment.
+    pub fn is_current(&self) -> bool {
+        matches!(self.state(), State::Absent | State::Synced { broken: None })
+    }
+
     /// Counts changes of rows or state: a signal without a payload, read the table for what is.
     pub fn changed(&self) -> watch::Receiver<u64> {
         self.0.changed.subscribe()

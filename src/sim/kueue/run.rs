@@ -22,6 +22,9 @@ pub const SECONDS: &str = "sim.fedq.dev/seconds";
 /// The code a pod's container ends with.
 pub const EXIT: &str = "sim.fedq.dev/exit";
 
+/// Of a pod of an Indexed Job, as label and as annotation.
+const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+
 const DEFAULT_SECONDS: i64 = 5;
 const DEFAULT_BACKOFF_LIMIT: i64 = 6;
 /// Beyond this many pods a job is run in parts, lest one manifest fill the memory.
@@ -300,6 +303,9 @@ fn new_pod(view: &JobsView, key: &Key, job: &Value, now: Timestamp) -> Value {
         ("batch.kubernetes.io/job-name".to_owned(), json!(name)),
         ("job-name".to_owned(), json!(name)),
     ]);
+    if job["spec"]["completionMode"] == "Indexed" {
+        number(view, &mut pod, (key, uid));
+    }
     for setting in [SECONDS, EXIT] {
         let value = text(job, &["metadata", "annotations", setting]);
         if !value.is_empty() && self::setting(&pod, setting).is_empty() {
@@ -311,6 +317,19 @@ fn new_pod(view: &JobsView, key: &Key, job: &Value, now: Timestamp) -> Value {
         begin(&mut pod, now);
     }
     pod
+}
+
+/// The lowest index that no other pod of the Job stands for, on the pod in all the places where it is found.
+fn number(view: &JobsView, pod: &mut Value, (key, uid): (&Key, &str)) {
+    let of_job = |(found, pod): &(&Key, &Arc<Value>)| found.0 == key.0 && owning_job(pod) == Some(uid);
+    let stands = view.pods.iter().filter(of_job).filter(|(_, pod)| pod["status"]["phase"] != "Failed");
+    let taken: Vec<&str> = stands.map(|(_, pod)| text(pod, &["metadata", "labels", INDEX])).collect();
+    let mut indexes = (0..=taken.len()).map(|index| index.to_string());
+    let index = indexes.find(|index| !taken.contains(&index.as_str())).expect("one more than are taken");
+    for place in ["labels", "annotations"] {
+        child(pod, &["metadata", place]).insert(INDEX.to_owned(), json!(index));
+    }
+    child(pod, &["spec"]).insert("hostname".to_owned(), json!(format!("{}-{index}", key.1)));
 }
 
 /// The node for a pod: labelled as it asks, ready, open to it, and with the fewest pods.

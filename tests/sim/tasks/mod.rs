@@ -1,4 +1,8 @@
-//! Tasks on simulated clusters, from what is stored to what runs where, and back.
+//! Tasks on simulated clusters, from the command line to what runs where, and back.
 
+mod killed;
+mod loss;
 mod running;
 mod stage;
+mod stopping;
+mod volumes;

@@ -1,108 +1,212 @@
-//! A hub and workers that tasks are run on.
+//! A hub, workers, and a person who runs tasks on them.
 
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
-use fedq::clock::Clock;
-use fedq::domain::task::names::TaskId;
-use fedq::domain::task::phase::State;
-use fedq::domain::task::sky::{self, Options};
 use fedq::sim::cluster::Cluster;
-use fedq::store::{Store, TaskRow};
-use serde_json::Value;
-use sqlx::Connection as _;
-use sqlx::Row as _;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use fedq::sim::kind::Kind;
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
 
 use super::super::bed::{Bed, WITHIN};
 
-const QUICK: &str = "quota: {mergeWindow: 50ms}\n";
+const TOKEN: &str = "0123456789abcdef-ann";
+/// Short enough for a scenario of seconds, long enough that a busy machine is not taken for a fault.
+const TIMES: &str = "allowLoopback: true, connectTimeout: 2s, requestTimeout: 2s, staleAfter: 4s";
 
 pub struct Stage {
     pub bed: Bed,
-    submitted: u64,
+    starts: usize,
+    /// Where the histories of the workers begin.
+    began: Vec<u64>,
 }
 
 impl Stage {
     /// Workers with so many GPUs of quota each, of 16 that they have.
-    pub async fn set(workers: &[(&str, u32)], more: &str) -> Self {
+    pub async fn set(workers: &[(&str, u32)]) -> Self {
+        Self::set_with(workers, "", "").await
+    }
+
+    /// With more keys of `clusters` and of `tasks`.
+    pub async fn set_with(workers: &[(&str, u32)], clusters: &str, tasks: &str) -> Self {
         let names: Vec<&str> = workers.iter().map(|(name, _)| *name).collect();
-        let mut bed = Bed::without_daemon(&names).await;
-        bed.configure(&format!("{QUICK}{more}"));
-        bed.start_daemon();
-        for (worker, (_, gpus)) in bed.workers.iter().zip(workers) {
-            bed.join(worker).await;
-            bed.assign(worker, &gpus.to_string()).await;
+        let bed = Bed::without_daemon(&names).await;
+        let tokens = bed.path("tokens");
+        std::fs::write(&tokens, format!("{TOKEN},ann@example.com,u-1,\"system:masters\"\n")).unwrap();
+        std::fs::set_permissions(&tokens, std::fs::Permissions::from_mode(0o600)).unwrap();
+        bed.configure(&format!(
+            "quota: {{mergeWindow: 50ms}}\nclusters: {{{TIMES}{clusters}}}\n\
+             tasks: {{tenants: [{{namespace: team, users: ['*'], queue: queue}}]{tasks}}}\n"
+        ));
+        let config = std::fs::read_to_string(bed.path("fedqd.yaml")).unwrap();
+        let api = format!("api: {{address: 127.0.0.1:0, tokenFile: {}}}", tokens.display());
+        std::fs::write(bed.path("fedqd.yaml"), config.replace("api: {address: 127.0.0.1:0}", &api)).unwrap();
+        let began = bed.workers.iter().map(|worker| worker.state.store.version()).collect();
+        let mut stage = Self { bed, starts: 0, began };
+        stage.start();
+        for (worker, (_, gpus)) in stage.bed.workers.iter().zip(workers) {
+            stage.bed.join(worker).await;
+            stage.bed.assign(worker, &gpus.to_string()).await;
         }
-        for (worker, (_, gpus)) in bed.workers.iter().zip(workers) {
-            bed.holds(worker, &gpus.to_string()).await;
+        for (name, gpus) in workers {
+            stage.bed.holds(stage.worker(name), &gpus.to_string()).await;
+            stage.has_queue(name).await;
         }
-        Self { bed, submitted: 0 }
+        stage
+    }
+
+    /// Until the LocalQueue is there and works.
+    async fn has_queue(&self, name: &str) {
+        let worker = self.worker(name);
+        let active = |queue: &Value| {
+            let conditions = queue["status"]["conditions"].as_array();
+            let mut conditions = conditions.into_iter().flatten();
+            conditions.any(|one| one["type"] == "Active" && one["status"] == "True")
+        };
+        super::super::bed::wait("a queue that works", worker, || {
+            worker.get("LocalQueue", "team", "queue").is_some_and(|queue| active(&queue))
+        })
+        .await;
+    }
+
+    pub fn start(&mut self) {
+        self.bed.start_daemon();
+        self.starts += 1;
+    }
+
+    pub fn kill(&mut self) {
+        self.bed.kill();
     }
 
     pub fn worker(&self, name: &str) -> &Cluster {
         self.bed.workers.iter().find(|worker| worker.state.name == name).unwrap()
     }
 
-    /// Accepts a task while fedqd is down.
-    pub async fn submit(&mut self, text: &str) -> TaskId {
-        self.bed.kill();
-        let file = sky::read_file(text.as_bytes(), &Options::default()).unwrap();
-        self.submitted += 1;
-        let now = Clock::system().now();
-        let row = TaskRow {
-            id: TaskId::draw(self.submitted),
-            owner: "ann@example.com".to_owned(),
-            namespace: "team".to_owned(),
-            queue: Some("queue".to_owned()),
-            cluster: None,
-            submitted: now,
-            spec: file.tasks[0].spec.clone(),
-            state: State::default(),
-            dispatch: None,
-            restarts: 0,
-            nodes: None,
-            changed: now,
-        };
-        let store = Store::open(&self.bed.path("fedq.db")).await.unwrap();
-        assert!(store.insert_task(&row).await.unwrap());
-        store.close().await;
-        self.bed.start_daemon();
-        row.id
-    }
-
-    /// As the store has it.
-    pub async fn state(&self, id: &TaskId) -> Value {
-        let options = SqliteConnectOptions::new().filename(self.bed.path("fedq.db")).read_only(true);
-        let mut database = SqliteConnection::connect_with(&options).await.unwrap();
-        let row = sqlx::query("SELECT state FROM tasks WHERE id = ?1").bind(id.as_str());
-        let text: String = row.fetch_one(&mut database).await.unwrap().get(0);
-        database.close().await.unwrap();
-        serde_json::from_str(&text).unwrap()
-    }
-
-    pub async fn reaches(&self, id: &TaskId, phase: &str) -> Value {
+    /// Where this start of fedqd listens, once it does.
+    async fn server(&self) -> String {
         let began = Instant::now();
         loop {
-            let state = self.state(id).await;
-            if state["phase"] == phase {
-                return state;
+            let log = std::fs::read_to_string(self.bed.path("fedqd.log")).unwrap();
+            let told: Vec<&str> = log.split("The API listens on ").skip(1).collect();
+            if told.len() == self.starts {
+                let address = told[told.len() - 1].split('"').next().unwrap();
+                return format!("http://{address}");
             }
-            assert!(began.elapsed() < WITHIN, "task {id} is {state}, not {phase}");
+            assert!(began.elapsed() < WITHIN, "fedqd does not listen");
             tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Whether `fedq` succeeds, and what it says: data, or what is wrong.
+    pub async fn fedq(&self, arguments: &[&str], stdin: &str) -> Result<String, String> {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_fedq"))
+            .args(arguments)
+            .env("FEDQ_SERVER", self.server().await)
+            .env("FEDQ_TOKEN", TOKEN)
+            .env("HOME", self.bed.path(""))
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(stdin.as_bytes()).await.unwrap();
+        let output = child.wait_with_output().await.unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+    }
+
+    /// Hands in a task; its id. Each of its pods takes so many seconds.
+    pub async fn submit(&self, seconds: u32, task: &str) -> String {
+        self.try_submit(seconds, task, &[]).await.unwrap()
+    }
+
+    pub async fn try_submit(&self, seconds: u32, task: &str, more: &[&str]) -> Result<String, String> {
+        let annotations = json!({"sim.fedq.dev/seconds": seconds.to_string()});
+        let config = json!({"kubernetes": {"custom_metadata": {"annotations": annotations}}});
+        let arguments = [&["task", "submit", "-", "-o", "json"], more].concat();
+        let told = self.fedq(&arguments, &format!("{task}config: {config}\n")).await?;
+        let told: Value = serde_json::from_str(&told).unwrap();
+        Ok(told["id"].as_str().or(told["task"]["id"].as_str()).unwrap().to_owned())
+    }
+
+    pub async fn status(&self, id: &str) -> Value {
+        let told = self.fedq(&["task", "status", id, "-o", "json"], "").await.unwrap();
+        serde_json::from_str(&told).unwrap()
+    }
+
+    /// Waits for a phase; fails once the task is over in another one.
+    pub async fn reaches(&self, id: &str, phase: &str) -> Value {
+        let began = Instant::now();
+        loop {
+            let status = self.status(id).await;
+            if status["phase"] == phase {
+                return status;
+            }
+            let over = matches!(status["phase"].as_str(), Some("succeeded" | "failed" | "stopped"));
+            assert!(!over && began.elapsed() < WITHIN * 2, "task {id} is not {phase}: {status:#}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Until the reason why it does not run begins so.
+    pub async fn waits_because(&self, id: &str, reason: &str) {
+        let began = Instant::now();
+        loop {
+            let status = self.status(id).await;
+            if status["pendingReason"].as_str().is_some_and(|told| told.starts_with(reason)) {
+                return;
+            }
+            assert!(began.elapsed() < WITHIN, "it does not wait because `{reason}`: {status:#}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// The reasons of its events.
+    pub async fn reasons(&self, id: &str) -> Vec<String> {
+        let status = self.status(id).await;
+        let events = status["events"].as_array().cloned().unwrap_or_default();
+        events.iter().map(|event| event["reason"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Every Job of a task that ever was anywhere, by UID, and every pod.
+    pub fn ever(&self, id: &str, kind: &str) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        for (worker, began) in self.bed.workers.iter().zip(&self.began) {
+            let kind = Kind::named(kind).unwrap();
+            let (changes, _) = worker.state.store.since(kind, *began).expect("a history that is kept");
+            for object in changes.iter().filter_map(|change| change.after.as_ref()) {
+                if object["metadata"]["labels"]["task-id"] == id {
+                    found.insert(object["metadata"]["uid"].as_str().unwrap().to_owned());
+                }
+            }
+        }
+        found
+    }
+
+    /// Until nothing of a task is left on any worker.
+    pub async fn is_gone(&self, id: &str) {
+        for worker in &self.bed.workers {
+            for kind in ["Job", "Pod", "Service", "Workload"] {
+                let what = format!("every {kind} of {id} to be gone from {}", worker.state.name);
+                super::super::bed::wait(&what, worker, || of_task(worker, kind, id).is_empty()).await;
+            }
         }
     }
 }
 
 /// The objects of a kind that belong to a task.
-pub fn of_task(cluster: &Cluster, kind: &str, id: &TaskId) -> Vec<Value> {
-    let ours = |object: &&Value| object["metadata"]["labels"]["task-id"] == id.as_str();
-    cluster
-        .list(kind)
-        .iter()
-        .map(|object| (**object).clone())
-        .collect::<Vec<_>>()
-        .iter()
-        .filter(ours)
-        .cloned()
-        .collect()
+pub fn of_task(cluster: &Cluster, kind: &str, id: &str) -> Vec<Value> {
+    let of = |object: &Value| match kind {
+        // Kueue gives its Workloads no labels of ours.
+        "Workload" => object["metadata"]["name"].as_str().is_some_and(|name| name.contains(id)),
+        _ => object["metadata"]["labels"]["task-id"] == id,
+    };
+    cluster.list(kind).iter().filter(|object| of(object)).map(|object| (**object).clone()).collect()
+}
+
+/// From now on this is wrong with a cluster, and nothing else.
+pub fn wrong(cluster: &Cluster, plan: &str) {
+    cluster.set_faults(plan.parse().unwrap());
 }

@@ -1,0 +1,176 @@
+//! Volumes: a claim on a cluster for each that is wanted, none for one that is not.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    domain::{
+        ids::ClusterName,
+        task::{
+            choose::view::Access,
+            fleet::Fleet,
+            names::TaskId,
+            view::{VolumePhase, VolumeState, VolumeViews},
+            volume::Place,
+        },
+    },
+    k8s::{
+        types::task::VolumeClaim,
+        worker::JoinedClusters,
+        write::{Action, Change, Kind, Target},
+    },
+    store::{StoreError, VolumeRow},
+};
+
+use super::{Cluster, TaskController, wishes::MANAGER};
+
+/// What is to be done about volumes, and what is told of them.
+#[derive(Default)]
+pub(super) struct Volumes {
+    pub wishes: BTreeMap<ClusterName, Vec<Change>>,
+    pub views: VolumeViews,
+    /// Of which nothing is left anywhere.
+    pub gone: Vec<TaskId>,
+}
+
+impl TaskController {
+    /// Gives each volume that has no cluster yet one, where there is one to choose.
+    pub(super) async fn place_volumes(&self, volumes: &mut [VolumeRow]) -> Result<(), StoreError> {
+        for index in 0..volumes.len() {
+            let volume = &volumes[index];
+            if volume.cluster.is_some() || volume.deleting {
+                continue;
+            }
+            let chosen = choose(&self.gathered.fleet, &volume.namespace, volumes);
+            let Some(cluster) = chosen else { continue };
+            if self.store.place_volume(&volumes[index].id, &cluster).await? {
+                tracing::info!(volume.id = %volumes[index].id, "Volume {} goes to `{cluster}`", volumes[index].id);
+                volumes[index].cluster = Some(cluster);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn tend_volumes(&self, volumes: &[VolumeRow], joined: &JoinedClusters) -> Volumes {
+        let mut done = Volumes::default();
+        for volume in volumes {
+            let state = match &volume.cluster {
+                None if volume.deleting => None,
+                None => {
+                    let reason =
+                        format!("no cluster with a queue in namespace {} can take it", volume.namespace);
+                    Some(VolumeState { phase: VolumePhase::Pending, reason: Some(reason) })
+                }
+                Some(cluster) if !joined.contains_key(cluster) => {
+                    let reason = format!("{cluster} is not joined");
+                    // Whoever wants it gone cannot be told more than that it is out of reach.
+                    (!volume.deleting)
+                        .then_some(VolumeState { phase: VolumePhase::Unknown, reason: Some(reason) })
+                }
+                Some(cluster) => self.tend(volume, cluster, joined, &mut done),
+            };
+            match state {
+                Some(state) => drop(done.views.insert(volume.id.clone(), state)),
+                None => done.gone.push(volume.id.clone()),
+            }
+        }
+        done
+    }
+
+    /// `None`: it is to be gone and is.
+    fn tend(
+        &self,
+        volume: &VolumeRow,
+        name: &ClusterName,
+        joined: &JoinedClusters,
+        done: &mut Volumes,
+    ) -> Option<VolumeState> {
+        let usable =
+            self.usable(name, joined).filter(|cluster| cluster.target.worker.tasks.claims.is_current());
+        let Some(cluster) = usable else {
+            let reason = format!("{name} does not answer");
+            return Some(VolumeState { phase: VolumePhase::Unknown, reason: Some(reason) });
+        };
+        let claim_name = volume.spec.claim_name(&volume.id);
+        let claim = cluster.target.worker.tasks.claims.get(Some(&volume.namespace), &claim_name);
+        let target = Target::namespaced(Kind::VolumeClaim, &volume.namespace, claim_name);
+        let wishes = done.wishes.entry(name.clone()).or_default();
+        match (&claim, volume.deleting) {
+            (None, true) => None,
+            (None, false) => {
+                let place =
+                    Place { namespace: &volume.namespace, hub_id: &self.hub_id, created: volume.created };
+                let body = volume.spec.render(&volume.id, &volume.owner, &place);
+                let reason = cluster.target.failure(&target);
+                wishes.push(Change { target, action: Action::Create(body), manager: MANAGER });
+                Some(VolumeState { phase: VolumePhase::Pending, reason })
+            }
+            (Some(claim), true) => {
+                let reason = self.users(volume).map(|user| format!("task {user} uses it"));
+                if reason.is_none() && !claim.metadata.going {
+                    wishes.push(Change { target, action: deleted(claim), manager: MANAGER });
+                }
+                Some(VolumeState { phase: VolumePhase::Deleting, reason })
+            }
+            (Some(claim), false) => Some(bound(claim)),
+        }
+    }
+
+    /// A task that mounts the volume, if there is one.
+    fn users(&self, volume: &VolumeRow) -> Option<&TaskId> {
+        let mounts = |live: &&super::Live| {
+            let row = &live.row;
+            row.owner == volume.owner
+                && row.namespace == volume.namespace
+                && row.spec.volumes.iter().any(|mount| mount.volume == volume.spec.name())
+        };
+        self.live.values().find(mounts).map(|live| &live.row.id)
+    }
+
+    pub(super) async fn forget_volumes(&self, gone: &[TaskId]) -> Result<(), StoreError> {
+        for id in gone {
+            self.store.forget_volume(id).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The cluster that the tenant can use and has fewest volumes on.
+fn choose(fleet: &Fleet, namespace: &str, volumes: &[VolumeRow]) -> Option<ClusterName> {
+    let usable = fleet.clusters.iter().filter(|(_, member)| {
+        member.access == Access::Ready
+            && member.local_queues.get(namespace).is_some_and(|queues| !queues.is_empty())
+    });
+    let load = |name: &ClusterName| {
+        volumes.iter().filter(|one| one.namespace == namespace && one.cluster.as_ref() == Some(name)).count()
+    };
+    usable.map(|(name, _)| name).min_by_key(|name| (load(name), (*name).clone())).cloned()
+}
+
+fn deleted(claim: &VolumeClaim) -> Action {
+    Action::Delete {
+        uid: claim.metadata.uid.clone(),
+        resource_version: claim.metadata.resource_version.clone(),
+    }
+}
+
+fn bound(claim: &VolumeClaim) -> VolumeState {
+    if claim.metadata.going {
+        let reason = Some("somebody deleted it on its cluster".to_owned());
+        return VolumeState { phase: VolumePhase::Deleting, reason };
+    }
+    let phase = match claim.status.phase.as_str() {
+        "Bound" => VolumePhase::Bound,
+        "Lost" => VolumePhase::Lost,
+        _ => VolumePhase::Pending,
+    };
+    let reason = (phase == VolumePhase::Pending)
+        .then(|| "it is not bound; with many storage classes that happens at its first use".to_owned());
+    VolumeState { phase, reason }
+}
+
+impl Cluster {
+    /// Whether it may be written to, and it is known for sure what is there.
+    pub(super) fn keeps(&self, name: &ClusterName, joined: &JoinedClusters) -> bool {
+        joined.get(name).is_some_and(|entry| entry.connection.is_writable()) && self.index.current
+    }
+}
