@@ -13,14 +13,14 @@ use crate::support::fleet::Fleet;
 use crate::support::nodes::node;
 
 /// Someone at a terminal: their token, and a folder for what their editor keeps.
-struct Person<'s, 'f> {
+pub struct Person<'s, 'f> {
     stage: &'s Stage<'f>,
     token: String,
 }
 
 impl<'s, 'f> Person<'s, 'f> {
     /// A ServiceAccount with a ClusterRole of the hub, or with no rights at all.
-    async fn new(stage: &'s Stage<'f>, name: &str, role: Option<&str>) -> Result<Self> {
+    pub async fn new(stage: &'s Stage<'f>, name: &str, role: Option<&str>) -> Result<Self> {
         let (hub, namespace) = (stage.hub(), stage.namespace());
         hub.apply(&format!(
             "{{apiVersion: v1, kind: ServiceAccount, metadata: {{name: {name}, namespace: {namespace}}}}}"
@@ -40,7 +40,7 @@ impl<'s, 'f> Person<'s, 'f> {
         Ok(Self { stage, token: token.trim().to_owned() })
     }
 
-    fn runs(&self, args: &[&str]) -> Result<Ran> {
+    pub fn runs(&self, args: &[&str]) -> Result<Ran> {
         self.edits("true", args)
     }
 

@@ -16,6 +16,7 @@ pub mod multikueue_stage;
 pub mod reported;
 pub mod rights;
 pub mod stage;
+pub mod task;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -99,6 +100,8 @@ pub fn all() -> Vec<Case> {
         command_line::a_claim_is_edited_with_checks_and_on_top_of_other_edits,
         command_line::the_command_line_joins_checks_and_leaves,
         command_line::nobody_gets_further_than_the_hub_lets_them,
+        task::tasks_run_wait_move_and_stop_across_clusters,
+        task::a_job_set_is_admitted_as_one_or_not_at_all,
         rights::the_rights_that_are_shipped_suffice_from_joining_to_leaving,
         faults::a_daemon_killed_again_and_again_ends_in_the_same_state,
         faults::a_restarted_daemon_resumes_its_watch_or_lists_and_compares,

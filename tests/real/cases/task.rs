@@ -1,0 +1,182 @@
+//! Tasks from the command line to real Jobs under real Kueue, and back.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use super::command_line::Person;
+use super::stage::{Assign, GPU, KUEUE, SOON, Stage, ground, holds, queue};
+use crate::support::cluster::Cluster;
+use crate::support::fleet::Fleet;
+use crate::support::nodes::node;
+use crate::support::wait::{Seen, eventually};
+
+/// Longer than any case.
+const LONG: &str = "10m";
+const SHORT: &str = "1s";
+
+/// Someone who may do all, on two joined workers with so many GPUs of quota each, of 16 that they have.
+struct Bed<'s, 'f> {
+    stage: &'s Stage<'f>,
+    person: Person<'s, 'f>,
+}
+
+async fn stage<'f>(fleet: &'f Fleet, name: &str, case: &'static str, more: &str) -> Result<Stage<'f>> {
+    let tasks = format!("tasks: {{tenants: [{{namespace: {case}, users: ['*'], queue: {case}}}], {more}}}");
+    let stage = Stage::set_with(fleet, name, case, super::stage::PATIENT, &tasks).await?;
+    for worker in &fleet.workers {
+        worker.add_nodes(&[node(case, "a").gpus(8), node(case, "b").gpus(8)]).await?;
+    }
+    stage.hub().apply(&ground(case)).await?;
+    stage.hub().apply(&queue(case, case, &[(GPU, "0")], "")).await?;
+    Ok(stage)
+}
+
+impl<'s, 'f> Bed<'s, 'f> {
+    async fn set(stage: &'s Stage<'f>, gpus: [&str; 2]) -> Result<Self> {
+        let case = stage.case;
+        for ((name, worker), gpus) in ["one", "two"].into_iter().zip(&stage.fleet.workers).zip(gpus) {
+            stage.join(name, worker).await?;
+            give(stage, name, gpus).await?;
+            holds(worker, case, case, &[(GPU, gpus)]).await?;
+        }
+        Ok(Self { stage, person: Person::new(stage, "ann", Some("cluster-admin")).await? })
+    }
+
+    /// Hands in a task of so many nodes with so many GPUs each.
+    fn submit(&self, (nodes, gpus): (u32, u32), runs: &str) -> Result<String> {
+        let annotations = json!({
+            "pod-complete.stage.kwok.x-k8s.io/delay": runs, "pod-complete.stage.kwok.x-k8s.io/jitter-delay": runs,
+        });
+        let task = json!({
+            "name": "train", "run": "python train.py", "num_nodes": nodes, "resources": {"accelerators": gpus},
+            "config": {"kubernetes": {"custom_metadata": {"annotations": annotations}}},
+        });
+        let file = self.stage.daemon.home().file("task.yaml", &task.to_string())?;
+        let told =
+            self.person.runs(&["task", "submit", &file.display().to_string(), "-o", "json"])?.success()?;
+        let told: Value = serde_json::from_str(&told)?;
+        let id = told["id"].as_str().or(told["task"]["id"].as_str());
+        Ok(id.context("an id")?.to_owned())
+    }
+
+    fn status(&self, id: &str) -> Result<Value> {
+        let told = self.person.runs(&["task", "status", id, "-o", "json"])?.success()?;
+        Ok(serde_json::from_str(&told)?)
+    }
+
+    async fn reaches(&self, id: &str, phase: &str) -> Result<Value> {
+        eventually(&format!("task {id} to be {phase}"), SOON * 2, async || {
+            let status = self.status(id)?;
+            let over = matches!(status["phase"].as_str(), Some("succeeded" | "failed" | "stopped"));
+            ensure!(status["phase"] == phase || !over, "it is over: {status:#}");
+            Ok(if status["phase"] == phase { Seen::Done(status) } else { Seen::Still(format!("{status:#}")) })
+        })
+        .await
+    }
+
+    async fn has(&self, worker: &Cluster, kind: (&str, &str), id: &str) -> Result<Vec<Value>> {
+        let all = worker.list(kind.0, kind.1, Some(self.stage.case)).await?;
+        let of = |object: &Value| {
+            let metadata = &object["metadata"];
+            metadata["labels"]["task-id"] == id
+                || metadata["name"].as_str().is_some_and(|name| name.contains(id))
+        };
+        Ok(all.into_iter().filter(of).collect())
+    }
+
+    async fn is_gone(&self, worker: &Cluster, id: &str) -> Result<()> {
+        eventually(&format!("nothing of {id} on {}", worker.name), SOON, async || {
+            let mut left = Vec::new();
+            for kind in [
+                ("batch/v1", "Job"),
+                ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+                ("v1", "Pod"),
+                ("v1", "Service"),
+                (KUEUE, "Workload"),
+            ] {
+                left.extend(self.has(worker, kind, id).await?);
+            }
+            Ok(Seen::when(left.is_empty(), || format!("{left:?}")))
+        })
+        .await
+    }
+}
+
+async fn give(stage: &Stage<'_>, cluster: &str, gpus: &str) -> Result<()> {
+    let assign = Assign { queue: stage.case, flavor: stage.case, resources: &[("gpu", gpus)] };
+    stage.assign(cluster, &[assign]).await
+}
+
+pub async fn tasks_run_wait_move_and_stop_across_clusters(fleet: &Fleet) -> Result<()> {
+    let case = "tasks";
+    let more = "spillAfter: 3s, gang: indexed, keepObjects: 20s";
+    let stage = stage(fleet, "tasks_run_wait_move_and_stop_across_clusters", case, more).await?;
+    let bed = Bed::set(&stage, ["8", "4"]).await?;
+    let (one, two) = (fleet.worker1(), fleet.worker2());
+
+    let first = bed.submit((1, 6), LONG)?;
+    let running = bed.reaches(&first, "running").await?;
+    ensure!(running["cluster"] == "one", "only there it fits: {running:#}");
+    // Of the 8 there, 2 are left.
+    let gang = bed.submit((4, 1), SHORT)?;
+    let ended = bed.reaches(&gang, "succeeded").await?;
+    ensure!(ended["cluster"] == "two", "the full queue sends it to the other: {ended:#}");
+    ensure!(ended["nodes"]["succeeded"] == 4, "{ended:#}");
+    ensure!(bed.has(two, (KUEUE, "Workload"), &gang).await?.len() == 1, "one Workload for four nodes");
+    let pods = bed.has(two, ("v1", "Pod"), &gang).await?;
+    ensure!(pods.len() == 4, "{} pods", pods.len());
+
+    // 6 on two nodes: 2 are free on one, and two can never hold more than 4.
+    let waits = bed.submit((2, 3), LONG)?;
+    let queued = eventually("Kueue's word on what is missing", SOON, async || {
+        let status = bed.reaches(&waits, "queued").await?;
+        let told = status["pendingReason"].as_str().is_some_and(|reason| reason.contains("quota on one: "));
+        Ok(if told { Seen::Done(status) } else { Seen::Still(format!("{status:#}")) })
+    })
+    .await?;
+    ensure!(queued["cluster"] == "one", "{queued:#}");
+    ensure!(bed.has(one, ("v1", "Pod"), &waits).await?.is_empty(), "all of it or nothing");
+    give(&stage, "two", "8").await?;
+    let moved = bed.reaches(&waits, "running").await?;
+    ensure!(moved["cluster"] == "two" && moved["epoch"] == 2, "{moved:#}");
+    bed.is_gone(one, &waits).await?;
+
+    let behind = bed.submit((1, 8), LONG)?;
+    bed.reaches(&behind, "queued").await?;
+    for id in [&behind, &waits, &first] {
+        bed.person.runs(&["task", "stop", id, "--yes"])?.success()?;
+        bed.reaches(id, "stopped").await?;
+        bed.is_gone(one, id).await?;
+        bed.is_gone(two, id).await?;
+    }
+    let refused = bed.person.runs(&["task", "submit", "--gpus", "9", "--image", "x", "--", "true"])?;
+    ensure!(refused.code != 0 && refused.stderr.contains("at most 8"), "it fits nowhere: {refused:?}");
+    // What is over goes after a while, and what people know of it stays.
+    bed.is_gone(two, &gang).await?;
+    ensure!(bed.status(&gang)?["phase"] == "succeeded");
+    Ok(())
+}
+
+/// No JobSet controller runs here: what Kueue makes of the JobSet is what counts.
+pub async fn a_job_set_is_admitted_as_one_or_not_at_all(fleet: &Fleet) -> Result<()> {
+    let case = "job-sets";
+    let stage = stage(fleet, "a_job_set_is_admitted_as_one_or_not_at_all", case, "gang: auto").await?;
+    let bed = Bed::set(&stage, ["8", "4"]).await?;
+    let one = fleet.worker1();
+    let id = bed.submit((3, 2), LONG)?;
+    let starting = bed.reaches(&id, "starting").await?;
+    ensure!(starting["gang"] == "jobSet" && starting["cluster"] == "one", "{starting:#}");
+    let workloads = bed.has(one, (KUEUE, "Workload"), &id).await?;
+    ensure!(workloads.len() == 1, "{workloads:?}");
+    ensure!(workloads[0]["spec"]["podSets"][0]["count"] == 3, "all three nodes: {:#}", workloads[0]);
+    let second = bed.submit((3, 2), LONG)?;
+    let queued = bed.reaches(&second, "queued").await?;
+    ensure!(queued["cluster"] == "one", "two can never hold it: {queued:#}");
+    let suspended = bed.has(one, ("jobset.x-k8s.io/v1alpha2", "JobSet"), &second).await?;
+    ensure!(suspended[0]["spec"]["suspend"] == true, "none of it: {:#}", suspended[0]);
+    for id in [&second, &id] {
+        bed.person.runs(&["task", "stop", id, "--yes"])?.success()?;
+        bed.is_gone(one, id).await?;
+    }
+    Ok(())
+}
