@@ -8,7 +8,8 @@ use axum::{
     Json, Router,
     body::Bytes,
     extract::{OriginalUri, Path, Query, RawQuery, State as Extract, rejection::BytesRejection},
-    response::Redirect,
+    http::HeaderMap,
+    response::{Redirect, Response},
     routing::{get, post},
 };
 use serde::Deserialize;
@@ -19,7 +20,7 @@ use self::{
 };
 use super::{
     State,
-    owner::TASKS,
+    owner::{LOGS, TASKS, VOLUMES},
     task::{self, Wanted},
     volume,
 };
@@ -57,6 +58,7 @@ pub fn router(state: &State) -> Router<State> {
         )
         .route("/tasks/{task}", get(get_task))
         .route("/tasks/{task}/stop", post(stop))
+        .route("/tasks/{task}/logs", get(logs))
         .route("/volumes", get(list_volumes))
         .route("/volumes/", get(without_slash).post(without_slash))
         .route(
@@ -145,6 +147,17 @@ async fn stop(
     Ok(Json(TaskStopResponse::new(&row.id)))
 }
 
+async fn logs(
+    User(owner): User,
+    Extract(state): Extract<State>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response> {
+    let failed = |failure| Refusal::of_task(&id, Operation::GetTask, failure);
+    let row = task::find(&state, &owner, &id, "get", LOGS).await.map_err(failed)?;
+    Ok(task::logs::text(&state, &owner, &row, &headers))
+}
+
 async fn stop_all(
     User(owner): User,
     Extract(state): Extract<State>,
@@ -177,7 +190,7 @@ async fn list_volumes(
 ) -> Result<Json<VolumeListResponse>> {
     let all_users = refusal::all_users(query.as_deref())?;
     let failed = |failure| Refusal::failed(Operation::ListVolumes, failure);
-    let whose = owner.whose(&state, all_users, "list", super::owner::VOLUMES).await.map_err(failed)?;
+    let whose = owner.whose(&state, all_users, "list", VOLUMES).await.map_err(failed)?;
     let rows = state.store.volumes(whose.as_deref()).await.map_err(|error| failed(error.into()))?;
     let views = state.volume_views.borrow();
     let there = rows.iter().filter(|row| !row.deleting);

@@ -46,7 +46,7 @@ use crate::{
             view::{TaskViews, VolumeViews},
         },
     },
-    k8s::{kubeconfig, session::Sessions},
+    k8s::{kubeconfig, session::Sessions, worker::JoinedClusters},
     store::Store,
 };
 
@@ -71,6 +71,7 @@ pub struct Parts {
     pub diagnose: Arc<dyn Diagnose>,
     pub task_views: watch::Receiver<Arc<TaskViews>>,
     pub volume_views: watch::Receiver<Arc<VolumeViews>>,
+    pub joined: watch::Receiver<Arc<JoinedClusters>>,
     /// Bumped when a task or volume is accepted, or shall go.
     pub task_signal: Arc<Notify>,
     pub tenants: Tenants,

@@ -14,6 +14,7 @@ use crate::{
 };
 
 pub const TASKS: &str = "tasks";
+pub const LOGS: &str = "tasks/log";
 pub const VOLUMES: &str = "volumes";
 
 pub struct Owner {

@@ -90,6 +90,7 @@ fn documented() -> OpenApiRouter<State> {
         .routes(routes!(task::task_events))
         .routes(routes!(task::explain_task))
         .routes(routes!(task::stop_task))
+        .routes(routes!(task::logs::task_logs))
         .routes(routes!(volume::list_volumes, volume::create_volume))
         .routes(routes!(volume::get_volume, volume::delete_volume))
         .routes(routes!(audit::list_audit))

@@ -139,7 +139,16 @@ impl Api {
     ) -> Result<(), CliError> {
         let separator = if path.contains('?') { '&' } else { '?' };
         let path = format!("{path}{separator}watch=1");
-        let call = Call { method: Method::GET, path: &path, body: None, version: None };
+        self.lines::<Event<Option<T>>>(&path, |event| on_event(event.kind, event.object)).await
+    }
+
+    /// Each JSON document of a stream, until `on_item` fails or the server ends it.
+    pub async fn lines<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        mut on_item: impl FnMut(T) -> Result<(), CliError>,
+    ) -> Result<(), CliError> {
+        let call = Call { method: Method::GET, path, body: None, version: None };
         let mut body = self.send(call, "application/x-ndjson").await?.into_body();
         let mut buffer: Vec<u8> = Vec::new();
         loop {
@@ -154,9 +163,7 @@ impl Api {
                 if line.trim_ascii().is_empty() {
                     continue;
                 }
-                let event: Event<Option<T>> =
-                    serde_json::from_slice(&line).map_err(|error| self.answer(&error))?;
-                on_event(event.kind, event.object)?;
+                on_item(serde_json::from_slice(&line).map_err(|error| self.answer(&error))?)?;
             }
             if MAX_ANSWER < buffer.len() {
                 return Err(self.answer("a line without an end"));

@@ -1,6 +1,7 @@
 //! `fedq task …`
 
 mod input;
+mod logs;
 mod show;
 mod stop;
 mod submit;
@@ -14,6 +15,7 @@ pub async fn run(command: TaskCommand, session: &mut Session) -> Result<u8, CliE
         TaskCommand::List(args) => show::list(args, session).await.map(|()| DONE),
         TaskCommand::Status(args) => show::status(&args, session).await.map(|()| DONE),
         TaskCommand::Explain(args) => show::explain(&args, session).await.map(|()| DONE),
+        TaskCommand::Logs(args) => logs::run(&args, session).await,
         TaskCommand::Stop(args) => stop::run(args, session).await,
         TaskCommand::Validate(args) => validate::run(&args, &mut session.printer).await,
     }

@@ -174,6 +174,7 @@ impl Daemon {
             aliases: self.config.aliases(),
             kubeconfig_rules: self.rules(),
             diagnose: Arc::new(diagnosis),
+            joined: self.published.joined.subscribe(),
             task_views: self.published.task_views.subscribe(),
             volume_views: self.published.volume_views.subscribe(),
             task_signal: self.published.task_signal.clone(),

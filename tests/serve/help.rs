@@ -4,7 +4,7 @@ use std::{fmt::Write, fs, path::Path};
 
 use super::cli::fedq;
 
-const COMMANDS: [&str; 41] = [
+const COMMANDS: [&str; 42] = [
     "",
     "login",
     "cluster",
@@ -35,6 +35,7 @@ const COMMANDS: [&str; 41] = [
     "task list",
     "task status",
     "task explain",
+    "task logs",
     "task stop",
     "task validate",
     "volume",

@@ -104,6 +104,7 @@ pub async fn served_as(authenticator: Authenticator, insecure_x_user: bool) -> S
         aliases: Aliases::default(),
         kubeconfig_rules: Rules::default(),
         diagnose: Arc::new(Doctor),
+        joined: watch::channel(Arc::default()).1,
         task_views: task_views.subscribe(),
         volume_views: volume_views.subscribe(),
         task_signal: Arc::clone(&task_signal),

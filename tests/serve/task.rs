@@ -103,7 +103,7 @@ mod served {
     }
 
     fn submit(api: &Listening, more: &[&str]) -> String {
-        let output = api.run(&[&["task", "submit"], more].concat());
+        let output = api.run(&[&["task", "submit", "--detach"], more].concat());
         assert!(output.status.success(), "{}", stderr(&output));
         id(&stdout(&output))
     }
@@ -123,8 +123,10 @@ mod served {
         )
         .unwrap();
         let file = file.to_str().unwrap();
-        let output = api
-            .run(&["task", "submit", file, "-e", "A=1", "--gpus", "H100:8", "--nodes", "4", "--name", "big"]);
+        let output = api.run(&[
+            "task", "submit", "--detach", file, "-e", "A=1", "--gpus", "H100:8", "--nodes", "4", "--name",
+            "big",
+        ]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let id = id(&stdout(&output));
         assert_eq!(stdout(&output), format!("task {id} submitted\n"));

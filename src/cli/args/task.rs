@@ -1,8 +1,8 @@
 //! What may be typed after `fedq task`.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::{ListArgs, Output};
 
@@ -12,11 +12,13 @@ pub enum TaskCommand {
     #[command(after_help = "Examples:
   fedq task submit train.yaml
   fedq task submit train.yaml -e EPOCHS=10 --secret HF_TOKEN=- --gpus H100:8 --nodes 4
+  fedq task submit train.yaml --detach
   fedq task submit train.yaml --dry-run
   fedq task submit --gpus A100:1 --image pytorch/pytorch -- python train.py --epochs 10
   cat train.yaml | fedq task submit - -o name
 
-The file is SkyPilot's YAML. Once this says so, the task is stored and waits for quota where it fits best.")]
+The file is SkyPilot's YAML. Once this says so, the task is stored and waits for quota where it fits best. Its logs
+follow; Ctrl-C ends only the looking. The exit code is then that of fedq task logs.")]
     Submit(Box<SubmitArgs>),
     /// List tasks, newest first
     #[command(after_help = "Examples:
@@ -34,6 +36,15 @@ The file is SkyPilot's YAML. Once this says so, the task is stored and waits for
     #[command(after_help = "Examples:
   fedq task explain 1a2b3c4d")]
     Explain(TaskArgs),
+    /// The logs of a task, until it is over
+    #[command(after_help = "Examples:
+  fedq task logs 1a2b3c4d
+  fedq task logs 1a2b3c4d --no-follow --tail 100 --timestamps
+  fedq task logs 1a2b3c4d --node 3 --since 10m -o raw > node-3.log
+
+Ctrl-C ends only the looking. The exit code is 0 where the task succeeded, 100 where it failed, 101 where it is not
+over, 102 where there is none, 103 where it was stopped.")]
+    Logs(LogsArgs),
     /// Stop tasks and take them off their clusters
     #[command(after_help = "Examples:
   fedq task stop 1a2b3c4d
@@ -114,6 +125,9 @@ pub struct SubmitArgs {
     /// The container image
     #[arg(long, value_name = "IMAGE")]
     pub image: Option<String>,
+    /// Do not show its logs
+    #[arg(short, long)]
+    pub detach: bool,
     /// Show what each cluster says to it, and run nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -142,6 +156,70 @@ pub struct TaskArgs {
     pub id: String,
     #[command(flatten)]
     pub output: Output,
+}
+
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+pub enum LogFormat {
+    /// With the node before each line, where there are several
+    #[default]
+    Text,
+    /// What was written and nothing else
+    Raw,
+    Json,
+}
+
+#[derive(Args, Debug)]
+pub struct LogsArgs {
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Only the last lines of each node, and what follows
+    #[arg(short = 'n', long, value_name = "LINES")]
+    pub tail: Option<u64>,
+    /// Only lines that are not older, such as 10m
+    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "since_time")]
+    pub since: Option<Duration>,
+    /// Only lines since then
+    #[arg(long, value_name = "TIME")]
+    pub since_time: Option<jiff::Timestamp>,
+    /// Put the time before each line
+    #[arg(long)]
+    pub timestamps: bool,
+    /// Only the node of this rank
+    #[arg(long, value_name = "RANK")]
+    pub node: Option<u32>,
+    /// What is there now, and no more
+    #[arg(long)]
+    pub no_follow: bool,
+    /// Of the run before, where the container was restarted
+    #[arg(short, long)]
+    pub previous: bool,
+    /// Output format: text, raw or json
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT", hide_possible_values = true)]
+    pub output: LogFormat,
+}
+
+impl LogsArgs {
+    /// From its beginning to its end.
+    pub fn whole(id: String) -> Self {
+        Self {
+            id,
+            tail: None,
+            since: None,
+            since_time: None,
+            timestamps: false,
+            node: None,
+            no_follow: false,
+            previous: false,
+            output: LogFormat::Text,
+        }
+    }
+}
+
+/// `90s`, `10m`, `1h30m`, `2d`
+fn duration(text: &str) -> Result<Duration, String> {
+    let span: jiff::SignedDuration =
+        text.parse().map_err(|_| "write a duration such as 90s, 10m or 1h30m".to_owned())?;
+    Duration::try_from(span).map_err(|_| "a duration is not negative".to_owned())
 }
 
 #[derive(Args, Debug)]

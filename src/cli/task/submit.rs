@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::{input, show};
+use super::{input, logs, show};
 use crate::{
     cli::{
         DONE, Session,
-        args::{Format, SubmitArgs},
+        args::{Format, LogsArgs, SubmitArgs},
         client::Api,
         error::CliError,
         print::Printer,
@@ -27,7 +27,11 @@ pub async fn run(args: Box<SubmitArgs>, session: &mut Session) -> Result<u8, Cli
         printer.warning(warning);
     }
     tell(&submitted, &args, printer)?;
-    Ok(DONE)
+    let for_programs = !matches!(args.output.output, Format::Table | Format::Wide);
+    if args.detach || args.dry_run || for_programs {
+        return Ok(DONE);
+    }
+    logs::run(&LogsArgs::whole(submitted.id), session).await
 }
 
 async fn request(args: &SubmitArgs) -> Result<SubmitTask, CliError> {
@@ -113,15 +117,10 @@ fn tell(submitted: &Submitted, args: &SubmitArgs, printer: &mut Printer) -> Resu
     printer.line(&format!("task {id} submitted"))?;
     let queue = queue.as_deref().unwrap_or("-");
     printer.note(&format!("{name} waits in queue {queue} of namespace {namespace}"));
-    next(id, printer);
+    if args.detach {
+        logs::next(id, printer);
+    }
     Ok(())
-}
-
-/// What to type now.
-pub fn next(id: &str, printer: &mut Printer) {
-    printer.note(&format!(
-        "  fedq task status {id}    how it does\n  fedq task explain {id}   why it is where it is\n  fedq task stop {id}      end it"
-    ));
 }
 
 #[cfg(test)]

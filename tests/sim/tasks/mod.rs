@@ -2,6 +2,7 @@
 
 mod killed;
 mod loss;
+mod people;
 mod running;
 mod stage;
 mod stopping;

@@ -12,7 +12,7 @@ use tokio::process::Command;
 
 use super::super::bed::{Bed, WITHIN};
 
-const TOKEN: &str = "0123456789abcdef-ann";
+pub const TOKEN: &str = "0123456789abcdef-ann";
 /// Short enough for a scenario of seconds, long enough that a busy machine is not taken for a fault.
 const TIMES: &str = "allowLoopback: true, connectTimeout: 2s, requestTimeout: 2s, staleAfter: 4s";
 

@@ -1,0 +1,264 @@
+//! The logs of a task through everything that happens to it: it waits for quota, moves, ends. A stream goes
+//! on where an earlier one stopped.
+
+mod feed;
+mod place;
+
+use std::{convert::Infallible, time::Duration};
+
+use axum::{
+    body::{Body, Bytes},
+    extract::State as Extract,
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use futures::stream;
+use serde_json::json;
+use tokio::time::{Instant, timeout_at};
+
+use self::feed::{Opened, Told};
+pub use self::place::Places;
+use super::find;
+use crate::{
+    api::{
+        Failure, State,
+        extract::{Path, Query},
+        owner::{LOGS, Owner},
+        stream::{Framing, HEARTBEAT, STREAM_TIME},
+    },
+    k8s::logs::{self, Event, Options, Since, Style},
+    store::TaskRow,
+    wire::{
+        problem::Code,
+        task::{LogItem, LogTask, LogsQuery},
+    },
+};
+
+/// Bytes of lines that are sent together, where they are there at once.
+const CHUNK: usize = 32 << 10;
+/// With more containers than that, not every line says where to go on.
+const PLACES_A_LINE: usize = 32;
+const LAST_EVENT_ID: &str = "last-event-id";
+
+/// The task's logs: JSON lines, or server-sent events where the request accepts `text/event-stream`. Events carry
+/// an id, and a request with `Last-Event-ID` goes on behind it; `after` does the same.
+///
+/// Takes the right to `get` `tasks/log` of `fedq.dev` in the tenant's namespace on the hub.
+#[utoipa::path(
+    get, path = "/tasks/{task}/logs", tag = "tasks", params(("task" = String, Path), LogsQuery),
+    responses((status = OK, body = LogItem, content_type = "application/x-ndjson"))
+)]
+pub async fn task_logs(
+    owner: Owner,
+    Extract(state): Extract<State>,
+    Path(id): Path<String>,
+    Query(query): Query<LogsQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let row = find(&state, &owner, &id, "get", LOGS).await?;
+    let framing = Framing::asked_for(&headers);
+    let resumed = headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok());
+    let places = resumed.or(query.after.as_deref()).map_or(Ok(Places::default()), str::parse::<Places>);
+    let places = places.map_err(|error| Failure::bad_request(error.to_string()))?;
+    let options = options(&row, &query, &places)?;
+    let lines = Lines {
+        opened: feed::open(&state, &row, options),
+        framing,
+        places,
+        until: Instant::now() + STREAM_TIME,
+        over: false,
+    };
+    let body = Body::from_stream(stream::unfold(lines, |mut lines| async {
+        let chunk = lines.next().await?;
+        Some((Ok::<_, Infallible>(chunk), lines))
+    }));
+    Ok(framing.response(body))
+}
+
+fn options(row: &TaskRow, query: &LogsQuery, places: &Places) -> Result<Options, Failure> {
+    if let Some(node) = query.node.filter(|node| row.spec.num_nodes <= *node) {
+        let detail = format!("there is no node {node}: the task has {}, counted from 0", row.spec.num_nodes);
+        return Err(Failure::new(StatusCode::UNPROCESSABLE_ENTITY, Code::Invalid, detail));
+    }
+    let ago = query.since_seconds.map(|seconds| Since::Ago(Duration::from_secs(seconds)));
+    Ok(Options {
+        follow: query.follow,
+        previous: query.previous,
+        tail: query.tail,
+        since: query.since_time.map(Since::Time).or(ago),
+        node: query.node,
+        after: places.positions(),
+        ..Options::default()
+    })
+}
+
+/// What a stream sends.
+struct Lines {
+    opened: Opened,
+    framing: Framing,
+    /// Behind the last line that was sent.
+    places: Places,
+    until: Instant,
+    over: bool,
+}
+
+enum Next {
+    Event(Option<Event>),
+    Told(Told),
+    Silence,
+}
+
+impl Lines {
+    /// `None` ends the stream; whoever is not through goes on with a new one.
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.over {
+            return None;
+        }
+        let mut text = String::new();
+        let mut waiting = true;
+        while text.len() < CHUNK {
+            let next = if waiting { self.wait().await } else { self.ready() };
+            waiting = false;
+            match next {
+                Some(Next::Event(Some(event))) => self.event(&mut text, &event),
+                Some(Next::Told(told)) => self.told(&mut text, told.item()),
+                Some(Next::Event(None)) => {
+                    self.end(&mut text).await;
+                    break;
+                }
+                Some(Next::Silence) => return Some(self.framing.heartbeat()),
+                None => break,
+            }
+        }
+        (!text.is_empty()).then(|| text.into())
+    }
+
+    /// `None`: the stream has lasted long enough.
+    async fn wait(&mut self) -> Option<Next> {
+        let now = Instant::now();
+        if self.until <= now {
+            return None;
+        }
+        let next = async {
+            tokio::select! {
+                biased;
+                Some(told) = self.opened.told.recv() => Next::Told(told),
+                event = self.opened.session.next() => Next::Event(event),
+            }
+        };
+        match timeout_at((now + HEARTBEAT).min(self.until), next).await {
+            Ok(next) => Some(next),
+            Err(_) if self.until <= Instant::now() => None,
+            Err(_) => Some(Next::Silence),
+        }
+    }
+
+    /// What is there already.
+    fn ready(&mut self) -> Option<Next> {
+        use futures::FutureExt;
+        if let Ok(told) = self.opened.told.try_recv() {
+            return Some(Next::Told(told));
+        }
+        self.opened.session.next().now_or_never().map(Next::Event)
+    }
+
+    fn event(&mut self, text: &mut String, event: &Event) {
+        if let Event::Line(record) = event {
+            self.places.note(record);
+        }
+        self.send(text, &logs::json(event));
+    }
+
+    fn told(&self, text: &mut String, mut item: LogTask) {
+        item.resume = self.places.text();
+        self.send(text, &json!(item).to_string());
+    }
+
+    /// The last word is on the task: whoever follows must know how it ended.
+    async fn end(&mut self, text: &mut String) {
+        self.over = true;
+        while let Some(told) = self.opened.told.recv().await {
+            self.told(text, told.item());
+        }
+    }
+
+    fn send(&self, text: &mut String, item: &str) {
+        match self.framing {
+            Framing::Lines => text.extend([item, "\n"]),
+            Framing::Events => {
+                if let Some(places) = self.places.text().filter(|_| self.places.len() <= PLACES_A_LINE) {
+                    text.extend(["id: ", &places, "\n"]);
+                }
+                text.extend(["data: ", item, "\n\n"]);
+            }
+        }
+    }
+}
+
+/// As text, the way k8s-cli has it, until all nodes have ended.
+pub fn text(state: &State, owner: &Owner, row: &TaskRow, headers: &HeaderMap) -> Response {
+    let options = Options { follow: true, ..Options::default() };
+    // Its client shows no blank lines, so they can tell it that the server is there.
+    let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let plain = Plain {
+        opened: feed::open(state, row, options),
+        style: Style { prefix: 1 < row.spec.num_nodes, timestamps: false },
+        beats: agent.starts_with("python-httpx"),
+        asker: (
+            state.clone(),
+            Owner { caller: owner.caller.clone(), rule: owner.rule.clone() },
+            row.owner.clone(),
+        ),
+        ask_at: Instant::now() + STREAM_TIME,
+    };
+    let body = Body::from_stream(stream::unfold(plain, |mut plain| async {
+        let chunk = plain.next().await?;
+        Some((Ok::<_, Infallible>(chunk), plain))
+    }));
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ];
+    (headers, body).into_response()
+}
+
+struct Plain {
+    opened: Opened,
+    style: Style,
+    beats: bool,
+    /// The client cannot go on in a new stream, so the right to read is asked for again in this one.
+    asker: (State, Owner, String),
+    ask_at: Instant,
+}
+
+impl Plain {
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            let beat = Instant::now() + HEARTBEAT;
+            let next = async {
+                tokio::select! {
+                    Some(_) = self.opened.told.recv() => Next::Silence,
+                    event = self.opened.session.next() => Next::Event(event),
+                }
+            };
+            match timeout_at(beat.min(self.ask_at), next).await {
+                Ok(Next::Event(None)) => return None,
+                Ok(Next::Event(Some(Event::Line(record)))) => {
+                    return Some(logs::text(&record, self.style).into());
+                }
+                Ok(_) => continue,
+                Err(_) => {}
+            }
+            if self.ask_at <= Instant::now() {
+                let (state, owner, whose) = &self.asker;
+                if !matches!(owner.reaches(state, whose, "get", LOGS).await, Ok(true)) {
+                    return None;
+                }
+                self.ask_at = Instant::now() + STREAM_TIME;
+            }
+            if self.beats {
+                return Some(Bytes::from_static(b"\n"));
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Keeps a session of logs in step with its task: which pods there are, and what becomes of the task itself.
+
+use std::sync::Arc;
+
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
+use tracing::error;
+
+use crate::{
+    api::{State, task::show},
+    domain::task::{phase::Phase, view::TaskViews},
+    k8s::{
+        logs::{LogPod, Options, Pod, Pods, Session, open as open_session},
+        worker::{JoinedClusters, Worker},
+    },
+    store::TaskRow,
+    wire::task::LogTask,
+};
+
+/// Moves of a task that nobody has taken yet; a person looks at the last.
+const WAITING: usize = 64;
+
+/// What became of the task.
+pub struct Told {
+    phase: String,
+    message: String,
+}
+
+impl Told {
+    pub fn item(self) -> LogTask {
+        LogTask { phase: self.phase, message: self.message, resume: None }
+    }
+}
+
+/// A session with what is told of its task beside it.
+pub struct Opened {
+    pub session: Session,
+    /// The last word comes when the session has ended.
+    pub told: mpsc::Receiver<Told>,
+    _feed: JoinSet<()>,
+}
+
+pub fn open(state: &State, row: &TaskRow, options: Options) -> Opened {
+    let (told, hears) = mpsc::channel(WAITING);
+    let follows = options.follow && !options.previous;
+    let feed = Feed {
+        state: state.clone(),
+        row: row.clone(),
+        views: state.task_views.clone(),
+        joined: state.joined.clone(),
+        told,
+        last: None,
+        seen: false,
+    };
+    let pods = watch::Sender::new(feed.pods());
+    let session = open_session(options, pods.subscribe());
+    let mut task = JoinSet::new();
+    task.spawn(feed.run(pods, follows));
+    Opened { session, told: hears, _feed: task }
+}
+
+struct Feed {
+    state: State,
+    row: TaskRow,
+    views: watch::Receiver<Arc<TaskViews>>,
+    joined: watch::Receiver<Arc<JoinedClusters>>,
+    told: mpsc::Sender<Told>,
+    last: Option<String>,
+    /// There was a pod.
+    seen: bool,
+}
+
+impl Feed {
+    /// Until the session ends; `pods` is closed by then.
+    async fn run(mut self, pods: watch::Sender<Pods>, follows: bool) {
+        loop {
+            self.tell();
+            let worker = self.worker();
+            // Before they are read, so that no change is missed.
+            let mut table = worker.as_ref().map(|worker| worker.tasks.pods.changed());
+            let now = self.pods();
+            self.seen |= !now.pods.is_empty();
+            // What a silent cluster had is not gone.
+            if worker.is_some() || now.complete {
+                pods.send_replace(now);
+            }
+            if !follows {
+                break;
+            }
+            tokio::select! {
+                () = pods.closed() => break,
+                changed = changed(&mut table) => if !changed { return },
+                changed = self.joined.changed() => if changed.is_err() { return },
+                changed = self.views.changed() => if changed.is_err() { return },
+            }
+            self.read().await;
+        }
+        pods.closed().await;
+        self.read().await;
+        self.end().await;
+    }
+
+    /// What was published is what is stored, unless the task moved.
+    async fn read(&mut self) {
+        let published = self.views.borrow().tasks.get(&self.row.id).map(|view| view.state.clone());
+        if self.row.state.phase.is_over() || published.as_ref() == Some(&self.row.state) {
+            return;
+        }
+        match self.state.store.task(&self.row.id).await {
+            Ok(Some(row)) => self.row = row,
+            // Nobody keeps what is over for ever.
+            Ok(None) => {}
+            Err(error) => {
+                error!(task.id = %self.row.id, %error, "A stream of logs goes on with what it knows of its task");
+            }
+        }
+    }
+
+    fn tell(&mut self) {
+        let task = show::task(&self.row, &self.views.borrow_and_update());
+        let message = task.pending_reason.unwrap_or_default();
+        let word = format!("{} {message}", task.phase);
+        if !self.row.state.phase.is_over() && self.last.as_ref() != Some(&word) {
+            // One that does not fit would be out of date when it is read.
+            let _ = self.told.try_send(Told { phase: task.phase, message });
+            self.last = Some(word);
+        }
+    }
+
+    async fn end(self) {
+        let task = show::task(&self.row, &self.views.borrow());
+        let message = match (&task.failure, task.pending_reason) {
+            _ if self.row.state.phase.is_over() && !self.seen && self.row.dispatch.is_some() => {
+                "its pods are gone, and with them its logs".to_owned()
+            }
+            (Some(failure), _) => failure.clone(),
+            (None, reason) => reason.unwrap_or_default(),
+        };
+        // Whoever reads may have gone.
+        let _ = self.told.send(Told { phase: task.phase, message }).await;
+    }
+
+    fn worker(&self) -> Option<Arc<Worker>> {
+        let views = self.views.borrow();
+        let view = views.tasks.get(&self.row.id).filter(|view| view.state == self.row.state);
+        let was = self.row.dispatch.as_ref().map(|dispatch| &dispatch.placement.cluster);
+        let cluster = match &self.row.state.phase {
+            Phase::Pending => None,
+            phase => view.and_then(|view| view.cluster.as_ref()).or(phase.cluster()).or(was),
+        };
+        self.joined.borrow().get(cluster?)?.worker.clone()
+    }
+
+    fn pods(&self) -> Pods {
+        let complete = self.row.state.phase.is_over();
+        let Some(worker) = self.worker() else { return Pods { pods: Vec::new(), complete } };
+        let mine = |pod: &Arc<LogPod>| {
+            pod.epoch() == Some(self.row.state.epoch) && pod.task().as_ref() == Some(&self.row.id)
+        };
+        let pods = self.candidates(&worker).into_iter().filter(mine);
+        let pods = pods.filter_map(|pod| {
+            Some(Pod {
+                node: pod.rank()?,
+                cluster: worker.name.clone(),
+                connections: worker.logs.clone(),
+                namespace: pod.metadata.namespace.clone()?,
+                name: pod.metadata.name.clone(),
+                uid: pod.metadata.uid.clone(),
+                containers: pod.containers(),
+            })
+        });
+        Pods { pods: pods.collect(), complete }
+    }
+
+    /// Those that are published, by name: to look at all pods of the cluster each time would cost too much.
+    fn candidates(&self, worker: &Worker) -> Vec<Arc<LogPod>> {
+        let views = self.views.borrow();
+        match views.tasks.get(&self.row.id) {
+            Some(view) => {
+                let names = view.nodes.iter().filter_map(|node| node.pod.as_deref());
+                names.filter_map(|name| worker.tasks.pods.get(Some(&self.row.namespace), name)).collect()
+            }
+            None => worker.tasks.pods.all(),
+        }
+    }
+}
+
+/// Never where there is no table.
+async fn changed(table: &mut Option<watch::Receiver<u64>>) -> bool {
+    match table {
+        Some(table) => table.changed().await.is_ok(),
+        None => std::future::pending().await,
+    }
+}
