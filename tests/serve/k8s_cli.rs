@@ -158,6 +158,20 @@ async fn the_life_of_a_task() {
 }
 
 #[tokio::test]
+async fn logs_are_text_and_end_with_the_task() {
+    let served = served().await;
+    let client = ann(&served);
+    let id = client.submit(r#"{"run": "x"}"#).await;
+    moves(&served, &id, &[dispatch(), Move::ProgramFailed { restart: false }]).await;
+    let logs = client.get(&format!("/tasks/{id}/logs")).await;
+    logs.is(200, "");
+    assert_eq!(logs.headers["content-type"], "text/plain; charset=utf-8");
+    client.get("/tasks/abc12345/logs").await.is(404, r#"{"detail":"Task abc12345 not found"}"#);
+    let bob = Client { served: &served, user: Some("bob@example.com"), token: Some(BOB) };
+    bob.get(&format!("/tasks/{id}/logs")).await.is(404, &format!(r#"{{"detail":"Task {id} not found"}}"#));
+}
+
+#[tokio::test]
 async fn stopping_all_counts_tasks_and_not_nodes() {
     let served = served().await;
     let client = ann(&served);

@@ -26,7 +26,7 @@ use fedq::{
             view::{TaskViews, VolumeViews},
         },
     },
-    k8s::{kubeconfig::Rules, session::Sessions},
+    k8s::{kubeconfig::Rules, session::Sessions, worker::JoinedClusters},
     store::Store,
 };
 use futures::future::BoxFuture;
@@ -55,6 +55,7 @@ pub struct Served {
     pub task_views: watch::Sender<Arc<TaskViews>>,
     pub volume_views: watch::Sender<Arc<VolumeViews>>,
     pub task_signal: Arc<Notify>,
+    _joined: watch::Sender<Arc<JoinedClusters>>,
     _folder: tempfile::TempDir,
 }
 
@@ -95,6 +96,7 @@ pub async fn served_as(authenticator: Authenticator, insecure_x_user: bool) -> S
     let (sender, receiver) = watch::channel(Arc::new(overview()));
     let task_views = watch::Sender::new(Arc::default());
     let volume_views = watch::Sender::new(Arc::default());
+    let joined = watch::Sender::new(Arc::default());
     let task_signal = Arc::<Notify>::default();
     let state = State::new(Parts {
         overview: receiver,
@@ -104,7 +106,7 @@ pub async fn served_as(authenticator: Authenticator, insecure_x_user: bool) -> S
         aliases: Aliases::default(),
         kubeconfig_rules: Rules::default(),
         diagnose: Arc::new(Doctor),
-        joined: watch::channel(Arc::default()).1,
+        joined: joined.subscribe(),
         task_views: task_views.subscribe(),
         volume_views: volume_views.subscribe(),
         task_signal: Arc::clone(&task_signal),
@@ -113,7 +115,17 @@ pub async fn served_as(authenticator: Authenticator, insecure_x_user: bool) -> S
         clock: Clock::test(Timestamp::from_second(1_700_000_000).unwrap()),
     });
     let router = router(state);
-    Served { hub, router, overview: sender, store, task_views, volume_views, task_signal, _folder: folder }
+    Served {
+        hub,
+        router,
+        overview: sender,
+        store,
+        task_views,
+        volume_views,
+        task_signal,
+        _joined: joined,
+        _folder: folder,
+    }
 }
 
 fn tenants() -> Tenants {

@@ -313,3 +313,23 @@ async fn a_list_can_be_followed() {
     let change = next().await;
     assert!(change.contains("MODIFIED") && change.contains("\"phase\":\"dispatching\""), "{change}");
 }
+
+#[tokio::test]
+async fn a_stream_of_logs_ends_with_a_word_on_the_task() {
+    let served = served().await;
+    let id = submit(&served, ANN, "run: x\n").await;
+    moves(&served, &id, &[dispatch(), Move::ProgramFailed { restart: false }]).await;
+    let expected = json!({"phase": "failed", "message": "program"});
+    for query in ["", "?follow=true", "?follow=1&tail=5&node=0&sinceSeconds=60", "?previous=true"] {
+        let (status, last) = served.call(ANN, &format!("GET /tasks/{id}/logs{query}"), Value::Null).await;
+        assert_eq!((status, last), (200, expected.clone()), "{query}");
+    }
+    for (query, status) in [("node=1", 422), ("tail=x", 400), ("after=x", 400), ("sinceTime=soon", 400)] {
+        let (refused, problem) =
+            served.call(ANN, &format!("GET /tasks/{id}/logs?{query}"), Value::Null).await;
+        assert_eq!(refused, status, "{query}: {problem}");
+    }
+    for (token, status) in [(BOB, 404), (STRANGER, 404), (ROOT, 200)] {
+        assert_eq!(served.call(token, &format!("GET /tasks/{id}/logs"), Value::Null).await.0, status);
+    }
+}
