@@ -14,7 +14,8 @@ use crate::{
     clock::Clock,
     config::{Args, Config, Crds},
     controllers::{
-        admission_check, capacity, claim, cluster, placement, queue, quota, task, writer::WriterConfig,
+        admission_check, capacity, claim, cluster, dispatcher, placement, queue, quota, task,
+        writer::WriterConfig,
     },
     domain::{
         overview::{CapacityView, Overview},
@@ -328,22 +329,46 @@ impl Daemon {
     fn start_admission_checks(&mut self, hub: &Hub, signal: Arc<Notify>) {
         let hub_id = self.hub_id(hub);
         let kueue_namespace = self.config.multikueue.kueue_namespace.clone();
-        let changed = vec![Arc::clone(&signal)];
+        let dispatch_signal = self.config.multikueue.dispatcher.then(|| Arc::new(Notify::new()));
+        let changed = dispatch_signal.iter().chain([&signal]).map(Arc::clone).collect();
         let following = Following::new(hub.client.clone(), self.timing(), changed);
         hub.follow_multikueue(&kueue_namespace, &hub_id, &following, (&mut self.follows, &self.cancel));
         let settings = admission_check::Settings {
             kueue_namespace,
             naming: self.config.cluster_naming(),
             token_lifetime: self.config.multikueue.token_lifetime,
+            dispatches: self.config.multikueue.dispatcher,
             writer: self.writer_config(),
         };
         let checks = admission_check::AdmissionCheckController::new(
-            (hub.clone(), hub_id),
+            (hub.clone(), hub_id.clone()),
             self.clock.clone(),
             settings,
             signal,
         );
-        self.tasks.spawn(checks.run(self.published.joined.subscribe(), self.cancel.clone()));
+        let inputs = admission_check::Inputs {
+            joined: self.published.joined.subscribe(),
+            placements: self.published.placements.subscribe(),
+        };
+        self.tasks.spawn(checks.run(inputs, self.cancel.clone()));
+        if let Some(signal) = dispatch_signal {
+            self.start_dispatcher((hub, hub_id), &following, signal);
+        }
+    }
+
+    fn start_dispatcher(
+        &mut self,
+        (hub, hub_id): (&Hub, String),
+        following: &Following,
+        signal: Arc<Notify>,
+    ) {
+        hub.follow_policies(following, (&mut self.follows, &self.cancel));
+        let settings = dispatcher::Settings {
+            kueue_namespace: self.config.multikueue.kueue_namespace.clone(),
+            writer: self.writer_config(),
+        };
+        let dispatcher = dispatcher::DispatcherController::new((hub.clone(), hub_id), settings, signal);
+        self.tasks.spawn(dispatcher.run(self.published.joined.subscribe(), self.cancel.clone()));
     }
 
     async fn drain(&mut self) {

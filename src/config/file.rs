@@ -200,6 +200,7 @@ pub struct MultiKueue {
     pub naming: ClusterNaming,
     #[serde(with = "text::duration")]
     pub token_lifetime: Duration,
+    pub dispatcher: bool,
 }
 
 /// What a MultiKueueCluster is called.
@@ -355,6 +356,7 @@ impl Default for MultiKueue {
             kueue_namespace: "kueue-system".to_owned(),
             naming: ClusterNaming::default(),
             token_lifetime: Duration::from_hours(24),
+            dispatcher: false,
         }
     }
 }

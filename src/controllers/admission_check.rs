@@ -18,6 +18,7 @@ use crate::{
     domain::{
         ids::ClusterName,
         multikueue::{Existing, Input, Naming, Plan, plan},
+        placement::view::PlacementView,
     },
     k8s::{hub::Hub, list_watch::State, worker::JoinedClusters, write::Kind},
 };
@@ -25,6 +26,7 @@ use crate::{
 use self::{
     credentials::Credentials,
     gather::{Needed, Seen},
+    order::Order,
     render::Render,
     target::start_writer,
 };
@@ -32,6 +34,7 @@ use super::writer::{Writer, WriterConfig};
 
 mod credentials;
 mod gather;
+mod order;
 mod render;
 mod target;
 mod workloads;
@@ -46,7 +49,14 @@ pub struct Settings {
     pub kueue_namespace: String,
     pub naming: Naming,
     pub token_lifetime: Duration,
+    /// Whether nominations are fedq's, so that it takes them back from clusters that drain.
+    pub dispatches: bool,
     pub writer: WriterConfig,
+}
+
+pub struct Inputs {
+    pub joined: watch::Receiver<Arc<JoinedClusters>>,
+    pub placements: watch::Receiver<Arc<PlacementView>>,
 }
 
 pub struct AdmissionCheckController {
@@ -57,6 +67,7 @@ pub struct AdmissionCheckController {
     signal: Arc<Notify>,
     credentials: Credentials,
     needed: Needed,
+    order: Order,
     /// Configs, clusters, Secrets and checks.
     objects: Writer,
     /// Apart, so that no number of Workloads holds the others up.
@@ -71,6 +82,7 @@ impl AdmissionCheckController {
         Self {
             credentials: Credentials::new(settings.clone(), hub_id.clone()),
             needed: Needed::default(),
+            order: Order::default(),
             render: Render::new(hub_id.clone()),
             objects: Writer::waking(Arc::clone(&signal)),
             workloads: Writer::waking(Arc::clone(&signal)),
@@ -85,7 +97,7 @@ impl AdmissionCheckController {
 
     pub async fn run(
         mut self,
-        mut joined: watch::Receiver<Arc<JoinedClusters>>,
+        Inputs { mut joined, placements: mut view }: Inputs,
         cancel: CancellationToken,
     ) -> anyhow::Result<()> {
         let mut tasks = JoinSet::new();
@@ -96,11 +108,13 @@ impl AdmissionCheckController {
         let mut decisions = self.hub.ocm.decisions.changed();
         loop {
             let clusters = Arc::clone(&joined.borrow_and_update());
-            let next = self.reconcile(&clusters).unwrap_or(PERIOD).min(PERIOD);
+            let scored = Arc::clone(&view.borrow_and_update());
+            let next = self.reconcile(&clusters, &scored).unwrap_or(PERIOD).min(PERIOD);
             tokio::select! {
                 () = cancel.cancelled() => break,
                 () = self.signal.notified() => {}
                 changed = joined.changed() => changed?,
+                changed = view.changed() => changed?,
                 changed = placements.changed() => changed?,
                 changed = decisions.changed() => changed?,
                 minted = self.credentials.minted() => self.credentials.take(minted?, self.clock.now()),
@@ -115,7 +129,7 @@ impl AdmissionCheckController {
     }
 
     /// When to look again, if time alone changes something.
-    fn reconcile(&mut self, joined: &JoinedClusters) -> Option<Duration> {
+    fn reconcile(&mut self, joined: &JoinedClusters, view: &PlacementView) -> Option<Duration> {
         // Not the same as a hub whose checks were all deleted.
         let has_kueue = [self.hub.checks.state(), self.hub.multikueue_configs.state()]
             .iter()
@@ -126,7 +140,11 @@ impl AdmissionCheckController {
             return None;
         }
         let now = self.clock.now();
-        let seen = Seen::gather(&self.hub, &self.hub_id, &self.settings.kueue_namespace);
+        let mut seen = Seen::gather(&self.hub, &self.hub_id, &self.settings.kueue_namespace);
+        if self.settings.dispatches {
+            seen.count_nominated(&self.hub);
+        }
+        self.order.sort(&mut seen, view, &self.settings.kueue_namespace, now);
         let (running, settled) = self.needed.now(&seen, Instant::now());
         let (failed, unwritten) = self.failures();
         let credentials = self.credentials.keep(&seen, joined, &unwritten, now);

@@ -4,6 +4,7 @@ pub mod admission_check;
 pub mod capacity;
 pub mod claim;
 pub mod cluster;
+pub mod dispatcher;
 pub mod driver;
 pub mod placement;
 pub mod queue;

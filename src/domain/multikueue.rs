@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{ids::ClusterName, placement::spec::PlacementKey};
 
 mod condition;
+pub mod dispatch;
 #[cfg(test)]
 mod tests;
 

@@ -55,6 +55,10 @@ pub struct Hub {
     pub workloads: Table<Workload>,
     /// What fedq gives Kueue to reach clusters by.
     pub kueue_secrets: Table<Secret>,
+    /// Clusters that Kueue may reach by itself.
+    pub cluster_profiles: Table<MetaOnly>,
+    /// One of them lets fedq nominate clusters for Workloads.
+    pub mutating_policies: Table<MetaOnly>,
 }
 
 impl Hub {
@@ -78,6 +82,8 @@ impl Hub {
             secrets: Table::new(),
             workloads: Table::new(),
             kueue_secrets: Table::new(),
+            cluster_profiles: Table::new(),
+            mutating_policies: Table::new(),
         }
     }
 

@@ -33,6 +33,9 @@ pub const MANIFEST: &str = include_str!("../../deploy/worker/multikueue.yaml");
 const NAMESPACE: &str = "fedq-system";
 pub const SERVICE_ACCOUNT: &str = "fedq-multikueue";
 
+/// fedq's, of `deploy/hub/dispatcher.yaml`, and Kueue's own.
+pub const NOMINATION_POLICIES: [&str; 2] = ["fedq-nominations", "clear-nominated-cluster-names"];
+
 /// On what fedq makes for Kueue: the joined cluster that it leads to.
 pub const FOR_CLUSTER: &str = "fedq.dev/for-cluster";
 const ISSUED: &str = "fedq.dev/issued";
@@ -51,9 +54,28 @@ impl Hub {
         let start = |path: String| (path, Selector::default(), cancel.clone());
         let workloads = "/apis/kueue.x-k8s.io/v1beta2/workloads".to_owned();
         follow_table(following, &self.workloads, start(workloads), tasks);
+        let profiles =
+            format!("/apis/multicluster.x-k8s.io/v1alpha1/namespaces/{kueue_namespace}/clusterprofiles");
+        follow_table(following, &self.cluster_profiles, start(profiles), tasks);
         let secrets = format!("/api/v1/namespaces/{kueue_namespace}/secrets");
         let ours = Selector { labels: Some(format!("{HUB_LABEL}={hub_id}")), fields: None };
         follow_table(following, &self.kueue_secrets, (secrets, ours, cancel.clone()), tasks);
+    }
+
+    /// Starts following what fedq as a dispatcher needs besides.
+    pub fn follow_policies(
+        &self,
+        following: &Following,
+        (tasks, cancel): (&mut JoinSet<()>, &CancellationToken),
+    ) {
+        let path = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies".to_owned();
+        follow_table(following, &self.mutating_policies, (path, Selector::default(), cancel.clone()), tasks);
+    }
+
+    /// Whether nominations that fedq writes are emptied where Kueue empties them: without that, Kueue could admit
+    /// nothing that was nominated.
+    pub fn empties_nominations(&self) -> bool {
+        NOMINATION_POLICIES.iter().any(|name| self.mutating_policies.get(None, name).is_some())
     }
 
     /// Whether all that MultiKueue is configured from is known and being followed at this moment.
@@ -68,6 +90,7 @@ impl Hub {
             && current(&self.ocm.placements)
             && current(&self.ocm.decisions)
             && current(&self.kueue_secrets)
+            && current(&self.cluster_profiles)
             && current(&self.secrets)
     }
 }

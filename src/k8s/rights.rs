@@ -114,7 +114,17 @@ pub const HUB: &[Right] = &[
     right(KUEUE, "multikueueclusters", OWN, "configuring MultiKueue from Placements"),
     right(KUEUE, "workloads", FOLLOW, "seeing where Workloads run"),
     right(KUEUE, "workloads/status", &["patch"], "answering admission checks of Placements"),
+    right(
+        "admissionregistration.k8s.io",
+        "mutatingadmissionpolicies",
+        FOLLOW,
+        "nominating clusters for Workloads",
+    ),
     Right { scope: Scope::Kueue, ..right("", "secrets", OWN, "Kueue's credentials for clusters") },
+    Right {
+        scope: Scope::Kueue,
+        ..right("multicluster.x-k8s.io", "clusterprofiles", FOLLOW, "clusters that Kueue reaches by itself")
+    },
     right("", "namespaces", &["get", "list", "watch"], "identity and queues' namespaces"),
     Right { scope: Scope::Own, ..right("", "namespaces", &["patch"], "answered confirmations") },
     Right {

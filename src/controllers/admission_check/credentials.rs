@@ -135,6 +135,11 @@ impl Credentials {
                 kept.unready.insert(cluster.clone(), why.unwrap_or_else(|| "being made".to_owned()));
             }
         }
+        // Where fedq has no way to a cluster, Kueue may have one of its own.
+        let others = decided(seen).filter(|cluster| !joined.contains_key(*cluster));
+        for cluster in others.filter(|cluster| seen.profiles.contains(*cluster)) {
+            kept.sources.insert(cluster.clone(), Source::ClusterProfile(cluster.to_string()));
+        }
         self.made.retain(|cluster, _| joined.contains_key(cluster));
         self.failed.retain(|cluster, _| joined.contains_key(cluster));
         kept
@@ -271,4 +276,90 @@ fn renewal(credential: &Credential) -> Timestamp {
     // 60 % to 75 % of it.
     let after = (lifetime / 100).saturating_mul(60 + spread * 15 / 100);
     credential.issued.saturating_add(after).unwrap_or(credential.issued)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        controllers::writer::WriterConfig,
+        domain::multikueue::{Check, Decided, GROUP, KIND, Naming, Parameters},
+    };
+
+    fn name(text: &str) -> ClusterName {
+        ClusterName::new(text).expect("a name")
+    }
+
+    fn time(text: &str) -> Timestamp {
+        text.parse().expect("a time")
+    }
+
+    fn credentials() -> Credentials {
+        let settings = Settings {
+            kueue_namespace: "kueue-system".to_owned(),
+            naming: Naming::Cluster,
+            token_lifetime: Duration::from_hours(24),
+            dispatches: false,
+            writer: WriterConfig { merge_window: Duration::ZERO, deadline: Duration::from_secs(1) },
+        };
+        Credentials::new(settings, "hub".to_owned())
+    }
+
+    /// A check on Placement `gpu`, which decided on these.
+    fn seen(clusters: &[&str]) -> Seen {
+        let parameters =
+            Parameters { group: GROUP.to_owned(), kind: KIND.to_owned(), name: "gpu".to_owned() };
+        let check =
+            Check { name: "gpu".to_owned(), generation: 1, parameters: Some(parameters), deleting: false };
+        let clusters = clusters.iter().map(|cluster| name(cluster)).collect();
+        Seen {
+            checks: vec![check],
+            placements: BTreeMap::from([("gpu".to_owned(), Decided { clusters, misconfigured: None })]),
+            configs: BTreeMap::new(),
+            clusters: BTreeMap::new(),
+            secrets: BTreeMap::new(),
+            profiles: BTreeSet::new(),
+            running: BTreeSet::new(),
+        }
+    }
+
+    #[test]
+    fn a_cluster_that_is_not_joined_is_reached_by_its_profile() {
+        let mut seen = seen(&["east", "west"]);
+        seen.profiles.insert(name("west"));
+        let joined = JoinedClusters::new();
+        let kept = credentials().keep(&seen, &joined, &BTreeMap::new(), time("2026-11-21T10:00:00Z"));
+        let west = Source::ClusterProfile("west".to_owned());
+        assert_eq!(kept.sources, BTreeMap::from([(name("west"), west)]));
+        assert!(kept.changes.is_empty() && kept.unready.is_empty());
+    }
+
+    #[test]
+    fn a_token_is_renewed_well_before_it_expires_and_not_all_at_once() {
+        let (issued, expires) = (time("2026-11-21T10:00:00Z"), time("2026-11-21T20:00:00Z"));
+        let due = |cluster: &str| {
+            renewal(&Credential { cluster: name(cluster), token: String::new(), issued, expires })
+        };
+        let all: BTreeSet<Timestamp> = (0..50).map(|number| due(&format!("c{number}"))).collect();
+        assert!(
+            all.iter().all(|due| (time("2026-11-21T16:00:00Z")..time("2026-11-21T17:31:00Z")).contains(due))
+        );
+        assert!(10 <= all.len(), "they are spread: {all:?}");
+        let backwards =
+            Credential { cluster: name("east"), token: String::new(), issued: expires, expires: issued };
+        assert!(renewal(&backwards) <= expires, "a time that makes no sense is renewed");
+    }
+
+    #[test]
+    fn a_failed_token_is_asked_for_again_after_pauses_that_grow() {
+        let mut credentials = credentials();
+        let now = time("2026-11-21T10:00:00Z");
+        let mut pauses = Vec::new();
+        for _ in 0..12 {
+            credentials.take((name("east"), Err(MintError::NoToken)), now);
+            pauses.push(credentials.failed[&name("east")].again.duration_since(now));
+        }
+        assert_eq!(pauses[..3], [2, 4, 8].map(SignedDuration::from_secs));
+        assert_eq!(pauses.last(), Some(&LAST_RETRY));
+    }
 }

@@ -30,6 +30,8 @@ pub(super) struct Seen {
     pub clusters: BTreeMap<String, Existing<Source>>,
     /// Ours for Kueue, by the cluster that they are for.
     pub secrets: BTreeMap<ClusterName, Arc<Secret>>,
+    /// Clusters that Kueue can reach by a ClusterProfile of its namespace.
+    pub profiles: BTreeSet<ClusterName>,
     /// Names of MultiKueueClusters that unfinished Workloads run on.
     pub running: BTreeSet<String>,
 }
@@ -44,9 +46,16 @@ impl Seen {
             configs: read::configs(&hub.multikueue_configs, hub_id),
             clusters: read::clusters(&hub.multikueue_clusters, hub_id),
             secrets: secrets(hub),
+            profiles: profiles(hub),
             running: running.map(str::to_owned).collect(),
         }
     }
+}
+
+fn profiles(hub: &Hub) -> BTreeSet<ClusterName> {
+    let live = hub.cluster_profiles.all().into_iter();
+    let live = live.filter(|profile| profile.metadata.deletion_timestamp.is_none());
+    live.filter_map(|profile| ClusterName::new(&profile.metadata.name).ok()).collect()
 }
 
 fn secrets(hub: &Hub) -> BTreeMap<ClusterName, Arc<Secret>> {
@@ -56,6 +65,15 @@ fn secrets(hub: &Hub) -> BTreeMap<ClusterName, Arc<Secret>> {
     };
     let all = hub.kueue_secrets.all().into_iter();
     all.filter_map(|secret| Some((cluster(&secret)?, secret))).collect()
+}
+
+impl Seen {
+    /// What was nominated may be taken up any moment, and is cleared away only while the config names the cluster.
+    pub fn count_nominated(&mut self, hub: &Hub) {
+        for workload in hub.workloads.all() {
+            self.running.extend(Dispatched::new(&workload).nominated().iter().cloned());
+        }
+    }
 }
 
 /// The MultiKueueClusters that Workloads need or needed a moment ago: Kueue clears up on a cluster after a Workload
@@ -97,6 +115,7 @@ mod tests {
             configs: BTreeMap::from([("gpu".to_owned(), Existing::Ours(texts(configs)))]),
             clusters: BTreeMap::new(),
             secrets: BTreeMap::new(),
+            profiles: BTreeSet::new(),
             running: texts(running).into_iter().collect(),
         }
     }

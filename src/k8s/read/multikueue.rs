@@ -8,9 +8,11 @@ use std::{
 
 use crate::{
     domain::{
-        ids::ClusterName,
+        ids::{ClusterName, ResourceName},
         multikueue::{CONTROLLER, Check, CheckState, Decided, Existing, Parameters, Source},
         placement::conditions::MISCONFIGURED,
+        quantity::{Amount, Quantity},
+        resources::Resources,
     },
     k8s::{
         hub::Hub,
@@ -26,6 +28,7 @@ use crate::{
     },
 };
 
+const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
 /// OCM's labels on a PlacementDecision.
 const PLACEMENT: &str = "cluster.open-cluster-management.io/placement";
 const GROUP_INDEX: &str = "cluster.open-cluster-management.io/decision-group-index";
@@ -133,6 +136,46 @@ impl<'a> Dispatched<'a> {
         (!name.is_empty() && !self.is("Finished")).then_some(name)
     }
 
+    /// Clusters that it was nominated for and that may take it any moment.
+    pub fn nominated(&self) -> &'a [String] {
+        if self.is("Finished") { &[] } else { &self.workload.status.nominated_cluster_names }
+    }
+
+    /// The config by which it is to be dispatched now: it has reserved quota, runs nowhere yet, and all its checks
+    /// but MultiKueue's have passed. `configs`: by MultiKueue's checks.
+    pub fn config<'c>(&self, configs: &'c BTreeMap<String, String>) -> Option<&'c str> {
+        let unplaced = self.workload.status.cluster_name.as_deref().is_none_or(str::is_empty);
+        if !self.reserves_quota() || !unplaced {
+            return None;
+        }
+        let mut config = None;
+        for check in &self.workload.status.admission_checks {
+            let state = check["state"].as_str().and_then(CheckState::parse)?;
+            match check["name"].as_str().and_then(|name| configs.get(name)) {
+                Some(found) if state == CheckState::Pending => config = Some(found.as_str()),
+                None if state == CheckState::Ready => {}
+                Some(_) | None => return None,
+            }
+        }
+        config
+    }
+
+    /// What it asks for, whatever flavor the hub gave it: workers have their own.
+    pub fn needs(&self) -> Resources {
+        let mut needs = Resources::new();
+        let admission = self.workload.status.admission.iter();
+        for (name, usage) in
+            admission.flat_map(|one| &one.pod_set_assignments).flat_map(|one| &one.resource_usage)
+        {
+            let Ok(resource) = ResourceName::new(name) else { continue };
+            let Ok(quantity) = Quantity::parse(&usage.0) else { continue };
+            let held = Amount::held(quantity, &resource);
+            let sum = needs.entry(resource).or_default();
+            *sum = sum.saturating_add(held);
+        }
+        needs
+    }
+
     /// The state of a check in it.
     pub fn check(&self, name: &str) -> Option<CheckState> {
         let mut checks = self.workload.status.admission_checks.iter();
@@ -148,15 +191,24 @@ impl<'a> Dispatched<'a> {
     }
 }
 
+/// The config of each of MultiKueue's own checks.
+pub fn dispatching_checks(table: &Table<AdmissionCheck>) -> BTreeMap<String, String> {
+    let all = table.all().into_iter().filter(|check| check.spec.controller_name == MULTIKUEUE);
+    all.filter_map(|check| Some((check.metadata.name.clone(), check.spec.parameters.as_ref()?.name.clone())))
+        .collect()
+}
+
+/// The joined cluster behind a MultiKueueCluster.
+pub fn joined_cluster(hub: &Hub, name: &str) -> Option<ClusterName> {
+    let object = hub.multikueue_clusters.get(None, name);
+    let labelled = object.as_ref().and_then(|object| object.metadata.labels.get(FOR_CLUSTER));
+    ClusterName::new(labelled.map_or(name, String::as_str)).ok()
+}
+
 /// The joined clusters behind the MultiKueueClusters that a config names. Those of fedq's say it by their label;
 /// others are taken to be called as the cluster.
 pub fn config_clusters(hub: &Hub, config: &MultiKueueConfig) -> BTreeSet<ClusterName> {
-    let cluster = |name: &String| {
-        let object = hub.multikueue_clusters.get(None, name);
-        let labelled = object.as_ref().and_then(|object| object.metadata.labels.get(FOR_CLUSTER));
-        ClusterName::new(labelled.unwrap_or(name)).ok()
-    };
-    config.spec.clusters.iter().filter_map(cluster).collect()
+    config.spec.clusters.iter().filter_map(|name| joined_cluster(hub, name)).collect()
 }
 
 #[cfg(test)]
@@ -198,6 +250,23 @@ mod tests {
         let read = |status: &str| decided(&placement(&condition(status)), &[]).misconfigured;
         assert_eq!(read("True"), Some("no".to_owned()));
         assert_eq!(read("False"), None);
+    }
+
+    #[test]
+    fn a_workload_is_dispatched_once_every_other_check_has_passed() {
+        let configs = BTreeMap::from([("mk".to_owned(), "gpu".to_owned())]);
+        let config = |mk: &str, other: &str, cluster: Option<&str>| {
+            let object = json!({"metadata": {"name": "w"}, "status": {
+                "conditions": [{"type": "QuotaReserved", "status": "True"}], "clusterName": cluster,
+                "admissionChecks": [{"name": "mk", "state": mk}, {"name": "other", "state": other}],
+            }});
+            let workload: Workload = serde_json::from_value(object).expect("a Workload");
+            Dispatched::new(&workload).config(&configs).map(str::to_owned)
+        };
+        assert_eq!(config("Pending", "Ready", None), Some("gpu".to_owned()));
+        assert_eq!(config("Pending", "Pending", None), None);
+        assert_eq!(config("Ready", "Ready", None), None);
+        assert_eq!(config("Pending", "Ready", Some("gpu-east")), None);
     }
 
     fn workload(conditions: &Value) -> Workload {

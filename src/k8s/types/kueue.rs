@@ -345,7 +345,18 @@ pub struct MultiKueueClusterStatus {
 pub struct Workload {
     pub metadata: Meta,
     #[serde(default)]
+    pub spec: WorkloadSpec,
+    #[serde(default)]
     pub status: WorkloadStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadSpec {
+    #[serde(default)]
+    pub queue_name: String,
+    #[serde(default)]
+    pub priority: i64,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]

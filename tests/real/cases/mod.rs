@@ -13,6 +13,7 @@ pub mod logs;
 pub mod moving;
 pub mod multikueue;
 pub mod multikueue_stage;
+pub mod multikueue_stories;
 pub mod reported;
 pub mod rights;
 pub mod stage;
@@ -94,6 +95,7 @@ pub fn all() -> Vec<Case> {
         multikueue::a_worker_whose_api_server_stops_and_returns_finishes_its_work,
         multikueue::placements_that_share_a_cluster_keep_their_own_objects,
         multikueue::what_is_wrong_with_a_check_is_said_and_nothing_else_moves,
+        multikueue_stories::the_three_stories_of_the_guide_end_with_finished_jobs,
         multikueue::of_more_than_twenty_clusters_the_best_are_used_and_the_rest_is_told,
         reported::a_cluster_that_only_reports_counts_on_the_hub,
         reported::nodes_of_followed_clusters_are_published_when_asked_for,
@@ -103,6 +105,7 @@ pub fn all() -> Vec<Case> {
         task::tasks_run_wait_move_and_stop_across_clusters,
         task::a_job_set_is_admitted_as_one_or_not_at_all,
         rights::the_rights_that_are_shipped_suffice_from_joining_to_leaving,
+        rights::multikueue_runs_jobs_with_the_rights_that_are_shipped,
         faults::a_daemon_killed_again_and_again_ends_in_the_same_state,
         faults::a_restarted_daemon_resumes_its_watch_or_lists_and_compares,
         faults::a_silent_cluster_keeps_its_share_until_it_is_lost,

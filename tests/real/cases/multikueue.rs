@@ -17,11 +17,14 @@ use crate::support::wait::{Seen, eventually, throughout};
 /// Longer than any case.
 const LONG: &str = "30m";
 
+/// The cases write decisions themselves.
+const DECIDED: &str = "placement: {evaluate: false}";
+
 /// Two joined workers with queues, the hub's queue with both checks on Placement `gpu`, and a daemon.
-async fn set<'f>(fleet: &'f Fleet, name: &str, case: &'static str, more: &str) -> Result<Stage<'f>> {
+async fn set<'f>(fleet: &'f Fleet, name: &str, case: &'static str) -> Result<Stage<'f>> {
     clear(fleet).await?;
     install_ocm(&fleet.hub).await?;
-    let setup = Setup { more, ..Setup::default() };
+    let setup = Setup { more: DECIDED, ..Setup::default() };
     let stage = Stage::start(fleet, name, case, setup).await?;
     for (suffix, worker) in [("one", fleet.worker1()), ("two", fleet.worker2())] {
         worker_queue(worker, case, 8).await?;
@@ -35,7 +38,7 @@ async fn set<'f>(fleet: &'f Fleet, name: &str, case: &'static str, more: &str) -
 pub async fn jobs_run_where_a_placement_decides_and_no_change_of_it_evicts_them(fleet: &Fleet) -> Result<()> {
     let case = "place";
     let name = "jobs_run_where_a_placement_decides_and_no_change_of_it_evicts_them";
-    let stage = set(fleet, name, case, "").await?;
+    let stage = set(fleet, name, case).await?;
     let (hub, one) = (stage.hub(), fleet.worker1());
     check_says(hub, "placement-place", "False", "PlacementNotFound").await?;
     decide(hub, "gpu", &["place-one"]).await?;
@@ -101,7 +104,7 @@ pub async fn running_work_outlives_tokens_restarts_and_comes_back_from_an_evicti
 ) -> Result<()> {
     let case = "rotate";
     let name = "running_work_outlives_tokens_restarts_and_comes_back_from_an_eviction";
-    let stage = set(fleet, name, case, "").await?;
+    let stage = set(fleet, name, case).await?;
     let (hub, one) = (stage.hub(), fleet.worker1());
     decide(hub, "gpu", &["rotate-one"]).await?;
     is_active(hub, "MultiKueueCluster", "gpu-rotate-one").await?;
@@ -166,7 +169,7 @@ pub async fn running_work_outlives_tokens_restarts_and_comes_back_from_an_evicti
 pub async fn a_worker_whose_api_server_stops_and_returns_finishes_its_work(fleet: &Fleet) -> Result<()> {
     let case = "outage";
     let name = "a_worker_whose_api_server_stops_and_returns_finishes_its_work";
-    let stage = set(fleet, name, case, "").await?;
+    let stage = set(fleet, name, case).await?;
     let (hub, one) = (stage.hub(), fleet.worker1());
     decide(hub, "gpu", &["outage-one", "outage-two"]).await?;
     for cluster in ["gpu-outage-one", "gpu-outage-two"] {
@@ -201,7 +204,7 @@ pub async fn a_worker_whose_api_server_stops_and_returns_finishes_its_work(fleet
 pub async fn placements_that_share_a_cluster_keep_their_own_objects(fleet: &Fleet) -> Result<()> {
     let case = "share";
     let name = "placements_that_share_a_cluster_keep_their_own_objects";
-    let stage = set(fleet, name, case, "").await?;
+    let stage = set(fleet, name, case).await?;
     let hub = stage.hub();
     hub.apply(&placement_check("share-other", "cpu")).await?;
     decide(hub, "gpu", &["share-one", "share-two"]).await?;
@@ -228,9 +231,13 @@ pub async fn placements_that_share_a_cluster_keep_their_own_objects(fleet: &Flee
 
     // One name for both, as the configuration may ask for.
     drop(stage);
-    let stage =
-        Stage::start(fleet, name, case, Setup { more: "multikueue: {naming: cluster}", ..Setup::default() })
-            .await?;
+    let stage = Stage::start(
+        fleet,
+        name,
+        case,
+        Setup { more: "multikueue: {naming: cluster}\nplacement: {evaluate: false}", ..Setup::default() },
+    )
+    .await?;
     hub.apply(&placement_check("share-other", "cpu")).await?;
     config_is(hub, "gpu", &["share-one", "share-two"]).await?;
     config_is(hub, "cpu", &["share-one"]).await?;
@@ -245,7 +252,7 @@ pub async fn placements_that_share_a_cluster_keep_their_own_objects(fleet: &Flee
 pub async fn what_is_wrong_with_a_check_is_said_and_nothing_else_moves(fleet: &Fleet) -> Result<()> {
     let case = "wrong";
     let name = "what_is_wrong_with_a_check_is_said_and_nothing_else_moves";
-    let stage = set(fleet, name, case, "").await?;
+    let stage = set(fleet, name, case).await?;
     let hub = stage.hub();
     decide(hub, "gpu", &["wrong-one"]).await?;
     config_is(hub, "gpu", &["gpu-wrong-one"]).await?;
@@ -330,7 +337,7 @@ pub async fn of_more_than_twenty_clusters_the_best_are_used_and_the_rest_is_told
     let name = "of_more_than_twenty_clusters_the_best_are_used_and_the_rest_is_told";
     clear(fleet).await?;
     install_ocm(&fleet.hub).await?;
-    let stage = Stage::start(fleet, name, case, Setup::default()).await?;
+    let stage = Stage::start(fleet, name, case, Setup { more: DECIDED, ..Setup::default() }).await?;
     let hub = stage.hub();
     let hub_id =
         hub.get(id("v1", "Namespace", "kube-system")).await?.context("it has one")?["metadata"]["uid"]

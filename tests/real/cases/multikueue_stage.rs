@@ -17,44 +17,21 @@ pub const NAMESPACE: &str = "kueue-system";
 /// Kueue waits up to half a minute between its tries to reach a cluster.
 pub const CONNECTS_WITHIN: Duration = Duration::from_mins(2);
 
+const CRDS: &str = include_str!("../../../deploy/ocm/crds.yaml");
+
+/// OCM's kinds, with nothing of them left in Kueue's namespace.
 pub async fn install_ocm(hub: &Cluster) -> Result<()> {
-    for (plural, kind) in [("placements", "Placement"), ("placementdecisions", "PlacementDecision")] {
-        install_crds(hub, &crd(plural, kind)).await?;
-        eventually(&format!("{plural} to be served"), SOON, async || {
-            hub.list(OCM, kind, None).await.map(|_| Seen::Done(()))
+    install_crds(hub, CRDS).await?;
+    for kind in ["PlacementDecision", "Placement"] {
+        let all = eventually(&format!("{kind} to be served"), SOON, async || {
+            hub.list(OCM, kind, Some(NAMESPACE)).await.map(Seen::Done)
         })
         .await?;
-    }
-    for kind in ["PlacementDecision", "Placement"] {
-        for object in hub.list(OCM, kind, Some(NAMESPACE)).await? {
+        for object in all {
             hub.delete(ocm(kind, object["metadata"]["name"].as_str().unwrap_or_default())).await?;
         }
     }
     Ok(())
-}
-
-/// As OCM's, but for the schema.
-fn crd(plural: &str, kind: &str) -> String {
-    format!(
-        "
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata:
-  name: {plural}.cluster.open-cluster-management.io
-spec:
-  group: cluster.open-cluster-management.io
-  scope: Namespaced
-  names: {{plural: {plural}, singular: {singular}, kind: {kind}, listKind: {kind}List}}
-  versions:
-  - name: v1beta1
-    served: true
-    storage: true
-    subresources: {{status: {{}}}}
-    schema:
-      openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}
-",
-        singular = kind.to_lowercase(),
-    )
 }
 
 pub fn ocm<'a>(kind: &'a str, name: &'a str) -> Id<'a> {

@@ -3,10 +3,12 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
+use super::multikueue_stage::{checks, decide, hub_queue, install_ocm, is_active, worker_queue};
 use super::stage::{
     Assign, CLAIM, CLAIMS, GPU, KUEUE, SOON, Setup, Stage, claim_name, clear, ground, holds, job, job_id,
     queue,
 };
+use crate::support::audit::Mark;
 use crate::support::cluster::{Cluster, has_condition, id};
 use crate::support::fleet::Fleet;
 use crate::support::nodes::node;
@@ -17,6 +19,7 @@ const HUB: [&str; 3] = [
     include_str!("../../../deploy/hub/roles.yaml"),
 ];
 const WORKER: &str = include_str!("../../../deploy/worker/rbac.yaml");
+const MULTIKUEUE: &str = include_str!("../../../deploy/worker/multikueue.yaml");
 
 pub async fn the_rights_that_are_shipped_suffice_from_joining_to_leaving(fleet: &Fleet) -> Result<()> {
     // The manifests name the namespace fedq-system.
@@ -55,7 +58,64 @@ pub async fn the_rights_that_are_shipped_suffice_from_joining_to_leaving(fleet: 
     hub.wait_gone(id("v1", "Secret", "system-one").within(&namespace), SOON).await.context("left")?;
     holds(hub, "system-queue", case, &[(GPU, "0")]).await?;
 
+    nothing_was_refused(&stage, [(hub, marks.0), (worker, marks.1)])
+}
+
+pub async fn multikueue_runs_jobs_with_the_rights_that_are_shipped(fleet: &Fleet) -> Result<()> {
+    let case = "system";
+    let name = "multikueue_runs_jobs_with_the_rights_that_are_shipped";
+    clear(fleet).await?;
+    let (hub, worker) = (&*fleet.hub, fleet.worker1());
+    for manifest in HUB {
+        hub.apply(manifest).await?;
+    }
+    install_ocm(hub).await?;
+    worker.apply(WORKER).await?;
+    // Other cases have fedqd make it as an administrator.
+    for kind in ["ServiceAccount", "Role"] {
+        let (api_version, name) = match kind {
+            "Role" => ("rbac.authorization.k8s.io/v1", "fedq-multikueue-tokens"),
+            _ => ("v1", "fedq-multikueue"),
+        };
+        worker.delete(id(api_version, kind, name).within("fedq-system")).await?;
+    }
+    let setup = Setup {
+        hub_kubeconfig: Some(kubeconfig_of(hub, "fedqd")?),
+        more: "placement: {evaluate: false}",
+        ..Setup::default()
+    };
+    let stage = Stage::start(fleet, name, case, setup).await?;
+    worker_queue(worker, case, 8).await?;
+    stage.put_secret("system-one", &kubeconfig_of(worker, "fedq")?).await?;
+    hub.apply(&checks(case, "gpu")).await?;
+    hub_queue(hub, case, 8).await?;
+    decide(hub, "gpu", &["system-one"]).await?;
+    let what = "what is to be applied";
+    let says =
+        |check: &Value| check["status"].to_string().contains("apply deploy/worker/multikueue.yaml there");
+    hub.wait(id(KUEUE, "AdmissionCheck", "placement-system"), what, SOON, says).await?;
+
+    worker.apply(MULTIKUEUE).await?;
+    is_active(hub, "MultiKueueCluster", "gpu-system-one").await?;
+    let marks = (hub.mark()?, worker.mark()?);
+    hub.apply_object("fedq-test", job(case, "runs", case, &[(GPU, "4")], "1s")).await?;
+    hub.wait(job_id(case, "runs"), "complete", SOON * 2, |job| has_condition(job, "Complete", "True"))
+        .await?;
+    hub.delete(id(KUEUE, "AdmissionCheck", "placement-system")).await?;
+    hub.delete(id(KUEUE, "ClusterQueue", case)).await?;
+    hub.wait_gone(id("v1", "Secret", "fedq-multikueue-system-one").within("kueue-system"), SOON * 2).await?;
+    let cluster = hub.get(id(KUEUE, "MultiKueueCluster", "gpu-system-one")).await?;
+    ensure!(cluster.is_none(), "it went before its credential: {cluster:?}");
     for (cluster, mark) in [(hub, marks.0), (worker, marks.1)] {
+        let mut refused = cluster.requests_since(mark)?;
+        refused.retain(|one| one.code == 403 && one.user.starts_with("system:serviceaccount:fedq-system:"));
+        ensure!(refused.is_empty(), "{} refused: {refused:#?}", cluster.name);
+    }
+    Ok(())
+}
+
+fn nothing_was_refused(stage: &Stage<'_>, marks: [(&Cluster, Mark); 2]) -> Result<()> {
+    for (cluster, mark) in marks {
         let mut refused = cluster.requests_since(mark)?;
         refused.retain(|one| one.code == 403 && one.user.starts_with("system:serviceaccount:fedq-system:"));
         ensure!(refused.is_empty(), "{} refused: {refused:#?}", cluster.name);

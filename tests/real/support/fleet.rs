@@ -66,6 +66,17 @@ impl Fleet {
         start_with_kueue(&self.supervisor, &self.tools, name).await
     }
 
+    /// The same workers under another hub, whose Kueue leaves it to fedq to nominate clusters.
+    pub async fn with_dispatching_hub(&self) -> Result<Self> {
+        Ok(Self {
+            hub: self.another(kueue::DISPATCHING).await?,
+            workers: self.workers.clone(),
+            bare: OnceCell::new(),
+            supervisor: Arc::clone(&self.supervisor),
+            tools: Arc::clone(&self.tools),
+        })
+    }
+
     pub fn clusters(&self) -> impl Iterator<Item = &Arc<Cluster>> {
         std::iter::once(&self.hub).chain(&self.workers).chain(self.bare.get())
     }

@@ -32,6 +32,9 @@ exec "$@"
 const WEBHOOK_KINDS: [&str; 6] =
     ["clusterqueues", "cohorts", "resourceflavors", "workloads", "jobs", "jobsets"];
 
+/// The hub whose Kueue leaves it to fedq to nominate clusters.
+pub const DISPATCHING: &str = "dispatching";
+
 /// Installs JobSet's and Kueue's kinds, starts Kueue and puts its webhooks before the API server.
 pub async fn install(cluster: &Cluster, supervisor: &Arc<Supervisor>, tools: &Arc<Tools>) -> Result<()> {
     // The hub's Kueue watches JobSets on its workers, and a worker without that kind never becomes active.
@@ -69,6 +72,11 @@ pub async fn install(cluster: &Cluster, supervisor: &Arc<Supervisor>, tools: &Ar
 }
 
 fn configuration(cluster: &Cluster, webhook: u16, health: u16) -> Value {
+    let dispatcher = if cluster.name == DISPATCHING {
+        "fedq.dev/dispatcher"
+    } else {
+        "kueue.x-k8s.io/multikueue-dispatcher-all-at-once"
+    };
     json!({
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "kind": "Configuration",
@@ -80,7 +88,9 @@ fn configuration(cluster: &Cluster, webhook: u16, health: u16) -> Value {
         "internalCertManagement": {"enable": false},
         "integrations": {"frameworks": ["batch/job", "jobset.x-k8s.io/jobset"]},
         // Short times: cases stop and start clusters, and wait for Kueue to notice.
-        "multiKueue": {"origin": cluster.name, "gcInterval": "10s", "workerLostTimeout": "30s"},
+        "multiKueue": {
+            "origin": cluster.name, "gcInterval": "10s", "workerLostTimeout": "30s", "dispatcherName": dispatcher,
+        },
         // Visibility would be an aggregated API server, which needs a service inside the cluster.
         "featureGates": {"VisibilityOnDemand": false},
     })

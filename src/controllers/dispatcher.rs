@@ -1,0 +1,241 @@
+//! MultiKueue's dispatcher `fedq.dev/dispatcher`: nominates clusters for the Workloads of the hub by the order of the
+//! config and by what their queues have free. It writes nothing but `status.nominatedClusterNames`.
+//!
+//! Kueue has one dispatcher for all Workloads of a hub, so this one serves configs that are not fedq's, too. A
+//! nomination that somebody else has changed is left alone, so that two dispatchers never fight.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use serde_json::json;
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinSet,
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::writer::{Outcome, Writer, WriterConfig};
+use crate::{
+    domain::multikueue::dispatch::{Key, Nomination, Verdict, Waiting, nominate},
+    k8s::{
+        client::RetryClass,
+        hub::Hub,
+        list_watch::State,
+        read::multikueue::{Dispatched, dispatching_checks},
+        types::kueue::Workload,
+        worker::JoinedClusters,
+        write::{Action, Change, Kind, Target},
+    },
+};
+
+use self::rooms::Rooms;
+
+mod rooms;
+
+const MANAGER: &str = "fedq-dispatcher";
+/// Looked at without a signal this often, so that nothing that was missed stays missed.
+const PERIOD: Duration = Duration::from_secs(30);
+/// A cluster that has room admits within seconds; after this the next one is asked as well.
+const ROUND: Duration = Duration::from_secs(30);
+
+#[derive(Clone)]
+pub struct Settings {
+    pub kueue_namespace: String,
+    pub writer: WriterConfig,
+}
+
+pub struct DispatcherController {
+    hub: Hub,
+    hub_id: String,
+    settings: Settings,
+    signal: Arc<Notify>,
+    writer: Writer,
+    /// By UID.
+    seen: BTreeMap<String, Seen>,
+    /// Why nothing is nominated, as it was last told.
+    told: Option<&'static str>,
+}
+
+/// A Workload's nomination as it was last seen or written.
+struct Seen {
+    nominated: Vec<String>,
+    since: Instant,
+    ours: bool,
+    /// That no cluster can ever hold it is said once.
+    hopeless: bool,
+}
+
+impl DispatcherController {
+    pub fn new((hub, hub_id): (Hub, String), settings: Settings, signal: Arc<Notify>) -> Self {
+        let writer = Writer::waking(Arc::clone(&signal));
+        Self { hub, hub_id, settings, signal, writer, seen: BTreeMap::new(), told: None }
+    }
+
+    pub async fn run(
+        mut self,
+        mut joined: watch::Receiver<Arc<JoinedClusters>>,
+        cancel: CancellationToken,
+    ) -> anyhow::Result<()> {
+        let mut tasks = JoinSet::new();
+        let (writer, hub, config) = (self.writer.clone(), self.hub.clone(), self.settings.writer.clone());
+        let stop = cancel.clone();
+        tasks.spawn(async move {
+            let report = |change: &Change, outcome: &Outcome| tell(&hub, change, outcome);
+            writer.run(hub.client.kube(), config, report, stop).await;
+        });
+        loop {
+            let clusters = Arc::clone(&joined.borrow_and_update());
+            let next = self.reconcile(&clusters).min(PERIOD);
+            tokio::select! {
+                () = cancel.cancelled() => break,
+                () = self.signal.notified() => {}
+                changed = joined.changed() => changed?,
+                () = tokio::time::sleep(next) => {}
+            }
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended?;
+        }
+        Ok(())
+    }
+
+    /// When to look again.
+    fn reconcile(&mut self, joined: &JoinedClusters) -> Duration {
+        let held = self.held();
+        if held != self.told {
+            self.told = held;
+            if let Some(why) = held {
+                warn!("No clusters are nominated for Workloads: {why}");
+            } else {
+                info!("Clusters are nominated for Workloads");
+            }
+        }
+        if held.is_some() || !self.hub.multikueue_is_current() || !self.hub.lists(joined) {
+            self.writer.want(Vec::new());
+            return PERIOD;
+        }
+        let now = Instant::now();
+        let workloads = self.dispatchable();
+        let (hub, hub_id) = (self.hub.clone(), self.hub_id.clone());
+        let kueue_namespace = self.settings.kueue_namespace.clone();
+        let mut rooms = Rooms::new(&hub, (&hub_id, &kueue_namespace), joined);
+        let mut waiting = Vec::new();
+        for (workload, config) in &workloads {
+            let seen = self.look(workload, now);
+            waiting.push(Waiting {
+                key: key(workload),
+                needs: Dispatched::new(workload).needs(),
+                nominated: workload.status.nominated_cluster_names.clone(),
+                ours: seen.ours,
+                overdue: ROUND <= now - seen.since,
+                candidates: rooms.candidates(config, workload),
+            });
+        }
+        let live: BTreeSet<&str> = workloads.iter().map(|(one, _)| one.metadata.uid.as_str()).collect();
+        self.seen.retain(|uid, _| live.contains(uid.as_str()));
+        let by_key: BTreeMap<Key, &Arc<Workload>> =
+            workloads.iter().map(|(workload, _)| (key(workload), workload)).collect();
+        let nominations = nominate(&waiting);
+        let changes =
+            nominations.iter().filter_map(|one| self.change(by_key.get(&one.key)?, one, now)).collect();
+        self.writer.want(changes);
+        let due = self.seen.values().map(|seen| ROUND.saturating_sub(now - seen.since));
+        due.filter(|due| !due.is_zero()).min().unwrap_or(PERIOD)
+    }
+
+    /// Why nothing may be nominated now.
+    fn held(&self) -> Option<&'static str> {
+        match self.hub.mutating_policies.state() {
+            State::Waiting => Some("the hub's MutatingAdmissionPolicies are not known yet"),
+            State::Absent => {
+                Some("the hub has no MutatingAdmissionPolicies: it needs Kubernetes 1.36 or newer")
+            }
+            State::Synced { .. } if !self.hub.empties_nominations() => Some(
+                "the hub has no MutatingAdmissionPolicy `fedq-nominations`, without which Kueue could not admit what fedq nominates: apply deploy/hub/dispatcher.yaml",
+            ),
+            State::Synced { .. } => None,
+        }
+    }
+
+    /// Workloads with the config they are to be dispatched by; the most important first, then the oldest.
+    fn dispatchable(&self) -> Vec<(Arc<Workload>, String)> {
+        let configs = dispatching_checks(&self.hub.checks);
+        let all = self.hub.workloads.all().into_iter();
+        let mut workloads: Vec<(Arc<Workload>, String)> = all
+            .filter_map(|workload| {
+                let config = Dispatched::new(&workload).config(&configs)?.to_owned();
+                Some((workload, config))
+            })
+            .collect();
+        workloads.sort_by_cached_key(|(workload, _)| {
+            let meta = &workload.metadata;
+            (-workload.spec.priority, meta.creation_timestamp.clone(), meta.uid.clone())
+        });
+        workloads
+    }
+
+    fn look(&mut self, workload: &Workload, now: Instant) -> &Seen {
+        let nominated = &workload.status.nominated_cluster_names;
+        let fresh = || Seen { nominated: nominated.clone(), since: now, ours: true, hopeless: false };
+        let seen = self.seen.entry(workload.metadata.uid.clone()).or_insert_with(fresh);
+        if seen.nominated != *nominated {
+            // Emptied after an eviction, it is ours to fill again; anything else is somebody's.
+            let ours = nominated.is_empty();
+            *seen = Seen { nominated: nominated.clone(), since: now, ours, hopeless: false };
+        }
+        seen
+    }
+
+    fn change(&mut self, workload: &Workload, nomination: &Nomination, now: Instant) -> Option<Change> {
+        let seen = self.seen.get_mut(&workload.metadata.uid)?;
+        tell_hopeless(seen, nomination);
+        if nomination.clusters == workload.status.nominated_cluster_names {
+            return None;
+        }
+        let meta = &workload.metadata;
+        let patch = json!({
+            "metadata": {"resourceVersion": meta.resource_version},
+            "status": {"nominatedClusterNames": nomination.clusters},
+        });
+        let (namespace, name) = &nomination.key;
+        let target = Target::status_within(Kind::Workload, namespace, name);
+        (seen.since, seen.ours) = (now, true);
+        Some(Change { target, action: Action::Merge(patch), manager: MANAGER })
+    }
+}
+
+fn tell_hopeless(seen: &mut Seen, nomination: &Nomination) {
+    let (namespace, name) = &nomination.key;
+    let never = |(cluster, verdict): &(String, Verdict)| match verdict {
+        Verdict::Never(why) => Some(format!("{cluster}: {why}")),
+        Verdict::Fits | Verdict::Waits | Verdict::Unknown => None,
+    };
+    let why: Vec<String> = nomination.verdicts.iter().filter_map(never).collect();
+    let hopeless = !why.is_empty() && why.len() == nomination.verdicts.len();
+    if hopeless && !seen.hopeless {
+        warn!("No cluster can ever hold Workload {namespace}/{name}: {}", why.join("; "));
+    }
+    seen.hopeless = hopeless;
+}
+
+fn key(workload: &Workload) -> Key {
+    (workload.metadata.namespace.clone().unwrap_or_default(), workload.metadata.name.clone())
+}
+
+fn tell(hub: &Hub, change: &Change, outcome: &Outcome) {
+    match outcome {
+        // A status that cannot be read comes with the watch in a moment.
+        Ok(object) => {
+            if let Ok(workload) = serde_json::from_value(object.clone()) {
+                hub.workloads.absorb(workload);
+            }
+        }
+        Err(error) if matches!(error.class, RetryClass::Conflict | RetryClass::NotFound) => {}
+        Err(error) => warn!("Could not nominate clusters for {}: {error}", change.target),
+    }
+}
