@@ -14,8 +14,7 @@ use crate::{
     clock::Clock,
     config::{Args, Config, Crds},
     controllers::{
-        admission_check, capacity, claim, cluster, dispatcher, placement, queue, quota, task,
-        writer::WriterConfig,
+        admission_check, capacity, claim, cluster, dispatcher, queue, quota, task, writer::WriterConfig,
     },
     domain::{
         overview::{CapacityView, Overview},
@@ -39,6 +38,7 @@ use crate::{
 use self::host::Host;
 
 pub mod host;
+mod placement;
 mod serve;
 
 /// After a stop signal, what is under way gets this long.
@@ -199,12 +199,14 @@ impl Daemon {
         let hub_id = self.hub_id(hub);
         let [quota_signal, capacity_signal, queue_signal, check_signal] =
             std::array::from_fn(|_| Arc::new(Notify::new()));
+        let inventory_signal = Arc::new(Notify::new());
         let task_signal = &self.published.task_signal;
         let all = [&quota_signal, &capacity_signal, &queue_signal, &check_signal, task_signal];
-        let wake = Wake { all: all.map(Arc::clone).to_vec(), tasks: vec![Arc::clone(task_signal)] };
+        let mut wake = Wake { all: all.map(Arc::clone).to_vec(), tasks: vec![Arc::clone(task_signal)] };
         let following = Following::new(hub.client.clone(), self.timing(), wake.all.clone());
+        // What changes on workers.
+        wake.all.push(Arc::clone(&inventory_signal));
         hub.follow(&following, &mut self.follows, &self.cancel);
-        self.start_placement(hub, &hub_id, following);
 
         let Published { joined, capacity, overview, claimed, reports, .. } = &self.published;
         let (joined, capacity) = (joined.clone(), capacity.clone());
@@ -263,6 +265,7 @@ impl Daemon {
             self.cancel.clone(),
         ));
         self.start_claims(hub, (events, sender));
+        self.start_placement(hub, inventory_signal, &check_signal)?;
         self.start_admission_checks(hub, check_signal);
         self.serve_people(hub).await?;
         self.tasks.spawn(announce_ready(
@@ -272,23 +275,6 @@ impl Daemon {
             self.cancel.clone(),
         ));
         Ok(())
-    }
-
-    /// Quota and capacity do not look at OCM's kinds, so these wake nobody else.
-    fn start_placement(&mut self, hub: &Hub, hub_id: &str, following: Following) {
-        let signal = Arc::new(Notify::new());
-        let following = Following { changed: vec![Arc::clone(&signal)], ..following };
-        hub.ocm.follow(&following, &mut self.follows, &self.cancel);
-        let settings =
-            placement::Settings { evaluate: self.config.placement.evaluate, writer: self.writer_config() };
-        let placements = placement::PlacementController::new(
-            (hub.clone(), hub_id.to_owned()),
-            self.clock.clone(),
-            settings,
-            self.published.placements.clone(),
-            &signal,
-        );
-        self.tasks.spawn(placements.run(signal, self.metrics.clone(), self.cancel.clone()));
     }
 
     fn start_tasks(&mut self, hub: &Hub, hub_id: String) {

@@ -203,6 +203,7 @@ fn amounts(config: &Config, problems: &mut Vec<String>) {
     };
     let capacity = &config.capacity;
     note(config.resource_filter().map(|_| ()));
+    note(config.measures().map(|_| ()));
     let general = "capacity.headroom";
     let mut scratch = Headroom::default();
     note(config.add_percent(&format!("{general}.percent"), &capacity.headroom.percent, &mut scratch));

@@ -11,12 +11,13 @@ const PREFIX: &str = "FEDQ_";
 
 /// Maps whose keys are the user's, and lists of maps. Their variable holds all of it in YAML:
 /// `{gpu: nvidia.com/gpu}`.
-const MAPS: [&str; 6] = [
+const MAPS: [&str; 7] = [
     "aliases",
     "capacity.limits",
     "capacity.headroom.percent",
     "capacity.headroom.absolute",
     "capacity.headroom.clusters",
+    "placement.scores.ranges",
     "tasks.tenants",
 ];
 
@@ -109,6 +110,9 @@ fn with_map(config: &Config, path: &str, text: &str) -> Result<Config, serde_sap
         }
         "capacity.headroom.clusters" => {
             headroom.clusters = serde_saphyr::from_str_with_options(text, options)?;
+        }
+        "placement.scores.ranges" => {
+            config.placement.scores.ranges = serde_saphyr::from_str_with_options(text, options)?;
         }
         "tasks.tenants" => config.tasks.tenants = serde_saphyr::from_str_with_options(text, options)?,
         other => unreachable!("{other} is not in MAPS"),

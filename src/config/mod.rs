@@ -13,7 +13,7 @@ pub use self::{
         Api, Capacity, ClusterMetrics, ClusterNaming, Clusters, Config, HeadroomSection, History, Hub,
         Listen, Log, MetricsListener, MultiKueue, Quota, ResourceNames, Service, StoreSection, Tls, Webhook,
     },
-    placement::Placement,
+    placement::{Placement, ScoreRange, Scores},
     tasks::{GangChoice, TaskHistory, TaskWeights, Tasks, Tenant},
 };
 

@@ -6,6 +6,7 @@ pub mod claim;
 pub mod cluster;
 pub mod dispatcher;
 pub mod driver;
+pub mod inventory;
 pub mod placement;
 pub mod queue;
 pub mod quota;

@@ -98,6 +98,10 @@ pub struct Capacity {
     pub by_flavor: BTreeMap<FlavorName, Resources>,
     /// Usable nodes.
     pub nodes: usize,
+    /// Σ allocatable of all nodes, usable or not.
+    pub all: Resources,
+    /// The most that one usable node has; of memory, what nodes alike in all else have on average.
+    pub largest: Resources,
 }
 
 /// One node as the store keeps it.

@@ -8,6 +8,7 @@ pub mod claim_keeping;
 pub mod claim_status;
 pub mod cluster;
 pub mod ids;
+pub mod inventory;
 pub mod multikueue;
 pub mod nearest;
 pub mod overview;

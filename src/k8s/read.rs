@@ -26,7 +26,10 @@ use super::{
 pub mod multikueue;
 pub mod ocm;
 pub mod queues;
+mod scores;
 pub mod tasks;
+
+pub use scores::{queue_quotas, reserved};
 
 /// On a ClusterQueue of the hub: the cells that are fedq's, with what was there before.
 pub const CELLS: &str = "fedq.dev/cells";

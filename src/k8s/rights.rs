@@ -87,14 +87,21 @@ pub const HUB: &[Right] = &[
     right(GALAXY, "clusterresourceclaims/status", &["patch"], "the status of claims"),
     right(GALAXY, "clustermetrics", OWN, "clusters that only report"),
     right(GALAXY, "clustermetrics/status", &["patch"], "publishing capacity"),
-    right(OCM, "managedclusters", FOLLOW, "OCM's word on clusters"),
-    right(OCM, "managedclustersets", FOLLOW, "which clusters a Placement may choose from"),
+    right(OCM, "managedclusters", OWN, "OCM's word on clusters, and ours where OCM is not"),
+    right(OCM, "managedclusters/status", &["patch"], "what Placements choose clusters by"),
+    right(
+        OCM,
+        "managedclustersets",
+        &["list", "watch", "create"],
+        "which clusters a Placement may choose from",
+    ),
     right(OCM, "managedclustersetbindings", FOLLOW, "which clusters a Placement may choose from"),
     right(OCM, "placements", FOLLOW, "what Placements ask for"),
     right(OCM, "placementdecisions", OWN, "what Placements decided"),
     right(OCM, "placementdecisions/status", &["patch"], "deciding Placements"),
     right(OCM, "placements/status", &["patch"], "the status of Placements"),
-    right(OCM, "addonplacementscores", FOLLOW, "choosing clusters by scores"),
+    right(OCM, "addonplacementscores", OWN, "choosing clusters by scores"),
+    right(OCM, "addonplacementscores/status", &["patch"], "scores of joined clusters"),
     Right {
         name: Some(PLACEMENT_LEASE),
         ..right("coordination.k8s.io", "leases", FOLLOW, "seeing OCM decide Placements")
@@ -125,7 +132,12 @@ pub const HUB: &[Right] = &[
         scope: Scope::Kueue,
         ..right("multicluster.x-k8s.io", "clusterprofiles", FOLLOW, "clusters that Kueue reaches by itself")
     },
-    right("", "namespaces", &["get", "list", "watch"], "identity and queues' namespaces"),
+    right(
+        "",
+        "namespaces",
+        &["get", "list", "watch", "create"],
+        "identity, queues' namespaces, and one a cluster for scores",
+    ),
     Right { scope: Scope::Own, ..right("", "namespaces", &["patch"], "answered confirmations") },
     Right {
         scope: Scope::Own,

@@ -262,14 +262,14 @@ impl Cluster {
     }
 
     pub async fn remove(&self, kind: &str, name: &str) -> Result<(), Refusal> {
+        self.remove_in("", kind, name).await
+    }
+
+    /// The same in a namespace.
+    pub async fn remove_in(&self, namespace: &str, kind: &str, name: &str) -> Result<(), Refusal> {
         let kind = Kind::named(kind).ok_or_else(Refusal::no_resource)?;
-        api::write_internally(
-            &self.state,
-            "admin",
-            (kind, (String::new(), name.to_owned())),
-            api::Internal::Delete,
-        )
-        .await
+        let name = (namespace.to_owned(), name.to_owned());
+        api::write_internally(&self.state, "admin", (kind, name), api::Internal::Delete).await
     }
 
     pub fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {

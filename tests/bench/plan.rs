@@ -41,6 +41,7 @@ fn cluster(number: usize, nominal: i64) -> ClusterInput {
         total: total.clone(),
         by_flavor: [(flavor.clone(), total)].into(),
         nodes: 125,
+        ..Capacity::default()
     });
     let assignment = |number| Assignment {
         queue: queue(number),

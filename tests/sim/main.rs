@@ -9,6 +9,7 @@ mod bed;
 mod conformance;
 mod demo;
 mod faults;
+mod inventory;
 mod joining;
 mod logs;
 mod placement;

@@ -51,7 +51,7 @@ async fn furnish(hub: &Cluster) {
     }
 }
 
-async fn place(hub: &Cluster, name: &str, spec: Value) {
+pub async fn place(hub: &Cluster, name: &str, spec: Value) {
     hub.put(json!({
         "apiVersion": v1beta1(), "kind": "Placement",
         "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec,
@@ -71,7 +71,7 @@ fn decided(hub: &Cluster, placement: &str) -> Option<Vec<String>> {
     decisions.iter().map(|one| one["clusterName"].as_str().map(str::to_owned)).collect()
 }
 
-async fn decides(hub: &Cluster, placement: &str, clusters: &[&str]) {
+pub async fn decides(hub: &Cluster, placement: &str, clusters: &[&str]) {
     let what = format!("{placement} to choose {clusters:?}");
     wait(&what, hub, || decided(hub, placement).is_some_and(|found| found == clusters)).await;
 }
@@ -141,7 +141,7 @@ async fn score(hub: &Cluster, cluster: &str, value: i64) {
 }
 
 /// Waits until fedqd has written nothing for a while.
-async fn rests(hub: &Cluster) {
+pub async fn rests(hub: &Cluster) {
     for _ in 0..20 {
         let before = hub.state.store.version();
         tokio::time::sleep(Duration::from_millis(1500)).await;

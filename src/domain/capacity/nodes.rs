@@ -178,14 +178,17 @@ impl NodeTable {
         let mut classes: BTreeMap<BTreeSet<FlavorName>, (usize, Sums)> = BTreeMap::new();
         let mut by_flavor: BTreeMap<FlavorName, Sums> =
             flavors.iter().map(|flavor| (flavor.name.clone(), Sums::default())).collect();
-        let mut total = Sums::default();
+        let (mut total, mut all) = (Sums::default(), Sums::default());
+        let mut largest = Resources::new();
         let mut nodes = 0;
         for ((shape, amounts), group) in &self.groups {
             let shape = self.shapes.get(*shape);
+            self.add_group(group, *amounts, &mut all);
             if !shape.usable {
                 continue;
             }
             nodes += group.nodes;
+            self.raise_to_one_of(group, *amounts, &mut largest);
             let matching = flavors.iter().filter(|flavor| flavor.matches(&shape.labels, &shape.taints));
             let matching: BTreeSet<_> = matching.map(|flavor| flavor.name.clone()).collect();
             self.add_group(group, *amounts, &mut total);
@@ -209,6 +212,23 @@ impl NodeTable {
             total: raw(total),
             by_flavor: by_flavor.into_iter().map(|(flavor, sums)| (flavor, raw(sums))).collect(),
             nodes,
+            all: raw(all),
+            largest,
+        }
+    }
+
+    /// Makes each amount at least what a node of the group has.
+    fn raise_to_one_of(&self, group: &Group, amounts: u32, largest: &mut Resources) {
+        let mut raise = |resource: ResourceName, units: i64| {
+            let known = largest.entry(resource).or_default();
+            *known = (*known).max(Amount::new(units));
+        };
+        if group.memory != 0 {
+            let nodes = i128::try_from(group.nodes.max(1)).unwrap_or(i128::MAX);
+            raise(memory(), i64::try_from(group.memory / nodes).unwrap_or(i64::MAX));
+        }
+        for (id, units) in self.amounts.get(amounts) {
+            raise(self.resource(*id).clone(), *units);
         }
     }
 

@@ -63,18 +63,15 @@ impl Board {
 
     /// `None` for a Placement that is gone.
     pub fn set_placement(&mut self, key: PlacementKey, placement: Option<Placement>) {
-        match placement {
-            Some(placement) => {
-                let uses = Uses::of(&placement);
-                let entry = Entry { placement: Arc::new(placement), uses, again_at: None };
-                self.placements.insert(key.clone(), entry);
-                self.touched.insert(key);
-            }
-            None => {
-                self.placements.remove(&key);
-                self.touched.remove(&key);
-            }
-        }
+        let Some(placement) = placement else {
+            self.placements.remove(&key);
+            self.touched.remove(&key);
+            return;
+        };
+        let uses = Uses::of(&placement);
+        let entry = Entry { placement: Arc::new(placement), uses, again_at: None };
+        self.placements.insert(key.clone(), entry);
+        self.touched.insert(key);
     }
 
     /// What is new of these clusters; `None` for one that is gone.
@@ -107,12 +104,9 @@ impl Board {
                 != after.map(|cluster| (&cluster.allocatable, &cluster.capacity)),
         };
         let touched = self.placements.iter().filter(|(key, entry)| {
-            let asked = |set: &&&str| self.asks(key, &entry.placement, set);
-            let member = [
-                delta.before.iter().filter(asked).next().is_some(),
-                delta.after.iter().filter(asked).next().is_some(),
-            ];
-            match member {
+            let member_of =
+                |sets: &BTreeSet<&str>| sets.iter().any(|set| self.asks(key, &entry.placement, set));
+            match [member_of(&delta.before), member_of(&delta.after)] {
                 [false, false] => false,
                 [true, true] => entry.uses.sees(&delta.labels, &delta.claims, delta.amounts) || delta.always,
                 [true, false] | [false, true] => true,

@@ -21,7 +21,7 @@ pub fn crds() -> Vec<Value> {
 }
 
 struct Kind<'a> {
-    kind: &'a str,
+    name: &'a str,
     short_names: &'a [&'a str],
     version: &'a str,
     namespaced: bool,
@@ -38,7 +38,7 @@ fn managed_cluster() -> Value {
         json!({"name": name, "type": "string", "jsonPath": path})
     };
     render(&Kind {
-        kind: "ManagedCluster",
+        name: "ManagedCluster",
         short_names: &["mcl", "mcls"],
         version: "v1",
         namespaced: false,
@@ -58,7 +58,7 @@ fn managed_cluster() -> Value {
 
 fn cluster_set() -> Value {
     render(&Kind {
-        kind: "ManagedClusterSet",
+        name: "ManagedClusterSet",
         short_names: &["mclset", "mclsets"],
         version: "v1beta2",
         namespaced: false,
@@ -75,7 +75,7 @@ fn cluster_set() -> Value {
 
 fn set_binding() -> Value {
     render(&Kind {
-        kind: "ManagedClusterSetBinding",
+        name: "ManagedClusterSetBinding",
         short_names: &["mclsetbinding", "mclsetbindings"],
         version: "v1beta2",
         namespaced: true,
@@ -90,7 +90,7 @@ fn set_binding() -> Value {
 fn placement() -> Value {
     let satisfied = |field: &str| format!(r#".status.conditions[?(@.type=="PlacementSatisfied")].{field}"#);
     render(&Kind {
-        kind: "Placement",
+        name: "Placement",
         short_names: &[],
         version: "v1beta1",
         namespaced: true,
@@ -114,7 +114,7 @@ fn placement() -> Value {
 
 fn decision() -> Value {
     render(&Kind {
-        kind: "PlacementDecision",
+        name: "PlacementDecision",
         short_names: &[],
         version: "v1beta1",
         namespaced: true,
@@ -131,7 +131,7 @@ fn decision() -> Value {
 
 fn scores() -> Value {
     render(&Kind {
-        kind: "AddOnPlacementScore",
+        name: "AddOnPlacementScore",
         short_names: &[],
         version: "v1alpha1",
         namespaced: true,
@@ -152,7 +152,7 @@ fn age() -> Value {
 }
 
 fn render(kind: &Kind) -> Value {
-    let singular = kind.kind.to_lowercase();
+    let singular = kind.name.to_lowercase();
     let plural = format!("{singular}s");
     let mut properties = Map::from_iter([
         ("apiVersion".to_owned(), json!({"type": "string"})),
@@ -166,7 +166,7 @@ fn render(kind: &Kind) -> Value {
         object["required"] = json!(kind.required);
     }
     let mut names = json!({
-        "kind": kind.kind, "listKind": format!("{}List", kind.kind), "plural": plural, "singular": singular,
+        "kind": kind.name, "listKind": format!("{}List", kind.name), "plural": plural, "singular": singular,
     });
     if !kind.short_names.is_empty() {
         names["shortNames"] = json!(kind.short_names);

@@ -1,0 +1,62 @@
+//! Wiring of what decides which clusters are used: inventory and Placements.
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use super::Daemon;
+use crate::{
+    controllers::{inventory, placement},
+    k8s::{follow::Following, hub::Hub},
+};
+
+impl Daemon {
+    /// Quota and capacity do not look at OCM's kinds, so these do not wake them.
+    pub(super) fn start_placement(
+        &mut self,
+        hub: &Hub,
+        inventory_signal: Arc<Notify>,
+        checks: &Arc<Notify>,
+    ) -> anyhow::Result<()> {
+        let signal = Arc::new(Notify::new());
+        let changed = [&signal, &inventory_signal, checks].map(Arc::clone).to_vec();
+        let following = Following::new(hub.client.clone(), self.timing(), changed);
+        hub.ocm.follow(&following, &mut self.follows, &self.cancel);
+        let hub_id = self.hub_id(hub);
+        let placements = placement::PlacementController::new(
+            (hub.clone(), hub_id.clone()),
+            self.clock.clone(),
+            placement::Settings { evaluate: self.config.placement.evaluate, writer: self.writer_config() },
+            self.published.placements.clone(),
+            &signal,
+        );
+        self.tasks.spawn(placements.run(signal, self.metrics.clone(), self.cancel.clone()));
+
+        let inventory = inventory::InventoryController::new(
+            (hub.clone(), hub_id),
+            self.clock.clone(),
+            self.inventory_settings()?,
+            inventory_signal,
+        );
+        let inputs = inventory::Inputs {
+            joined: self.published.joined.subscribe(),
+            capacity: self.published.capacity.subscribe(),
+        };
+        self.tasks.spawn(inventory.run(inputs, self.metrics.clone(), self.cancel.clone()));
+        Ok(())
+    }
+
+    fn inventory_settings(&self) -> anyhow::Result<inventory::Settings> {
+        let config = &self.config.placement;
+        let scores = inventory::ScoreSettings {
+            measures: self.config.measures()?,
+            valid_for: config.scores.valid_for,
+        };
+        Ok(inventory::Settings {
+            clusters: config.inventory,
+            scores: config.scores.enabled.then_some(scores),
+            aliases: self.config.aliases(),
+            writer: self.writer_config(),
+        })
+    }
+}
