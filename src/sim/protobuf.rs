@@ -5,11 +5,13 @@
 //! field's type counts as absent, since no typed server could have stored it.
 
 mod message;
+mod read;
 mod schema;
 
 use serde_json::Value;
 
 pub use message::{Message, varint_len};
+pub use read::{Unreadable, decode};
 use schema::{CONFIG_MAP, LIST_META, NAMESPACE, NODE, PARTIAL, SECRET, STATUS};
 
 /// Opens every object: an envelope (`runtime.Unknown`) with the kind and the object follows.

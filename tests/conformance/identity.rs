@@ -15,6 +15,7 @@ pub async fn run(stage: &Stage<'_>) -> Result<()> {
     granted(stage).await;
     token_reviews(stage).await?;
     access_reviews(stage).await;
+    questions_in_protobuf(stage).await;
     Ok(())
 }
 
@@ -249,4 +250,42 @@ async fn access_reviews(stage: &Stage<'_>) {
     let rules = json!({"spec": {"namespace": stage.name}});
     let answer = json!({"status": {"resourceRules": any(), "incomplete": false}});
     stage.post(&format!("{api}/selfsubjectrulesreviews"), rules).gives(201, answer).await;
+}
+
+/// As kubectl asks: built-in kinds travel in protobuf, in both directions if the server likes.
+async fn questions_in_protobuf(stage: &Stage<'_>) {
+    let ask = |api: &str, plural: &str, kind: &str, question: &str| {
+        let types = format!("{}{}", field(1, &format!("{api}/v1")), field(2, kind));
+        let body = format!("k8s\0{}{}{}{}", field(1, &types), field(2, question), field(3, ""), field(4, ""));
+        stage
+            .send_as(&format!("/apis/{api}/v1/{plural}"), "application/vnd.kubernetes.protobuf", body)
+            .header("accept", "application/json")
+    };
+    let attributes =
+        format!("{}{}{}", field(2, "list"), field(3, "kueue.x-k8s.io"), field(5, "clusterqueues"));
+    let question = field(2, &field(1, &attributes));
+    let (api, plural) = ("authorization.k8s.io", "selfsubjectaccessreviews");
+    let may = json!({
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {"verb": "list", "resource": "clusterqueues"}},
+        "status": {"allowed": true},
+    });
+    ask(api, plural, "SelfSubjectAccessReview", &question).gives(201, may).await;
+    let may_not = json!({"status": {"allowed": false}});
+    ask(api, plural, "SelfSubjectAccessReview", &question).by(Who::Nobody).gives(201, may_not).await;
+    let name = json!({"status": {"userInfo": {"username": any()}}});
+    ask("authentication.k8s.io", "selfsubjectreviews", "SelfSubjectReview", "").gives(201, name).await;
+    let broken = stage.send_as(
+        &format!("/apis/{api}/v1/{plural}"),
+        "application/vnd.kubernetes.protobuf",
+        "k8s\0\u{a}\u{7f}".to_owned(),
+    );
+    broken.refused(400, "BadRequest", "").await;
+}
+
+/// Text or a message in protobuf; short ones are text themselves.
+fn field(number: u8, content: &str) -> String {
+    let length = u8::try_from(content.len()).expect("a short message");
+    assert!(length < 128, "its length would take two bytes");
+    format!("{}{}{content}", char::from(number << 3 | 2), char::from(length))
 }

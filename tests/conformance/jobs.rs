@@ -126,6 +126,20 @@ async fn logs(stage: &Stage<'_>, pod: &str) {
     stage.check(stamp.parse::<jiff::Timestamp>().is_ok(), || format!("no time opens {stamped:?}"));
     let last = stage.get(&format!("{path}?tailLines=0")).answers(200, Value::Null).await;
     stage.check(last.is_some_and(|log| log.body.is_empty()), || "no lines are some".to_owned());
+    let all = stage.get(&format!("{path}?sinceTime=2020-01-01T00:00:00Z")).answers(200, Value::Null).await;
+    let all = all.map(|log| log.text()).unwrap_or_default();
+    stage.check(all.starts_with(&text), || format!("since 2020 the log is {all:?}, not {text:?}"));
+    let future = stage.get(&format!("{path}?sinceTime=2100-01-01T00:00:00Z")).answers(200, Value::Null).await;
+    stage.check(future.is_some_and(|log| log.body.is_empty()), || "there are lines of the future".to_owned());
+    match stage.watch(&format!("{path}?follow=true")).await {
+        Ok(mut followed) => {
+            let begins = followed.text(text.len()).await;
+            stage.check(begins.as_ref() == Some(&text), || {
+                format!("a log that is followed begins with {begins:?}, not {text:?}")
+            });
+        }
+        Err(error) => stage.differs(format!("a log cannot be followed: {error:#}")),
+    }
     let none = format!("container none is not valid for pod {pod}");
     stage.get(&format!("{path}?container=none")).refused(400, "BadRequest", &none).await;
     stage.get(&format!("{pods}/none/log")).refused(404, "NotFound", "pods \"none\" not found").await;

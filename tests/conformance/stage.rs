@@ -152,6 +152,11 @@ impl<'a> Stage<'a> {
         self.step(http::Method::POST, path, body.to_string()).header("content-type", "application/json")
     }
 
+    /// A creation in another form than JSON.
+    pub fn send_as(&self, path: &str, content_type: &str, body: String) -> Step<'_> {
+        self.step(http::Method::POST, path, body).header("content-type", content_type)
+    }
+
     pub fn put(&self, path: &str, body: Value) -> Step<'_> {
         self.step(http::Method::PUT, path, body.to_string()).header("content-type", "application/json")
     }
@@ -339,6 +344,18 @@ impl Watch<'_> {
                 Err(_) => bail!("no event of the watch {} within {SOON:?}", self.path),
             }
         }
+    }
+
+    /// The first `length` bytes of a stream of text, if so many come.
+    pub async fn text(&mut self, length: usize) -> Option<String> {
+        let read = async {
+            while self.rest.len() < length {
+                let data = self.open.body_mut().frame().await?.ok()?.into_data().unwrap_or_default();
+                self.rest.extend_from_slice(&data);
+            }
+            String::from_utf8(self.rest[..length].to_vec()).ok()
+        };
+        tokio::time::timeout(SOON, read).await.ok().flatten()
     }
 
     /// Compares the next event, and hands back its object.

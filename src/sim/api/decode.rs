@@ -4,6 +4,7 @@ use http::header;
 use serde_json::{Value, json};
 
 use super::super::kind::Kind;
+use super::super::protobuf::{self, Unreadable};
 use super::super::status::Refusal;
 use super::super::structure::Structure;
 use super::Call;
@@ -80,6 +81,14 @@ pub(super) fn parse(call: &Call<'_>, kind: &Kind, body: &[u8]) -> Result<Value, 
             })
         }
         "application/yaml" => yaml(body),
+        "application/vnd.kubernetes.protobuf" if !kind.is_custom() => {
+            protobuf::decode(body).map_err(|unreadable| match unreadable {
+                Unreadable::Kind => Refusal::media_type(&FORMATS),
+                Unreadable::Bytes => {
+                    Refusal::bad_request("the object provided is not valid protobuf".to_owned())
+                }
+            })
+        }
         _ if kind.is_custom() => Err(Refusal::media_type(&FORMATS[..2])),
         _ => Err(Refusal::media_type(&FORMATS)),
     }

@@ -6,14 +6,14 @@ use serde_json::{Map, Value};
 use super::Message;
 
 pub(super) struct Field {
-    number: u32,
-    name: &'static str,
-    shape: Shape,
-    presence: Presence,
+    pub number: u32,
+    pub name: &'static str,
+    pub shape: Shape,
+    pub presence: Presence,
 }
 
 #[derive(Clone, Copy)]
-enum Shape {
+pub(super) enum Shape {
     Text,
     Integer,
     Flag,
@@ -31,7 +31,7 @@ enum Shape {
 }
 
 #[derive(Clone, Copy)]
-enum Presence {
+pub(super) enum Presence {
     /// Written also when it is absent or empty: what is no pointer in Go.
     Always,
     /// A pointer, a map: absent when there is none.
@@ -242,6 +242,39 @@ const NODE_CONFIG: &[Field] = &[
 const RUNTIME_HANDLER: &[Field] = &[text(1, "name"), nested(2, "features", RUNTIME_FEATURES, Set)];
 
 const RUNTIME_FEATURES: &[Field] = &[flag(1, "recursiveReadOnlyMounts", Set), flag(2, "userNamespaces", Set)];
+
+const SELF_SUBJECT_REVIEW: &[Field] = &[nested(1, "metadata", OBJECT_META, Always)];
+
+const SELF_SUBJECT_ACCESS_REVIEW: &[Field] =
+    &[nested(1, "metadata", OBJECT_META, Always), nested(2, "spec", ACCESS, Always)];
+
+const SELF_SUBJECT_RULES_REVIEW: &[Field] =
+    &[nested(1, "metadata", OBJECT_META, Always), nested(2, "spec", &[text(1, "namespace")], Always)];
+
+const ACCESS: &[Field] = &[
+    nested(1, "resourceAttributes", RESOURCE_ATTRIBUTES, Set),
+    nested(2, "nonResourceAttributes", &[text(1, "path"), text(2, "verb")], Set),
+];
+
+const RESOURCE_ATTRIBUTES: &[Field] = &[
+    text(1, "namespace"),
+    text(2, "verb"),
+    text(3, "group"),
+    text(4, "version"),
+    text(5, "resource"),
+    text(6, "subresource"),
+    text(7, "name"),
+];
+
+/// Of what clients send.
+pub(super) fn of(api_version: &str, kind: &str) -> Option<&'static [Field]> {
+    match (api_version, kind) {
+        ("authentication.k8s.io/v1", "SelfSubjectReview") => Some(SELF_SUBJECT_REVIEW),
+        ("authorization.k8s.io/v1", "SelfSubjectAccessReview") => Some(SELF_SUBJECT_ACCESS_REVIEW),
+        ("authorization.k8s.io/v1", "SelfSubjectRulesReview") => Some(SELF_SUBJECT_RULES_REVIEW),
+        _ => super::ProtoKind::of(api_version, kind).map(super::ProtoKind::fields),
+    }
+}
 
 /// `object` as the message that `fields` describe.
 pub(super) fn message(fields: &[Field], object: &Value) -> Vec<u8> {

@@ -258,3 +258,45 @@ fn data_of_secrets_is_bytes_again() {
     let message = self::message(ProtoKind::ConfigMap, &config);
     assert!(message.ends_with(b"\x12\x06\x0a\x01k\x12\x01v\x1a\x06\x0a\x01b\x12\x01\x00"), "{message:?}");
 }
+
+#[test]
+fn what_is_written_is_read_again() {
+    let mut node = full_node();
+    node["apiVersion"] = "v1".into();
+    node["kind"] = "Node".into();
+    let read = decode(&encode(ProtoKind::Node, &node)).expect("a node");
+    assert_eq!(encode(ProtoKind::Node, &read), encode(ProtoKind::Node, &node));
+    assert_eq!(read["status"]["allocatable"], node["status"]["allocatable"]);
+    assert_eq!(read["metadata"]["managedFields"][0], node["metadata"]["managedFields"][0]);
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"},
+        "data": {"a": "aGFsbG8=", "b": ""}, "type": "Opaque"});
+    let read = decode(&encode(ProtoKind::Secret, &secret)).expect("a secret");
+    assert_eq!((&read["data"], &read["type"]), (&secret["data"], &secret["type"]));
+}
+
+#[test]
+fn questions_are_read_as_clients_put_them() {
+    let attributes =
+        Message::default().text(1, "team").text(2, "get").text(5, "pods").text(9, "from the future");
+    let spec = Message::default().bytes(1, &attributes.0);
+    let review = Message::default().bytes(1, &[]).bytes(2, &spec.0).bytes(3, &[]);
+    let asked = envelope("authorization.k8s.io/v1", "SelfSubjectAccessReview", &review.0);
+    let read = decode(&asked).expect("a review");
+    let attributes = json!({"namespace": "team", "verb": "get", "resource": "pods"});
+    assert_eq!(read["spec"], json!({"resourceAttributes": attributes}));
+    assert_eq!(read["kind"], "SelfSubjectAccessReview");
+    assert_eq!(decode(&envelope("apps/v1", "Deployment", &[])), Err(Unreadable::Kind));
+    for broken in [&asked[..asked.len() - 9], b"k8s", b"{}", b"k8s\0\xff"] {
+        assert_eq!(decode(broken), Err(Unreadable::Bytes), "{broken:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_the_reader_of_bodies_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        bytes.splice(..0, MAGIC.iter().copied());
+        let _ = decode(&bytes);
+        let review = envelope("authorization.k8s.io/v1", "SelfSubjectAccessReview", &bytes);
+        let _ = decode(&review);
+    }
+}
