@@ -23,6 +23,7 @@ use crate::{
     clock::Clock,
     domain::{
         claim::{self, ClaimText, ValidClaim},
+        claim_status::Condition,
         ids::{ClaimName, ClusterName, QueueName},
         overview::{CapacityView, Overview},
         quantity::Amount,
@@ -152,6 +153,8 @@ struct Round<'a> {
     unreadable: BTreeMap<QueueName, String>,
     /// Queues whose cells somebody keeps changing back: by place and queue, who.
     conflicts: BTreeMap<(String, String), String>,
+    /// What each claim's status is to say, whether or not it says so yet.
+    said: BTreeMap<ClaimName, Vec<Condition>>,
     /// When something changes by time alone.
     next: Option<Instant>,
 }
@@ -317,6 +320,7 @@ impl QuotaController {
             queues: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             conflicts: BTreeMap::new(),
+            said: BTreeMap::new(),
             next,
         }
     }

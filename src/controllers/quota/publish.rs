@@ -6,7 +6,7 @@ use crate::{
     domain::{
         claim::Owner,
         claim_status::{Condition, ConditionKind, reason_word},
-        ids::{ClusterName, FlavorName, QueueName, ResourceName},
+        ids::{ClaimName, ClusterName, FlavorName, QueueName, ResourceName},
         overview::{
             AssignmentOverview, CellOverview, ClaimOverview, ClusterOverview, FlavorOverview, Overview,
             QueueOverview, TermOverview,
@@ -16,10 +16,7 @@ use crate::{
         quota::{ClusterReport, HubQueuePlan, Untouched, WorkerCell},
         resources::{Cell, FlavorResource, Resources},
     },
-    k8s::{
-        claims::{ReadClaim, conditions},
-        worker::Joined,
-    },
+    k8s::{claims::ReadClaim, worker::Joined},
 };
 
 use super::{QuotaController, Round, target::Target};
@@ -36,7 +33,7 @@ impl QuotaController {
             claims: round
                 .claims
                 .iter()
-                .filter_map(|(name, claim)| Some((name.clone(), claim_overview(round, claim)?)))
+                .filter_map(|(name, claim)| Some((name.clone(), claim_overview(round, (name, claim))?)))
                 .collect(),
             queues: round
                 .queues
@@ -239,7 +236,7 @@ fn queue_problems(round: &Round<'_>, queue: &QueueName) -> Vec<(ClusterName, &'s
     problems
 }
 
-/// The Ready condition as the claim has it: status, reason, message.
+/// The Ready condition: status, reason, message.
 fn ready(conditions: &[Condition]) -> (String, String, String) {
     let ready = conditions.iter().find(|condition| condition.kind == ConditionKind::Ready);
     ready.map_or_else(
@@ -248,7 +245,7 @@ fn ready(conditions: &[Condition]) -> (String, String, String) {
     )
 }
 
-fn claim_overview(round: &Round<'_>, claim: &ReadClaim) -> Option<ClaimOverview> {
+fn claim_overview(round: &Round<'_>, (name, claim): (&ClaimName, &ReadClaim)) -> Option<ClaimOverview> {
     let cluster = ClusterName::new(&claim.cluster).ok()?;
     let (mut nominal, mut assignments) = (BTreeMap::new(), Vec::new());
     if let Some(valid) = claim.valid.as_ref().filter(|_| claim.in_force()) {
@@ -258,13 +255,14 @@ fn claim_overview(round: &Round<'_>, claim: &ReadClaim) -> Option<ClaimOverview>
         let overviews = valid.assignments().iter();
         assignments.extend(overviews.map(|assignment| assignment_overview(round, &cluster, assignment)));
     }
-    let conditions = conditions(&claim.object);
+    // Not what the object says, which may be of before these amounts.
+    let conditions = round.said.get(name).map(Vec::as_slice).unwrap_or_default();
     Some(ClaimOverview {
         cluster,
         generation: claim.object.metadata.generation.unwrap_or_default(),
         created: claim.object.metadata.creation_timestamp.as_ref().map(|created| created.0),
-        ready: ready(&conditions),
-        notes: notes(&conditions),
+        ready: ready(conditions),
+        notes: notes(conditions),
         nominal,
         assignments,
     })

@@ -72,15 +72,17 @@ impl QuotaController {
             .collect();
         let mut underway = std::mem::replace(&mut self.underway, Underway::new(Duration::ZERO));
         underway.since.retain(|name, _| round.claims.contains_key(name));
-        let (mut changes, mut due) = (Vec::new(), None);
+        let (mut changes, mut due, mut said) = (Vec::new(), None, BTreeMap::new());
         for (name, claim) in &round.claims {
-            match self.status_change(round, (name, claim), &failures, &mut underway) {
+            let (status, conditions) = self.status_change(round, (name, claim), &failures, &mut underway);
+            said.insert(name.clone(), conditions);
+            match status {
                 Status::Same => {}
                 Status::Waits(until) => due = [due, Some(until)].into_iter().flatten().min(),
                 Status::Changes(change) => changes.push(change),
             }
         }
-        self.underway = underway;
+        (self.underway, round.said) = (underway, said);
         round.look_again(due);
         changes
     }
@@ -91,7 +93,7 @@ impl QuotaController {
         (claim_name, claim): (&ClaimName, &ReadClaim),
         hub_failures: &BTreeMap<String, String>,
         underway: &mut Underway,
-    ) -> Status {
+    ) -> (Status, Vec<Condition>) {
         let name = ClusterName::new(&claim.cluster).ok();
         let assignments = &claim.input.assignments;
         let joined = name.as_ref().and_then(|name| round.joined.get(name));
@@ -117,15 +119,15 @@ impl QuotaController {
         };
         let status = claim_status(&input);
         if let Some(until) = underway.waits(claim_name, &previous, &status.conditions, Instant::now()) {
-            return Status::Waits(until);
+            return (Status::Waits(until), status.conditions);
         }
         let Some(change) = status_change(&claim.object, &status, &self.settings.aliases) else {
-            return Status::Same;
+            return (Status::Same, status.conditions);
         };
         if let Some((happening, note)) = news(&previous, &status.conditions) {
             self.outputs.events.tell(&claim.object, happening, note, input.now);
         }
-        Status::Changes(change)
+        (Status::Changes(change), status.conditions)
     }
 
     fn write_state(
