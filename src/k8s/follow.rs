@@ -37,18 +37,7 @@ pub fn follow_table<T: Record>(
     follow.selector = selector;
     follow.timing = following.timing.clone();
     follow.answers = Arc::clone(&following.answers);
-    let (table, mut changes) = (table.clone(), table.changed());
-    let (stop, wake) = (cancel.clone(), following.changed.clone());
-    tasks.spawn(async move { follow.run_into(&table, stop).await });
-    tasks.spawn(async move {
-        loop {
-            tokio::select! {
-                () = cancel.cancelled() => return,
-                change = changes.changed() => if change.is_err() { return },
-            }
-            for waiting in &wake {
-                waiting.notify_one();
-            }
-        }
-    });
+    table.wakes(following.changed.clone());
+    let table = table.clone();
+    tasks.spawn(async move { follow.run_into(&table, cancel).await });
 }

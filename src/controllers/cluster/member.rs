@@ -51,11 +51,13 @@ enum Ended {
 }
 
 impl Member {
-    pub async fn run(self) {
+    pub async fn run(mut self) {
+        // Read once, and else kept as long as the cluster is joined.
+        let kubeconfig = std::mem::take(&mut self.kubeconfig);
         let cancel = self.cancel.clone();
         tokio::select! {
             () = cancel.cancelled() => {}
-            outcome = self.live() => if let Err(error) = outcome {
+            outcome = self.live(kubeconfig) => if let Err(error) = outcome {
                 // A database that is full or busy is waited for; this one is damaged or closed.
                 warn!(cluster.name = %self.name, "Could not record `{}`: {error}", self.name);
                 self.context.publish(&self.name, |joined| {
@@ -68,11 +70,12 @@ impl Member {
         }
     }
 
-    async fn live(&self) -> Result<(), StoreError> {
+    async fn live(&self, kubeconfig: Vec<u8>) -> Result<(), StoreError> {
         // Boxed: what happens once would otherwise be kept as long as the cluster is joined.
         let stored = Box::pin(self.remembered()).await?;
         self.context.publish(&self.name, |joined| joined.last_seen = stored);
-        let Some(client) = self.connect() else { return Ok(()) };
+        let Some(client) = self.connect(&kubeconfig) else { return Ok(()) };
+        drop(kubeconfig);
         let mut known = true;
         loop {
             let identity = Box::pin(self.first_answer(&client)).await?;
@@ -118,14 +121,13 @@ impl Member {
         Ok(None)
     }
 
-    fn connect(&self) -> Option<ClusterClient> {
+    fn connect(&self, kubeconfig: &[u8]) -> Option<ClusterClient> {
         let settings = &self.context.settings;
         let refused = |reason: String| {
             warn!(cluster.name = %self.name, "The kubeconfig of `{}` is refused: {reason}", self.name);
             self.set(Connection::Refused { reason });
         };
-        let checked = match kubeconfig::check(&self.kubeconfig, self.kube_context.as_deref(), &settings.rules)
-        {
+        let checked = match kubeconfig::check(kubeconfig, self.kube_context.as_deref(), &settings.rules) {
             Ok(checked) => checked,
             Err(error) => {
                 refused(error.to_string());

@@ -2,11 +2,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::{Link, Malformed, Sink, Skipped};
 
@@ -17,6 +17,8 @@ pub type Key = (Option<String>, String);
 pub trait Record: DeserializeOwned + Send + Sync + 'static {
     fn key(&self) -> Key;
     fn version(&self) -> u64;
+    /// Lets go of what nobody reads before the object is kept.
+    fn trim(&mut self) {}
 }
 
 impl<K> Record for K
@@ -29,6 +31,15 @@ where
 
     fn version(&self) -> u64 {
         self.meta().resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0)
+    }
+
+    /// Who wrote a status is nobody's question, and its fields take more than all else of a claim: each is an
+    /// object of its own.
+    fn trim(&mut self) {
+        if let Some(managers) = &mut self.meta_mut().managed_fields {
+            managers.retain(|entry| entry.subresource.as_deref() != Some("status"));
+            managers.shrink_to_fit();
+        }
     }
 }
 
@@ -57,6 +68,7 @@ pub struct Table<T>(Arc<Shared<T>>);
 struct Shared<T> {
     kept: RwLock<Kept<T>>,
     changed: watch::Sender<u64>,
+    wakes: OnceLock<Vec<Arc<Notify>>>,
 }
 
 struct Kept<T> {
@@ -91,7 +103,11 @@ impl<T: Record> Table<T> {
             skipped: Vec::new(),
             deleted: BTreeMap::new(),
         };
-        Self(Arc::new(Shared { kept: RwLock::new(kept), changed: watch::Sender::new(0) }))
+        Self(Arc::new(Shared {
+            kept: RwLock::new(kept),
+            changed: watch::Sender::new(0),
+            wakes: OnceLock::new(),
+        }))
     }
 
     /// The end that [`super::Follow::run`] fills.
@@ -116,6 +132,11 @@ impl<T: Record> Table<T> {
     /// Counts changes of rows or state: a signal without a payload, read the table for what is.
     pub fn changed(&self) -> watch::Receiver<u64> {
         self.0.changed.subscribe()
+    }
+
+    /// Whom to wake on each change. Said once.
+    pub fn wakes(&self, whom: Vec<Arc<Notify>>) {
+        self.0.wakes.get_or_init(|| whom);
     }
 
     /// How many changes there were: while it is the same, so are the rows and the state.
@@ -174,7 +195,8 @@ impl<T: Record> Table<T> {
     /// Whether anything changed. Versions of one kind are comparable, since all come from one counter;
     /// but a list is right about a row that nobody touched since it began (`before`), even when the
     /// counter was set back by restoring a backup.
-    fn put(&self, object: T, before: Option<u64>) -> bool {
+    fn put(&self, mut object: T, before: Option<u64>) -> bool {
+        object.trim();
         let (key, version) = (object.key(), object.version());
         let mut kept = self.write();
         let row = kept.rows.get(&key).map(|row| row.version());
@@ -199,6 +221,7 @@ impl<T: Record> Table<T> {
 
     fn bump(&self) {
         self.0.changed.send_modify(|count| *count += 1);
+        self.0.wakes.get().into_iter().flatten().for_each(|waiting| waiting.notify_one());
     }
 }
 

@@ -135,3 +135,28 @@ fn the_state_says_whether_the_rows_can_be_relied_on() {
     sink.link(Link::Alive);
     assert_eq!(table.state(), State::Absent);
 }
+
+#[tokio::test]
+async fn who_wrote_the_status_is_not_kept_and_every_change_wakes() {
+    let table: Table<ConfigMap> = Table::new();
+    let waiting = Arc::<Notify>::default();
+    table.wakes(vec![Arc::clone(&waiting)]);
+    let entry = |manager: &str, subresource: &str| json!({"manager": manager, "subresource": subresource, "fieldsV1": {"f:status": {"f:phase": {}}}});
+    let object = json!({"metadata": {
+        "name": "a", "resourceVersion": "1",
+        "managedFields": [entry("people", ""), entry("controller", "status")],
+    }});
+    table.sink().set(object.to_string().as_bytes()).expect("an object");
+    waiting.notified().await;
+    let managers = |version: u64| {
+        let row = table.get(None, "a").filter(|row| row.version() == version).expect("a row");
+        let managers = row.metadata.managed_fields.iter().flatten();
+        managers.filter_map(|entry| entry.manager.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(managers(1), ["people"]);
+    let mut answered: ConfigMap = serde_json::from_value(object).expect("an object");
+    answered.metadata.resource_version = Some("2".to_owned());
+    table.absorb(answered);
+    waiting.notified().await;
+    assert_eq!(managers(2), ["people"]);
+}
