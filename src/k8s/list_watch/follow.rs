@@ -27,7 +27,6 @@ use super::{
 use crate::k8s::client::{ApiError, RetryClass, Streamed, call, escape};
 
 /// One kind of one cluster to follow.
-#[derive(Clone)]
 pub struct Follow {
     pub client: Client,
     /// Such as `/apis/kueue.x-k8s.io/v1beta2/clusterqueues` or `/api/v1/nodes`.
@@ -87,7 +86,7 @@ impl Follow {
     }
 
     /// Follows until `stop`, or until the server proves to be older than what was stored.
-    pub async fn run(self, sink: &mut impl Sink, stop: CancellationToken) -> Stopped {
+    pub async fn run(&self, sink: &mut impl Sink, stop: CancellationToken) -> Stopped {
         // The sink is only called between awaits, so that stopping never leaves it half told.
         stop.run_until_cancelled(self.drive(sink)).await.unwrap_or(Stopped::Cancelled)
     }
@@ -95,8 +94,9 @@ impl Follow {
     /// Keeps `table` current until `stop`, beginning where it stands, also when the server goes back to a
     /// backup: the next list is simply right.
     pub async fn run_into<T: Record>(self, table: &Table<T>, stop: CancellationToken) {
-        let mut follow = Self { start: table.version(), ..self };
-        while follow.clone().run(&mut table.sink(), stop.clone()).await != Stopped::Cancelled {
+        let mut follow = self;
+        follow.start = table.version();
+        while follow.run(&mut table.sink(), stop.clone()).await != Stopped::Cancelled {
             follow.start = None;
         }
     }

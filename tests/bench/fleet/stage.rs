@@ -78,11 +78,12 @@ impl Stage {
         self.until("all quota is in place", |stage| stage.fleet.is_settled()).await
     }
 
-    /// Until every cluster's nodes are watched by so many requests more than before.
-    pub async fn watched_since(&mut self, before: &[u64]) -> Result<Duration> {
+    /// Until every cluster's nodes are watched, after so many requests for it more than before: one that begins
+    /// at a version that expired is answered with an error, and is made again after a list.
+    pub async fn watched_since(&mut self, before: &[u64], requests: u64) -> Result<Duration> {
         let before = before.to_vec();
         self.until("all nodes are watched", |stage| {
-            stage.node_watches().iter().zip(&before).all(|(now, then)| then < now)
+            stage.node_watches().iter().zip(&before).all(|(now, then)| then + requests <= *now)
         })
         .await
     }

@@ -62,7 +62,7 @@ pub async fn measure(args: &Args, long: Duration) -> Result<Vec<Curve>> {
     stage.home.forget()?;
     let before = stage.node_watches();
     stage.start()?;
-    stage.watched_since(&before).await?;
+    stage.watched_since(&before, 1).await?;
     stage.settled().await?;
     stage.quiet().await?;
     ensure!(kept == queues(&stage.fleet), "a daemon that begins anew has another opinion of the queues");

@@ -68,7 +68,7 @@ async fn resident(stage: &mut Stage, peer: Option<Peer>) -> Result<(f64, u64)> {
     let Some(peer) = peer else {
         let before = stage.node_watches();
         stage.start()?;
-        stage.watched_since(&before).await?;
+        stage.watched_since(&before, 1).await?;
         stage.settled().await?;
         stage.quiet().await?;
         tokio::time::sleep(SETTLE).await;

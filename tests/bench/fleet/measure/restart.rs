@@ -17,25 +17,28 @@ struct Curves {
     cpu: Curve,
     bytes: Curve,
     peak: Curve,
+    /// As of [`Stage::watched_since`].
+    requests: u64,
 }
 
 impl Curves {
-    fn new(how: &str, goals: [&'static str; 2]) -> Self {
+    fn new(how: &str, requests: u64, goals: [&'static str; 2]) -> Self {
         let curve = |what: &str, unit, goal| Curve::new(&format!("{how}, {what}"), "clusters", unit, goal);
         Self {
             seconds: curve("time", "s", goals[0]),
             cpu: curve("CPU", "s", ""),
             bytes: curve("bytes of a JSON list over bytes sent", "×", goals[1]),
             peak: curve("peak over steady memory", "×", ""),
+            requests,
         }
     }
 }
 
 pub async fn measure(args: &Args) -> Result<Vec<Curve>> {
     let template = Arc::new(Template::large());
-    let mut cold = Curves::new("first start", ["", ""]);
-    let mut resumed = Curves::new("restart", ["≤5 s for 1,000 clusters", "≥50×"]);
-    let mut expired = Curves::new("restart after versions expired", ["", "≥20×"]);
+    let mut cold = Curves::new("first start", 1, ["", ""]);
+    let mut resumed = Curves::new("restart", 1, ["≤5 s for 1,000 clusters", "≥50×"]);
+    let mut expired = Curves::new("restart after versions expired", 2, ["", "≥20×"]);
     for _ in 0..args.runs {
         for &clusters in &args.clusters {
             let size = Size { clusters, nodes: args.nodes };
@@ -66,7 +69,7 @@ pub async fn measure(args: &Args) -> Result<Vec<Curve>> {
 async fn start(stage: &mut Stage, size: Size, curves: &mut Curves) -> Result<()> {
     let (before, watches, began) = (stage.fleet.totals(), stage.node_watches(), Instant::now());
     stage.start()?;
-    stage.watched_since(&watches).await?;
+    stage.watched_since(&watches, curves.requests).await?;
     stage.settled().await?;
     while !stage.daemon()?.is_ready().await {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;

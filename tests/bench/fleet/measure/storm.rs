@@ -19,7 +19,7 @@ pub async fn measure(args: &Args) -> Result<Vec<Curve>> {
         let mut stage = Stage::new(args, Size { clusters, nodes: args.nodes }, &template).await?;
         let watches = stage.node_watches();
         stage.start()?;
-        stage.watched_since(&watches).await?;
+        stage.watched_since(&watches, 1).await?;
         stage.settled().await?;
         stage.quiet().await?;
         tokio::time::sleep(SETTLE).await;
@@ -45,7 +45,7 @@ async fn storm(stage: &mut Stage) -> Result<(f64, f64)> {
         store.compact();
         worker.state.faults.break_connections();
     }
-    stage.watched_since(&watches).await?;
+    stage.watched_since(&watches, 2).await?;
     stage.settled().await?;
     let time = began.elapsed().as_secs_f64();
     stage.quiet().await?;
