@@ -12,6 +12,7 @@ mod extract;
 mod failure;
 mod k8s_cli;
 mod owner;
+mod placement;
 mod queue;
 mod routes;
 mod show;
@@ -40,6 +41,7 @@ use crate::{
         check::Finding,
         ids::ClusterName,
         overview::Overview,
+        placement::view::PlacementView,
         resources::Aliases,
         task::{
             tenant::Tenants,
@@ -74,6 +76,7 @@ pub struct Parts {
     pub joined: watch::Receiver<Arc<JoinedClusters>>,
     /// Bumped when a task or volume is accepted, or shall go.
     pub task_signal: Arc<Notify>,
+    pub placements: watch::Receiver<Arc<PlacementView>>,
     pub tenants: Tenants,
     /// k8s-cli's `X-User` is believed without a token.
     pub insecure_x_user: bool,

@@ -12,7 +12,9 @@ use utoipa::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{Failure, State, audit, capacity, check, claim, cluster, k8s_cli, queue, system, task, volume};
+use super::{
+    Failure, State, audit, capacity, check, claim, cluster, k8s_cli, placement, queue, system, task, volume,
+};
 use crate::wire::problem::{Code, Problem};
 
 const MAX_BODY: usize = 2 << 20;
@@ -33,6 +35,7 @@ const MAX_BODY: usize = 2 << 20;
         (name = "check", description = "Diagnosis"),
         (name = "tasks", description = "What people run"),
         (name = "volumes", description = "Storage that tasks mount"),
+        (name = "placements", description = "Which clusters Placements choose, and why"),
         (name = "audit", description = "Who did what"),
         (name = "system", description = "The daemon itself")
     )
@@ -94,6 +97,10 @@ fn documented() -> OpenApiRouter<State> {
         .routes(routes!(volume::list_volumes, volume::create_volume))
         .routes(routes!(volume::get_volume, volume::delete_volume))
         .routes(routes!(audit::list_audit))
+        .routes(routes!(placement::list_placements))
+        .routes(routes!(placement::simulate_placement))
+        .routes(routes!(placement::get_placement))
+        .routes(routes!(placement::explain_placement))
         .routes(routes!(system::version));
     OpenApiRouter::with_openapi(Document::openapi()).nest("/api/v1", api)
 }

@@ -72,7 +72,7 @@ pub fn list<T: Serialize + 'static>(
     Ok(Json(page(rows, query)?).into_response())
 }
 
-fn page<T>(rows: Vec<(String, T)>, query: &ListQuery) -> Result<List<T>, Failure> {
+pub fn page<T>(rows: Vec<(String, T)>, query: &ListQuery) -> Result<List<T>, Failure> {
     let after = query.next.as_deref().unwrap_or_default();
     if 1024 < after.len() || after.chars().any(char::is_control) {
         return Err(Failure::bad_request("`continue` is not one this server gave"));

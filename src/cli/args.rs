@@ -2,6 +2,7 @@
 
 mod claim;
 mod cluster;
+mod placement;
 mod task;
 mod volume;
 
@@ -9,7 +10,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use self::{claim::*, cluster::*, task::*, volume::*};
+pub use self::{claim::*, cluster::*, placement::*, task::*, volume::*};
 use super::print::Color;
 
 /// Joins clusters to a hub and shares out their quota.
@@ -120,6 +121,9 @@ pub enum Command {
     /// Storage that tasks mount
     #[command(subcommand)]
     Volume(VolumeCommand),
+    /// Which clusters Placements choose, and why
+    #[command(subcommand)]
+    Placement(PlacementCommand),
     /// Who did what through fedq
     #[command(subcommand)]
     Audit(AuditCommand),

@@ -17,6 +17,7 @@ mod error;
 mod list;
 mod login;
 mod merge;
+mod placement;
 mod print;
 mod quota;
 mod settings;
@@ -130,6 +131,7 @@ async fn dispatch(command: Command, session: &mut Session) -> Result<u8, CliErro
         Command::Quota(command) => quota::run(command, session).await,
         Command::Task(command) => task::run(command, session).await,
         Command::Volume(command) => volume::run(command, session).await,
+        Command::Placement(command) => placement::run(command, session).await,
         Command::Audit(command) => audit::run(command, session).await,
         Command::Check(args) => check::run(args, session).await,
         Command::Demo(args) => demo::run(args, session).await,

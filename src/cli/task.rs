@@ -1,6 +1,6 @@
 //! `fedq task …`
 
-mod input;
+pub mod input;
 mod logs;
 mod show;
 mod stop;

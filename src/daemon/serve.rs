@@ -177,6 +177,7 @@ impl Daemon {
             joined: self.published.joined.subscribe(),
             task_views: self.published.task_views.subscribe(),
             volume_views: self.published.volume_views.subscribe(),
+            placements: self.published.placements.subscribe(),
             task_signal: self.published.task_signal.clone(),
             tenants: self.config.tenants(),
             insecure_x_user: config.insecure_x_user,

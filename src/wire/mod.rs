@@ -8,6 +8,7 @@ pub mod claim;
 pub mod cluster;
 pub mod k8s_cli;
 pub mod list;
+pub mod placement;
 pub mod problem;
 pub mod quantity;
 pub mod quota;

@@ -18,6 +18,7 @@ use fedq::{
             AssignmentOverview, CellOverview, ClaimOverview, ClusterOverview, FlavorOverview, NodeCounts,
             Overview, QueueOverview, TermOverview,
         },
+        placement::view::PlacementView,
         quantity::Amount,
         resources::{Aliases, Resources},
         task::{
@@ -54,6 +55,7 @@ pub struct Served {
     pub store: Store,
     pub task_views: watch::Sender<Arc<TaskViews>>,
     pub volume_views: watch::Sender<Arc<VolumeViews>>,
+    pub placements: watch::Sender<Arc<PlacementView>>,
     pub task_signal: Arc<Notify>,
     _joined: watch::Sender<Arc<JoinedClusters>>,
     _folder: tempfile::TempDir,
@@ -97,6 +99,7 @@ pub async fn served_as(authenticator: Authenticator, insecure_x_user: bool) -> S
     let task_views = watch::Sender::new(Arc::default());
     let volume_views = watch::Sender::new(Arc::default());
     let joined = watch::Sender::new(Arc::default());
+    let placements = watch::Sender::new(Arc::default());
     let task_signal = Arc::<Notify>::default();
     let state = State::new(Parts {
         overview: receiver,
@@ -109,6 +112,7 @@ pub async fn served_as(authenticator: Authenticator, insecure_x_user: bool) -> S
         joined: joined.subscribe(),
         task_views: task_views.subscribe(),
         volume_views: volume_views.subscribe(),
+        placements: placements.subscribe(),
         task_signal: Arc::clone(&task_signal),
         tenants: tenants(),
         insecure_x_user,
@@ -122,6 +126,7 @@ pub async fn served_as(authenticator: Authenticator, insecure_x_user: bool) -> S
         store,
         task_views,
         volume_views,
+        placements,
         task_signal,
         _joined: joined,
         _folder: folder,

@@ -15,6 +15,30 @@ pub fn crds_yaml() -> String {
     yaml.expect("a CRD built from types is plain data, which always has a YAML form")
 }
 
+/// What the API server fills in where a Placement leaves it out.
+pub fn fill_in_defaults(placement: &mut Value) {
+    if let Some(spec) = placement.get_mut("spec") {
+        fill_in(&schema::<PlacementSpec>(), spec);
+    }
+}
+
+fn fill_in(schema: &Value, value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, of_field) in schema["properties"].as_object().into_iter().flatten() {
+                if let Some(default) = of_field.get("default").filter(|_| !fields.contains_key(name)) {
+                    fields.insert(name.clone(), default.clone());
+                }
+                if let Some(field) = fields.get_mut(name) {
+                    fill_in(of_field, field);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| fill_in(&schema["items"], item)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
 /// By dependence: what others refer to comes first.
 pub fn crds() -> Vec<Value> {
     vec![managed_cluster(), cluster_set(), set_binding(), placement(), decision(), scores()]
