@@ -14,6 +14,7 @@ pub mod moving;
 pub mod multikueue;
 pub mod multikueue_stage;
 pub mod multikueue_stories;
+pub mod placement;
 pub mod reported;
 pub mod rights;
 pub mod stage;
@@ -97,6 +98,8 @@ pub fn all() -> Vec<Case> {
         multikueue::what_is_wrong_with_a_check_is_said_and_nothing_else_moves,
         multikueue_stories::the_three_stories_of_the_guide_end_with_finished_jobs,
         multikueue::of_more_than_twenty_clusters_the_best_are_used_and_the_rest_is_told,
+        placement::the_three_stories_end_in_finished_jobs,
+        placement::a_placement_has_one_writer_and_what_is_wrong_is_told,
         reported::a_cluster_that_only_reports_counts_on_the_hub,
         reported::nodes_of_followed_clusters_are_published_when_asked_for,
         command_line::a_claim_is_edited_with_checks_and_on_top_of_other_edits,
