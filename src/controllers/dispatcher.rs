@@ -37,6 +37,8 @@ use self::rooms::Rooms;
 
 mod rooms;
 
+/// In Kueue's configuration, as `multiKueue.dispatcherName`.
+const NAME: &str = "fedq.dev/dispatcher";
 const MANAGER: &str = "fedq-dispatcher";
 /// Looked at without a signal this often, so that nothing that was missed stays missed.
 const PERIOD: Duration = Duration::from_secs(30);
@@ -112,7 +114,7 @@ impl DispatcherController {
             if let Some(why) = held {
                 warn!("No clusters are nominated for Workloads: {why}");
             } else {
-                info!("Clusters are nominated for Workloads");
+                info!("Clusters are nominated for Workloads, if Kueue's dispatcherName is {NAME}");
             }
         }
         if held.is_some() || !self.hub.multikueue_is_current() || !self.hub.lists(joined) {
