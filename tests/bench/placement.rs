@@ -73,7 +73,7 @@ fn placement(number: usize) -> Placement {
         built_in: String::new(),
         add_on: Some(AddOnScore { resource: SCORE.into(), score: "gpuClusterAvailable".into() }),
     };
-    let third = if number % 2 == 0 { add_on } else { built_in("ResourceAllocatableMemory") };
+    let third = if number.is_multiple_of(2) { add_on } else { built_in("ResourceAllocatableMemory") };
     let weighted = |coordinate| PrioritizerConfig { coordinate: Some(coordinate), weight: 2 };
     let among = |key: &str, values: &[&str]| Expression {
         key: key.to_owned(),
@@ -82,7 +82,7 @@ fn placement(number: usize) -> Placement {
     };
     let mut placement = Placement::new(key);
     placement.number_of_clusters = Some(10);
-    placement.prioritizer_mode = "Exact".to_owned();
+    "Exact".clone_into(&mut placement.prioritizer_mode);
     placement.prioritizers =
         vec![weighted(built_in("Steady")), weighted(built_in("ResourceAllocatableCPU")), weighted(third)];
     placement.predicates = vec![Predicate {

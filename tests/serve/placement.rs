@@ -67,7 +67,7 @@ pub fn view() -> Arc<PlacementView> {
     Arc::new(PlacementView { revision: 1, known: true, hub: Arc::new(hub), placements })
 }
 
-fn manifest(spec: Value) -> Value {
+fn manifest(spec: &Value) -> Value {
     json!({
         "apiVersion": "cluster.open-cluster-management.io/v1beta1", "kind": "Placement",
         "metadata": {"name": "new", "namespace": "ns"}, "spec": spec,
@@ -113,15 +113,15 @@ async fn a_placement_that_is_not_there_is_simulated_with_the_api_servers_default
         "numberOfClusters": 2,
         "prioritizerPolicy": {"mode": "Exact", "configurations": [{"scoreCoordinate": {"builtIn": "Balance"}}]},
     });
-    let (status, explained) = served.call(ANN, "POST /placements/simulate", manifest(spec)).await;
+    let (status, explained) = served.call(ANN, "POST /placements/simulate", manifest(&spec)).await;
     assert_eq!((status, &explained["prioritizers"]), (200, &json!([{"name": "Balance", "weight": 1}])));
     // `one` is in a decision of another Placement.
     assert_eq!(explained["chosen"], json!(["three", "two"]));
     let cel =
         json!({"predicates": [{"requiredClusterSelector": {"celSelector": {"celExpressions": ["1 +"]}}}]});
-    let (status, explained) = served.call(ANN, "POST /placements/simulate", manifest(cel)).await;
+    let (status, explained) = served.call(ANN, "POST /placements/simulate", manifest(&cel)).await;
     assert_eq!((status, &explained["conditions"][0]["status"]), (200, &json!(true)), "{explained}");
-    for wrong in [json!({"kind": "Pod"}), json!({"kind": "Placement"}), json!([]), manifest(json!(7))] {
+    for wrong in [json!({"kind": "Pod"}), json!({"kind": "Placement"}), json!([]), manifest(&json!(7))] {
         let (status, problem) = served.call(ANN, "POST /placements/simulate", wrong.clone()).await;
         assert_eq!(status, 400, "{wrong}: {problem}");
     }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use fedq::sim::cluster::{Cluster, Options};
+use fedq::{
+    clock::Clock,
+    sim::cluster::{Cluster, Options},
+};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -142,14 +145,16 @@ async fn score(hub: &Cluster, cluster: &str, value: i64) {
 
 /// Waits until fedqd has written nothing for a while.
 pub async fn rests(hub: &Cluster) {
+    let mut rested = false;
     for _ in 0..20 {
         let before = hub.state.store.version();
         tokio::time::sleep(Duration::from_millis(1500)).await;
-        if hub.state.store.version() == before {
-            return;
+        rested = hub.state.store.version() == before;
+        if rested {
+            break;
         }
     }
-    panic!("fedqd goes on writing");
+    assert!(rested, "fedqd goes on writing");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -218,7 +223,7 @@ async fn a_placement_has_one_writer() {
     assert!(condition(hub, "theirs", "PlacementSatisfied").is_none());
 
     // OCM's controller begins to run: fedqd stands back from all, but for those that send it away.
-    lease(hub, Timestamp::now()).await;
+    lease(hub, Clock::system().now()).await;
     let labels = json!({"metadata": {"labels": {"name": "two"}}});
     tokio::time::sleep(Duration::from_secs(2)).await;
     hub.merge("ManagedCluster", "one", labels).await.unwrap();
@@ -230,7 +235,7 @@ async fn a_placement_has_one_writer() {
     decides(hub, "theirs", &["one", "two"]).await;
 
     // It is gone: what fedqd decided before is decided on.
-    lease(hub, Timestamp::now() - Duration::from_hours(1)).await;
+    lease(hub, Clock::system().now() - Duration::from_hours(1)).await;
     decides(hub, "ours", &["one", "two"]).await;
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use fedq::clock::Clock;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -186,7 +187,7 @@ pub async fn a_placement_has_one_writer_and_what_is_wrong_is_told(fleet: &Fleet)
     let (name, case) = ("a_placement_has_one_writer_and_what_is_wrong_is_told", "writer");
     clear(fleet).await?;
     install(&fleet.hub).await?;
-    let mut stage = Stage::start(fleet, name, case, Setup::default()).await?;
+    let stage = Stage::start(fleet, name, case, Setup::default()).await?;
     let (hub, worker) = (&fleet.hub, fleet.worker1());
     worker_queue(worker, case, 8).await?;
     stage.join("writer-one", worker).await?;
@@ -249,7 +250,7 @@ pub async fn a_placement_has_one_writer_and_what_is_wrong_is_told(fleet: &Fleet)
 async fn lease(hub: &Cluster) -> Result<()> {
     let namespace = "open-cluster-management-hub";
     hub.apply(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {namespace}}}}}")).await?;
-    let now = Timestamp::from_second(Timestamp::now().as_second())?;
+    let now = Timestamp::from_second(Clock::system().now().as_second())?;
     let renewed = format!("{}.000000Z", now.to_string().trim_end_matches('Z'));
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
