@@ -48,6 +48,8 @@ pub async fn measure(args: &Args) -> Result<Vec<Curve>> {
         let mut memory = curve("memory over before", "×", "");
         let mut files = curve("open files more than before", "", "");
         for run in 0..args.runs {
+            // What the last way left to be written would be within the merging window of what is timed now.
+            stage.quiet().await?;
             let (well, _) = spaced(&stage, 2 * run, good).await?;
             let before = (stage.process()?.rss()?, count(stage.process()?.open_files()?));
             spoil(&stage, good, &plan);
