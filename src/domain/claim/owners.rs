@@ -34,14 +34,12 @@ impl Owners {
     }
 }
 
-/// Reads `metadata.managedFields`. What is not of the documented form is passed over, since a wrong
-/// guess can only make a cap of a value, never take one from a person.
-pub fn owners(managed_fields: &Value) -> Owners {
+/// Reads `metadata.managedFields`: each manager with its `fieldsV1`. What is not of the documented form is passed
+/// over, since a wrong guess can only make a cap of a value, never take one from a person.
+pub fn owners<'a>(managed_fields: impl IntoIterator<Item = (&'a str, &'a Value)>) -> Owners {
     let mut owners = Owners::default();
-    for entry in managed_fields.as_array().into_iter().flatten() {
-        let manager = entry.get("manager").and_then(Value::as_str).unwrap_or_default();
-        let Some(fields) = entry.get("fieldsV1").and_then(Value::as_object) else { continue };
-        for key in keys(fields) {
+    for (manager, fields) in managed_fields {
+        for key in fields.as_object().into_iter().flat_map(keys) {
             owners.0.entry(key.to_owned()).or_default().insert(manager.to_owned());
         }
     }
@@ -61,6 +59,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    fn owners(managed_fields: &Value) -> Owners {
+        let entries = managed_fields.as_array().into_iter().flatten();
+        super::owners(entries.map(|entry| {
+            (entry["manager"].as_str().unwrap_or_default(), entry.get("fieldsV1").unwrap_or(&Value::Null))
+        }))
+    }
 
     fn entry(manager: &str, keys: &[&str]) -> Value {
         let mut nominal = Map::from_iter([(".".to_owned(), json!({}))]);

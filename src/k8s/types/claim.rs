@@ -206,13 +206,15 @@ impl From<&ClusterResourceClaim> for ClaimText {
             flavor: assignment.flavor.clone(),
             resources: texts(&assignment.resources),
         });
-        let managed_fields = serde_json::to_value(&claim.metadata.managed_fields);
+        let managers = claim.metadata.managed_fields.iter().flatten().filter_map(|entry| {
+            Some((entry.manager.as_deref().unwrap_or_default(), &entry.fields_v1.as_ref()?.0))
+        });
         Self {
             name: claim.metadata.name.clone().unwrap_or_default(),
             cluster: claim.spec.cluster_name.clone(),
             nominal: texts(&claim.spec.nominal_resources),
             assignments: assignments.collect(),
-            owners: owners(&managed_fields.unwrap_or_default()),
+            owners: owners(managers),
         }
     }
 }
