@@ -18,6 +18,7 @@
 //! | fault | scenario |
 //! |---|---|
 //! | killed at any write | `process`: killed between a write and its answer, at any moment, at each sync of the disk |
+//! | stopped, and started again | `process`: reads only what came meanwhile |
 //! | disk full or failing | `process`: a full disk stops no quota |
 //! | damaged or newer database | `process`: a damaged or newer database is refused |
 //! | two daemons, one database | `process`: a second daemon is refused |

@@ -33,7 +33,7 @@ impl Stage {
     }
 
     /// Until no assignment is told as of a cluster that is not followed: a kind whose watch broke is tried again
-    /// after up to half a minute.
+    /// when a probe is answered, if not before.
     async fn is_followed(&self, worker: &Cluster) {
         let name = claim_name(worker);
         let what = format!("the assignments of {name} to be told as of now");
