@@ -23,15 +23,16 @@ fn claim(keys: &[(&str, &str, &str)]) -> KeptClaim {
         let owned = keys.iter().filter(|(_, _, owners)| owners.split(' ').any(|owner| owner == *manager));
         let fields: serde_json::Map<_, _> =
             owned.map(|(key, _, _)| (format!("f:{key}"), json!({}))).collect();
-        json!({"manager": manager, "fieldsV1": {"f:spec": {"f:nominalResources": fields}}})
+        (*manager, json!({"f:spec": {"f:nominalResources": fields}}))
     };
+    let managers: Vec<_> = managers.iter().map(entry).collect();
     KeptClaim {
         text: ClaimText {
             name: "cluster2-resource-claim".to_owned(),
             cluster: "cluster2".to_owned(),
             nominal: keys.iter().map(|(key, text, _)| ((*key).to_owned(), (*text).to_owned())).collect(),
             assignments: Vec::new(),
-            owners: owners(&managers.iter().map(entry).collect()),
+            owners: owners(managers.iter().map(|(manager, fields)| (*manager, fields))),
         },
         uid: "u".to_owned(),
         version: "5".to_owned(),
