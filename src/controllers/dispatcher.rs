@@ -63,13 +63,30 @@ pub struct DispatcherController {
     told: Option<&'static str>,
 }
 
-/// A Workload's nomination as it was last seen or written.
+/// A Workload's nomination as it was last seen, and as it was last written.
 struct Seen {
     nominated: Vec<String>,
+    written: Vec<String>,
     since: Instant,
     ours: bool,
     /// That no cluster can ever hold it is said once.
     hopeless: bool,
+}
+
+impl Seen {
+    /// What is there at the start counts as ours: nobody knows who wrote it.
+    fn new(nominated: &[String], now: Instant) -> Self {
+        Self { nominated: nominated.to_vec(), written: Vec::new(), since: now, ours: true, hopeless: false }
+    }
+
+    fn observe(&mut self, nominated: &[String], now: Instant) {
+        if self.nominated != nominated {
+            // Emptied after an eviction, it is ours to fill again; what we did not write is somebody's.
+            self.ours = nominated.is_empty() || nominated == self.written;
+            self.nominated = nominated.to_vec();
+            self.since = now;
+        }
+    }
 }
 
 impl DispatcherController {
@@ -143,8 +160,7 @@ impl DispatcherController {
         let by_key: BTreeMap<Key, &Arc<Workload>> =
             workloads.iter().map(|(workload, _)| (key(workload), workload)).collect();
         let nominations = nominate(&waiting);
-        let changes =
-            nominations.iter().filter_map(|one| self.change(by_key.get(&one.key)?, one, now)).collect();
+        let changes = nominations.iter().filter_map(|one| self.change(by_key.get(&one.key)?, one)).collect();
         self.writer.want(changes);
         let due = self.seen.values().map(|seen| ROUND.saturating_sub(now - seen.since));
         due.filter(|due| !due.is_zero()).min().unwrap_or(PERIOD)
@@ -183,17 +199,13 @@ impl DispatcherController {
 
     fn look(&mut self, workload: &Workload, now: Instant) -> &Seen {
         let nominated = &workload.status.nominated_cluster_names;
-        let fresh = || Seen { nominated: nominated.clone(), since: now, ours: true, hopeless: false };
-        let seen = self.seen.entry(workload.metadata.uid.clone()).or_insert_with(fresh);
-        if seen.nominated != *nominated {
-            // Emptied after an eviction, it is ours to fill again; anything else is somebody's.
-            let ours = nominated.is_empty();
-            *seen = Seen { nominated: nominated.clone(), since: now, ours, hopeless: false };
-        }
+        let seen =
+            self.seen.entry(workload.metadata.uid.clone()).or_insert_with(|| Seen::new(nominated, now));
+        seen.observe(nominated, now);
         seen
     }
 
-    fn change(&mut self, workload: &Workload, nomination: &Nomination, now: Instant) -> Option<Change> {
+    fn change(&mut self, workload: &Workload, nomination: &Nomination) -> Option<Change> {
         let seen = self.seen.get_mut(&workload.metadata.uid)?;
         tell_hopeless(seen, nomination);
         if nomination.clusters == workload.status.nominated_cluster_names {
@@ -206,7 +218,7 @@ impl DispatcherController {
         });
         let (namespace, name) = &nomination.key;
         let target = Target::status_within(Kind::Workload, namespace, name);
-        (seen.since, seen.ours) = (now, true);
+        seen.written.clone_from(&nomination.clusters);
         Some(Change { target, action: Action::Merge(patch), manager: MANAGER })
     }
 }
@@ -239,5 +251,27 @@ fn tell(hub: &Hub, change: &Change, outcome: &Outcome) {
         }
         Err(error) if matches!(error.class, RetryClass::Conflict | RetryClass::NotFound) => {}
         Err(error) => warn!("Could not nominate clusters for {}: {error}", change.target),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_somebody_else_nominates_is_theirs_until_it_is_emptied() {
+        let names = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let start = Instant::now();
+        let mut seen = Seen::new(&[], start);
+        seen.written = names(&["east"]);
+        let later = start + ROUND;
+        seen.observe(&names(&["east"]), later);
+        assert!(seen.ours && seen.since == later, "our own write arrived");
+        seen.observe(&names(&["east"]), later + ROUND);
+        assert_eq!(seen.since, later, "nothing new");
+        seen.observe(&names(&["east", "west"]), later);
+        assert!(!seen.ours, "another dispatcher's");
+        seen.observe(&[], later);
+        assert!(seen.ours, "emptied by an eviction");
     }
 }

@@ -58,7 +58,11 @@ pub async fn the_rights_that_are_shipped_suffice_from_joining_to_leaving(fleet: 
     hub.wait_gone(id("v1", "Secret", "system-one").within(&namespace), SOON).await.context("left")?;
     holds(hub, "system-queue", case, &[(GPU, "0")]).await?;
 
-    nothing_was_refused(&stage, [(hub, marks.0), (worker, marks.1)])
+    nothing_was_refused([(hub, marks.0), (worker, marks.1)])?;
+    let log = stage.daemon.log_text();
+    let forbidden = log.lines().find(|line| line.to_lowercase().contains("forbidden"));
+    ensure!(forbidden.is_none(), "{forbidden:?}");
+    Ok(())
 }
 
 pub async fn multikueue_runs_jobs_with_the_rights_that_are_shipped(fleet: &Fleet) -> Result<()> {
@@ -106,23 +110,15 @@ pub async fn multikueue_runs_jobs_with_the_rights_that_are_shipped(fleet: &Fleet
     hub.wait_gone(id("v1", "Secret", "fedq-multikueue-system-one").within("kueue-system"), SOON * 2).await?;
     let cluster = hub.get(id(KUEUE, "MultiKueueCluster", "gpu-system-one")).await?;
     ensure!(cluster.is_none(), "it went before its credential: {cluster:?}");
-    for (cluster, mark) in [(hub, marks.0), (worker, marks.1)] {
-        let mut refused = cluster.requests_since(mark)?;
-        refused.retain(|one| one.code == 403 && one.user.starts_with("system:serviceaccount:fedq-system:"));
-        ensure!(refused.is_empty(), "{} refused: {refused:#?}", cluster.name);
-    }
-    Ok(())
+    nothing_was_refused([(hub, marks.0), (worker, marks.1)])
 }
 
-fn nothing_was_refused(stage: &Stage<'_>, marks: [(&Cluster, Mark); 2]) -> Result<()> {
+fn nothing_was_refused(marks: [(&Cluster, Mark); 2]) -> Result<()> {
     for (cluster, mark) in marks {
         let mut refused = cluster.requests_since(mark)?;
         refused.retain(|one| one.code == 403 && one.user.starts_with("system:serviceaccount:fedq-system:"));
         ensure!(refused.is_empty(), "{} refused: {refused:#?}", cluster.name);
     }
-    let log = stage.daemon.log_text();
-    let forbidden = log.lines().find(|line| line.to_lowercase().contains("forbidden"));
-    ensure!(forbidden.is_none(), "{forbidden:?}");
     Ok(())
 }
 
