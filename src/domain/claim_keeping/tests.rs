@@ -19,13 +19,13 @@ fn resources(entries: &[(&str, &str)]) -> Resources {
 /// `keys`: key, text and its owners, separated by blanks.
 fn claim(keys: &[(&str, &str, &str)]) -> KeptClaim {
     let managers: BTreeSet<&str> = keys.iter().flat_map(|(_, _, owners)| owners.split(' ')).collect();
-    let entry = |manager: &&str| {
-        let owned = keys.iter().filter(|(_, _, owners)| owners.split(' ').any(|owner| owner == *manager));
+    let owned_by = |manager: &str| {
+        let owned = keys.iter().filter(|(_, _, owners)| owners.split(' ').any(|owner| owner == manager));
         let fields: serde_json::Map<_, _> =
             owned.map(|(key, _, _)| (format!("f:{key}"), json!({}))).collect();
-        (*manager, json!({"f:spec": {"f:nominalResources": fields}}))
+        json!({"f:spec": {"f:nominalResources": fields}})
     };
-    let managers: Vec<_> = managers.iter().map(entry).collect();
+    let managers: Vec<_> = managers.into_iter().map(|manager| (manager, owned_by(manager))).collect();
     KeptClaim {
         text: ClaimText {
             name: "cluster2-resource-claim".to_owned(),
