@@ -135,12 +135,12 @@ fn pods(case: &str, client: &ClusterClient, tasks: &mut JoinSet<()>) -> watch::S
     sender
 }
 
-fn text(number: usize) -> String {
+pub fn text(number: usize) -> String {
     format!("line {number}")
 }
 
 /// Three lines at a time in ten milliseconds, as a container of some eloquence.
-fn write(worker: &Cluster, number: usize) -> Result<()> {
+pub fn write(worker: &Cluster, number: usize) -> Result<()> {
     let (seconds, millis) = (number / 60, number / 3 % 20 * 50);
     let line = format!("2026-06-01T00:00:{seconds:02}.{millis:03}Z stdout F {}\n", text(number));
     let mut file = std::fs::OpenOptions::new().append(true).open(worker.plane.pod_log_path())?;

@@ -19,6 +19,7 @@ pub mod reported;
 pub mod rights;
 pub mod stage;
 pub mod task;
+pub mod task_logs;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -102,6 +103,7 @@ pub fn all() -> Vec<Case> {
         placement::a_placement_has_one_writer_and_what_is_wrong_is_told,
         reported::a_cluster_that_only_reports_counts_on_the_hub,
         reported::nodes_of_followed_clusters_are_published_when_asked_for,
+        task_logs::four_nodes_are_submitted_followed_through_a_restart_and_stopped,
         command_line::a_claim_is_edited_with_checks_and_on_top_of_other_edits,
         command_line::the_command_line_joins_checks_and_leaves,
         command_line::nobody_gets_further_than_the_hub_lets_them,

@@ -1,7 +1,7 @@
 //! The programs under test: `fedqd` beside the clusters, and `fedq` as a person runs it.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -180,6 +180,27 @@ impl Drop for Daemon {
 /// Runs `fedq` with a home folder of the case's own, so that neither a person's configuration nor another case's
 /// is seen. `env` is added to an otherwise nearly empty environment.
 pub fn cli(fleet: &Fleet, case: &str, env: &[(&str, &str)], args: &[&str]) -> Result<Ran> {
+    let out = fleet.supervisor.adopt(&mut command(fleet, case, env, args)?).output().context("run fedq")?;
+    Ok(Ran {
+        code: out.status.code().unwrap_or(-1),
+        stdout: String::from_utf8_lossy(&out.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&out.stderr).into_owned(),
+    })
+}
+
+/// The same without waiting for its end. Its errors go where the case's own do.
+pub fn start_cli(
+    fleet: &Fleet,
+    case: &str,
+    env: &[(&str, &str)],
+    args: &[&str],
+    out: Stdio,
+) -> Result<Child> {
+    let mut command = command(fleet, case, env, args)?;
+    fleet.supervisor.adopt(command.stdout(out)).spawn().context("start fedq")
+}
+
+fn command(fleet: &Fleet, case: &str, env: &[(&str, &str)], args: &[&str]) -> Result<Command> {
     let home = fleet.scratch(case)?.join("home");
     std::fs::create_dir_all(&home)?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_fedq"));
@@ -187,12 +208,7 @@ pub fn cli(fleet: &Fleet, case: &str, env: &[(&str, &str)], args: &[&str]) -> Re
     command.env("HOME", &home).env("XDG_CONFIG_HOME", home.join(".config"));
     command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.envs(env.iter().copied());
-    let out = fleet.supervisor.adopt(&mut command).output().context("run fedq")?;
-    Ok(Ran {
-        code: out.status.code().unwrap_or(-1),
-        stdout: String::from_utf8_lossy(&out.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&out.stderr).into_owned(),
-    })
+    Ok(command)
 }
 
 impl Ran {
