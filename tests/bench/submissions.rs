@@ -1,0 +1,219 @@
+//! How many submissions a second are acknowledged, on the disk, and what a list costs with a long history.
+//!
+//! `cargo bench --bench submissions`
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs, reason = "a benchmark")]
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Router,
+    body::Body,
+    http::{Request, Response},
+};
+use fedq::{
+    api::{Authenticator, Diagnose, Parts, State, TokenFile, router},
+    clock::Clock,
+    domain::{
+        check::Finding,
+        ids::ClusterName,
+        resources::Aliases,
+        task::{
+            event::Event,
+            names::TaskId,
+            phase::{self, Move},
+            render::Tenant,
+            sky::{self, Options},
+            tenant::{ANYONE, Rule, Tenants},
+        },
+    },
+    k8s::{
+        client::{Caller, ConnectError},
+        kubeconfig::Rules,
+        session::{Access, Sessions},
+    },
+    store::{Store, TaskMove, TaskRow},
+};
+use futures::{
+    FutureExt, StreamExt,
+    future::BoxFuture,
+    stream::{self, FuturesUnordered},
+};
+use http_body_util::BodyExt;
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tower::ServiceExt;
+
+const TOKEN: &str = "0123456789abcdef-bench";
+const CLIENTS: usize = 64;
+const SECONDS: u64 = 10;
+const HISTORY: u64 = 100_000;
+const LISTS: usize = 200;
+const TASK: &str = "name: train\nnum_nodes: 4\nresources: {accelerators: H100:8, cpus: 8+, memory: 64GB}\n\
+                    envs: {EPOCHS: 10, LR: 0.1}\nsetup: pip install -r requirements.txt\nrun: python train.py\n";
+
+/// A hub that allows everything.
+struct Hub;
+
+impl Access for Hub {
+    fn own(&self) -> kube::Client {
+        let service = tower::service_fn(async |_: Request<kube::client::Body>| {
+            let review = json!({
+                "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {}, "spec": {},
+                "status": {"allowed": true},
+            });
+            Ok::<_, std::io::Error>(Response::new(Body::from(review.to_string())))
+        });
+        kube::Client::new(service, "default")
+    }
+
+    fn acting_as(&self, _: &Caller) -> Result<kube::Client, ConnectError> {
+        Ok(self.own())
+    }
+}
+
+struct Nobody;
+
+impl Diagnose for Nobody {
+    fn diagnose<'a>(&'a self, _: Option<&'a ClusterName>) -> BoxFuture<'a, Vec<Finding>> {
+        async { Vec::new() }.boxed()
+    }
+}
+
+fn api(store: &Store) -> Router {
+    let everybody = Rule {
+        users: vec![ANYONE.to_owned()],
+        groups: Vec::new(),
+        tenant: Tenant { namespace: "default".to_owned(), service_account: None },
+        queue: Some("main".to_owned()),
+    };
+    router(State::new(Parts {
+        overview: watch::channel(Arc::default()).1,
+        store: store.clone(),
+        hub: Sessions::new(Arc::new(Hub), "fedq-system"),
+        authenticator: Authenticator::token_file(TokenFile::parse(&format!("{TOKEN},ann\n")).unwrap()),
+        aliases: Aliases::default(),
+        kubeconfig_rules: Rules::default(),
+        diagnose: Arc::new(Nobody),
+        joined: watch::channel(Arc::default()).1,
+        task_views: watch::channel(Arc::default()).1,
+        volume_views: watch::channel(Arc::default()).1,
+        task_signal: Arc::default(),
+        placements: watch::channel(Arc::default()).1,
+        tenants: Tenants(vec![everybody]),
+        insecure_x_user: false,
+        clock: Clock::system(),
+    }))
+}
+
+fn request(method: &str, uri: &str, body: String) -> Request<Body> {
+    let request =
+        Request::builder().method(method).uri(uri).header("authorization", format!("Bearer {TOKEN}"));
+    request.header("content-type", "application/json").body(Body::from(body)).unwrap()
+}
+
+/// Acknowledged, and the times each took.
+async fn submissions(store: &Store) -> Vec<Duration> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/api/v1/tasks", listener.local_addr().unwrap());
+    let serving = tokio::spawn(axum::serve(listener, api(store)).into_future());
+    let body = json!({"file": TASK}).to_string();
+    let until = Instant::now() + Duration::from_secs(SECONDS);
+    let client = async || {
+        let http: Client<HttpConnector, Body> = Client::builder(TokioExecutor::new()).build_http();
+        let mut took = Vec::new();
+        while Instant::now() < until {
+            let began = Instant::now();
+            let response = http.request(request("POST", &url, body.clone())).await.unwrap();
+            assert_eq!(response.status(), 201);
+            response.into_body().collect().await.unwrap();
+            took.push(began.elapsed());
+        }
+        took
+    };
+    let clients: FuturesUnordered<_> = (0..CLIENTS).map(|_| client()).collect();
+    let took = clients.concat().await;
+    serving.abort();
+    took
+}
+
+/// Tasks of the past, one half of them somebody else's.
+async fn history(store: &Store) {
+    let spec = sky::read_file(TASK.as_bytes(), &Options::default()).unwrap().tasks.remove(0).spec;
+    let now = Clock::system().now();
+    let one = async |number: u64| {
+        let owner = if number.is_multiple_of(2) { "ann" } else { "bob" };
+        let row = TaskRow {
+            // Apart from the ids that are drawn.
+            id: TaskId::draw(number),
+            owner: owner.to_owned(),
+            namespace: "default".to_owned(),
+            queue: Some("main".to_owned()),
+            cluster: None,
+            submitted: now,
+            spec: spec.clone(),
+            state: phase::State::default(),
+            dispatch: None,
+            restarts: 0,
+            nodes: None,
+            changed: now,
+        };
+        store.insert_task(&row).await.unwrap();
+        let to = row.state.clone().next(Move::Stop).unwrap();
+        let event = Event::of(&Move::Stop, &to, now, None);
+        let step =
+            TaskMove { id: row.id, from: row.state, to, dispatch: None, restarts: 0, nodes: None, event };
+        store.move_task(&step).await.unwrap();
+    };
+    stream::iter(0..HISTORY).for_each_concurrent(256, one).await;
+}
+
+async fn lists(store: &Store, query: &str) -> Vec<Duration> {
+    let router = api(store);
+    let mut took = Vec::new();
+    for _ in 0..LISTS {
+        let began = Instant::now();
+        let response = router
+            .clone()
+            .oneshot(request("GET", &format!("/api/v1/tasks?{query}"), String::new()))
+            .await
+            .unwrap();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        took.push(began.elapsed());
+        let list: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(list["items"].as_array().unwrap().len(), 50, "{query}");
+    }
+    took
+}
+
+fn tell(what: &str, mut took: Vec<Duration>) {
+    took.sort();
+    let at = |percent: usize| took[(took.len() - 1) * percent / 100].as_secs_f64() * 1000.0;
+    println!("{what:<44} {:>8} × {:>8.2} ms p50 {:>8.2} ms p99", took.len(), at(50), at(99));
+}
+
+#[tokio::main]
+async fn main() {
+    // Where `cargo bench` asks for tests.
+    if std::env::args().any(|argument| argument == "--test") {
+        return;
+    }
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let store = Store::open(&folder.path().join("fedq.db")).await.unwrap();
+    let took = submissions(&store).await;
+    let rate = took.len() as u64 / SECONDS;
+    println!("{CLIENTS} clients over HTTP, each submission on the disk (synchronous=FULL): {rate} a second");
+    tell("one submission", took);
+    history(&store).await;
+    for query in ["limit=50", "limit=50&allUsers=true", "limit=50&over=true"] {
+        tell(&format!("list with {HISTORY} in history, {query}"), lists(&store, query).await);
+    }
+    store.close().await;
+}
