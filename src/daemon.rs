@@ -458,6 +458,7 @@ impl Daemon {
             tenants: tenants.map(|tenant| (tenant.namespace.clone(), tenant)).collect(),
             // Each object is made once and deleted once.
             writer: WriterConfig { merge_window: Duration::ZERO, ..self.writer_config() },
+            timing: self.timing(),
         }
     }
 

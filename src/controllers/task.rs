@@ -38,7 +38,9 @@ use crate::{
         },
     },
     k8s::{
+        follow::Following,
         hub::Hub,
+        list_watch::Timing,
         worker::{JoinedClusters, Worker},
     },
     store::{Dispatch, Store, StoreError, TaskMove, TaskRow},
@@ -77,7 +79,11 @@ pub struct Settings {
     /// By namespace.
     pub tenants: BTreeMap<String, Tenant>,
     pub writer: WriterConfig,
+    pub timing: Timing,
 }
+
+/// What the place is called where a task is that MultiKueue is to dispatch.
+const HUB: &str = "hub";
 
 pub struct TaskController {
     hub: Hub,
@@ -96,6 +102,8 @@ pub struct TaskController {
     past: HashMap<TaskId, Past>,
     gathered: Gathered,
     clusters: BTreeMap<ClusterName, Cluster>,
+    /// The hub itself, for tasks that MultiKueue dispatches.
+    place: Option<Cluster>,
     secrets: SecretValues,
     tasks: JoinSet<()>,
     cancel: CancellationToken,
@@ -158,6 +166,7 @@ impl TaskController {
             past: HashMap::new(),
             gathered,
             clusters: BTreeMap::new(),
+            place: None,
             secrets: SecretValues::default(),
             tasks: JoinSet::new(),
             cancel: CancellationToken::new(),
@@ -168,6 +177,7 @@ impl TaskController {
 
     pub async fn run(mut self, cancel: CancellationToken) -> anyhow::Result<()> {
         self.cancel = cancel.clone();
+        self.follow_hub();
         let driver = Driver {
             name: "task",
             signal: Arc::clone(&self.signal),
@@ -182,6 +192,34 @@ impl TaskController {
         Ok(())
     }
 
+    /// The hub is followed as its workers are, for what MultiKueue dispatches from it.
+    fn follow_hub(&mut self) {
+        let name = ClusterName::new(HUB).expect("a constant name is valid");
+        let hub = &self.hub;
+        let mut worker = Worker::new(name, hub.client.clone(), hub.uid.clone(), self.cancel.clone());
+        worker.direct_workloads = hub.workloads.clone();
+        let wake = vec![Arc::clone(&self.signal)];
+        let following = Following::new(hub.client.clone(), self.settings.timing.clone(), wake);
+        worker.follow_jobs(&following, &self.hub_id, &mut self.tasks);
+        let (mut changed, signal) = (hub.workloads.changed(), Arc::clone(&self.signal));
+        let cancel = self.cancel.clone();
+        self.tasks.spawn(async move {
+            while let Some(Ok(())) = cancel.run_until_cancelled(changed.changed()).await {
+                signal.notify_one();
+            }
+        });
+        let target = self.start_target(&Arc::new(worker));
+        self.place = Some(Cluster { target, index: Index::default() });
+    }
+
+    /// Where the objects of a task are written, as far as it has been dispatched.
+    fn cluster_of(&self, row: &TaskRow) -> Option<&Cluster> {
+        match &row.dispatch {
+            Some(dispatch) if dispatch.by_multikueue => self.place.as_ref(),
+            _ => self.clusters.get(row.state.phase.cluster()?),
+        }
+    }
+
     async fn look(&mut self) -> Result<Next, StoreError> {
         self.read_store().await?;
         let joined = Arc::clone(&self.joined.borrow_and_update());
@@ -191,7 +229,12 @@ impl TaskController {
             return Ok(Next::AtPeriod);
         }
         for cluster in self.clusters.values_mut() {
-            cluster.index.refresh(&cluster.target.worker);
+            let current = cluster.target.worker.follows_tasks();
+            cluster.index.refresh(&cluster.target.worker, current);
+        }
+        if let Some(hub) = &mut self.place {
+            let current = hub.target.worker.follows_jobs();
+            hub.index.refresh(&hub.target.worker, current);
         }
         let mut volumes = self.store.volumes(None).await?;
         self.place_volumes(&mut volumes).await?;
@@ -307,10 +350,11 @@ impl TaskController {
 
     /// Of tasks that are not live and still have objects somewhere.
     async fn learn_past(&mut self) -> Result<(), StoreError> {
-        let there = |id: &TaskId| self.clusters.values().any(|cluster| cluster.index.get(id).is_some());
+        let all = || self.clusters.values().chain(&self.place);
+        let there = |id: &TaskId| all().any(|cluster| cluster.index.get(id).is_some());
         self.past.retain(|id, _| there(id));
         let mut asked: Vec<TaskId> = Vec::new();
-        for cluster in self.clusters.values() {
+        for cluster in all() {
             let unknown = cluster.index.tasks().map(|(id, _)| id);
             let unknown = unknown.filter(|id| !self.live.contains_key(*id) && !self.past.contains_key(*id));
             asked.extend(unknown.cloned());

@@ -143,6 +143,8 @@ pub const HUB: &[Right] = &[
         scope: Scope::Own,
         ..right("", "secrets", &["get", "list", "watch", "create", "patch", "delete"], "joined clusters")
     },
+    right("batch", "jobs", TASKS, "tasks that MultiKueue dispatches"),
+    right("jobset.x-k8s.io", "jobsets", TASKS, "tasks that MultiKueue dispatches"),
     right("", "events", &["create", "patch"], "events on claims"),
     right("events.k8s.io", "events", &["create", "patch"], "events on claims"),
     right("authentication.k8s.io", "tokenreviews", &["create"], "knowing callers"),

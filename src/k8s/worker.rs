@@ -50,6 +50,11 @@ pub struct TaskTables {
     pub claims: Table<VolumeClaim>,
 }
 
+/// Those of this hub that carry a label.
+fn ours(hub_id: &str, label: &str) -> Selector {
+    Selector { labels: Some(format!("{HUB_LABEL}={hub_id},{label}=true")), fields: None }
+}
+
 impl TaskTables {
     fn follow(
         &self,
@@ -58,17 +63,7 @@ impl TaskTables {
         cancel: &CancellationToken,
         tasks: &mut JoinSet<()>,
     ) {
-        let of = |path: &str, label: &str| {
-            let labels = Some(format!("{HUB_LABEL}={hub_id},{label}=true"));
-            (path.to_owned(), Selector { labels, fields: None }, cancel.clone())
-        };
-        follow_table(following, &self.jobs, of("/apis/batch/v1/jobs", TASK_LABEL), tasks);
-        follow_table(
-            following,
-            &self.job_sets,
-            of("/apis/jobset.x-k8s.io/v1alpha2/jobsets", TASK_LABEL),
-            tasks,
-        );
+        let of = |path: &str, label: &str| (path.to_owned(), ours(hub_id, label), cancel.clone());
         follow_table(following, &self.pods, of("/api/v1/pods", TASK_LABEL), tasks);
         follow_table(following, &self.claims, of("/api/v1/persistentvolumeclaims", VOLUME_LABEL), tasks);
     }
@@ -183,6 +178,7 @@ impl Worker {
         let following = Following { client, timing: timing.clone(), changed: wake.all.clone(), answers };
         let f = &following;
         let of_tasks = Following { changed: wake.tasks.clone(), ..following.clone() };
+        self.follow_jobs(&of_tasks, hub_id, tasks);
         self.tasks.follow(&of_tasks, hub_id, &self.cancel, tasks);
         let kueue = |plural: &str| {
             (format!("/apis/kueue.x-k8s.io/v1beta2/{plural}"), Selector::default(), self.cancel.clone())
@@ -199,6 +195,13 @@ impl Worker {
         let (path, _, cancel) = kueue("workloads");
         let direct = Selector { labels: Some(format!("!{DISPATCHED_LABEL}")), fields: None };
         follow_table(f, &self.direct_workloads, (path, direct, cancel), tasks);
+    }
+
+    /// Jobs and JobSets of tasks, and nothing else: where MultiKueue takes them from, they have no pods.
+    pub fn follow_jobs(&self, following: &Following, hub_id: &str, tasks: &mut JoinSet<()>) {
+        let of = |path: &str| (path.to_owned(), ours(hub_id, TASK_LABEL), self.cancel.clone());
+        follow_table(following, &self.tasks.jobs, of("/apis/batch/v1/jobs"), tasks);
+        follow_table(following, &self.tasks.job_sets, of("/apis/jobset.x-k8s.io/v1alpha2/jobsets"), tasks);
     }
 
     /// Whether everything a plan for this cluster rests on is known.
@@ -228,8 +231,13 @@ impl Worker {
 
     /// Whether what is there of tasks, and what is not, is known and followed at this moment.
     pub fn follows_tasks(&self) -> bool {
-        let TaskTables { jobs, job_sets, pods, .. } = &self.tasks;
-        jobs.is_current() && job_sets.is_current() && pods.is_current() && self.direct_workloads.is_current()
+        self.follows_jobs() && self.tasks.pods.is_current()
+    }
+
+    /// The same, where no pods are followed.
+    pub fn follows_jobs(&self) -> bool {
+        let TaskTables { jobs, job_sets, .. } = &self.tasks;
+        jobs.is_current() && job_sets.is_current() && self.direct_workloads.is_current()
     }
 
     /// Of all that a plan reads here. Each count only grows, so the same sum means that none changed.

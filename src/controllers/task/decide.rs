@@ -1,5 +1,7 @@
 //! The next move of each task.
 
+use std::{collections::BTreeSet, sync::Arc};
+
 use jiff::Timestamp;
 
 use crate::{
@@ -16,14 +18,14 @@ use crate::{
             view::{NodePhase, TaskView},
         },
     },
-    k8s::worker::JoinedClusters,
+    k8s::{list_watch::State, worker::JoinedClusters},
     store::{Dispatch, TaskRow, VolumeRow},
 };
 
 use super::{
-    Cluster, Decided, Live, TaskController,
+    Cluster, Decided, HUB, Live, TaskController,
     chooser::{self, Chooser},
-    gather::{self, InFlight},
+    gather::{self, InFlight, Routes},
     index::Expected,
     wishes::Dispatching,
 };
@@ -43,6 +45,7 @@ impl TaskController {
             matches!(connection, Some(Connection::Connecting | Connection::Ready))
         });
         self.gathered.replace(chooser.fleet.clone());
+        let routes = self.gathered.routes(&self.hub).clone();
         let mut decided = Vec::new();
         // What already has a place in mind comes first, then the order of submission.
         let mut ids: Vec<(bool, Timestamp, TaskId)> = self
@@ -52,8 +55,10 @@ impl TaskController {
             .collect();
         ids.sort();
         for (_, _, id) in ids {
-            let step = match &self.live[&id].row.state.phase {
-                Phase::Pending => self.place(&id, &mut chooser),
+            let row = Arc::clone(&self.live[&id].row);
+            let step = match &row.state.phase {
+                Phase::Pending => self.place(&id, &mut chooser, &routes),
+                _ if is_dispatched(&row) => self.follow_on_hub(&id),
                 Phase::Lost { cluster, before } => self.after_loss(&id, joined, (cluster, *before)),
                 phase => match phase.cluster() {
                     Some(cluster) => self.follow(&id, (cluster, joined), (&mut chooser, now)),
@@ -84,7 +89,7 @@ impl TaskController {
                 | Phase::Stopped => None,
             };
             let Some(placement) = placement else { continue };
-            let cluster = self.clusters.get(&placement.cluster);
+            let cluster = self.cluster_of(row);
             if cluster.is_some_and(|cluster| cluster.index.is_reserved(id, row.state.epoch)) {
                 continue;
             }
@@ -94,7 +99,7 @@ impl TaskController {
         in_flight
     }
 
-    fn place(&mut self, id: &TaskId, chooser: &mut Chooser<'_>) -> Option<Decided> {
+    fn place(&mut self, id: &TaskId, chooser: &mut Chooser<'_>, routes: &Routes) -> Option<Decided> {
         let revision = self.gathered.revision;
         let live = self.live.get_mut(id)?;
         if live.judged.as_ref().is_some_and(|(judged, _)| *judged == revision) {
@@ -117,8 +122,17 @@ impl TaskController {
                 None
             }
             Outcome::Run(placement) => {
-                let dispatch = self.dispatch(&row, placement, chooser);
+                let mut dispatch = self.dispatch(&row, placement, chooser);
                 chooser.take(&row, placement);
+                if let Some(clusters) = route(&row, placement, routes) {
+                    dispatch.by_multikueue = true;
+                    if dispatch.gang == Gang::JobSet && !self.has_jobsets(clusters, chooser) {
+                        dispatch.gang = Gang::Indexed;
+                    }
+                    let hub = ClusterName::new(HUB).expect("a constant name is valid");
+                    let step = Step::new(Move::Dispatch(hub), Some("MultiKueue dispatches it".to_owned()));
+                    return decided(&row, step, Some(dispatch), None);
+                }
                 let detail = if placement.now { "it has room now" } else { "it will wait there for quota" };
                 let step = Step::new(Move::Dispatch(placement.cluster.clone()), Some(detail.to_owned()));
                 decided(&row, step, Some(dispatch), None)
@@ -148,6 +162,54 @@ impl TaskController {
             priority_class: priority.and_then(|priority| member?.priority_class(priority)),
             by_multikueue: false,
         }
+    }
+
+    /// Whether JobSets can be dispatched: they must be known wherever one may land.
+    fn has_jobsets(&self, clusters: &BTreeSet<ClusterName>, chooser: &Chooser<'_>) -> bool {
+        let on_hub = self
+            .place
+            .as_ref()
+            .is_some_and(|hub| matches!(hub.target.worker.tasks.job_sets.state(), State::Synced { .. }));
+        let known = |name| chooser.fleet.clusters.get(name).is_some_and(|member| member.has_jobsets);
+        on_hub && clusters.iter().all(known)
+    }
+
+    /// A task whose objects are on the hub, and copies of them wherever MultiKueue put them.
+    fn follow_on_hub(&self, id: &TaskId) -> Option<Decided> {
+        let live = self.live.get(id)?;
+        let row = &live.row;
+        let hub = self.place.as_ref().filter(|hub| hub.index.current)?;
+        let seen = self.observe_dispatched(hub, row);
+        let step = progress::next(&row.state.phase, &seen, (&row.spec.recovery, row.restarts))?;
+        let nodes = over(&step, &seen, row);
+        let mut next = decided(row, step, row.dispatch.clone(), None)?;
+        next.nodes = nodes;
+        Some(next)
+    }
+
+    /// With the pods of the cluster it landed on, and whatever of it is left on any.
+    pub(super) fn observe_dispatched(&self, hub: &Cluster, row: &TaskRow) -> Observed {
+        let mut seen = observe(hub, row);
+        seen.complete = seen.expected <= seen.objects;
+        for cluster in self.clusters.values() {
+            let Some(here) = cluster.index.get(&row.id) else { continue };
+            seen.left += here.copies.len();
+            if !here.copies.is_empty() {
+                here.add_nodes(row.state.epoch, &mut seen);
+            }
+        }
+        seen
+    }
+
+    /// The cluster that has a copy of a task's objects.
+    pub(super) fn landed(&self, row: &TaskRow) -> Option<&ClusterName> {
+        let has_copy = |cluster: &Cluster| {
+            cluster
+                .index
+                .get(&row.id)
+                .is_some_and(|here| here.copies.iter().any(|job| job.epoch() == Some(row.state.epoch)))
+        };
+        self.clusters.iter().find(|(_, cluster)| has_copy(cluster)).map(|(name, _)| name)
     }
 
     /// A lost cluster answers again, or can never again.
@@ -224,6 +286,20 @@ impl TaskController {
         let step = Step::new(Move::Spill, Some(format!("{to} has room")));
         decided(row, step, row.dispatch.clone(), Some(placement))
     }
+}
+
+pub(super) fn is_dispatched(row: &TaskRow) -> bool {
+    row.dispatch.as_ref().is_some_and(|dispatch| dispatch.by_multikueue)
+}
+
+/// Where MultiKueue may put the task, if its queue on the hub is MultiKueue's. A task that has to be on one cluster
+/// goes there directly.
+fn route<'a>(row: &TaskRow, placement: &Placement, routes: &'a Routes) -> Option<&'a BTreeSet<ClusterName>> {
+    let pinned = row.cluster.is_some()
+        || !row.spec.volumes.is_empty()
+        || row.spec.candidates.iter().any(|candidate| candidate.cluster.is_some());
+    let clusters = routes.get(&(row.namespace.clone(), placement.queue.clone()))?;
+    (!pinned && clusters.contains(&placement.cluster)).then_some(clusters)
 }
 
 /// A step that was decided from what may be old is left out: the next look has what is new.

@@ -1,6 +1,9 @@
 //! Joined clusters into the fleet that tasks are chosen by. A cluster is read anew when it changed.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crate::{
     domain::{
@@ -19,8 +22,9 @@ use crate::{
         },
     },
     k8s::{
+        hub::Hub,
         list_watch::State,
-        read::tasks::{local_queues_by_namespace, worker_facts},
+        read::tasks::{dispatched_queues, local_queues_by_namespace, worker_facts},
         worker::{Joined, JoinedClusters, Worker},
     },
 };
@@ -41,7 +45,12 @@ pub(super) struct Gathered {
     /// Counts changes of the fleet.
     pub revision: u64,
     weights: Weights,
+    /// Queues of the hub that MultiKueue dispatches, and the changes that are in it.
+    routes: (Option<[u64; 5]>, Routes),
 }
+
+/// To which clusters MultiKueue dispatches the work of a LocalQueue, by its namespace and name.
+pub(super) type Routes = BTreeMap<(String, String), BTreeSet<ClusterName>>;
 
 /// What tasks take that Kueue does not count yet, by cluster.
 pub(super) type InFlight = BTreeMap<ClusterName, BTreeMap<Cell, Amount>>;
@@ -49,6 +58,20 @@ pub(super) type InFlight = BTreeMap<ClusterName, BTreeMap<Cell, Amount>>;
 impl Gathered {
     pub fn new(weights: Weights) -> Self {
         Self { weights, ..Self::default() }
+    }
+
+    pub fn routes(&mut self, hub: &Hub) -> &Routes {
+        let stamp = [
+            hub.queues.revision(),
+            hub.local_queues.revision(),
+            hub.checks.revision(),
+            hub.multikueue_configs.revision(),
+            hub.multikueue_clusters.revision(),
+        ];
+        if self.routes.0 != Some(stamp) {
+            self.routes = (Some(stamp), dispatched_queues(hub));
+        }
+        &self.routes.1
     }
 
     /// The fleet without what is on its way.

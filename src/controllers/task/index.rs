@@ -37,6 +37,8 @@ pub(super) struct Index {
 #[derive(Default)]
 pub(super) struct OnCluster {
     pub jobs: Vec<(Kind, Arc<TaskJob>)>,
+    /// Those that MultiKueue put there.
+    pub copies: Vec<Arc<TaskJob>>,
     pods: Vec<Arc<LogPod>>,
 }
 
@@ -49,11 +51,10 @@ pub(super) struct Expected {
 }
 
 impl Index {
-    /// Reads anew what changed since the last time.
-    pub fn refresh(&mut self, worker: &Worker) {
+    /// Reads anew what changed since the last time. `current`: asked before, so that the rows have all of it.
+    pub fn refresh(&mut self, worker: &Worker, current: bool) {
         let tables = &worker.tasks;
-        // Before the rows: what is current now has all of them.
-        self.current = worker.follows_tasks();
+        self.current = current;
         let stamp = [
             tables.jobs.revision(),
             tables.job_sets.revision(),
@@ -70,8 +71,12 @@ impl Index {
         for (kind, job) in jobs.chain(job_sets) {
             let id = job.metadata.labels.task.as_deref().and_then(TaskId::parse);
             // The Jobs that a JobSet makes are its own.
-            if let Some(id) = id.filter(|_| !job.metadata.labels.of_job_set) {
-                self.tasks.entry(id).or_default().jobs.push((kind, job));
+            let Some(id) = id.filter(|_| !job.metadata.labels.of_job_set) else { continue };
+            let here = self.tasks.entry(id).or_default();
+            if job.metadata.labels.dispatched {
+                here.copies.push(job);
+            } else {
+                here.jobs.push((kind, job));
             }
         }
         for pod in tables.pods.all() {
@@ -152,7 +157,7 @@ impl OnCluster {
     }
 
     /// The pod that says most of each node.
-    fn add_nodes(&self, epoch: Epoch, seen: &mut Observed) {
+    pub fn add_nodes(&self, epoch: Epoch, seen: &mut Observed) {
         for pod in self.pods.iter().filter(|pod| pod.epoch() == Some(epoch)) {
             let rank = pod.rank().or((seen.nodes.len() == 1).then_some(0));
             let slot = rank.and_then(|rank| seen.nodes.get_mut(usize::try_from(rank).ok()?));

@@ -1,7 +1,7 @@
 //! What is to be written, and what is told of tasks, after their moves.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -17,6 +17,7 @@ use crate::{
             names::TaskId,
             phase::Phase,
             progress::pending_reason,
+            spec::Secrets,
             view::{TaskView, TaskViews, VolumeViews},
         },
     },
@@ -32,42 +33,42 @@ use super::{
     wishes::{self, Cleaning, Dispatching, Maker, Past},
 };
 
+/// `None` is the hub.
+type Place = Option<ClusterName>;
+
+/// What is to be written where.
+#[derive(Default)]
+struct Plan {
+    changes: BTreeMap<Place, Vec<Change>>,
+    /// Whatever a dispatch that is not done yet has to do with.
+    needed: BTreeMap<Place, HashSet<Target>>,
+}
+
+impl Plan {
+    fn need(&mut self, place: &Place, targets: impl IntoIterator<Item = Target>) {
+        self.needed.entry(place.clone()).or_default().extend(targets);
+    }
+
+    fn add(&mut self, place: &Place, changes: Vec<Change>) {
+        self.changes.entry(place.clone()).or_default().extend(changes);
+    }
+}
+
 impl TaskController {
     /// Hands each cluster all that its tasks need now.
-    pub(super) fn write(&mut self, joined: &JoinedClusters, mut wishes: BTreeMap<ClusterName, Vec<Change>>) {
-        let of_volumes = |changes: &Vec<Change>| changes.iter().map(|change| change.target.clone()).collect();
-        let mut needed: BTreeMap<ClusterName, HashSet<Target>> =
-            wishes.iter().map(|(name, changes)| (name.clone(), of_volumes(changes))).collect();
-        let dispatching = |id: &TaskId| {
-            let live = self.live.get(id);
-            live.is_some_and(|live| matches!(live.row.state.phase, Phase::Dispatching { .. }))
-        };
-        self.secrets.retain(dispatching);
-        let Self { live, clusters, tasks, secrets, hub, signal, settings, .. } = self;
-        let maker = Maker {
-            hub_id: &self.hub_id,
-            tenants: &settings.tenants,
-            default_image: &settings.default_image,
-        };
-        let asking = Asking { hub, signal, deadline: settings.writer.deadline };
-        for live in live.values() {
-            let Some(name) = live.row.state.phase.cluster() else { continue };
-            let Some(cluster) = clusters.get(name) else { continue };
-            if let Some(of) = being_dispatched(live) {
-                needed.entry(name.clone()).or_default().extend(of.mains().into_iter().chain(of.owned()));
-            }
-            let mut secret_values = || {
-                if live.row.spec.secrets.is_empty() {
-                    return Some(Arc::default());
-                }
-                secrets.get(&live.row.id, &asking, tasks)
-            };
-            wishes.entry(name.clone()).or_default().extend(wish(live, cluster, &maker, &mut secret_values));
+    pub(super) fn write(&mut self, joined: &JoinedClusters, volumes: BTreeMap<ClusterName, Vec<Change>>) {
+        let mut plan = Plan::default();
+        for (name, changes) in volumes {
+            let place = Some(name);
+            plan.need(&place, changes.iter().map(|change| change.target.clone()));
+            plan.add(&place, changes);
         }
-        for (name, cluster) in &self.clusters {
-            let mut wanted = wishes.remove(name).unwrap_or_default();
-            let entry = joined.get(name);
-            if cluster.keeps(name, joined) {
+        self.plan_tasks(&mut plan);
+        let places = self.clusters.iter().map(|(name, cluster)| (Some(name.clone()), cluster));
+        for (place, cluster) in places.chain(self.place.iter().map(|hub| (None, hub))) {
+            let mut wanted = plan.changes.remove(&place).unwrap_or_default();
+            let entry = place.as_ref().and_then(|name| joined.get(name));
+            if place.as_ref().map_or(cluster.index.current, |name| cluster.keeps(name, joined)) {
                 let cleaning = Cleaning {
                     now: self.clock.now(),
                     keep: self.settings.keep_objects,
@@ -80,8 +81,50 @@ impl TaskController {
                 // A write that was decided on before the cluster fell silent must not land after.
                 wanted.clear();
             }
-            cluster.target.retain(&needed.remove(name).unwrap_or_default());
+            cluster.target.retain(&plan.needed.remove(&place).unwrap_or_default());
             cluster.target.writer.want(wanted);
+        }
+    }
+
+    fn plan_tasks(&mut self, plan: &mut Plan) {
+        let landed: HashMap<TaskId, ClusterName> = self
+            .live
+            .iter()
+            .filter(|(_, live)| decide::is_dispatched(&live.row) && is_starting(live))
+            .filter_map(|(id, live)| Some((id.clone(), self.landed(&live.row)?.clone())))
+            .collect();
+        let needs_secrets = |id: &TaskId| {
+            landed.contains_key(id) || self.live.get(id).is_some_and(|live| being_dispatched(live).is_some())
+        };
+        self.secrets.retain(needs_secrets);
+        let Self { live, clusters, place: on_hub, tasks, secrets, hub, signal, settings, .. } = self;
+        let maker = Maker {
+            hub_id: &self.hub_id,
+            tenants: &settings.tenants,
+            default_image: &settings.default_image,
+        };
+        let asking = Asking { hub, signal, deadline: settings.writer.deadline };
+        for live in live.values() {
+            let Some(name) = live.row.state.phase.cluster() else { continue };
+            let (place, cluster) = if decide::is_dispatched(&live.row) {
+                (None, on_hub.as_ref())
+            } else {
+                (Some(name.clone()), clusters.get(name))
+            };
+            let mut values = || {
+                if live.row.spec.secrets.is_empty() {
+                    return Some(Arc::default());
+                }
+                secrets.get(&live.row.id, &asking, tasks)
+            };
+            if let Some(name) = landed.get(&live.row.id) {
+                equip(live, (name, &clusters[name]), (&maker, &mut values), plan);
+            }
+            let Some(cluster) = cluster else { continue };
+            if let Some(of) = being_dispatched(live) {
+                plan.need(&place, of.mains().into_iter().chain(of.owned()));
+            }
+            plan.add(&place, wish(live, cluster, &maker, &mut values));
         }
     }
 
@@ -95,8 +138,8 @@ impl TaskController {
         });
         let mut changed = false;
         let mut tasks = BTreeMap::new();
-        for (id, live) in &mut self.live {
-            let view = view_of(live, &self.clusters, joined);
+        let views: Vec<TaskView> = self.live.values().map(|live| self.view(live, joined)).collect();
+        for ((id, live), view) in self.live.iter_mut().zip(views) {
             let view = match &live.view {
                 Some(known) if **known == view => Arc::clone(known),
                 _ => {
@@ -140,6 +183,47 @@ impl TaskController {
             }
         }
     }
+
+    fn view(&self, live: &Live, joined: &JoinedClusters) -> TaskView {
+        let row = &live.row;
+        let name = row.state.phase.cluster();
+        let cluster = self.cluster_of(row).filter(|_| name.is_some());
+        let seen = cluster.map(|cluster| {
+            if decide::is_dispatched(row) {
+                self.observe_dispatched(cluster, row)
+            } else {
+                decide::observe(cluster, row)
+            }
+        });
+        let workload = cluster.and_then(|cluster| cluster.index.workload(&row.id, row.state.epoch));
+        let mut view = decide::view(live, seen.as_ref(), workload);
+        if decide::is_dispatched(row) {
+            view.cluster = self.landed(row).cloned();
+        }
+        view.pending_reason = match (&row.state.phase, &seen, name) {
+            (Phase::Pending, ..) => {
+                let judged = live.judged.as_ref().map(|(_, reason)| reason.clone());
+                Some(judged.unwrap_or_else(|| "a cluster is being chosen for it".to_owned()))
+            }
+            (phase, Some(seen), Some(name)) => {
+                let silent = joined.get(name).filter(|entry| !entry.connection.is_writable());
+                let silent = silent.filter(|_| !decide::is_dispatched(row));
+                let broken = cluster.and_then(|cluster| cluster.target.worker.tasks.broken());
+                match (pending_reason(phase, seen), silent, broken) {
+                    (None, ..) => None,
+                    (Some(reason), Some(entry), _) => {
+                        Some(format!("{reason} ({name} is {})", entry.connection.word()))
+                    }
+                    (Some(reason), None, Some(broken)) => {
+                        Some(format!("{reason} ({name} cannot be followed: {broken})"))
+                    }
+                    (Some(reason), None, None) => Some(tried(live, cluster, &reason)),
+                }
+            }
+            (phase, ..) => pending_reason(phase, &decide::nothing()),
+        };
+        view
+    }
 }
 
 /// The dispatch that may have objects; what carries an earlier one is an orphan.
@@ -149,6 +233,31 @@ fn earliest_epoch(live: &Live) -> u32 {
         Phase::Pending => state.epoch.saturating_add(1),
         _ => state.epoch,
     }
+}
+
+/// Whether its pods may be about to start.
+fn is_starting(live: &Live) -> bool {
+    matches!(live.row.state.phase, Phase::Queued { .. } | Phase::Starting { .. })
+}
+
+/// Gives what the pods need to the cluster that MultiKueue put a task on.
+fn equip(
+    live: &Live,
+    (name, cluster): (&ClusterName, &Cluster),
+    (maker, values): (&Maker<'_>, &mut dyn FnMut() -> Option<Arc<Secrets>>),
+    plan: &mut Plan,
+) {
+    let (Some(dispatch), Some(here)) = (&live.row.dispatch, cluster.index.get(&live.row.id)) else { return };
+    let of = Dispatching { task: &live.row, dispatch };
+    let owned = of.owned();
+    if owned.is_empty() {
+        return;
+    }
+    let place = Some(name.clone());
+    plan.need(&place, owned);
+    let ours = here.copies.iter().filter(|job| job.epoch() == Some(live.row.state.epoch));
+    let owners: Vec<_> = ours.filter(|job| !job.metadata.going).collect();
+    plan.add(&place, wishes::create_owned(of, &owners, &cluster.target, (maker, values())));
 }
 
 fn being_dispatched(live: &Live) -> Option<Dispatching<'_>> {
@@ -161,7 +270,7 @@ fn wish(
     live: &Live,
     cluster: &Cluster,
     maker: &Maker<'_>,
-    secrets: &mut dyn FnMut() -> Option<Arc<crate::domain::task::spec::Secrets>>,
+    secrets: &mut dyn FnMut() -> Option<Arc<Secrets>>,
 ) -> Vec<Change> {
     let row = &live.row;
     let here = cluster.index.get(&row.id);
@@ -172,37 +281,6 @@ fn wish(
         (Phase::Withdrawing { .. }, Some(here)) => wishes::withdraw(here.jobs.iter()),
         _ => Vec::new(),
     }
-}
-
-fn view_of(live: &Live, clusters: &BTreeMap<ClusterName, Cluster>, joined: &JoinedClusters) -> TaskView {
-    let row = &live.row;
-    let name = row.state.phase.cluster();
-    let cluster = name.and_then(|name| clusters.get(name));
-    let seen = cluster.map(|cluster| decide::observe(cluster, row));
-    let workload = cluster.and_then(|cluster| cluster.index.workload(&row.id, row.state.epoch));
-    let mut view = decide::view(live, seen.as_ref(), workload);
-    view.pending_reason = match (&row.state.phase, &seen, name) {
-        (Phase::Pending, ..) => {
-            let judged = live.judged.as_ref().map(|(_, reason)| reason.clone());
-            Some(judged.unwrap_or_else(|| "a cluster is being chosen for it".to_owned()))
-        }
-        (phase, Some(seen), Some(name)) => {
-            let silent = joined.get(name).filter(|entry| !entry.connection.is_writable());
-            let broken = cluster.and_then(|cluster| cluster.target.worker.tasks.broken());
-            match (pending_reason(phase, seen), silent, broken) {
-                (None, ..) => None,
-                (Some(reason), Some(entry), _) => {
-                    Some(format!("{reason} ({name} is {})", entry.connection.word()))
-                }
-                (Some(reason), None, Some(broken)) => {
-                    Some(format!("{reason} ({name} cannot be followed: {broken})"))
-                }
-                (Some(reason), None, None) => Some(tried(live, cluster, &reason)),
-            }
-        }
-        (phase, ..) => pending_reason(phase, &decide::nothing()),
-    };
-    view
 }
 
 /// With what the cluster said to the last try of a write.

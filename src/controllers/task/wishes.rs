@@ -106,13 +106,26 @@ pub(super) fn create(
         });
         return missing.filter_map(created).collect();
     }
+    if of.dispatch.by_multikueue {
+        return Vec::new();
+    }
+    create_owned(of, &owners, target, (maker, secrets))
+}
+
+/// What the pods need besides, as their Jobs' own; nothing where MultiKueue has yet to make those.
+pub(super) fn create_owned(
+    of: Dispatching<'_>,
+    owners: &[&Arc<TaskJob>],
+    target: &Target,
+    (maker, secrets): (&Maker<'_>, Option<Arc<Secrets>>),
+) -> Vec<Change> {
     let Some(owner) = owners.first() else { return Vec::new() };
     let needed = of.owned();
     if needed.iter().all(|object| target.has_made(object, &owner.metadata.uid)) {
         return Vec::new();
     }
     let Some(secrets) = secrets else { return Vec::new() };
-    let references = references(of.dispatch.gang, &owners);
+    let references = references(of.dispatch.gang, owners);
     let rendered = of.render(maker, &secrets).into_iter().filter(|object| !is_main(object));
     rendered
         .filter_map(|mut object| {

@@ -5,15 +5,17 @@ use std::{
     sync::Arc,
 };
 
-use super::{groups, usage};
+use super::{dispatch, groups, usage};
 use crate::{
     domain::{
-        ids::{CohortName, QueueName},
+        ids::{ClusterName, CohortName, QueueName},
+        quota::Dispatch,
         resource_groups::ResourceGroups,
         resources::FlavorResource,
         task::choose::gather::{ClusterFacts, LocalQueueFacts, QueueFacts},
     },
     k8s::{
+        hub::Hub,
         types::kueue::{ClusterQueue, Cohort, Condition, LocalQueue},
         worker::Worker,
     },
@@ -87,6 +89,20 @@ pub fn local_queues_by_namespace(queues: &[Arc<LocalQueue>]) -> BTreeMap<String,
         }
     }
     by_namespace
+}
+
+/// The LocalQueues of the hub, by namespace and name, whose work MultiKueue dispatches, and to which clusters.
+pub fn dispatched_queues(hub: &Hub) -> BTreeMap<(String, String), BTreeSet<ClusterName>> {
+    let local = |queue: &Arc<LocalQueue>| {
+        let of = hub.queues.get(None, &queue.spec.cluster_queue)?;
+        match dispatch(hub, &of) {
+            (Dispatch::MultiKueue { clusters }, _) => {
+                Some(((queue.metadata.namespace.clone()?, queue.metadata.name.clone()), clusters))
+            }
+            (Dispatch::RunsLocally, _) => None,
+        }
+    };
+    hub.local_queues.all().iter().filter_map(local).collect()
 }
 
 fn is_true(conditions: &[Condition], kind: &str) -> bool {

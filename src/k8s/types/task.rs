@@ -37,6 +37,9 @@ pub struct TaskLabels {
     /// A Job that a JobSet made.
     #[serde(default, rename = "jobset.sigs.k8s.io/jobset-name", deserialize_with = "is_there")]
     pub of_job_set: bool,
+    /// Put there by MultiKueue, which also takes it away.
+    #[serde(default, rename = "kueue.x-k8s.io/multikueue-origin", deserialize_with = "is_there")]
+    pub dispatched: bool,
 }
 
 /// A Job or JobSet.

@@ -155,7 +155,7 @@ pub async fn multikueue_sends_a_job_to_a_worker(fleet: &Fleet) -> Result<()> {
 }
 
 /// Makes both workers MultiKueue clusters of the hub under the case's name, and waits until they are active.
-async fn join(hub: &Cluster, case: &str, fleet: &Fleet) -> Result<()> {
+pub async fn join(hub: &Cluster, case: &str, fleet: &Fleet) -> Result<()> {
     let mut names = Vec::new();
     for worker in &fleet.workers {
         let name = format!("{case}-{}", worker.name);

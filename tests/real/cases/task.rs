@@ -21,20 +21,34 @@ struct Bed<'s, 'f> {
 }
 
 async fn stage<'f>(fleet: &'f Fleet, name: &str, case: &'static str, more: &str) -> Result<Stage<'f>> {
+    staged(fleet, name, case, (more, "")).await
+}
+
+/// With more keys of `tasks`, and more fields of the hub's queue.
+async fn staged<'f>(
+    fleet: &'f Fleet,
+    name: &str,
+    case: &'static str,
+    (more, of_queue): (&str, &str),
+) -> Result<Stage<'f>> {
     let tasks = format!("tasks: {{tenants: [{{namespace: {case}, users: ['*'], queue: {case}}}], {more}}}");
     let stage = Stage::set_with(fleet, name, case, super::stage::PATIENT, &tasks).await?;
     for worker in &fleet.workers {
         worker.add_nodes(&[node(case, "a").gpus(8), node(case, "b").gpus(8)]).await?;
     }
     stage.hub().apply(&ground(case)).await?;
-    stage.hub().apply(&queue(case, case, &[(GPU, "0")], "")).await?;
+    stage.hub().apply(&queue(case, case, &[(GPU, "0")], of_queue)).await?;
     Ok(stage)
 }
 
 impl<'s, 'f> Bed<'s, 'f> {
     async fn set(stage: &'s Stage<'f>, gpus: [&str; 2]) -> Result<Self> {
+        Self::set_as(stage, ["one".to_owned(), "two".to_owned()], gpus).await
+    }
+
+    async fn set_as(stage: &'s Stage<'f>, names: [String; 2], gpus: [&str; 2]) -> Result<Self> {
         let case = stage.case;
-        for ((name, worker), gpus) in ["one", "two"].into_iter().zip(&stage.fleet.workers).zip(gpus) {
+        for ((name, worker), gpus) in names.iter().zip(&stage.fleet.workers).zip(gpus) {
             stage.join(name, worker).await?;
             give(stage, name, gpus).await?;
             holds(worker, case, case, &[(GPU, gpus)]).await?;
@@ -177,6 +191,44 @@ pub async fn a_job_set_is_admitted_as_one_or_not_at_all(fleet: &Fleet) -> Result
     for id in [&second, &id] {
         bed.person.runs(&["task", "stop", id, "--yes"])?.success()?;
         bed.is_gone(one, id).await?;
+    }
+    Ok(())
+}
+
+pub async fn a_queue_of_multikueue_dispatches_tasks_and_they_are_found_where_they_land(
+    fleet: &Fleet,
+) -> Result<()> {
+    let case = "dispatched";
+    let name = "a_queue_of_multikueue_dispatches_tasks_and_they_are_found_where_they_land";
+    let check = format!("  admissionChecksStrategy: {{admissionChecks: [{{name: {case}}}]}}");
+    let stage = staged(fleet, name, case, ("gang: indexed, keepObjects: 5s", &check)).await?;
+    super::bed::join(stage.hub(), case, fleet).await?;
+    // Joined under the names that MultiKueue has for them.
+    let [one, two] = [fleet.worker1(), fleet.worker2()].map(|worker| format!("{case}-{}", worker.name));
+    let bed = Bed::set_as(&stage, [one.clone(), two.clone()], ["4", "8"]).await?;
+    holds(stage.hub(), case, case, &[(GPU, "12")]).await?;
+
+    let gang = bed.submit((2, 4), LONG)?;
+    let running = bed.reaches(&gang, "running").await?;
+    ensure!(running["cluster"] == two.as_str(), "only there it fits: {running:#}");
+    ensure!(running["nodes"]["running"] == 2, "{running:#}");
+    let on_hub = bed.has(stage.hub(), ("batch/v1", "Job"), &gang).await?;
+    ensure!(
+        on_hub.len() == 1 && on_hub[0]["spec"]["managedBy"] == "kueue.x-k8s.io/multikueue",
+        "{on_hub:#?}"
+    );
+    ensure!(
+        bed.has(fleet.worker2(), ("v1", "Service"), &gang).await?.len() == 1,
+        "its nodes find each other"
+    );
+    let short = bed.submit((1, 4), SHORT)?;
+    let ended = bed.reaches(&short, "succeeded").await?;
+    ensure!(ended["nodes"]["succeeded"] == 1, "{ended:#}");
+
+    bed.person.runs(&["task", "stop", &gang, "--yes"])?.success()?;
+    for cluster in [stage.hub(), fleet.worker1(), fleet.worker2()] {
+        bed.is_gone(cluster, &gang).await?;
+        bed.is_gone(cluster, &short).await?;
     }
     Ok(())
 }
