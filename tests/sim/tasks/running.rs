@@ -64,7 +64,9 @@ async fn a_preempted_task_is_shown_as_queued_again_and_runs_to_its_end() {
     });
     stage.bed.hub.put(class).await.unwrap();
     let preemption = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
-    stage.bed.hub.merge("ClusterQueue", "team", preemption).await.unwrap();
+    while let Err(refusal) = stage.bed.hub.merge("ClusterQueue", "team", preemption.clone()).await {
+        assert_eq!(refusal.reason, "Conflict", "{}", refusal.message);
+    }
     let worker = stage.worker("one");
     wait("the policy and the class on the worker", worker, || {
         let queue = worker.get("ClusterQueue", "", "team");
