@@ -238,6 +238,7 @@ pub async fn a_placement_has_one_writer_and_what_is_wrong_is_told(fleet: &Fleet)
     // At rest, and over a restart, nothing of it is written.
     stage.rest().await?;
     let mark = hub.mark()?;
+    stage.daemon.kill()?;
     stage.daemon.restart().await?;
     stage.rest().await?;
     let written = hub.writes_since(mark, FEDQD).await?;
