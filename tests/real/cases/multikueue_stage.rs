@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::stage::{GPU, KUEUE, SOON, condition, ground, job_id};
+use super::stage::{GPU, KUEUE, OCM_CRDS, SOON, condition, ground, job_id};
 use crate::support::cluster::{Cluster, Id, Part, has_condition, id};
 use crate::support::kueue::install_crds;
 use crate::support::nodes::node;
@@ -17,11 +17,9 @@ pub const NAMESPACE: &str = "kueue-system";
 /// Kueue waits up to half a minute between its tries to reach a cluster.
 pub const CONNECTS_WITHIN: Duration = Duration::from_mins(2);
 
-const CRDS: &str = include_str!("../../../deploy/ocm/crds.yaml");
-
 /// OCM's kinds, with nothing of them left in Kueue's namespace.
 pub async fn install_ocm(hub: &Cluster) -> Result<()> {
-    install_crds(hub, CRDS).await?;
+    install_crds(hub, OCM_CRDS).await?;
     for kind in ["PlacementDecision", "Placement"] {
         let all = eventually(&format!("{kind} to be served"), SOON, async || {
             hub.list(OCM, kind, Some(NAMESPACE)).await.map(Seen::Done)

@@ -10,13 +10,12 @@ use serde_json::{Value, json};
 use super::multikueue_stage::{
     NAMESPACE, OCM, checks, completes, config_is, evictions, hub_queue, is_active, ocm, runs_on, worker_queue,
 };
-use super::stage::{FEDQD, GPU, SOON, Setup, Stage, clear, finish, job};
+use super::stage::{FEDQD, GPU, OCM_CRDS, SOON, Setup, Stage, clear, finish, job};
 use crate::support::cluster::{Cluster, Part, has_condition, id};
 use crate::support::fleet::Fleet;
 use crate::support::kueue::install_crds;
 use crate::support::wait::{Seen, eventually};
 
-const CRDS: &str = include_str!("../../../deploy/ocm/crds.yaml");
 const GROUP: &str = "cluster.open-cluster-management.io";
 const V1: &str = "cluster.open-cluster-management.io/v1";
 const SETS: &str = "cluster.open-cluster-management.io/v1beta2";
@@ -26,7 +25,7 @@ const LONG: &str = "30m";
 
 /// What `fedqd --print-crds=ocm` prints, applied, with the set `global` bound to Kueue's namespace.
 async fn install(hub: &Cluster) -> Result<()> {
-    install_crds(hub, CRDS).await?;
+    install_crds(hub, OCM_CRDS).await?;
     for (version, kind) in [
         (V1, "ManagedCluster"),
         (SETS, "ManagedClusterSet"),
@@ -44,24 +43,6 @@ async fn install(hub: &Cluster) -> Result<()> {
         "{{apiVersion: {SETS}, kind: ManagedClusterSetBinding, metadata: {{name: global, namespace: {NAMESPACE}}}, spec: {{clusterSet: global}}}}"
     ))
     .await
-}
-
-/// Other cases have no inventory.
-async fn remove(hub: &Cluster) -> Result<()> {
-    for plural in [
-        "managedclusters",
-        "managedclustersets",
-        "managedclustersetbindings",
-        "placements",
-        "placementdecisions",
-        "addonplacementscores",
-    ] {
-        let name = format!("{plural}.{GROUP}");
-        let crd = id("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name);
-        hub.delete(crd).await?;
-        hub.wait_gone(crd, SOON).await?;
-    }
-    Ok(())
 }
 
 async fn place(hub: &Cluster, name: &str, spec: &str) -> Result<()> {
@@ -179,8 +160,7 @@ pub async fn the_three_stories_end_in_finished_jobs(fleet: &Fleet) -> Result<()>
         finish(worker, case, job).await?;
         completes(hub, case, job).await?;
     }
-    drop(stage);
-    remove(hub).await
+    Ok(())
 }
 
 pub async fn a_placement_has_one_writer_and_what_is_wrong_is_told(fleet: &Fleet) -> Result<()> {
@@ -244,8 +224,7 @@ pub async fn a_placement_has_one_writer_and_what_is_wrong_is_told(fleet: &Fleet)
     let written = hub.writes_since(mark, FEDQD).await?;
     let of_ocm: Vec<_> = written.iter().filter(|request| format!("{request:?}").contains(GROUP)).collect();
     ensure!(of_ocm.is_empty(), "{of_ocm:#?}");
-    drop(stage);
-    remove(hub).await
+    Ok(())
 }
 
 async fn lease(hub: &Cluster) -> Result<()> {

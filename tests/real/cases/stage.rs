@@ -17,7 +17,7 @@ use crate::support::audit::{Mark, Request};
 use crate::support::cluster::{Cluster, Id, Part, id};
 use crate::support::daemon::{Daemon, Home};
 use crate::support::fleet::Fleet;
-use crate::support::kueue::install_crds;
+use crate::support::kueue::{install_crds, remove_crds};
 use crate::support::nodes::CASE_LABEL;
 use crate::support::process::free_ports;
 use crate::support::wait::{Seen, eventually};
@@ -38,6 +38,8 @@ pub const HASTY: &str =
     "{allowLoopback: true, requestTimeout: 2s, staleAfter: 4s, lostTimeout: 14s, nodePositionInterval: 1s}";
 
 pub const CRDS: &str = include_str!("../../../deploy/crds/clusterresourceclaims.yaml");
+/// What `fedqd --print-crds=ocm` prints.
+pub const OCM_CRDS: &str = include_str!("../../../deploy/ocm/crds.yaml");
 
 pub struct Stage<'f> {
     pub fleet: &'f Fleet,
@@ -410,6 +412,8 @@ pub async fn heartbeat(cluster: &Cluster, node: &str, second: usize) -> Result<(
 /// makes it.
 pub async fn clear(fleet: &Fleet) -> Result<()> {
     install_crds(&fleet.hub, CRDS).await?;
+    // Where OCM's kinds are served fedqd keeps an inventory; cases that want one install them.
+    remove_crds(&fleet.hub, OCM_CRDS).await?;
     // Established is said a moment before the server has storage for the kind.
     eventually("claims to be served", SOON, async || {
         fleet.hub.list(CLAIMS, CLAIM, None).await.map(|_| Seen::Done(()))

@@ -112,6 +112,17 @@ pub async fn install_crds(cluster: &Cluster, yaml: &str) -> Result<()> {
     Ok(())
 }
 
+/// With all objects of these kinds.
+pub async fn remove_crds(cluster: &Cluster, yaml: &str) -> Result<()> {
+    let crds: Vec<Value> = serde_saphyr::from_multiple(yaml)?;
+    for name in crds.iter().filter_map(|crd| crd["metadata"]["name"].as_str()) {
+        let crd = id("apiextensions.k8s.io/v1", "CustomResourceDefinition", name);
+        cluster.delete(crd).await?;
+        cluster.wait_gone(crd, SERVED_WITHIN).await?;
+    }
+    Ok(())
+}
+
 async fn install_webhooks(cluster: &Cluster, yaml: &str, port: u16) -> Result<()> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(yaml)?;
     for mut document in documents {
