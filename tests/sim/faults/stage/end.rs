@@ -32,15 +32,16 @@ impl Stage {
         self.is_what_a_fresh_start_finds(amounts, before).await;
     }
 
-    /// Until no assignment is told as of a cluster that is not followed: a kind whose watch broke is tried again
-    /// when a probe is answered, if not before.
+    /// Until the claim's last edit is told of, and no assignment as of a cluster that is not followed: a write that
+    /// was refused and a kind whose watch broke are tried again after a while.
     async fn is_followed(&self, worker: &Cluster) {
         let name = claim_name(worker);
-        let what = format!("the assignments of {name} to be told as of now");
+        let what = format!("the status of {name} to tell of now");
         wait(&what, self.hub(), || {
             let claim = self.hub().get("ClusterResourceClaim", "", &name).unwrap();
             let mut assignments = claim["status"]["assignments"].as_array().into_iter().flatten();
-            assignments.all(|one| one["reason"] == "Assigned")
+            claim["status"]["observedGeneration"] == claim["metadata"]["generation"]
+                && assignments.all(|one| one["reason"] == "Assigned")
         })
         .await;
     }
