@@ -292,7 +292,14 @@ async fn put(state: &Arc<State>, object: Value) -> Result<(), Refusal> {
     let status = object.get("status").cloned();
     api::write_internally(state, "admin", (named, name.clone()), api::Internal::Create(object)).await?;
     let Some(status) = status.filter(|_| named.status) else { return Ok(()) };
-    api::write_internally(state, "admin", (named, name), api::Internal::Status(status)).await
+    loop {
+        let what = api::Internal::Status(status.clone());
+        match api::write_internally(state, "admin", (named, name.clone()), what).await {
+            // A controller has seen the new object already, and written first.
+            Err(refusal) if refusal.reason == "Conflict" => {}
+            done => return done,
+        }
+    }
 }
 
 /// What every cluster has.

@@ -37,7 +37,7 @@ async fn what_fits_nowhere_is_refused_with_each_clusters_reason() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_waits_moves_to_a_cluster_that_gets_room_and_is_never_on_both() {
     let stage = Stage::set_with(&[("one", 8), ("two", 1)], "", ", spillAfter: 2s").await;
-    let first = stage.submit(60, "run: x\nresources: {accelerators: 8}\n").await;
+    let first = stage.submit(3600, "run: x\nresources: {accelerators: 8}\n").await;
     stage.reaches(&first, "running").await;
     let second = stage.submit(1, "run: x\nnum_nodes: 2\nresources: {accelerators: 4}\n").await;
     let queued = stage.reaches(&second, "queued").await;
