@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::stage::{Assign, GPU, HASTY, SOON, Stage, claim_name, ground, holds, queue};
+use super::stage::{Assign, GPU, HASTY, SOON, Setup, Stage, claim_name, clear, ground, holds, queue};
 use crate::support::cluster::{Cluster, Part, has_condition, id};
 use crate::support::fleet::Fleet;
 use crate::support::nodes::{CASE_LABEL, node};
@@ -48,8 +48,10 @@ pub async fn a_cluster_that_only_reports_counts_on_the_hub(fleet: &Fleet) -> Res
     let case = "reported";
     let name = "a_cluster_that_only_reports_counts_on_the_hub";
     let hub = &fleet.hub;
+    clear(fleet).await?;
     serve_kinds(hub).await?;
-    let stage = Stage::set_with(fleet, name, case, HASTY, "").await?;
+    let setup = Setup { clusters: Some(HASTY), ..Setup::default() };
+    let stage = Stage::start(fleet, name, case, setup).await?;
     hub.apply(&ground(case)).await?;
     hub.apply(&queue(case, "reported-queue", &[(GPU, "0")], "")).await?;
     hub.apply(&format!("{{apiVersion: {GALAXY}, kind: ClusterMetrics, metadata: {{name: reported}}}}"))
@@ -89,9 +91,11 @@ pub async fn nodes_of_followed_clusters_are_published_when_asked_for(fleet: &Fle
     let case = "published";
     let name = "nodes_of_followed_clusters_are_published_when_asked_for";
     let (hub, worker) = (&fleet.hub, fleet.worker1());
+    clear(fleet).await?;
     serve_kinds(hub).await?;
     let more = "capacity: {clusterMetrics: {publish: true}}";
-    let stage = Stage::set_with(fleet, name, case, HASTY, more).await?;
+    let setup = Setup { clusters: Some(HASTY), more, ..Setup::default() };
+    let stage = Stage::start(fleet, name, case, setup).await?;
     hub.apply(&ground(case)).await?;
     worker.add_nodes(&[node(case, "a").gpus(8)]).await?;
     stage.join("published", worker).await?;
