@@ -163,8 +163,14 @@ pub async fn tasks_run_wait_move_and_stop_across_clusters(fleet: &Fleet) -> Resu
         bed.is_gone(one, id).await?;
         bed.is_gone(two, id).await?;
     }
-    let refused = bed.person.runs(&["task", "submit", "--gpus", "9", "--image", "x", "--", "true"])?;
-    ensure!(refused.code != 0 && refused.stderr.contains("at most 8"), "it fits nowhere: {refused:?}");
+    // While a cluster has not been looked at, it might have room, and the task is accepted to wait.
+    eventually("a task that fits nowhere to be refused", SOON, async || {
+        let told =
+            bed.person.runs(&["task", "submit", "--detach", "--gpus", "9", "--image", "x", "--", "true"])?;
+        let refused = told.code != 0 && told.stderr.contains("at most 8");
+        Ok(Seen::when(refused, || format!("{told:?}")))
+    })
+    .await?;
     // What is over goes after a while, and what people know of it stays.
     bed.is_gone(two, &gang).await?;
     ensure!(bed.status(&gang)?["phase"] == "succeeded");
