@@ -243,12 +243,7 @@ fn key(workload: &Workload) -> Key {
 
 fn tell(hub: &Hub, change: &Change, outcome: &Outcome) {
     match outcome {
-        // A status that cannot be read comes with the watch in a moment.
-        Ok(object) => {
-            if let Ok(workload) = serde_json::from_value(object.clone()) {
-                hub.workloads.absorb(workload);
-            }
-        }
+        Ok(answer) => hub.absorb_answer(change, answer),
         Err(error) if matches!(error.class, RetryClass::Conflict | RetryClass::NotFound) => {}
         Err(error) => warn!("Could not nominate clusters for {}: {error}", change.target),
     }

@@ -36,7 +36,7 @@ use crate::{
 };
 
 use self::target::Target;
-use super::writer::WriterConfig;
+use super::writer::{WriterConfig, keep_for_workers};
 
 mod render;
 mod target;
@@ -146,25 +146,18 @@ impl QueueController {
         self.publish();
     }
 
-    /// One writer for each worker, anew when its connection is.
     fn keep_targets(&mut self, joined: &JoinedClusters, cancel: &CancellationToken) {
-        self.clusters.retain(|name, cluster| {
-            let worker = joined.get(name).and_then(|entry| entry.worker.as_ref());
-            let stays = worker.is_some_and(|worker| cluster.target.is_for(worker));
-            if !stays {
-                cluster.target.stop();
-            }
-            stays
-        });
-        for (name, entry) in joined {
-            let Some(worker) = entry.worker.as_ref().filter(|_| !self.clusters.contains_key(name)) else {
-                continue;
-            };
-            let told = (self.metrics.clone(), Arc::clone(&self.signal));
-            let config = self.settings.writer.clone();
-            let target = Target::start(worker, config, told, (&mut self.tasks, cancel));
-            self.clusters.insert(name.clone(), Cluster { target, decided: None, reports: Vec::new() });
-        }
+        keep_for_workers(
+            &mut self.clusters,
+            joined,
+            |cluster| Some(&cluster.target.worker),
+            |worker| {
+                let told = (self.metrics.clone(), Arc::clone(&self.signal));
+                let config = self.settings.writer.clone();
+                let target = Target::start(worker, config, told, (&mut self.tasks, cancel));
+                Cluster { target, decided: None, reports: Vec::new() }
+            },
+        );
         while self.tasks.try_join_next().is_some() {}
     }
 

@@ -50,7 +50,7 @@ use self::{
     settling::Settling,
     target::{Target, Writing},
 };
-use super::writer::WriterConfig;
+use super::writer::{WriterConfig, keep_for_workers};
 
 mod bases;
 mod changes;
@@ -122,6 +122,7 @@ pub struct QuotaController {
     store_was_empty: bool,
     /// As of the last round.
     plans: Plans,
+    started: Instant,
     /// When every cluster is read anew, whatever its stamp says.
     look_at_all: Instant,
     tasks: JoinSet<()>,
@@ -209,6 +210,7 @@ impl QuotaController {
             bases: Bases::default(),
             store_was_empty,
             plans: Plans::default(),
+            started: Instant::now(),
             look_at_all: Instant::now(),
             tasks: JoinSet::new(),
         })
@@ -271,24 +273,13 @@ impl QuotaController {
         round.next
     }
 
-    /// One writer for each worker, anew when its connection is.
     fn keep_targets(&mut self, joined: &JoinedClusters, cancel: &CancellationToken) {
-        self.targets.retain(|name, target| {
-            let worker = joined.get(name).and_then(|entry| entry.worker.as_ref());
-            let stays = worker.is_some_and(|worker| target.is_for(worker));
-            if !stays {
-                target.stop();
-            }
-            stays
-        });
-        for (name, entry) in joined {
-            if let Some(worker) = &entry.worker
-                && !self.targets.contains_key(name)
-            {
-                let target = Target::worker(worker, &self.writing, &mut self.tasks, cancel);
-                self.targets.insert(name.clone(), target);
-            }
-        }
+        keep_for_workers(
+            &mut self.targets,
+            joined,
+            |target| target.worker.as_ref(),
+            |worker| Target::worker(worker, &self.writing, &mut self.tasks, cancel),
+        );
         while self.tasks.try_join_next().is_some() {}
     }
 

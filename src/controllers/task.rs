@@ -23,7 +23,7 @@ use crate::{
     clock::Clock,
     controllers::{
         driver::{Controller, Driver, Next, Pace},
-        writer::WriterConfig,
+        writer::{WriterConfig, keep_for_workers},
     },
     domain::{
         ids::ClusterName,
@@ -323,23 +323,15 @@ impl TaskController {
         self.read_store().await
     }
 
-    /// One writer for each worker, anew when its connection is.
     fn keep_targets(&mut self, joined: &JoinedClusters) {
-        self.clusters.retain(|name, cluster| {
-            let worker = joined.get(name).and_then(|entry| entry.worker.as_ref());
-            let stays = worker.is_some_and(|worker| cluster.target.is_for(worker));
-            if !stays {
-                cluster.target.stop();
-            }
-            stays
-        });
-        for (name, entry) in joined {
-            let Some(worker) = entry.worker.as_ref().filter(|_| !self.clusters.contains_key(name)) else {
-                continue;
-            };
-            let target = self.start_target(worker);
-            self.clusters.insert(name.clone(), Cluster { target, index: Index::default() });
-        }
+        let mut clusters = std::mem::take(&mut self.clusters);
+        keep_for_workers(
+            &mut clusters,
+            joined,
+            |cluster| Some(&cluster.target.worker),
+            |worker| Cluster { target: self.start_target(worker), index: Index::default() },
+        );
+        self.clusters = clusters;
         while self.tasks.try_join_next().is_some() {}
     }
 

@@ -14,12 +14,16 @@ use std::{
 use futures::{StreamExt, stream::FuturesUnordered};
 use kube::Client;
 use serde_json::Value;
-use tokio::{sync::Notify, time::Instant};
-use tokio_util::sync::CancellationToken;
+use tokio::{sync::Notify, task::JoinSet, time::Instant};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::k8s::{
-    client::{ApiError, RetryClass},
-    write::{self, Change, Target},
+use crate::{
+    domain::ids::ClusterName,
+    k8s::{
+        client::{ApiError, RetryClass},
+        worker::{JoinedClusters, Worker},
+        write::{self, Change, Target},
+    },
 };
 
 pub mod ocm;
@@ -72,6 +76,24 @@ struct Pace {
     failed: Option<(Change, String)>,
 }
 
+/// Keeps one of what `start` makes for each worker that is connected, anew when its connection is.
+pub fn keep_for_workers<T>(
+    kept: &mut BTreeMap<ClusterName, T>,
+    joined: &JoinedClusters,
+    worker_of: impl Fn(&T) -> Option<&Arc<Worker>>,
+    mut start: impl FnMut(&Arc<Worker>) -> T,
+) {
+    kept.retain(|name, one| {
+        let worker = joined.get(name).and_then(|entry| entry.worker.as_ref());
+        worker.zip(worker_of(one)).is_some_and(|(now, then)| Arc::ptr_eq(now, then))
+    });
+    for (name, entry) in joined {
+        if let Some(worker) = entry.worker.as_ref().filter(|_| !kept.contains_key(name)) {
+            kept.insert(name.clone(), start(worker));
+        }
+    }
+}
+
 impl Writer {
     /// A writer that wakes its controller whenever a write has ended.
     pub fn waking(controller: Arc<Notify>) -> Self {
@@ -122,6 +144,19 @@ impl Writer {
 
     pub fn is_in_flight(&self, target: &Target) -> bool {
         self.lock().objects.get(target).is_some_and(|pace| pace.in_flight.is_some())
+    }
+
+    /// Runs in a task of its own until `cancel`, or until what is returned is dropped.
+    pub fn start(
+        &self,
+        (client, config): (Client, WriterConfig),
+        report: impl FnMut(&Change, &Outcome) + Send + 'static,
+        (tasks, cancel): (&mut JoinSet<()>, &CancellationToken),
+    ) -> DropGuard {
+        let (writer, stop) = (self.clone(), cancel.child_token());
+        let stopped = stop.clone();
+        tasks.spawn(async move { writer.run(client, config, report, stopped).await });
+        stop.drop_guard()
     }
 
     /// Runs until cancelled; a write under way is then finished, so that its outcome is known.

@@ -6,6 +6,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use k8s_openapi::api::core::v1::Secret;
+use serde_json::Value;
 
 use super::{
     client::ClusterClient,
@@ -21,6 +22,7 @@ use super::{
         meta::MetaOnly,
     },
     worker::JoinedClusters,
+    write::{Change, Kind},
 };
 use crate::domain::ids::ClusterName;
 
@@ -153,6 +155,28 @@ impl Hub {
             && self.priority_classes.synced()
             && self.cluster_metrics.synced()
             && self.secrets.synced()
+    }
+
+    /// Takes over what a write was answered with, so that the next decision need not wait for its watch event.
+    pub fn absorb_answer(&self, change: &Change, answer: &Value) {
+        if change.is_deletion() {
+            return;
+        }
+        match change.target.kind {
+            Kind::Claim => self.claims.absorb_answer(answer),
+            Kind::ClusterQueue => self.queues.absorb_answer(answer),
+            Kind::AdmissionCheck => self.checks.absorb_answer(answer),
+            Kind::MultiKueueConfig => self.multikueue_configs.absorb_answer(answer),
+            Kind::MultiKueueCluster => self.multikueue_clusters.absorb_answer(answer),
+            Kind::Workload => self.workloads.absorb_answer(answer),
+            Kind::Namespace => self.namespaces.absorb_answer(answer),
+            Kind::Placement => self.ocm.placements.absorb_answer(answer),
+            Kind::PlacementDecision => self.ocm.decisions.absorb_answer(answer),
+            Kind::ManagedCluster => self.ocm.clusters.absorb_answer(answer),
+            Kind::ManagedClusterSet => self.ocm.sets.absorb_answer(answer),
+            Kind::AddOnPlacementScore => self.ocm.scores.absorb_answer(answer),
+            _ => {}
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
@@ -28,6 +29,7 @@ use super::{
         meta::{HUB_LABEL, MetaOnly},
         task::{TaskJob, VolumeClaim},
     },
+    write::{Change, Kind},
 };
 
 /// Set by Kueue on Workloads that a MultiKueue hub dispatched.
@@ -243,6 +245,24 @@ impl Worker {
     /// Of all that a plan reads here. Each count only grows, so the same sum means that none changed.
     pub fn revision(&self) -> u64 {
         self.queues.revision() + self.checks.revision() + self.direct_workloads.revision()
+    }
+
+    /// Takes over what a write was answered with, so that the next decision need not wait for its watch event.
+    pub fn absorb_answer(&self, change: &Change, answer: &Value) {
+        if change.is_deletion() {
+            return;
+        }
+        match change.target.kind {
+            Kind::ClusterQueue => self.queues.absorb_answer(answer),
+            Kind::LocalQueue => self.local_queues.absorb_answer(answer),
+            Kind::ResourceFlavor => self.flavors.absorb_answer(answer),
+            Kind::WorkloadPriorityClass => self.priority_classes.absorb_answer(answer),
+            Kind::Namespace => self.namespaces.absorb_answer(answer),
+            Kind::Job => self.tasks.jobs.absorb_answer(answer),
+            Kind::JobSet => self.tasks.job_sets.absorb_answer(answer),
+            Kind::VolumeClaim => self.tasks.claims.absorb_answer(answer),
+            _ => {}
+        }
     }
 
     /// Whether Kueue in a version fedq speaks (0.16 or newer) is installed.

@@ -175,6 +175,11 @@ impl Change {
         }
     }
 
+    /// A deleted object answers with a Status or its last state: the watch says that it is gone.
+    pub fn is_deletion(&self) -> bool {
+        matches!(self.action, Action::Delete { .. } | Action::Withdraw { .. })
+    }
+
     fn request(&self) -> Result<Request<Vec<u8>>, http::Error> {
         let manager = self.manager;
         let bytes = |value: &Value| value.to_string().into_bytes();

@@ -2,26 +2,20 @@
 
 use std::sync::Arc;
 
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 use tokio::{sync::Notify, task::JoinSet};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{info, warn};
 
 use crate::{
     controllers::writer::{Outcome, Writer, WriterConfig},
-    k8s::{
-        client::RetryClass,
-        worker::Worker,
-        write::{Action, Change, Kind},
-    },
+    k8s::{client::RetryClass, worker::Worker, write::Change},
     telemetry::Metrics,
 };
 
 pub(super) struct Target {
     pub writer: Writer,
-    worker: Arc<Worker>,
-    stop: CancellationToken,
+    pub worker: Arc<Worker>,
+    _stop: DropGuard,
 }
 
 impl Target {
@@ -29,26 +23,15 @@ impl Target {
         worker: &Arc<Worker>,
         config: WriterConfig,
         (metrics, signal): (Metrics, Arc<Notify>),
-        (tasks, cancel): (&mut JoinSet<()>, &CancellationToken),
+        tasks: (&mut JoinSet<()>, &CancellationToken),
     ) -> Self {
-        let (stop, writer) = (cancel.child_token(), Writer::default());
-        let (task_writer, task_stop, to) = (writer.clone(), stop.clone(), Arc::clone(worker));
-        tasks.spawn(async move {
-            let report = |change: &Change, outcome: &Outcome| {
-                tell(&to, change, outcome, &metrics);
-                signal.notify_one();
-            };
-            task_writer.run(to.client.kube(), config, report, task_stop).await;
-        });
-        Self { writer, worker: Arc::clone(worker), stop }
-    }
-
-    pub fn is_for(&self, worker: &Arc<Worker>) -> bool {
-        Arc::ptr_eq(&self.worker, worker)
-    }
-
-    pub fn stop(&self) {
-        self.stop.cancel();
+        let (writer, to) = (Writer::default(), Arc::clone(worker));
+        let report = move |change: &Change, outcome: &Outcome| {
+            tell(&to, change, outcome, &metrics);
+            signal.notify_one();
+        };
+        let stop = writer.start((worker.client.kube(), config), report, tasks);
+        Self { writer, worker: Arc::clone(worker), _stop: stop }
     }
 }
 
@@ -58,30 +41,10 @@ fn tell(worker: &Worker, change: &Change, outcome: &Outcome, metrics: &Metrics) 
         Ok(object) => {
             metrics.wrote(name, target.kind.plural());
             info!(cluster.name = %name, verb, "Wrote {target} on `{name}`");
-            // A deleted object answers with a Status or its last state: the watch says it is gone.
-            if !matches!(change.action, Action::Delete { .. }) {
-                absorb(worker, target.kind, object.clone());
-            }
+            worker.absorb_answer(change, object);
         }
         // Somebody wrote in between; the next decision starts from there.
         Err(error) if error.class == RetryClass::Conflict => {}
         Err(error) => warn!(cluster.name = %name, verb, "Could not write {target} on `{name}`: {error}"),
-    }
-}
-
-fn absorb(worker: &Worker, kind: Kind, object: Value) {
-    fn read<T: DeserializeOwned>(object: Value, take: impl FnOnce(T)) {
-        match serde_json::from_value(object) {
-            Ok(object) => take(object),
-            // The watch brings the same object in a moment.
-            Err(error) => warn!("An answer cannot be read: {error}"),
-        }
-    }
-    match kind {
-        Kind::Namespace => read(object, |one| worker.namespaces.absorb(one)),
-        Kind::ResourceFlavor => read(object, |one| worker.flavors.absorb(one)),
-        Kind::WorkloadPriorityClass => read(object, |one| worker.priority_classes.absorb(one)),
-        Kind::LocalQueue => read(object, |one| worker.local_queues.absorb(one)),
-        _ => {}
     }
 }

@@ -6,8 +6,9 @@ use std::{
 };
 
 use jiff::Timestamp;
+use serde_json::Value;
 use tokio::{sync::Notify, task::JoinSet, time::Instant};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{info, warn};
 
 use crate::{
@@ -18,7 +19,7 @@ use crate::{
         client::RetryClass,
         hub::Hub,
         read,
-        types::{claim::ClusterResourceClaim, kueue::ClusterQueue},
+        types::kueue::ClusterQueue,
         worker::Worker,
         write::{self, Change, Kind},
     },
@@ -41,8 +42,8 @@ pub(super) struct Target {
     pub writer: Writer,
     /// The worker this writes to; `None` for the hub.
     pub worker: Option<Arc<Worker>>,
-    stop: CancellationToken,
     latency: Arc<Mutex<Latency>>,
+    _stop: DropGuard,
 }
 
 /// How long a change of capacity takes to the first queue written for it.
@@ -57,11 +58,7 @@ struct Latency {
 impl Target {
     pub fn hub(hub: &Hub, writing: &Writing, tasks: &mut JoinSet<()>, cancel: &CancellationToken) -> Self {
         let tables = hub.clone();
-        let absorb = move |change: &Change, object| match change.target.kind {
-            Kind::ClusterQueue => absorb::<ClusterQueue>(object, |queue| tables.queues.absorb(queue)),
-            Kind::Claim => absorb::<ClusterResourceClaim>(object, |claim| tables.claims.absorb(claim)),
-            _ => {}
-        };
+        let absorb = move |change: &Change, answer: &Value| tables.absorb_answer(change, answer);
         Self::start(None, "hub", (hub.client.kube(), writing.clone()), absorb, (tasks, cancel))
     }
 
@@ -72,13 +69,8 @@ impl Target {
         cancel: &CancellationToken,
     ) -> Self {
         let tables = Arc::clone(worker);
-        let absorb = move |change: &Change, object| {
-            if change.target.kind == Kind::ClusterQueue {
-                absorb::<ClusterQueue>(object, |queue| tables.queues.absorb(queue));
-            }
-        };
-        let client = worker.client.kube();
-        let name = worker.name.as_str();
+        let absorb = move |change: &Change, answer: &Value| tables.absorb_answer(change, answer);
+        let (client, name) = (worker.client.kube(), worker.name.as_str());
         Self::start(Some(Arc::clone(worker)), name, (client, writing.clone()), absorb, (tasks, cancel))
     }
 
@@ -86,31 +78,23 @@ impl Target {
         worker: Option<Arc<Worker>>,
         name: &str,
         (client, writing): (kube::Client, Writing),
-        absorb: impl Fn(&Change, serde_json::Value) + Send + Sync + 'static,
-        (tasks, cancel): (&mut JoinSet<()>, &CancellationToken),
+        absorb: impl Fn(&Change, &Value) + Send + 'static,
+        tasks: (&mut JoinSet<()>, &CancellationToken),
     ) -> Self {
-        let stop = cancel.child_token();
         let writer = Writer::waking(Arc::clone(&writing.signal));
-        let (task_writer, task_stop, place) = (writer.clone(), stop.clone(), name.to_owned());
         let latency = Arc::new(Mutex::new(Latency::default()));
-        let task_latency = Arc::clone(&latency);
-        tasks.spawn(async move {
-            let config = writing.config.clone();
-            let report = |change: &Change, outcome: &Outcome| {
-                writing.report(&place, change, outcome);
-                if outcome.is_ok() && change.target.kind == Kind::ClusterQueue {
-                    writing.measure(&task_latency);
-                }
-                // A deleted object answers with a Status or its last state: the watch says it is gone.
-                if let Ok(object) = outcome
-                    && !matches!(change.action, write::Action::Delete { .. })
-                {
-                    absorb(change, object.clone());
-                }
-            };
-            task_writer.run(client, config, report, task_stop).await;
-        });
-        Self { writer, worker, stop, latency }
+        let (config, place, measured) = (writing.config.clone(), name.to_owned(), Arc::clone(&latency));
+        let report = move |change: &Change, outcome: &Outcome| {
+            writing.report(&place, change, outcome);
+            if outcome.is_ok() && change.target.kind == Kind::ClusterQueue {
+                writing.measure(&measured);
+            }
+            if let Ok(answer) = outcome {
+                absorb(change, answer);
+            }
+        };
+        let stop = writer.start((client, config), report, tasks);
+        Self { writer, worker, latency, _stop: stop }
     }
 
     /// A plan was made for capacity of that time, and needs writes or not.
@@ -119,14 +103,6 @@ impl Target {
         if latency.planned != observed {
             *latency = Latency { planned: observed, pending: observed.filter(|_| writes) };
         }
-    }
-
-    pub fn is_for(&self, worker: &Arc<Worker>) -> bool {
-        self.worker.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, worker))
-    }
-
-    pub fn stop(&self) {
-        self.stop.cancel();
     }
 
     /// Queues whose creation is under way, as they will be.
@@ -182,15 +158,7 @@ pub(super) fn key(place: &str, queue: &str) -> String {
     format!("{place}/{queue}")
 }
 
-fn groups_of(object: &serde_json::Value) -> Option<ResourceGroups> {
+fn groups_of(object: &Value) -> Option<ResourceGroups> {
     let queue: ClusterQueue = serde_json::from_value(object.clone()).ok()?;
     read::groups(&queue.spec.resource_groups).ok()
-}
-
-fn absorb<T: serde::de::DeserializeOwned>(object: serde_json::Value, take: impl FnOnce(T)) {
-    match serde_json::from_value(object) {
-        Ok(object) => take(object),
-        // The watch brings the same object in a moment.
-        Err(error) => warn!("An answer cannot be read: {error}"),
-    }
 }

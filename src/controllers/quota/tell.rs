@@ -1,6 +1,6 @@
 //! Tells the planner what is new, and takes the plans that follow from it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 
@@ -19,6 +19,9 @@ use crate::{
     },
     k8s::worker::Joined,
 };
+
+/// Of a cluster that is connected and has not said all that a plan needs.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 impl QuotaController {
     pub(super) fn plan(&mut self, round: &mut Round<'_>) {
@@ -87,25 +90,20 @@ impl QuotaController {
         if let Some(terms) = self.terms.get(name) {
             return Some(terms.clone());
         }
-        let worker = round.joined.get(name).and_then(|joined| joined.worker.as_ref());
-        let without_kueue = worker.is_some_and(|worker| worker.synced() && !worker.has_kueue());
+        let without_kueue = round.joined.get(name).is_some_and(is_without_kueue);
         (!self.store_was_empty || without_kueue || !is_assigned(name, round)).then(BTreeMap::new)
     }
 
     /// Terms are stored beside the writes that follow from them, not before: a daemon that was killed may have
     /// stored less than the hub holds. A cluster that is about to answer is waited for.
     pub(super) fn terms_may_lag(&self, name: &ClusterName, joined: &Joined, round: &Round<'_>) -> bool {
-        let answers_soon = match &joined.connection {
-            Connection::Connecting => true,
-            Connection::Ready => joined.worker.as_ref().is_none_or(|worker| !worker.synced()),
-            Connection::Stale { .. }
-            | Connection::Lost { .. }
-            | Connection::Quarantined { .. }
-            | Connection::Refused { .. }
-            | Connection::Unreached => false,
-        };
+        let synced = joined.worker.as_ref().is_some_and(|worker| worker.synced());
+        let answers_soon = answers_soon(&joined.connection, synced, self.started.elapsed());
         let stored = self.terms.get(name).is_some_and(|terms| !terms.is_empty());
-        answers_soon && (stored || is_assigned(name, round)) && !self.recorded.knows(name)
+        answers_soon
+            && !is_without_kueue(joined)
+            && (stored || is_assigned(name, round))
+            && !self.recorded.knows(name)
     }
 
     fn restore_bases(&mut self, queues: &mut BTreeMap<QueueName, HubQueueInput>) {
@@ -179,6 +177,24 @@ impl QuotaController {
             self.planner.set_cluster(input.clone());
             self.told.clusters.insert(name.clone(), input);
         }
+    }
+}
+
+fn is_without_kueue(joined: &Joined) -> bool {
+    joined.worker.as_ref().is_some_and(|worker| worker.synced() && !worker.has_kueue())
+}
+
+/// Its queues may be read before its nodes are, and without both it is planned with as it was last: so it
+/// counts as answering for a while, but not for ever, since one kind may never be readable.
+pub(super) fn answers_soon(connection: &Connection, synced: bool, since_start: Duration) -> bool {
+    match connection {
+        Connection::Connecting => true,
+        Connection::Ready => !synced || since_start < PATIENCE,
+        Connection::Stale { .. }
+        | Connection::Lost { .. }
+        | Connection::Quarantined { .. }
+        | Connection::Refused { .. }
+        | Connection::Unreached => false,
     }
 }
 

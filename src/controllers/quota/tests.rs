@@ -174,6 +174,18 @@ async fn stored_terms_may_lag_only_until_the_cluster_has_answered() {
     assert!(!lags(&name("east"), &east), "it may be away for long");
 }
 
+#[test]
+fn a_connected_cluster_is_waited_for_until_all_of_it_is_read_or_a_while_has_passed() {
+    let soon = |connection: &Connection, synced, seconds| {
+        tell::answers_soon(connection, synced, Duration::from_secs(seconds))
+    };
+    assert!(soon(&Connection::Ready, false, 0), "nothing is read");
+    assert!(soon(&Connection::Ready, true, 1), "its nodes may be still on their way");
+    assert!(!soon(&Connection::Ready, true, 61), "something of it may never be readable");
+    assert!(soon(&Connection::Connecting, false, 61));
+    assert!(!soon(&Connection::Unreached, false, 1));
+}
+
 #[tokio::test]
 async fn terms_are_unknown_only_after_the_store_was_lost() {
     let mut bed = Bed::new().await;

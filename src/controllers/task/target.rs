@@ -5,10 +5,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 use tokio::{sync::Notify, task::JoinSet};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{info, warn};
 
 use crate::{
@@ -16,7 +14,7 @@ use crate::{
     k8s::{
         client::{ApiError, RetryClass},
         worker::Worker,
-        write::{self, Action, Change, Kind},
+        write::{self, Action, Change},
     },
     telemetry::Metrics,
 };
@@ -28,7 +26,7 @@ pub(super) struct Target {
     pub writer: Writer,
     pub worker: Arc<Worker>,
     told: Arc<Mutex<Told>>,
-    stop: CancellationToken,
+    _stop: DropGuard,
 }
 
 /// What the cluster said to writes.
@@ -50,28 +48,16 @@ impl Target {
         worker: &Arc<Worker>,
         config: WriterConfig,
         (metrics, signal): (Metrics, Arc<Notify>),
-        (tasks, cancel): (&mut JoinSet<()>, &CancellationToken),
+        tasks: (&mut JoinSet<()>, &CancellationToken),
     ) -> Self {
-        let (stop, writer) = (cancel.child_token(), Writer::waking(signal));
-        let told = Arc::<Mutex<Told>>::default();
-        let (task_writer, task_stop, to) = (writer.clone(), stop.clone(), Arc::clone(worker));
-        let hears = Arc::clone(&told);
-        tasks.spawn(async move {
-            let report = |change: &Change, outcome: &Outcome| {
-                hear(&hears, change, outcome);
-                tell(&to, change, outcome, &metrics);
-            };
-            task_writer.run(to.client.kube(), config, report, task_stop).await;
-        });
-        Self { writer, worker: Arc::clone(worker), told, stop }
-    }
-
-    pub fn is_for(&self, worker: &Arc<Worker>) -> bool {
-        Arc::ptr_eq(&self.worker, worker)
-    }
-
-    pub fn stop(&self) {
-        self.stop.cancel();
+        let (writer, told) = (Writer::waking(signal), Arc::<Mutex<Told>>::default());
+        let (to, hears) = (Arc::clone(worker), Arc::clone(&told));
+        let report = move |change: &Change, outcome: &Outcome| {
+            hear(&hears, change, outcome);
+            tell(&to, change, outcome, &metrics);
+        };
+        let stop = writer.start((worker.client.kube(), config), report, tasks);
+        Self { writer, worker: Arc::clone(worker), told, _stop: stop }
     }
 
     /// Why the cluster does not take an object, if trying on is of no use.
@@ -151,28 +137,10 @@ fn tell(worker: &Worker, change: &Change, outcome: &Outcome, metrics: &Metrics) 
         Ok(object) => {
             metrics.wrote(name, target.kind.plural());
             info!(cluster.name = %name, verb, "Wrote {target} on `{name}`");
-            if matches!(change.action, Action::Create(_)) {
-                absorb(worker, target.kind, object.clone());
-            }
+            worker.absorb_answer(change, object);
         }
         // It is gone, or there, already.
         Err(error) if matches!(error.class, RetryClass::NotFound | RetryClass::AlreadyExists) => {}
         Err(error) => warn!(cluster.name = %name, verb, "Could not write {target} on `{name}`: {error}"),
-    }
-}
-
-fn absorb(worker: &Worker, kind: Kind, object: Value) {
-    fn read<T: DeserializeOwned>(object: Value, take: impl FnOnce(T)) {
-        // The watch brings the same object in a moment.
-        if let Ok(object) = serde_json::from_value(object) {
-            take(object);
-        }
-    }
-    let tables = &worker.tasks;
-    match kind {
-        Kind::Job => read(object, |one| tables.jobs.absorb(one)),
-        Kind::JobSet => read(object, |one| tables.job_sets.absorb(one)),
-        Kind::VolumeClaim => read(object, |one| tables.claims.absorb(one)),
-        _ => {}
     }
 }

@@ -6,7 +6,9 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
 use tokio::sync::{Notify, watch};
+use tracing::warn;
 
 use super::{Link, Malformed, Sink, Skipped};
 
@@ -189,6 +191,16 @@ impl<T: Record> Table<T> {
     pub fn absorb(&self, object: T) {
         if self.put(object, None) {
             self.bump();
+        }
+    }
+
+    /// The same from an answer's JSON.
+    pub fn absorb_answer(&self, answer: &Value) {
+        if let Ok(object) = T::deserialize(answer) {
+            self.absorb(object);
+        } else {
+            // The watch brings the same object in a moment. The reader's words may quote a Secret.
+            warn!("The answer to a write cannot be read");
         }
     }
 
