@@ -1,14 +1,10 @@
-use std::{
-    collections::VecDeque,
-    io::Write,
-    sync::{Arc, Mutex, MutexGuard},
-    time::Duration,
-};
+mod stage;
+mod tables;
+
+use std::{io::Write, sync::Arc, time::Duration};
 
 use axum::{
-    Router,
     body::{Body as Answer, Bytes},
-    extract::Request,
     response::Response,
 };
 use flate2::{Compression, write::GzEncoder};
@@ -19,221 +15,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::*;
 use crate::k8s::{
     client::ClientLimits,
-    list_watch::{
-        Malformed, Skipped, State, Table,
-        protobuf::{self as pb, tests as encode},
-    },
-    testing::{Server, client_of, kubeconfig_of},
+    list_watch::{State, Table, protobuf::tests as encode},
+    testing::{client_of, kubeconfig_of},
 };
 
-const WITHIN: Duration = Duration::from_secs(10);
-
-/// What the sink was told, a word or two each; `Alive` is left out unless it is all there is to see.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
-
-impl Log {
-    fn lines(&self) -> MutexGuard<'_, Vec<String>> {
-        self.0.lock().expect("no panic")
-    }
-
-    fn push(&self, line: impl Into<String>) {
-        self.lines().push(line.into());
-    }
-
-    async fn until(&self, line: &str) {
-        let found = async {
-            while !self.lines().iter().any(|found| found.starts_with(line)) {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        let lines = || self.lines().clone();
-        assert!(timeout(WITHIN, found).await.is_ok(), "no `{line}` in {:#?}", lines());
-    }
-
-    fn count(&self, line: &str) -> usize {
-        self.lines().iter().filter(|found| found.starts_with(line)).count()
-    }
-}
-
-struct Recorder {
-    log: Log,
-    codec: Codec,
-}
-
-impl Recorder {
-    fn name(&self, object: &[u8]) -> Result<String, Malformed> {
-        match self.codec {
-            Codec::Protobuf => pb::Node::parse(object).map(|node| node.name.to_owned()),
-            Codec::Json => json::name(object).ok_or_else(|| Malformed("no name".to_owned())),
-        }
-    }
-}
-
-impl Sink for Recorder {
-    fn begin(&mut self) {
-        self.log.push("begin");
-    }
-    fn set(&mut self, object: &[u8]) -> Result<(), Malformed> {
-        self.log.push(format!("set {}", self.name(object)?));
-        Ok(())
-    }
-    fn gone(&mut self, object: &[u8]) -> Result<(), Malformed> {
-        self.log.push(format!("gone {}", self.name(object)?));
-        Ok(())
-    }
-    fn end(&mut self) {
-        self.log.push("end");
-    }
-    fn at(&mut self, version: u64) {
-        self.log.push(format!("at {version}"));
-    }
-    fn skipped(&mut self, skipped: Skipped) {
-        self.log.push(format!("skipped {}", skipped.name.unwrap_or_default()));
-    }
-    fn link(&mut self, link: Link<'_>) {
-        match link {
-            Link::Synced => self.log.push("synced"),
-            Link::Alive => {}
-            Link::Absent => self.log.push("absent"),
-            Link::Broken { error, .. } => self.log.push(format!("broken {:?} {error}", error.class)),
-        }
-    }
-}
-
-/// Answers of a server, one for each request: the first whose words are all in the query is used up.
-#[derive(Clone, Default)]
-struct Script(Arc<Mutex<ScriptState>>);
-
-#[derive(Default)]
-struct ScriptState {
-    answers: VecDeque<(&'static str, Response<Answer>)>,
-    requests: Vec<String>,
-}
-
-impl Script {
-    fn answer(self, query: &'static str, answer: Response<Answer>) -> Self {
-        self.0.lock().expect("no panic").answers.push_back((query, answer));
-        self
-    }
-
-    fn requests(&self) -> Vec<String> {
-        self.0.lock().expect("no panic").requests.clone()
-    }
-
-    async fn until(&self, query: &str) {
-        let asked = async {
-            while !self.requests().iter().any(|asked| asked.contains(query)) {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        assert!(timeout(WITHIN, asked).await.is_ok(), "no `{query}` in {:#?}", self.requests());
-    }
-
-    fn respond(&self, request: &Request) -> Response<Answer> {
-        let query = request.uri().query().unwrap_or_default().to_owned();
-        let answer = {
-            let mut state = self.0.lock().expect("no panic");
-            state.requests.push(query.clone());
-            let fits = |words: &str| words.split(' ').all(|word| query.contains(word));
-            let place = state.answers.iter().position(|(words, _)| fits(words));
-            place.and_then(|place| state.answers.remove(place))
-        };
-        match answer {
-            Some((_, answer)) => answer,
-            // Nothing planned: a quiet server.
-            None if query.contains("watch=1") => stream_of(vec![]),
-            None => list("1000000", &[]),
-        }
-    }
-
-    fn serve(&self) -> Server {
-        let script = self.clone();
-        Server::start(Router::new().fallback(async move |request: Request| script.respond(&request)))
-    }
-}
-
-fn answer(status: u16, body: impl Into<Answer>) -> Response<Answer> {
-    Response::builder().status(status).body(body.into()).expect("an answer")
-}
-
-fn object(name: &str, version: u64) -> serde_json::Value {
-    json!({"metadata": {"name": name, "resourceVersion": version.to_string()}})
-}
-
-fn list(version: &str, names: &[&str]) -> Response<Answer> {
-    page(version, names, "")
-}
-
-fn page(version: &str, names: &[&str], next: &str) -> Response<Answer> {
-    let items: Vec<_> = names.iter().map(|name| object(name, 1)).collect();
-    let metadata = json!({"resourceVersion": version, "continue": next});
-    answer(200, json!({"metadata": metadata, "items": items}).to_string())
-}
-
-/// The bytes, then silence without end.
-fn stream_of(pieces: Vec<Vec<u8>>) -> Response<Answer> {
-    let pieces = stream::iter(pieces).map(|piece| Ok::<_, std::io::Error>(Bytes::from(piece)));
-    answer(200, Answer::from_stream(pieces.chain(stream::pending())))
-}
-
-fn event(kind: &str, object: &serde_json::Value) -> String {
-    format!("{}\n", json!({"type": kind, "object": object}))
-}
-
-fn events(events: &[(&str, &str, u64)]) -> Response<Answer> {
-    let text: String =
-        events.iter().map(|(kind, name, version)| event(kind, &object(name, *version))).collect();
-    stream_of(vec![text.into_bytes()])
-}
-
-fn expired() -> String {
-    event("ERROR", &json!({"status": "Failure", "reason": "Expired", "code": 410, "message": "too old"}))
-}
-
-fn quick() -> Timing {
-    let millis = Duration::from_millis;
-    Timing {
-        request: Duration::from_secs(2),
-        absent: millis(50),
-        backoff_min: millis(10),
-        backoff_max: millis(50),
-        ..Timing::default()
-    }
-}
-
-struct Running {
-    log: Log,
-    script: Script,
-    stop: CancellationToken,
-    task: tokio::task::JoinHandle<Stopped>,
-    _server: Server,
-}
-
-impl Running {
-    async fn stopped(self) -> Stopped {
-        timeout(WITHIN, self.task).await.expect("in time").expect("no panic")
-    }
-
-    async fn stop(self) -> (Log, Vec<String>) {
-        let (log, script) = (self.log.clone(), self.script.clone());
-        self.stop.cancel();
-        assert_eq!(self.stopped().await, Stopped::Cancelled);
-        (log, script.requests())
-    }
-}
-
-fn follow(script: Script, codec: Codec, change: impl FnOnce(&mut Follow)) -> Running {
-    let server = script.serve();
-    let mut follow = Follow::new(server.client().kube(), "/apis/x/v1/things", codec);
-    follow.timing = quick();
-    change(&mut follow);
-    let (log, stop) = (Log::default(), CancellationToken::new());
-    let mut sink = Recorder { log: log.clone(), codec };
-    let token = stop.clone();
-    let task = tokio::spawn(async move { follow.run(&mut sink, token).await });
-    Running { log, script, stop, task, _server: server }
-}
+use stage::*;
 
 #[tokio::test]
 async fn a_kind_is_listed_then_watched() {
@@ -539,32 +325,6 @@ async fn a_frozen_connection_is_noticed_by_its_pings() {
 }
 
 #[tokio::test]
-async fn a_table_holds_what_is_followed() {
-    use k8s_openapi::api::core::v1::ConfigMap;
-    let script = Script::default()
-        .answer("limit=500", list("5", &["a", "b"]))
-        .answer("watch=1", events(&[("MODIFIED", "b", 6), ("DELETED", "a", 7)]));
-    let server = script.serve();
-    let mut follow = Follow::new(server.client().kube(), "/api/v1/configmaps", Codec::Json);
-    follow.timing = quick();
-    let table: Table<ConfigMap> = Table::new();
-    assert_eq!(table.state(), State::Waiting);
-    let (mut sink, mut changed, stop) = (table.sink(), table.changed(), CancellationToken::new());
-    let token = stop.clone();
-    let task = tokio::spawn(async move { follow.run(&mut sink, token).await });
-    let settled = async {
-        while !(table.synced() && table.all().len() == 1) {
-            changed.changed().await.expect("a table");
-        }
-    };
-    timeout(WITHIN, settled).await.expect("in time");
-    let row = table.get(None, "b").expect("a row");
-    assert_eq!(row.metadata.resource_version.as_deref(), Some("6"));
-    stop.cancel();
-    task.await.expect("no panic");
-}
-
-#[tokio::test]
 async fn what_broke_does_not_wait_while_the_server_answers_others() {
     let busy = || Response::builder().status(429).header("retry-after", "50").body(Answer::empty());
     for (refusal, waits) in [(answer(500, "{}"), false), (busy().expect("an answer"), true)] {
@@ -587,68 +347,4 @@ async fn what_broke_does_not_wait_while_the_server_answers_others() {
         let (log, _) = running.stop().await;
         assert_eq!(log.count("synced"), usize::from(!waits), "{:?}", log.lines());
     }
-}
-
-#[tokio::test]
-async fn a_table_goes_on_from_what_was_known_of_it() {
-    use k8s_openapi::api::core::v1::ConfigMap;
-    let first = Script::default()
-        .answer("limit=500", list("5", &["a", "b"]))
-        .answer("watch=1", events(&[("MODIFIED", "b", 6)]));
-    let second = Script::default()
-        .answer("limit=1", list("9", &[]))
-        .answer("watch=1", events(&[("DELETED", "a", 7), ("ADDED", "c", 8)]));
-    let mut known = None;
-    for (script, until, names) in
-        [(first, "resourceVersion=5", ["a", "b"]), (second, "resourceVersion=6", ["b", "c"])]
-    {
-        let server = script.serve();
-        let mut follow = Follow::new(server.client().kube(), "/api/v1/configmaps", Codec::Json);
-        follow.timing = quick();
-        let table: Table<ConfigMap> = Table::new();
-        if let Some(text) = known.take() {
-            let text: String = text;
-            table.restore(serde_json::from_str(&text).expect("as it was written"));
-            assert!(!table.synced(), "what was known is not what is");
-        }
-        let stop = CancellationToken::new();
-        let (kept, token) = (table.clone(), stop.clone());
-        let task = tokio::spawn(async move { follow.run_into(&kept, token).await });
-        script.until(until).await;
-        let settled = async {
-            let mut changed = table.changed();
-            let names_now =
-                || table.all().iter().filter_map(|one| one.metadata.name.clone()).collect::<Vec<_>>();
-            while !table.synced() || names_now() != names || table.version() < Some(6) {
-                changed.changed().await.expect("a table");
-            }
-        };
-        timeout(WITHIN, settled).await.expect("in time");
-        known = Some(serde_json::to_string(&table.known()).expect("JSON"));
-        stop.cancel();
-        task.await.expect("no panic");
-        let lists = script.requests().iter().filter(|query| query.contains("limit=500")).count();
-        assert_eq!(lists, usize::from(until == "resourceVersion=5"));
-    }
-}
-
-#[tokio::test]
-async fn a_table_outlives_a_restored_backup() {
-    use k8s_openapi::api::core::v1::ConfigMap;
-    let script = Script::default()
-        .answer("limit=500", list("50", &["a", "b"]))
-        .answer("watch=1", answer(200, ""))
-        .answer("limit=1", list("20", &[]))
-        .answer("limit=500", list("20", &["b"]));
-    let server = script.serve();
-    let mut follow = Follow::new(server.client().kube(), "/api/v1/configmaps", Codec::Json);
-    follow.timing = quick();
-    let table: Table<ConfigMap> = Table::new();
-    let stop = CancellationToken::new();
-    let (kept, token) = (table.clone(), stop.clone());
-    let task = tokio::spawn(async move { follow.run_into(&kept, token).await });
-    script.until("resourceVersion=20").await;
-    assert_eq!(table.all().len(), 1);
-    stop.cancel();
-    task.await.expect("no panic");
 }

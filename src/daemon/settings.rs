@@ -1,0 +1,113 @@
+//! What each part is told, from the configuration.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    controllers::{capacity, cluster, quota, task, writer::WriterConfig},
+    k8s::{client::ClientLimits, hub::Hub, kubeconfig::Rules, list_watch::Timing},
+};
+
+use super::{Daemon, host};
+
+impl Daemon {
+    /// Tells this hub's objects from another's.
+    pub(super) fn hub_id(&self, hub: &Hub) -> String {
+        self.config.hub_name.clone().unwrap_or_else(|| hub.uid.clone())
+    }
+
+    pub(super) fn rules(&self) -> Rules {
+        let clusters = &self.config.clusters;
+        Rules {
+            allow_loopback: clusters.allow_loopback,
+            allow_proxy: clusters.allow_proxy,
+            allow_system_roots: clusters.allow_system_roots,
+            files_from: None,
+        }
+    }
+
+    pub(super) fn limits(&self) -> ClientLimits {
+        let clusters = &self.config.clusters;
+        ClientLimits {
+            dial: clusters.connect_timeout,
+            headers: clusters.request_timeout,
+            // A half-open connection is found at the pace at which a request is given up.
+            ping_every: clusters.request_timeout * 2,
+            ping_timeout: clusters.request_timeout,
+            ..ClientLimits::default()
+        }
+    }
+
+    pub(super) fn timing(&self) -> Timing {
+        let clusters = &self.config.clusters;
+        Timing {
+            watch: clusters.watch_timeout,
+            request: clusters.request_timeout,
+            consistency: clusters.consistency_interval,
+            ..Timing::default()
+        }
+    }
+
+    pub(super) fn cluster_settings(&self) -> cluster::Settings {
+        let clusters = &self.config.clusters;
+        cluster::Settings {
+            rules: self.rules(),
+            limits: self.limits(),
+            timing: self.timing(),
+            request: clusters.request_timeout,
+            stale_after: clusters.stale_after,
+            lost_timeout: clusters.lost_timeout,
+            watch_cluster_metrics: self.config.capacity.cluster_metrics.watch,
+            build: host::build(),
+        }
+    }
+
+    pub(super) fn capacity_settings(&self) -> anyhow::Result<capacity::Settings> {
+        let (headroom, limits) = (self.config.clone(), self.config.clone());
+        let checked = "the configuration was checked when it was loaded";
+        Ok(capacity::Settings {
+            filter: self.config.resource_filter()?,
+            headroom_of: Arc::new(move |cluster| headroom.headroom(cluster).expect(checked)),
+            limits_of: Arc::new(move |cluster| limits.limits(cluster).expect(checked)),
+            timing: self.timing(),
+            position_period: self.config.clusters.node_position_interval,
+            stale_after: self.config.clusters.stale_after,
+            publish: self.config.capacity.cluster_metrics.publish.then(|| self.writer_config()),
+        })
+    }
+
+    pub(super) fn writer_config(&self) -> WriterConfig {
+        WriterConfig {
+            merge_window: self.config.quota.merge_window,
+            deadline: self.config.clusters.request_timeout,
+        }
+    }
+
+    pub(super) fn task_settings(&self) -> task::Settings {
+        let tasks = &self.config.tasks;
+        let tenants = self.config.tenants().0.into_iter().map(|rule| rule.tenant);
+        task::Settings {
+            spill_after: tasks.spill_after,
+            lost_policy: tasks.lost_policy,
+            keep_objects: tasks.keep_objects,
+            gang: tasks.gang.fixed(),
+            default_image: tasks.default_image.clone(),
+            weights: tasks.weights.resolve(),
+            tenants: tenants.map(|tenant| (tenant.namespace.clone(), tenant)).collect(),
+            // Each object is made once and deleted once.
+            writer: WriterConfig { merge_window: Duration::ZERO, ..self.writer_config() },
+            timing: self.timing(),
+        }
+    }
+
+    pub(super) fn quota_settings(&self) -> quota::Settings {
+        quota::Settings {
+            aliases: self.config.aliases(),
+            count_foreign: self.config.capacity.count_foreign_quota,
+            lost_timeout: self.config.clusters.lost_timeout,
+            writer: self.writer_config(),
+            removal_window: self.config.quota.removal_window,
+            drift_reverts_per_minute: self.config.quota.drift_reverts_per_minute,
+            copy_admission_checks: self.config.quota.copy_admission_checks.clone(),
+        }
+    }
+}
