@@ -419,18 +419,7 @@ impl Context {
 }
 
 fn unconnected() -> Joined {
-    Joined {
-        connection: Connection::Connecting,
-        cordoned: false,
-        leaving: false,
-        source: KUBECONFIG,
-        joined_at: None,
-        server: None,
-        kubernetes_version: None,
-        credential_expires: None,
-        last_seen: None,
-        worker: None,
-    }
+    Joined::new(Connection::Connecting, KUBECONFIG)
 }
 
 /// What the link is called after silence since `last_seen`.

@@ -190,7 +190,10 @@ mod tests {
     use super::*;
     use crate::{
         domain::cluster::Connection,
-        k8s::{testing::Server, worker::Joined},
+        k8s::{
+            testing::Server,
+            worker::{CLUSTER_METRICS, Joined},
+        },
     };
 
     fn secret(name: &str, cluster: &str) -> Secret {
@@ -201,18 +204,7 @@ mod tests {
     }
 
     fn joined(names: &[&str]) -> JoinedClusters {
-        let entry = Joined {
-            connection: Connection::Connecting,
-            cordoned: false,
-            leaving: false,
-            source: crate::k8s::worker::KUBECONFIG,
-            joined_at: None,
-            server: None,
-            kubernetes_version: None,
-            credential_expires: None,
-            last_seen: None,
-            worker: None,
-        };
+        let entry = Joined::new(Connection::Connecting, CLUSTER_METRICS);
         let entry = |name: &&str| (ClusterName::new(name).expect("a name"), entry.clone());
         names.iter().map(entry).collect::<BTreeMap<_, _>>()
     }

@@ -294,10 +294,29 @@ pub struct Joined {
 }
 
 impl Joined {
+    /// One of which nothing more is known.
+    pub fn new(connection: Connection, source: &'static str) -> Self {
+        Self {
+            connection,
+            cordoned: false,
+            leaving: false,
+            source,
+            joined_at: None,
+            server: None,
+            kubernetes_version: None,
+            credential_expires: None,
+            last_seen: None,
+            worker: None,
+        }
+    }
+
+    pub fn is_without_kueue(&self) -> bool {
+        self.worker.as_ref().is_some_and(|worker| worker.synced() && !worker.has_kueue())
+    }
+
     /// The link as people are told of it: a cluster without Kueue answers, but is of no use.
     pub fn told(&self) -> Connection {
-        let without_kueue = self.worker.as_ref().is_some_and(|worker| worker.synced() && !worker.has_kueue());
-        if self.connection == Connection::Ready && without_kueue {
+        if self.connection == Connection::Ready && self.is_without_kueue() {
             let reason = "it does not serve kueue.x-k8s.io/v1beta2: install Kueue 0.16 or newer there";
             return Connection::Refused { reason: reason.to_owned() };
         }

@@ -272,6 +272,7 @@ mod tests {
             overview::NodeCounts,
             resources::{Aliases, Resources},
         },
+        k8s::worker::CLUSTER_METRICS,
     };
 
     fn settings() -> Settings {
@@ -287,18 +288,7 @@ mod tests {
     }
 
     fn joined(cordoned: bool, leaving: bool) -> Joined {
-        Joined {
-            connection: Connection::Unreached,
-            cordoned,
-            leaving,
-            source: "clusterMetrics",
-            joined_at: None,
-            server: None,
-            kubernetes_version: None,
-            credential_expires: None,
-            last_seen: None,
-            worker: None,
-        }
+        Joined { cordoned, leaving, ..Joined::new(Connection::Unreached, CLUSTER_METRICS) }
     }
 
     fn claim(cpu: &str) -> ValidClaim {

@@ -90,7 +90,7 @@ impl QuotaController {
         if let Some(terms) = self.terms.get(name) {
             return Some(terms.clone());
         }
-        let without_kueue = round.joined.get(name).is_some_and(is_without_kueue);
+        let without_kueue = round.joined.get(name).is_some_and(Joined::is_without_kueue);
         (!self.store_was_empty || without_kueue || !is_assigned(name, round)).then(BTreeMap::new)
     }
 
@@ -101,7 +101,7 @@ impl QuotaController {
         let answers_soon = answers_soon(&joined.connection, synced, self.started.elapsed());
         let stored = self.terms.get(name).is_some_and(|terms| !terms.is_empty());
         answers_soon
-            && !is_without_kueue(joined)
+            && !joined.is_without_kueue()
             && (stored || is_assigned(name, round))
             && !self.recorded.knows(name)
     }
@@ -178,10 +178,6 @@ impl QuotaController {
             self.told.clusters.insert(name.clone(), input);
         }
     }
-}
-
-fn is_without_kueue(joined: &Joined) -> bool {
-    joined.worker.as_ref().is_some_and(|worker| worker.synced() && !worker.has_kueue())
 }
 
 /// Its queues may be read before its nodes are, and without both it is planned with as it was last: so it

@@ -10,7 +10,7 @@ use crate::{
     k8s::{
         events::claim_events,
         testing::Server,
-        worker::{Joined, Worker},
+        worker::{CLUSTER_METRICS, Joined, Worker},
     },
 };
 
@@ -69,18 +69,7 @@ impl Bed {
     }
 
     fn join(&mut self, cluster: &str) {
-        let joined = Joined {
-            connection: Connection::Unreached,
-            cordoned: false,
-            leaving: false,
-            source: "clusterMetrics",
-            joined_at: None,
-            server: None,
-            kubernetes_version: None,
-            credential_expires: None,
-            last_seen: None,
-            worker: None,
-        };
+        let joined = Joined::new(Connection::Unreached, CLUSTER_METRICS);
         self.joined.insert(name(cluster), joined);
     }
 
