@@ -141,9 +141,7 @@ impl AdmissionCheckController {
         }
         let now = self.clock.now();
         let mut seen = Seen::gather(&self.hub, &self.hub_id, &self.settings.kueue_namespace);
-        if self.settings.dispatches {
-            seen.count_nominated(&self.hub);
-        }
+        seen.count_nominated(&self.hub.workloads.all(), self.settings.dispatches, self.settings.naming);
         self.order.sort(&mut seen, view, &self.settings.kueue_namespace, now);
         let (running, settled) = self.needed.now(&seen, Instant::now());
         let (failed, unwritten) = self.failures();

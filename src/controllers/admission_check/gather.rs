@@ -12,12 +12,13 @@ use tokio::time::Instant;
 use crate::{
     domain::{
         ids::ClusterName,
-        multikueue::{Check, Decided, Existing, Source},
+        multikueue::{Check, Decided, Existing, Naming, Source, cluster_name},
     },
     k8s::{
         hub::Hub,
         multikueue::{secret_cluster, secret_name},
         read::multikueue::{self as read, Dispatched},
+        types::kueue::Workload,
     },
 };
 
@@ -69,10 +70,27 @@ fn secrets(hub: &Hub) -> BTreeMap<ClusterName, Arc<Secret>> {
 
 impl Seen {
     /// What was nominated may be taken up any moment, and is cleared away only while the config names the cluster.
-    pub fn count_nominated(&mut self, hub: &Hub) {
-        for workload in hub.workloads.all() {
-            self.running.extend(Dispatched::new(&workload).nominated().iter().cloned());
+    ///
+    /// Where Kueue's own dispatcher nominates all clusters at once, a Workload that waits would keep them for ever:
+    /// then those count that are decided on now. When one of them no longer is, it stays long enough for the hub to
+    /// hear that the Workload had begun there: often the Workload itself moved the score that moved the decision.
+    pub fn count_nominated(&mut self, workloads: &[Arc<Workload>], dispatches: bool, naming: Naming) {
+        let decided = self.decided_names(naming);
+        for workload in workloads {
+            let nominated = Dispatched::new(workload).nominated().iter();
+            self.running.extend(nominated.filter(|name| dispatches || decided.contains(*name)).cloned());
         }
+    }
+
+    /// What the decided clusters are called in configs.
+    fn decided_names(&self, naming: Naming) -> BTreeSet<String> {
+        let parameters = self.checks.iter().filter_map(|check| check.parameters.as_ref());
+        let placements = parameters.filter_map(|named| self.placements.get_key_value(&named.name));
+        placements
+            .flat_map(|(placement, decided)| {
+                decided.clusters.iter().map(move |cluster| cluster_name(naming, placement, cluster))
+            })
+            .collect()
     }
 }
 
@@ -106,6 +124,7 @@ impl Needed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::multikueue::Parameters;
 
     fn seen(running: &[&str], configs: &[&str]) -> Seen {
         let texts = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
@@ -135,6 +154,38 @@ mod tests {
         let (now, next) = needed.now(&seen(&[], &["east"]), late + SETTLED_AFTER / 2);
         assert_eq!((names(&now), next), (vec!["east"], Some(late + SETTLED_AFTER)));
         assert_eq!(names(&needed.now(&seen(&[], &["east"]), late + SETTLED_AFTER).0), [""; 0]);
+    }
+
+    #[test]
+    fn what_was_nominated_holds_a_cluster_for_a_while_after_it_is_no_longer_decided_on() {
+        let workload = serde_json::json!({
+            "metadata": {"name": "w", "uid": "u", "resourceVersion": "1"},
+            "status": {"nominatedClusterNames": ["gpu-east", "gpu-west"]},
+        });
+        let workloads = [Arc::new(serde_json::from_value(workload).expect("a Workload"))];
+        let parameters =
+            Parameters { group: "g".to_owned(), kind: "Placement".to_owned(), name: "gpu".to_owned() };
+        let check =
+            Check { name: "c".to_owned(), generation: 1, parameters: Some(parameters), deleting: false };
+        let decided = Decided { clusters: vec!["east".parse().expect("a name")], misconfigured: None };
+        let seen = |dispatches, decided: &[&Decided]| {
+            let placements = decided.iter().map(|one| ("gpu".to_owned(), (*one).clone())).collect();
+            let mut seen = Seen { checks: vec![check.clone()], placements, ..seen(&[], &[]) };
+            seen.count_nominated(&workloads, dispatches, Naming::PlacementCluster);
+            seen
+        };
+        assert_eq!(
+            names(&seen(true, &[&decided]).running),
+            ["gpu-east", "gpu-west"],
+            "fedq nominates no more"
+        );
+
+        let (mut needed, start) = (Needed::default(), Instant::now());
+        let (now, _) = needed.now(&seen(false, &[&decided]), start);
+        assert_eq!(names(&now), ["gpu-east"], "the other would stay while anything waits");
+        let (now, next) = needed.now(&seen(false, &[]), start + SETTLED_AFTER / 2);
+        assert_eq!((names(&now), next), (vec!["gpu-east"], Some(start + SETTLED_AFTER)));
+        assert_eq!(names(&needed.now(&seen(false, &[]), start + SETTLED_AFTER).0), [""; 0]);
     }
 
     #[test]

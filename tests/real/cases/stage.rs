@@ -450,6 +450,8 @@ async fn release(cluster: &Cluster, api_version: &str, kind: &str, object: &Valu
 async fn clear_cluster(cluster: &Cluster) -> Result<()> {
     for (api_version, kind) in [
         ("batch/v1", "Job"),
+        // Those that another cluster's Kueue left have no Job.
+        (KUEUE, "Workload"),
         (KUEUE, "LocalQueue"),
         (KUEUE, "ClusterQueue"),
         (KUEUE, "ResourceFlavor"),
