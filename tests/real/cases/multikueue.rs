@@ -6,8 +6,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::multikueue_stage::{
-    NAMESPACE, check_says, checks, completes, config_is, decide, evictions, hub_queue, install_ocm,
-    is_active, mk, ocm, placement_check, runs_on, worker_queue, workload_of,
+    NAMESPACE, check_says, check_tells, checks, completes, config_is, decide, evictions, hub_queue,
+    install_ocm, is_active, mk, ocm, placement_check, runs_on, worker_queue, workload_of,
 };
 use super::stage::{FEDQD, GPU, KUEUE, Recorder, SOON, Setup, Stage, clear, finish, job, queue};
 use crate::support::cluster::{Id, Part, has_condition, id};
@@ -53,21 +53,18 @@ pub async fn jobs_run_where_a_placement_decides_and_no_change_of_it_evicts_them(
     config_is(hub, "gpu", &["gpu-place-two", "gpu-place-one"])
         .await
         .context("the one that drains is last")?;
-    let says = check_says(hub, "placement-place", "True", "Active").await?;
-    ensure!(says["message"].to_string().contains("draining: gpu-place-one"), "{says}");
+    check_tells(hub, "placement-place", ("True", "Active"), "draining: gpu-place-one").await?;
     is_active(hub, "MultiKueueCluster", "gpu-place-two").await?;
 
     // A decision that is gone altogether changes nothing while work runs.
     decide(hub, "gpu", &[]).await?;
-    let says = check_says(hub, "placement-place", "False", "NoClustersAvailable").await?;
-    ensure!(says["message"].to_string().contains("decided on no cluster"), "{says}");
+    check_tells(hub, "placement-place", ("False", "NoClustersAvailable"), "decided on no cluster").await?;
     let misconfigured = json!({"status": {"conditions": [{
         "type": "PlacementMisconfigured", "status": "True", "reason": "Misconfigured", "message": "bad label",
         "lastTransitionTime": "2027-01-01T00:00:00Z",
     }]}});
     hub.merge(ocm("Placement", "gpu"), Part::Status, misconfigured).await?;
-    let says = check_says(hub, "placement-place", "False", "PlacementError").await?;
-    ensure!(says["message"].to_string().contains("bad label"), "{says}");
+    check_tells(hub, "placement-place", ("False", "PlacementError"), "bad label").await?;
     config_is(hub, "gpu", &["gpu-place-two", "gpu-place-one"]).await.context("the last good one stays")?;
     hub.merge(ocm("Placement", "gpu"), Part::Status, json!({"status": null})).await?;
     decide(hub, "gpu", &["place-two"]).await?;
@@ -295,8 +292,7 @@ spec: {clusterSource: {kubeConfig: {location: theirs, locationType: Secret}}}
         ("bad-cluster", of(group, "Placement", "mixed"), "NoClustersAvailable", "not joined: nowhere"),
     ] {
         hub.apply_object("fedq-test", check(name, parameters)).await?;
-        let says = check_says(hub, name, "False", reason).await?;
-        ensure!(says["message"].to_string().contains(words), "{name}: {says}");
+        check_tells(hub, name, ("False", reason), words).await?;
     }
     stage.rest().await?;
     let writes = hub.writes_since(mark, FEDQD).await?;
@@ -315,11 +311,9 @@ spec: {clusterSource: {kubeConfig: {location: theirs, locationType: Secret}}}
     });
     hub.apply_object("fedq-test", secret).await?;
     decide(hub, "gpu", &["wrong-one", "wrong-two"]).await?;
-    eventually("the check to say that the Secret is in the way", SOON, async || {
-        let says = check_says(hub, "placement-wrong", "True", "Active").await?["message"].to_string();
-        Ok(Seen::when(says.contains("wrong-two") && says.contains("already exists"), || says.clone()))
-    })
-    .await?;
+    for words in ["wrong-two", "already exists"] {
+        check_tells(hub, "placement-wrong", ("True", "Active"), words).await?;
+    }
     config_is(hub, "gpu", &["gpu-wrong-one"]).await?;
     let secret = id("v1", "Secret", "fedq-multikueue-wrong-two").within(NAMESPACE);
     throughout("the foreign Secret is left alone", Duration::from_secs(2), async || {
@@ -362,9 +356,8 @@ pub async fn of_more_than_twenty_clusters_the_best_are_used_and_the_rest_is_told
     }
     let used: Vec<String> = order[..20].iter().map(|name| format!("gpu-{name}")).collect();
     config_is(hub, "gpu", &used.iter().map(String::as_str).collect::<Vec<_>>()).await?;
-    let says = check_says(hub, "placement-many", "True", "Active").await?;
     let left_out =
         "left out, since it takes 20: gpu-many-04, gpu-many-03, gpu-many-02, gpu-many-01, gpu-many-00";
-    ensure!(says["message"].to_string().contains(left_out), "{says}");
+    check_tells(hub, "placement-many", ("True", "Active"), left_out).await?;
     Ok(())
 }

@@ -127,16 +127,27 @@ pub async fn config_is(hub: &Cluster, name: &str, clusters: &[&str]) -> Result<(
     Ok(())
 }
 
-pub async fn check_says(hub: &Cluster, check: &str, status: &str, reason: &str) -> Result<Value> {
-    let what = format!("Active={status}/{reason}");
+pub async fn check_says(hub: &Cluster, check: &str, status: &str, reason: &str) -> Result<()> {
+    check_tells(hub, check, (status, reason), "").await
+}
+
+/// Until the check's condition has this in its message as well.
+pub async fn check_tells(
+    hub: &Cluster,
+    check: &str,
+    (status, reason): (&str, &str),
+    text: &str,
+) -> Result<()> {
+    let what = format!("Active={status}/{reason} {text}");
     let says = |check: &Value| {
         let active = condition(check, "Active");
         active["status"] == status
             && active["reason"] == reason
             && active["observedGeneration"] == check["metadata"]["generation"]
+            && active["message"].as_str().is_some_and(|message| message.contains(text))
     };
-    let check = hub.wait(mk("AdmissionCheck", check), &what, SOON, says).await?;
-    Ok(condition(&check, "Active").clone())
+    hub.wait(mk("AdmissionCheck", check), &what, SOON, says).await?;
+    Ok(())
 }
 
 pub async fn is_active(hub: &Cluster, kind: &str, name: &str) -> Result<()> {
