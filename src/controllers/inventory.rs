@@ -141,7 +141,7 @@ impl InventoryController {
 
     fn reconcile(&mut self, joined: &JoinedClusters, capacity: &CapacityView) {
         let now = self.clock.now();
-        let Some(keeps) = self.keeps(now) else {
+        let Some(keeps) = self.keeps() else {
             self.writer.want(Vec::new());
             return;
         };
@@ -166,9 +166,9 @@ impl InventoryController {
     }
 
     /// `None` while it is not known whose clusters these are.
-    fn keeps(&self, now: Timestamp) -> Option<Keeps> {
+    fn keeps(&self) -> Option<Keeps> {
         let followed = |state: State| state == State::Synced { broken: None };
-        let registers = self.hub.ocm.registers(now)?;
+        let registers = self.hub.ocm.registers()?;
         if !followed(self.hub.ocm.clusters.state()) || !followed(self.hub.namespaces.state()) {
             return None;
         }

@@ -53,6 +53,8 @@ pub struct PlacementController {
     gathered: Gathered,
     /// What each Placement still needs.
     wishes: BTreeMap<PlacementKey, Vec<Change>>,
+    /// What was last said of each.
+    warned: BTreeMap<PlacementKey, String>,
     rows: BTreeMap<PlacementKey, Arc<PlacementRow>>,
     failing: BTreeSet<PlacementKey>,
     /// Whether OCM decides, as it was at the last look.
@@ -90,6 +92,7 @@ impl PlacementController {
             view,
             gathered: Gathered::default(),
             wishes: BTreeMap::new(),
+            warned: BTreeMap::new(),
             rows: BTreeMap::new(),
             failing: BTreeSet::new(),
             ocm_places: None,
@@ -123,8 +126,8 @@ impl PlacementController {
     }
 
     /// Notices who else decides; whose turn it is may be another for each Placement.
-    fn look_for_ocm(&mut self, now: Timestamp) -> Option<bool> {
-        let places = self.hub.ocm.places(now)?;
+    fn look_for_ocm(&mut self) -> Option<bool> {
+        let places = self.hub.ocm.places()?;
         if self.ocm_places != Some(places) {
             if self.settings.evaluate {
                 let who = if places { "OCM's placement controller" } else { "fedq" };
@@ -179,15 +182,26 @@ impl PlacementController {
             } else {
                 self.gathered.board.leave(key);
                 self.wishes.remove(key);
+                self.warned.remove(key);
             }
         }
         ours
     }
 
-    fn decide(&mut self, key: PlacementKey, evaluated: &Evaluated) {
-        if let Some(warning) = &evaluated.warning {
+    /// Says what is new: a score may be out of date for hours, and be looked at many times a second.
+    fn warn(&mut self, key: &PlacementKey, warning: Option<&str>) {
+        let Some(warning) = warning else {
+            self.warned.remove(key);
+            return;
+        };
+        if self.warned.get(key).is_none_or(|before| before != warning) {
             warn!(placement = %key, "Placement `{key}`: {warning}");
+            self.warned.insert(key.clone(), warning.to_owned());
         }
+    }
+
+    fn decide(&mut self, key: PlacementKey, evaluated: &Evaluated) {
+        self.warn(&key, evaluated.warning.as_deref());
         self.gathered.board.evaluated(&key, evaluated.again_at);
         let rendering = render::Rendering {
             hub_id: &self.hub_id,
@@ -276,7 +290,7 @@ impl Controller for PlacementController {
 
     async fn reconcile(&mut self) -> Result<Next, PlacementError> {
         let now = self.clock.now();
-        let places = self.look_for_ocm(now);
+        let places = self.look_for_ocm();
         let Some(ocm_places) = places.filter(|_| self.hub.ocm.is_current()) else {
             self.hold();
             return Ok(Next::AtPeriod);

@@ -118,6 +118,19 @@ impl Bed {
         self.dir.path().join(name)
     }
 
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.path("fedqd.log")).unwrap()
+    }
+
+    /// Until fedqd has logged this so many times, over all its starts.
+    pub async fn logs(&self, text: &str, times: usize) {
+        let began = Instant::now();
+        while self.log().matches(text).count() < times {
+            assert!(began.elapsed() < WITHIN, "fedqd did not log `{text}` {times} times");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
     /// Joins a worker as an administrator does with kubectl alone.
     pub async fn join(&self, worker: &Cluster) {
         self.join_unseen(worker).await;

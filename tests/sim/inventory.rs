@@ -91,7 +91,9 @@ async fn joined_clusters_are_managed_clusters_with_scores() {
     assert!(9 <= before.len(), "{before:?}");
     bed.kill();
     bed.start_daemon();
-    tokio::time::sleep(std::time::Duration::from_secs(4)).await;
+    bed.logs("Connected to `two`", 2).await;
+    bed.logs("Placements are decided by fedq", 2).await;
+    rests(&bed.hub).await;
     assert_eq!(versions(&bed.hub), before);
 }
 

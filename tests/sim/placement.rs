@@ -2,11 +2,7 @@
 
 use std::time::Duration;
 
-use fedq::{
-    clock::Clock,
-    sim::cluster::{Cluster, Options},
-};
-use jiff::Timestamp;
+use fedq::sim::cluster::{Cluster, Options};
 use serde_json::{Value, json};
 
 use super::bed::{Bed, wait};
@@ -223,9 +219,9 @@ async fn a_placement_has_one_writer() {
     assert!(condition(hub, "theirs", "PlacementSatisfied").is_none());
 
     // OCM's controller begins to run: fedqd stands back from all, but for those that send it away.
-    lease(hub, Clock::system().now()).await;
+    lease(hub, 137).await;
     let labels = json!({"metadata": {"labels": {"name": "two"}}});
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    bed.logs("Placements are decided by OCM's placement controller", 1).await;
     hub.merge("ManagedCluster", "one", labels).await.unwrap();
     rests(hub).await;
     assert_eq!(decided(hub, "ours").unwrap(), ["two"], "OCM decides now");
@@ -235,17 +231,16 @@ async fn a_placement_has_one_writer() {
     decides(hub, "theirs", &["one", "two"]).await;
 
     // It is gone: what fedqd decided before is decided on.
-    lease(hub, Clock::system().now() - Duration::from_hours(1)).await;
+    lease(hub, 1).await;
     decides(hub, "ours", &["one", "two"]).await;
 }
 
-/// OCM's placement controller held its lease at that time.
-async fn lease(hub: &Cluster, renewed: Timestamp) {
+/// OCM's placement controller takes its lease for so many seconds, by a clock that is far behind.
+async fn lease(hub: &Cluster, seconds: u32) {
     let (namespace, name) = ("open-cluster-management-hub", "placement-lock");
-    let renewed = Timestamp::from_second(renewed.as_second()).unwrap();
-    let renewed = format!("{}.000000Z", renewed.to_string().trim_end_matches('Z'));
     let spec = json!({
-        "holderIdentity": "placement-controller", "leaseDurationSeconds": 137, "renewTime": renewed,
+        "holderIdentity": "placement-controller", "leaseDurationSeconds": seconds,
+        "renewTime": "2020-01-01T00:00:00.000000Z",
     });
     if hub.get("Lease", namespace, name).is_some() {
         hub.merge_in(namespace, "Lease", name, json!({"spec": spec})).await.unwrap();
@@ -264,7 +259,7 @@ async fn a_restart_and_kinds_that_come_later_change_no_decision() {
     let mut bed = Bed::with_hub(Options::named("hub"), &[]).await;
     bed.configure("");
     bed.start_daemon();
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    bed.logs("\"message\":\"Started\"", 1).await;
     bed.hub.state.serve_ocm(true);
     furnish(&bed.hub).await;
     place(&bed.hub, "labelled", selects("name", "three")).await;
@@ -278,6 +273,7 @@ async fn a_restart_and_kinds_that_come_later_change_no_decision() {
     let version = bed.hub.state.store.version();
     bed.kill();
     bed.start_daemon();
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    bed.logs("Placements are decided by fedq", 3).await;
+    rests(&bed.hub).await;
     assert_eq!(bed.hub.state.store.version(), version, "a restart writes nothing");
 }

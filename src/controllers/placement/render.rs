@@ -86,7 +86,7 @@ impl Rendering<'_> {
                 "name": name, "namespace": metadata.namespace, "labels": self.labels(labels),
                 "ownerReferences": [{
                     "apiVersion": "cluster.open-cluster-management.io/v1beta1", "kind": "Placement",
-                    "name": metadata.name, "uid": metadata.uid, "controller": true, "blockOwnerDeletion": true,
+                    "name": metadata.name, "uid": metadata.uid, "controller": true,
                 }],
             },
         })

@@ -194,7 +194,10 @@ impl Evaluator<'_> {
     fn fold(&mut self, fold: &Fold) -> Evaluated {
         let items = match self.eval(&fold.range)? {
             Value::List(items) => items,
-            Value::Map(entries) => Arc::new(entries.keys().map(Key::value).collect()),
+            Value::Map(entries) => {
+                self.meter.spend(entries.len() as u64)?;
+                Arc::new(entries.keys().map(Key::value).collect())
+            }
             _ => return Err(Fault::no_overload()),
         };
         // The variable's slot is made once and filled anew for each item.

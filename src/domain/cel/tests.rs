@@ -183,6 +183,29 @@ fn what_takes_too_much_ends() {
     }
 }
 
+#[test]
+fn long_texts_are_paid_for_each_time_that_they_are_read() {
+    // 262,144 characters that differ in the last one.
+    let long = "'0123456789012345678901234567890123456789012345678901234567890123'";
+    let grown = |end: &str| format!("{long}.replace('', {long}).replace('0', 'x') + '{end}'");
+    let items = format!("[{}]", vec!["a"; 200].join(","));
+    for text in [
+        format!("[{}].map(a, {items}.map(t, [t]).map(m, [{}] in [m])).size() == 1", grown("a"), grown("b")),
+        format!("[{}].map(a, {items}.max()).size() == 1", grown("a")),
+        format!("[{}].map(a, {items}.isSorted()).size() == 1", grown("a")),
+        format!(
+            "[{}].map(a, {items}.map(t, {{t: 1}}).map(m, m == {{{}: 1}})).size() == 1",
+            grown("a"),
+            grown("b")
+        ),
+    ] {
+        let outcome = evaluate(&text);
+        let read = 200 * 4_000 / 8;
+        assert!(read < outcome.work, "{text}: {} {:?}", outcome.work, outcome.value);
+        assert!(outcome.work <= meter::CALL_WORK, "{text}: {}", outcome.work);
+    }
+}
+
 /// An error of lower layers must not reach the process: whatever the text, there is an answer or a refusal.
 mod properties {
     use proptest::prelude::*;

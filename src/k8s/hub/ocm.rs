@@ -1,6 +1,7 @@
 //! OCM's kinds on the hub: which clusters there are, what Placements ask for and what was decided.
 
-use jiff::Timestamp;
+use std::time::Instant;
+
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -57,13 +58,13 @@ impl OcmTables {
     }
 
     /// Whether OCM's placement controller runs on the hub; `None` while that is not known.
-    pub fn places(&self, now: Timestamp) -> Option<bool> {
-        is_held(&self.placement_lease, now)
+    pub fn places(&self) -> Option<bool> {
+        is_held(&self.placement_lease)
     }
 
     /// Whether OCM's registration controller runs on the hub; `None` while that is not known.
-    pub fn registers(&self, now: Timestamp) -> Option<bool> {
-        is_held(&self.registration_lease, now)
+    pub fn registers(&self) -> Option<bool> {
+        is_held(&self.registration_lease)
     }
 
     /// Whether everything that Placements are decided from is served, known and followed at this moment.
@@ -79,7 +80,7 @@ impl OcmTables {
     }
 }
 
-fn is_held(table: &Table<Lease>, now: Timestamp) -> Option<bool> {
+fn is_held(table: &Table<Lease>) -> Option<bool> {
     let known = matches!(table.state(), State::Synced { broken: None });
-    known.then(|| table.all().iter().any(|lease| lease.is_held(now)))
+    known.then(|| table.all().iter().any(|lease| lease.is_held(Instant::now())))
 }

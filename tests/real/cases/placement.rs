@@ -1,7 +1,5 @@
 //! Placements decided by fedqd on a hub without OCM: the stories of the guide, and who decides.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use fedq::clock::Clock;
 use jiff::Timestamp;
@@ -204,7 +202,11 @@ pub async fn a_placement_has_one_writer_and_what_is_wrong_is_told(fleet: &Fleet)
 
     // OCM's controller runs: fedq stands back, but for a Placement that sends it away.
     lease(hub).await?;
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    eventually("fedqd to stand back", SOON, async || {
+        let log = stage.daemon.log_text();
+        Ok(Seen::when(log.contains("Placements are decided by OCM's placement controller"), || log.clone()))
+    })
+    .await?;
     place(hub, "later", "  clusterSets: []\n").await?;
     let disable =
         json!({"metadata": {"annotations": {format!("{GROUP}/experimental-scheduling-disable"): "true"}}});

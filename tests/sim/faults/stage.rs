@@ -171,16 +171,12 @@ impl Stage {
     }
 
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.bed.path("fedqd.log")).unwrap()
+        self.bed.log()
     }
 
     /// Until fedqd has logged this.
     pub async fn logs(&self, text: &str) {
-        let began = Instant::now();
-        while !self.log().contains(text) {
-            assert!(began.elapsed() < WITHIN, "fedqd did not log `{text}`");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        self.bed.logs(text, 1).await;
     }
 
     /// The most memory fedqd ever had.
@@ -208,14 +204,10 @@ impl Stage {
 
     /// For this and every later start of fedqd; returns when it has begun to work.
     pub async fn restarted_with(&mut self, environment: Vec<(&'static str, String)>) {
-        let starts = |stage: &Self| stage.log().matches("\"message\":\"Started\"").count();
-        let before = starts(self);
+        let started = "\"message\":\"Started\"";
+        let before = self.log().matches(started).count();
         self.restart_with(environment);
-        let began = Instant::now();
-        while starts(self) == before {
-            assert!(began.elapsed() < WITHIN, "fedqd does not start");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        self.bed.logs(started, before + 1).await;
     }
 
     /// Checks what happened since the last mark, and begins anew: the capacity that was there before does

@@ -4,7 +4,10 @@ use std::cmp::Ordering;
 
 use jiff::SignedDuration;
 
-use super::{Called, operators::equal};
+use super::{
+    Called,
+    operators::{equal, ordered},
+};
 use crate::domain::cel::{Fault, meter::Meter, value::Value};
 
 pub fn call(name: &str, args: &[Value], meter: &mut Meter) -> Option<Called> {
@@ -14,10 +17,10 @@ pub fn call(name: &str, args: &[Value], meter: &mut Meter) -> Option<Called> {
         }
         ("first", [Value::List(items)]) => Ok(optional(items.first())),
         ("last", [Value::List(items)]) => Ok(optional(items.last())),
-        ("isSorted", [Value::List(items)]) => is_sorted(items),
+        ("isSorted", [Value::List(items)]) => is_sorted(items, meter),
         ("sum", [Value::List(items)]) => sum(items),
-        ("min", [Value::List(items)]) => extreme(items, Ordering::Less, name),
-        ("max", [Value::List(items)]) => extreme(items, Ordering::Greater, name),
+        ("min", [Value::List(items)]) => extreme(items, (Ordering::Less, name), meter),
+        ("max", [Value::List(items)]) => extreme(items, (Ordering::Greater, name), meter),
         ("indexOf", [Value::List(items), item]) => search(items.iter().enumerate(), item, meter),
         ("lastIndexOf", [Value::List(items), item]) => search(items.iter().enumerate().rev(), item, meter),
         _ => return None,
@@ -42,9 +45,9 @@ pub fn place(at: Option<usize>) -> Value {
     Value::Int(at.and_then(|at| i64::try_from(at).ok()).unwrap_or(-1))
 }
 
-fn is_sorted(items: &[Value]) -> Called {
+fn is_sorted(items: &[Value], meter: &mut Meter) -> Called {
     for pair in items.windows(2) {
-        if pair[0].order(&pair[1]).ok_or_else(Fault::no_overload)? == Ordering::Greater {
+        if ordered(&pair[0], &pair[1], meter)? == Ordering::Greater {
             return Ok(Value::Bool(false));
         }
     }
@@ -74,12 +77,12 @@ fn sum(items: &[Value]) -> Called {
     Ok(total)
 }
 
-fn extreme(items: &[Value], wanted: Ordering, name: &str) -> Called {
+fn extreme(items: &[Value], (wanted, name): (Ordering, &str), meter: &mut Meter) -> Called {
     let mut items = items.iter();
     let first = items.next().ok_or_else(|| Fault::error(format!("{name} called on empty list")))?;
     let mut found = first;
     for item in items {
-        if item.order(found).ok_or_else(Fault::no_overload)? == wanted {
+        if ordered(item, found, meter)? == wanted {
             found = item;
         }
     }

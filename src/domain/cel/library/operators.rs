@@ -5,7 +5,11 @@ use std::cmp::Ordering;
 use jiff::{SignedDuration, Timestamp};
 
 use super::Called;
-use crate::domain::cel::{Fault, meter::Meter, value::Value};
+use crate::domain::cel::{
+    Fault,
+    meter::Meter,
+    value::{Key, Value},
+};
 
 /// The answer where `name` is an operator, charged.
 pub fn call(name: &str, args: &[Value], meter: &mut Meter) -> Result<Option<Value>, Fault> {
@@ -72,6 +76,7 @@ pub fn equal(a: &Value, b: &Value, meter: &mut Meter) -> Result<bool, Fault> {
                 return Ok(false);
             }
             for ((key, a), (other, b)) in a.iter().zip(b.iter()) {
+                meter.spend(key_bytes(key).min(key_bytes(other)) / 8)?;
                 if key != other || !equal(a, b, meter)? {
                     return Ok(false);
                 }
@@ -79,8 +84,22 @@ pub fn equal(a: &Value, b: &Value, meter: &mut Meter) -> Result<bool, Fault> {
             Ok(true)
         }
         (Value::Optional(Some(a)), Value::Optional(Some(b))) => equal(a, b, meter),
-        _ => Ok(a == b),
+        _ => {
+            // Of lists of long texts, each is read anew at each comparison.
+            meter.spend(super::bytes(a).min(super::bytes(b)) / 8)?;
+            Ok(a == b)
+        }
     }
+}
+
+fn key_bytes(key: &Key) -> u64 {
+    if let Key::String(text) = key { text.len() as u64 } else { 8 }
+}
+
+/// The order of two items, paid for like their equality.
+pub fn ordered(a: &Value, b: &Value, meter: &mut Meter) -> Result<Ordering, Fault> {
+    meter.spend(1 + super::bytes(a).min(super::bytes(b)) / 8)?;
+    a.order(b).ok_or_else(Fault::no_overload)
 }
 
 fn negated(value: &Value) -> Called {
@@ -118,6 +137,7 @@ fn contained(item: &Value, within: &Value, meter: &mut Meter) -> Called {
         Value::Map(entries) => {
             meter.charge(1)?;
             let key = item.key().ok_or_else(Fault::no_overload)?;
+            meter.spend(key_bytes(&key) * u64::from(entries.len().max(1).ilog2() + 1) / 8)?;
             Ok(Value::Bool(entries.contains_key(&key)))
         }
         _ => Err(Fault::no_overload()),
