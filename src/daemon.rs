@@ -13,7 +13,10 @@ use tracing::{error, info, warn};
 use crate::{
     clock::Clock,
     config::{Args, Config, Crds},
-    controllers::{admission_check, capacity, claim, cluster, dispatcher, queue, quota, task},
+    controllers::{
+        admission_check, capacity, claim, cluster, dispatcher, queue, quota,
+        task::{self, LogKeeping},
+    },
     domain::{
         overview::{CapacityView, Overview},
         placement::view::PlacementView,
@@ -28,7 +31,7 @@ use crate::{
         kubeconfig::Rules,
         worker::{JoinedClusters, Wake},
     },
-    store::Store,
+    store::{KeptLogs, Store},
     telemetry::{self, Metrics},
 };
 
@@ -89,6 +92,7 @@ struct Daemon {
     clock: Clock,
     metrics: Metrics,
     store: Store,
+    kept_logs: Option<LogKeeping>,
     /// Held until the end, so that no part takes the end of another for a failure.
     published: Published,
     host: Host,
@@ -116,6 +120,7 @@ pub async fn serve(config: Config, host: Host) -> anyhow::Result<()> {
     let store =
         Store::open_with(&config.store.path, Box::new(move |took, kept| on_commit.committed(took, kept)))
             .await?;
+    let kept_logs = kept_logs(&config)?;
     let mut daemon = Daemon {
         config,
         cancel: host.cancel.clone(),
@@ -124,6 +129,7 @@ pub async fn serve(config: Config, host: Host) -> anyhow::Result<()> {
         clock: Clock::system(),
         metrics,
         store,
+        kept_logs,
         published: Published::default(),
         host,
     };
@@ -257,7 +263,7 @@ impl Daemon {
         self.tasks.spawn(queues.run(inputs, self.cancel.clone()));
         self.start_tasks(hub, hub_id);
         self.tasks.spawn(prune(
-            self.store.clone(),
+            (self.store.clone(), self.kept_logs.clone()),
             self.clock.clone(),
             self.config.clone(),
             self.cancel.clone(),
@@ -372,8 +378,18 @@ impl Daemon {
     }
 }
 
+fn kept_logs(config: &Config) -> anyhow::Result<Option<LogKeeping>> {
+    let Some((folder, largest, most)) = config.task_logs()? else { return Ok(None) };
+    Ok(Some(LogKeeping { kept: KeptLogs::open(&folder, most)?, largest }))
+}
+
 /// Lets go of the history that the configuration does not keep.
-async fn prune(store: Store, clock: Clock, config: Config, cancel: CancellationToken) -> anyhow::Result<()> {
+async fn prune(
+    (store, logs): (Store, Option<LogKeeping>),
+    clock: Clock,
+    config: Config,
+    cancel: CancellationToken,
+) -> anyhow::Result<()> {
     loop {
         let history = store.prune(config.retention(), clock.now()).await;
         let tasks = store.prune_tasks(config.task_retention(), clock.now()).await;
@@ -383,6 +399,13 @@ async fn prune(store: Store, clock: Clock, config: Config, cancel: CancellationT
                 Ok(_) => {}
                 // It is tried again, and nothing else waits for it.
                 Err(error) => warn!("Could not prune {what}: {}", telemetry::chain(&error)),
+            }
+        }
+        if let Some(logs) = &logs {
+            match logs.kept.expire(config.task_retention().keep_for, clock.now()).await {
+                Ok(0) => {}
+                Ok(count) => info!("Let go of {count} logs of tasks"),
+                Err(error) => warn!("Could not let go of logs of tasks: {}", telemetry::chain(&error)),
             }
         }
         tokio::select! {

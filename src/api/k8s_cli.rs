@@ -155,7 +155,7 @@ async fn logs(
 ) -> Result<Response> {
     let failed = |failure| Refusal::of_task(&id, Operation::GetTask, failure);
     let row = task::find(&state, &owner, &id, "get", LOGS).await.map_err(failed)?;
-    Ok(task::logs::text(&state, &owner, &row, &headers))
+    Ok(task::logs::text(&state, &owner, &row, &headers).await)
 }
 
 async fn stop_all(

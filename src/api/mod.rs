@@ -49,7 +49,7 @@ use crate::{
         },
     },
     k8s::{kubeconfig, session::Sessions, worker::JoinedClusters},
-    store::Store,
+    store::{KeptLogs, Store},
 };
 
 /// Looks at a cluster, or at the hub (`None`), the way a colleague would. Whoever implements it keeps
@@ -78,6 +78,7 @@ pub struct Parts {
     pub task_signal: Arc<Notify>,
     pub placements: watch::Receiver<Arc<PlacementView>>,
     pub tenants: Tenants,
+    pub kept_logs: Option<KeptLogs>,
     /// k8s-cli's `X-User` is believed without a token.
     pub insecure_x_user: bool,
     pub clock: Clock,

@@ -173,6 +173,12 @@ fn tasks(config: &Config, problems: &mut Vec<String>) {
     if tasks.history.keep_rows == 0 {
         problems.push("tasks.history.keepRows: keep at least 1 row".to_owned());
     }
+    if let Err(error) = config.task_logs() {
+        problems.push(error.to_string());
+    }
+    if tasks.logs.folder.as_os_str().is_empty() {
+        problems.push("tasks.logs.folder: name a folder".to_owned());
+    }
     if tasks.default_image.trim().is_empty() {
         problems.push("tasks.defaultImage: name the image of tasks that name none".to_owned());
     }

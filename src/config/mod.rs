@@ -14,7 +14,7 @@ pub use self::{
         Listen, Log, MetricsListener, MultiKueue, Quota, ResourceNames, Service, StoreSection, Tls, Webhook,
     },
     placement::{Placement, ScoreRange, Scores},
-    tasks::{GangChoice, TaskHistory, TaskWeights, Tasks, Tenant},
+    tasks::{GangChoice, TaskHistory, TaskLogs, TaskWeights, Tasks, Tenant},
 };
 
 mod args;

@@ -1,6 +1,9 @@
 //! What the sections mean to the domain: names resolved, quantities parsed.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use super::{ClusterNaming, Config, HeadroomSection, Tenant};
 use crate::{
@@ -42,6 +45,14 @@ impl Config {
     pub fn task_retention(&self) -> Retention {
         let history = &self.tasks.history;
         Retention { keep_for: history.keep_for, keep_rows: history.keep_rows }
+    }
+
+    /// Where logs of tasks are kept, and how many bytes of one run and of all; `None`: nowhere.
+    pub fn task_logs(&self) -> Result<Option<(PathBuf, usize, u64)>, Unusable> {
+        let logs = &self.tasks.logs;
+        let (one, all) = logs.sizes()?;
+        let beside = self.store.path.parent().unwrap_or(Path::new(""));
+        Ok(logs.keep.then(|| (beside.join(&logs.folder), one, all)))
     }
 
     pub fn cluster_naming(&self) -> Naming {

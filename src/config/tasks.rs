@@ -1,11 +1,18 @@
 //! The section `tasks`.
 
-use std::time::Duration;
+use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::text;
-use crate::domain::task::{choose, phase::LostPolicy, render::Gang};
+use super::{resolve::Unusable, text};
+use crate::domain::{
+    quantity::Quantity,
+    task::{choose, phase::LostPolicy, render::Gang},
+};
+
+/// Quantities count in billionths.
+const NANO: i128 = 1_000_000_000;
+const SIZES: RangeInclusive<u64> = 64 << 10..=64 << 20;
 
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -19,6 +26,7 @@ pub struct Tasks {
     pub gang: GangChoice,
     pub default_image: String,
     pub weights: TaskWeights,
+    pub logs: TaskLogs,
     pub tenants: Vec<Tenant>,
 }
 
@@ -29,6 +37,18 @@ pub struct TaskHistory {
     #[serde(with = "text::duration")]
     pub keep_for: Duration,
     pub keep_rows: u32,
+}
+
+/// What is left of a task's logs when its pods are gone.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct TaskLogs {
+    pub keep: bool,
+    /// Of one run.
+    pub max_size: String,
+    /// Of all together.
+    pub max_total: String,
+    pub folder: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -77,6 +97,7 @@ impl Default for Tasks {
             gang: GangChoice::Auto,
             default_image: "python:3.13-slim".to_owned(),
             weights: TaskWeights::default(),
+            logs: TaskLogs::default(),
             tenants: Vec::new(),
         }
     }
@@ -85,6 +106,38 @@ impl Default for Tasks {
 impl Default for TaskHistory {
     fn default() -> Self {
         Self { keep_for: Duration::from_hours(90 * 24), keep_rows: 100_000 }
+    }
+}
+
+impl Default for TaskLogs {
+    fn default() -> Self {
+        Self {
+            keep: false,
+            max_size: "8Mi".to_owned(),
+            max_total: "1Gi".to_owned(),
+            folder: PathBuf::from("task-logs"),
+        }
+    }
+}
+
+impl TaskLogs {
+    /// Bytes of one run, and of all.
+    pub(super) fn sizes(&self) -> Result<(usize, u64), Unusable> {
+        let bytes = |key: &str, text: &str| {
+            let unusable = |reason: String| Unusable { key: format!("tasks.logs.{key}"), reason };
+            let nanos = Quantity::parse(text).map_err(|error| unusable(error.to_string()))?.nanos();
+            u64::try_from(nanos / NANO).map_err(|_| unusable(format!("`{text}` is not a size")))
+        };
+        let (one, all) = (bytes("maxSize", &self.max_size)?, bytes("maxTotal", &self.max_total)?);
+        let unusable =
+            |reason: &str| Unusable { key: "tasks.logs.maxSize".to_owned(), reason: reason.to_owned() };
+        if !SIZES.contains(&one) {
+            return Err(unusable("from 64Ki to 64Mi: eight logs of that size are in memory at a time"));
+        }
+        if all < one {
+            return Err(unusable("one log would not fit in tasks.logs.maxTotal"));
+        }
+        Ok((usize::try_from(one).unwrap_or(usize::MAX), all))
     }
 }
 

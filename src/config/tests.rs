@@ -282,6 +282,29 @@ fn a_cluster_of_its_own_overrides_resource_by_resource() {
 }
 
 #[test]
+fn logs_are_kept_beside_the_database_within_limits() {
+    let logs = |text: &str| {
+        let file = format!("store: {{path: /var/lib/fedq/fedq.db}}\ntasks: {{logs: {{{text}}}}}\n");
+        layered(&file, &[], &[]).map(|loaded| loaded.config.task_logs().expect("checked"))
+    };
+    assert_eq!(logs("").expect("valid"), None, "off unless asked for");
+    let (folder, one, all) = logs("keep: true, maxSize: 1Mi").expect("valid").expect("on");
+    assert_eq!((folder.as_path(), one, all), (Path::new("/var/lib/fedq/task-logs"), 1 << 20, 1 << 30));
+    let (folder, ..) = logs("keep: true, folder: /logs").expect("valid").expect("on");
+    assert_eq!(folder.as_path(), Path::new("/logs"));
+    for (text, start) in [
+        ("maxSize: 1Gi", "tasks.logs.maxSize: from 64Ki to 64Mi"),
+        ("maxSize: lots", "tasks.logs.maxSize: "),
+        ("maxTotal: -1", "tasks.logs.maxTotal: "),
+        ("maxTotal: 1Mi", "tasks.logs.maxSize: one log would not fit"),
+        ("folder: ''", "tasks.logs.folder: "),
+    ] {
+        let told = problems(&format!("tasks: {{logs: {{{text}}}}}\n"));
+        assert!(told.starts_with(start), "{text}: {told}");
+    }
+}
+
+#[test]
 fn help_has_examples_and_flags_that_exclude_each_other_do() {
     let help = <Args as clap::CommandFactory>::command().render_long_help().to_string();
     assert!(help.contains("fedqd --config /etc/fedq/fedqd.yaml"), "{help}");

@@ -47,12 +47,16 @@ use crate::{
     telemetry::Metrics,
 };
 
-use self::{gather::Gathered, index::Index, secrets::SecretValues, target::Target, wishes::Past};
+pub use self::keep::LogKeeping;
+use self::{
+    gather::Gathered, index::Index, keep::Keeping, secrets::SecretValues, target::Target, wishes::Past,
+};
 
 mod chooser;
 mod decide;
 mod gather;
 mod index;
+mod keep;
 mod publish;
 mod secrets;
 mod target;
@@ -76,6 +80,8 @@ pub struct Settings {
     pub gang: Option<Gang>,
     pub default_image: String,
     pub weights: Weights,
+    /// `None`: logs go with their pods.
+    pub logs: Option<LogKeeping>,
     /// By namespace.
     pub tenants: BTreeMap<String, Tenant>,
     pub writer: WriterConfig,
@@ -105,6 +111,7 @@ pub struct TaskController {
     /// The hub itself, for tasks that MultiKueue dispatches.
     place: Option<Cluster>,
     secrets: SecretValues,
+    keeping: Keeping,
     tasks: JoinSet<()>,
     cancel: CancellationToken,
     last_look: Duration,
@@ -168,6 +175,7 @@ impl TaskController {
             clusters: BTreeMap::new(),
             place: None,
             secrets: SecretValues::default(),
+            keeping: Keeping::default(),
             tasks: JoinSet::new(),
             cancel: CancellationToken::new(),
             last_look: Duration::ZERO,
@@ -247,9 +255,10 @@ impl TaskController {
             self.record(decided, now).await?;
         }
         self.learn_past().await?;
+        let held = self.keep_logs();
         let tended = self.tend_volumes(&volumes, &joined);
         self.forget_volumes(&tended.gone).await?;
-        self.write(&joined, tended.wishes);
+        self.write(&joined, tended.wishes, &held);
         self.publish(&joined, tended.views);
         self.sweep();
         Ok(self.next_look())

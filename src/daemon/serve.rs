@@ -180,6 +180,7 @@ impl Daemon {
             placements: self.published.placements.subscribe(),
             task_signal: self.published.task_signal.clone(),
             tenants: self.config.tenants(),
+            kept_logs: self.kept_logs.as_ref().map(|logs| logs.kept.clone()),
             insecure_x_user: config.insecure_x_user,
             clock: self.clock.clone(),
         });

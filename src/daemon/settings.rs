@@ -92,6 +92,7 @@ impl Daemon {
             gang: tasks.gang.fixed(),
             default_image: tasks.default_image.clone(),
             weights: tasks.weights.resolve(),
+            logs: self.kept_logs.clone(),
             tenants: tenants.map(|tenant| (tenant.namespace.clone(), tenant)).collect(),
             // Each object is made once and deleted once.
             writer: WriterConfig { merge_window: Duration::ZERO, ..self.writer_config() },

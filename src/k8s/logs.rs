@@ -2,10 +2,12 @@
 //!
 //! [`open`] begins a [`Session`] over a changing set of [`Pod`]s. Each container has one reader; whoever takes
 //! the [`Event`]s sets the pace, and memory is bounded by [`Limits`]. What may be asked twice is judged in
-//! `transcript`, which knows no client; `reader` asks; `session` keeps readers in step with the pods.
+//! `transcript`, which knows no client; `reader` asks; `session` keeps readers in step with the pods. What [`gather`] kept of
+//! pods that are gone, [`replay`] makes a session of again.
 
 mod connections;
 mod cursor;
+mod kept;
 mod lines;
 mod outlet;
 mod pods;
@@ -22,6 +24,7 @@ use jiff::Timestamp;
 use crate::domain::ids::ClusterName;
 
 pub use connections::LogConnections;
+pub use kept::{gather, replay};
 pub use pods::LogPod;
 pub use render::{Style, json, text};
 pub use session::{Session, open};
@@ -178,6 +181,10 @@ pub enum Status {
     Dropped {
         lines: u64,
     },
+    /// Of what was kept: the log was larger than that.
+    NotKept {
+        lines: u64,
+    },
     /// There is no run before.
     NoPrevious,
     /// What is left of the log cannot be read.
@@ -197,6 +204,8 @@ impl fmt::Display for Status {
             Self::Gap => f.write_str("… lines may be missing: the log was rotated"),
             Self::Dropped { lines: 1 } => f.write_str("… 1 line dropped"),
             Self::Dropped { lines } => write!(f, "… {lines} lines dropped"),
+            Self::NotKept { lines: 1 } => f.write_str("… 1 line before this was not kept"),
+            Self::NotKept { lines } => write!(f, "… {lines} lines before this were not kept"),
             Self::NoPrevious => f.write_str("it was not restarted: there is no log of a run before"),
             Self::Unread { error } => write!(f, "the log cannot be read: {error}"),
             Self::Ended => f.write_str("the log is over"),

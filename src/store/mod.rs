@@ -19,6 +19,9 @@
 //!
 //! One connection writes and a pool reads (WAL). Writes that arrive while another is on its way to the
 //! disk share the next commit (`writer`), and each caller waits for the commit that holds its own.
+//!
+//! Beside the database, if the configuration says so: the logs of runs of tasks that ended (`kept_logs`), in files, since
+//! they are large, read whole, and no loss to anything else here.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -34,6 +37,7 @@ pub use self::{
     claims::{ClaimChange, ClaimRow},
     clusters::{ClusterRow, ClusterSource},
     error::StoreError,
+    kept_logs::{KeptLogs, KeptLogsError, Run},
     nodes::{NodeChange, Position},
     open::rebuild,
     page::{Cursor, Page, PageRequest},
@@ -52,6 +56,7 @@ mod claims;
 mod clusters;
 mod column;
 mod error;
+mod kept_logs;
 mod known;
 mod lock;
 mod nodes;

@@ -359,7 +359,7 @@ pub struct LogStatus {
     pub cluster: String,
     pub node: u32,
     pub container: String,
-    /// waiting, broken, reconnected, restarted, gap, dropped, noPrevious, unread or ended.
+    /// waiting, broken, reconnected, restarted, gap, dropped, notKept, noPrevious, unread or ended.
     pub status: String,
     pub message: String,
 }

@@ -108,6 +108,7 @@ fn api(store: &Store) -> Router {
         task_signal: Arc::default(),
         placements: watch::channel(Arc::default()).1,
         tenants: Tenants(vec![everybody]),
+        kept_logs: None,
         insecure_x_user: false,
         clock: Clock::system(),
     }))

@@ -9,6 +9,8 @@
 mod cases;
 #[path = "../conformance/mod.rs"]
 mod conformance;
+#[path = "../support/follower.rs"]
+mod follower;
 mod support;
 
 use std::io::IsTerminal;

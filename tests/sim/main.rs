@@ -9,6 +9,8 @@ mod bed;
 mod conformance;
 mod demo;
 mod faults;
+#[path = "../support/follower.rs"]
+mod follower;
 mod inventory;
 mod joining;
 mod logs;

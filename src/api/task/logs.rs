@@ -62,7 +62,7 @@ pub async fn task_logs(
     let places = places.map_err(|error| Failure::bad_request(error.to_string()))?;
     let options = options(&row, &query, &places)?;
     let lines = Lines {
-        opened: feed::open(&state, &row, options),
+        opened: feed::open(&state, &row, options).await,
         framing,
         places,
         until: Instant::now() + STREAM_TIME,
@@ -177,7 +177,10 @@ impl Lines {
     /// The last word is on the task: whoever follows must know how it ended.
     async fn end(&mut self, text: &mut String) {
         self.over = true;
-        while let Some(told) = self.opened.told.recv().await {
+        while let Ok(told) = self.opened.told.try_recv() {
+            self.told(text, told.item());
+        }
+        if let Ok(told) = (&mut self.opened.last_word).await {
             self.told(text, told.item());
         }
     }
@@ -196,12 +199,12 @@ impl Lines {
 }
 
 /// As text, the way k8s-cli has it, until all nodes have ended.
-pub fn text(state: &State, owner: &Owner, row: &TaskRow, headers: &HeaderMap) -> Response {
+pub async fn text(state: &State, owner: &Owner, row: &TaskRow, headers: &HeaderMap) -> Response {
     let options = Options { follow: true, ..Options::default() };
     // Its client shows no blank lines, so they can tell it that the server is there.
     let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let plain = Plain {
-        opened: feed::open(state, row, options),
+        opened: feed::open(state, row, options).await,
         style: Style { prefix: 1 < row.spec.num_nodes, timestamps: false },
         beats: agent.starts_with("python-httpx"),
         asker: (

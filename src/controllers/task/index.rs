@@ -156,6 +156,10 @@ impl OnCluster {
         self.jobs.iter().filter(move |(_, job)| job.epoch() == Some(epoch))
     }
 
+    pub fn pods(&self, epoch: Epoch) -> impl Iterator<Item = &LogPod> {
+        self.pods.iter().map(|pod| &**pod).filter(move |pod| pod.epoch() == Some(epoch))
+    }
+
     /// The pod that says most of each node.
     pub fn add_nodes(&self, epoch: Epoch, seen: &mut Observed) {
         for pod in self.pods.iter().filter(|pod| pod.epoch() == Some(epoch)) {

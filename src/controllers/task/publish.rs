@@ -25,6 +25,7 @@ use crate::{
         worker::JoinedClusters,
         write::{Change, Target},
     },
+    store::Run,
 };
 
 use super::{
@@ -56,14 +57,19 @@ impl Plan {
 
 impl TaskController {
     /// Hands each cluster all that its tasks need now.
-    pub(super) fn write(&mut self, joined: &JoinedClusters, volumes: BTreeMap<ClusterName, Vec<Change>>) {
+    pub(super) fn write(
+        &mut self,
+        joined: &JoinedClusters,
+        volumes: BTreeMap<ClusterName, Vec<Change>>,
+        held: &HashSet<Run>,
+    ) {
         let mut plan = Plan::default();
         for (name, changes) in volumes {
             let place = Some(name);
             plan.need(&place, changes.iter().map(|change| change.target.clone()));
             plan.add(&place, changes);
         }
-        self.plan_tasks(&mut plan);
+        self.plan_tasks(&mut plan, held);
         let places = self.clusters.iter().map(|(name, cluster)| (Some(name.clone()), cluster));
         for (place, cluster) in places.chain(self.place.iter().map(|hub| (None, hub))) {
             let mut wanted = plan.changes.remove(&place).unwrap_or_default();
@@ -73,6 +79,7 @@ impl TaskController {
                     now: self.clock.now(),
                     keep: self.settings.keep_objects,
                     leaving: entry.is_some_and(|entry| entry.leaving),
+                    held,
                 };
                 let epoch = |id: &TaskId| self.live.get(id).map(earliest_epoch);
                 let past = |id: &TaskId| self.past.get(id).cloned();
@@ -86,7 +93,7 @@ impl TaskController {
         }
     }
 
-    fn plan_tasks(&mut self, plan: &mut Plan) {
+    fn plan_tasks(&mut self, plan: &mut Plan, held: &HashSet<Run>) {
         let landed: HashMap<TaskId, ClusterName> = self
             .live
             .iter()
@@ -124,7 +131,9 @@ impl TaskController {
             if let Some(of) = being_dispatched(live) {
                 plan.need(&place, of.mains().into_iter().chain(of.owned()));
             }
-            plan.add(&place, wish(live, cluster, &maker, &mut values));
+            if !held.contains(&(live.row.id.clone(), live.row.state.epoch)) {
+                plan.add(&place, wish(live, cluster, &maker, &mut values));
+            }
         }
     }
 

@@ -1,6 +1,10 @@
 //! What is to be written to one cluster for its tasks, from what is there.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -16,7 +20,7 @@ use crate::{
         types::task::TaskJob,
         write::{self, Action, Change, Kind},
     },
-    store::{Dispatch, TaskRow},
+    store::{Dispatch, Run, TaskRow},
 };
 
 use super::{
@@ -186,14 +190,16 @@ pub(super) enum Past {
 
 /// When objects of tasks that are over go.
 #[derive(Clone, Copy)]
-pub(super) struct Cleaning {
+pub(super) struct Cleaning<'a> {
     pub now: Timestamp,
     pub keep: Duration,
     /// The cluster is let go of.
     pub leaving: bool,
+    /// Their logs are being read.
+    pub held: &'a HashSet<Run>,
 }
 
-impl Cleaning {
+impl Cleaning<'_> {
     fn is_due(&self, since: Timestamp) -> bool {
         let keep = SignedDuration::try_from(self.keep).unwrap_or(SignedDuration::MAX);
         self.leaving || since.saturating_add(keep).is_ok_and(|due| due <= self.now)
@@ -219,7 +225,7 @@ pub(super) fn clean(
     index: &Index,
     live: impl Fn(&TaskId) -> Option<u32>,
     mut past: impl FnMut(&TaskId) -> Option<Past>,
-    cleaning: Cleaning,
+    cleaning: Cleaning<'_>,
 ) -> Vec<Change> {
     let mut changes = Vec::new();
     for (id, here) in index.tasks() {
@@ -227,7 +233,10 @@ pub(super) fn clean(
             let older = here.jobs.iter().filter(|(_, job)| job.epoch().is_some_and(|of| of < epoch));
             changes.extend(withdraw(older));
         } else if let Some(past) = past(id) {
-            changes.extend(withdraw(here.jobs.iter().filter(|(_, job)| cleaning.removes(job, &past))));
+            let held =
+                |job: &TaskJob| job.epoch().is_some_and(|epoch| cleaning.held.contains(&(id.clone(), epoch)));
+            let due = |job: &TaskJob| cleaning.removes(job, &past) && !held(job);
+            changes.extend(withdraw(here.jobs.iter().filter(|(_, job)| due(job))));
         }
     }
     changes

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Container, ContainerState};
+use super::{Container, ContainerState, Pod};
 use crate::{
     domain::task::{
         names::TaskId,
@@ -10,7 +10,10 @@ use crate::{
         render::{EPOCH_LABEL, ID_LABEL, NODE_LABEL},
         view::{NodePhase, NodeView},
     },
-    k8s::list_watch::{Key, Record},
+    k8s::{
+        list_watch::{Key, Record},
+        worker::Worker,
+    },
 };
 
 /// A Pod, projected; a [`crate::k8s::list_watch::Table`] can keep it.
@@ -117,6 +120,19 @@ impl LogPod {
     /// Of the task's node that it is.
     pub fn rank(&self) -> Option<u32> {
         RANK_LABELS.iter().find_map(|label| self.metadata.labels.get(*label)?.parse().ok())
+    }
+
+    /// To read it by; its containers are for the caller to look at before.
+    pub fn of_task(&self, worker: &Worker, containers: Vec<Container>) -> Option<Pod> {
+        Some(Pod {
+            node: self.rank()?,
+            cluster: worker.name.clone(),
+            connections: worker.logs.clone(),
+            namespace: self.metadata.namespace.clone()?,
+            name: self.metadata.name.clone(),
+            uid: self.metadata.uid.clone(),
+            containers,
+        })
     }
 
     pub fn node_view(&self) -> NodeView {

@@ -99,6 +99,7 @@ impl<'a> Told<'a> {
             Status::Restarted => "restarted",
             Status::Gap => "gap",
             Status::Dropped { .. } => "dropped",
+            Status::NotKept { .. } => "notKept",
             Status::NoPrevious => "noPrevious",
             Status::Unread { .. } => "unread",
             Status::Ended => "ended",

@@ -35,10 +35,14 @@ pub fn open(options: Options, pods: watch::Receiver<Pods>) -> Session {
     };
     let mut task = JoinSet::new();
     task.spawn(readers.run(pods, follows));
-    Session { intake, _readers: task }
+    Session::of(intake, task)
 }
 
 impl Session {
+    pub(super) fn of(intake: Intake, readers: JoinSet<()>) -> Self {
+        Self { intake, _readers: readers }
+    }
+
     /// `None` when everything was read. Cancel safe.
     pub async fn next(&mut self) -> Option<Event> {
         self.intake.next().await

@@ -1,8 +1,6 @@
 //! Tasks as people run them: handed in, followed through a dead API server, stopped.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
-use std::sync::mpsc;
+use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -10,6 +8,7 @@ use serde_json::Value;
 
 use super::logs::{text, write};
 use super::stage::{Assign, GPU, PATIENT, SOON, Stage, ground, holds, queue};
+use crate::follower::Follower;
 use crate::support::daemon::{Ran, cli, start_cli};
 use crate::support::fleet::Fleet;
 use crate::support::nodes::node;
@@ -65,52 +64,24 @@ subjects:
     fn follows(&self, args: &[&str]) -> Result<Follower> {
         let env = self.env();
         let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let mut child = start_cli(self.stage.fleet, CASE, &env, args, Stdio::piped())?;
-        let out = BufReader::new(child.stdout.take().context("its output")?);
-        let (sender, lines) = mpsc::channel();
-        std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        Ok(Follower { child, lines, heard: Vec::new() })
+        Ok(Follower::new(start_cli(self.stage.fleet, CASE, &env, args, Stdio::piped())?))
     }
 }
 
-/// A command that prints as long as its task runs.
-struct Follower {
-    child: Child,
-    lines: mpsc::Receiver<String>,
-    heard: Vec<String>,
+async fn until(follower: &mut Follower, what: &str, enough: impl Fn(&[String]) -> bool) -> Result<()> {
+    eventually(what, SOON, async || {
+        let heard = follower.heard();
+        Ok(Seen::when(enough(heard), || format!("{} lines: {:?}", heard.len(), heard.last())))
+    })
+    .await
 }
 
-impl Drop for Follower {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Follower {
-    async fn until(&mut self, what: &str, enough: impl Fn(&[String]) -> bool) -> Result<()> {
-        eventually(what, SOON, async || {
-            self.heard.extend(self.lines.try_iter());
-            Ok(Seen::when(enough(&self.heard), || {
-                format!("{} lines: {:?}", self.heard.len(), self.heard.last())
-            }))
-        })
-        .await
-    }
-
-    fn of(&self, rank: usize) -> Vec<&str> {
-        let prefix = format!("node-{rank} | ");
-        self.heard.iter().filter_map(|line| line.strip_prefix(&prefix)).collect()
-    }
-
-    async fn code(mut self) -> Result<Option<i32>> {
-        eventually("the command to end", SOON, async || {
-            let ended = self.child.try_wait()?;
-            Ok(ended.map_or(Seen::Still("it runs".to_owned()), |status| Seen::Done(status.code())))
-        })
-        .await
-    }
+async fn code(mut follower: Follower) -> Result<Option<i32>> {
+    eventually("the command to end", SOON, async || {
+        let ended = follower.ended()?;
+        Ok(ended.map_or(Seen::Still("it runs".to_owned()), |status| Seen::Done(status.code())))
+    })
+    .await
 }
 
 pub async fn four_nodes_are_submitted_followed_through_a_restart_and_stopped(fleet: &Fleet) -> Result<()> {
@@ -141,10 +112,10 @@ pub async fn four_nodes_are_submitted_followed_through_a_restart_and_stopped(fle
     ensure!(person.runs(&["task", "list", "--all-users"])?.code == 1, "ann may not see everybody's");
 
     let mut follower = person.follows(&["task", "submit", &file])?;
-    follower.until("the id", |heard| !heard.is_empty()).await?;
-    let id = follower.heard[0].split_whitespace().nth(1).context("the id")?.to_owned();
+    until(&mut follower, "the id", |heard| !heard.is_empty()).await?;
+    let id = follower.id().context("the id")?;
     let lines = |heard: &[String]| heard.iter().filter(|line| line.contains(" | ")).count();
-    follower.until("every node's first line", |heard| lines(heard) == NODES).await?;
+    until(&mut follower, "every node's first line", |heard| lines(heard) == NODES).await?;
     for number in 0..LINES {
         write(worker, number)?;
         match number {
@@ -153,16 +124,16 @@ pub async fn four_nodes_are_submitted_followed_through_a_restart_and_stopped(fle
             _ => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     }
-    follower.until("all lines of all nodes", |heard| NODES * (LINES + 1) <= lines(heard)).await?;
+    until(&mut follower, "all lines of all nodes", |heard| NODES * (LINES + 1) <= lines(heard)).await?;
     let expected: Vec<String> =
         std::iter::once("hello from kwok".to_owned()).chain((0..LINES).map(text)).collect();
     for rank in 0..NODES {
-        ensure!(follower.of(rank) == expected, "node {rank}: {:#?}", follower.of(rank));
+        ensure!(follower.of_node(rank) == expected, "node {rank}: {:#?}", follower.of_node(rank));
     }
 
     let stopped = person.runs(&["task", "stop", &id])?;
     ensure!(stopped.code == 0 && stopped.stdout == format!("task {id} stopped\n"), "{stopped:?}");
-    ensure!(follower.code().await? == Some(103), "the one who follows is told that it was stopped");
+    ensure!(code(follower).await? == Some(103), "the one who follows is told that it was stopped");
     let jobs = worker.list("batch/v1", "Job", Some(CASE)).await?;
     ensure!(jobs.is_empty(), "the stop was confirmed: {jobs:?}");
     let status = person.runs(&["task", "status", &id, "-o", "json"])?.success()?;

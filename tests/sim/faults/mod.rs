@@ -56,7 +56,7 @@ mod history;
 mod link;
 mod objects;
 mod people;
-mod preload;
+pub mod preload;
 mod process;
 mod stage;
 mod trust;

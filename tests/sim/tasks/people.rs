@@ -1,9 +1,8 @@
 //! Tasks as people use them: the command line against a whole daemon.
 
-use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Arc, mpsc};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fedq::sim::cluster::{Cluster, State};
@@ -11,6 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::super::bed::WITHIN;
+use super::super::follower::Follower;
 use super::stage::{Stage, TOKEN, of_task};
 
 struct People {
@@ -77,50 +77,27 @@ impl People {
     }
 
     fn follow(&self, arguments: &[&str]) -> Follower {
-        let mut child = self.fedq(arguments).stdout(Stdio::piped()).spawn().unwrap();
-        let (sender, lines) = mpsc::channel();
-        let out = BufReader::new(child.stdout.take().unwrap());
-        std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        Follower { child, lines, heard: Vec::new() }
+        let told = std::fs::File::create(self.folder.path().join("told")).unwrap();
+        Follower::new(self.fedq(arguments).stdout(Stdio::piped()).stderr(told).spawn().unwrap())
     }
 }
 
-/// A command that prints as long as its task runs.
-struct Follower {
-    child: Child,
-    lines: mpsc::Receiver<String>,
-    heard: Vec<String>,
-}
-
-impl Drop for Follower {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+async fn until(follower: &mut Follower, what: &str, enough: impl Fn(&[String]) -> bool) {
+    let began = Instant::now();
+    while !enough(follower.heard()) {
+        assert!(began.elapsed() < WITHIN, "waited in vain for {what}: {:?}", follower.heard());
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-impl Follower {
-    async fn until(&mut self, what: &str, enough: impl Fn(&[String]) -> bool) {
-        let began = Instant::now();
-        while !enough(&self.heard) {
-            assert!(began.elapsed() < WITHIN, "waited in vain for {what}: {:?}", self.heard);
-            match self.lines.try_recv() {
-                Ok(line) => self.heard.push(line),
-                Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
-            }
+async fn code(mut follower: Follower) -> Option<i32> {
+    let began = Instant::now();
+    loop {
+        if let Some(ended) = follower.ended().unwrap() {
+            return ended.code();
         }
-    }
-
-    async fn code(mut self) -> Option<i32> {
-        let began = Instant::now();
-        loop {
-            if let Some(ended) = self.child.try_wait().unwrap() {
-                return ended.code();
-            }
-            assert!(began.elapsed() < WITHIN, "it did not end: {:?}", self.heard);
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        assert!(began.elapsed() < WITHIN, "it did not end: {:?}", follower.heard());
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
@@ -163,8 +140,8 @@ async fn four_nodes_are_one_log_through_a_crash_of_fedqd() {
     let mut people = People::set(&[("one", 8)]).await;
     std::fs::write(people.folder.path().join("task.yaml"), lasting(600, "num_nodes: 4\n")).unwrap();
     let mut follower = people.follow(&["task", "submit", "task.yaml"]);
-    follower.until("the id", |heard| !heard.is_empty()).await;
-    let id = follower.heard[0].split_whitespace().nth(1).unwrap().to_owned();
+    until(&mut follower, "the id", |heard| !heard.is_empty()).await;
+    let id = follower.id().unwrap();
     let pods = pods(people.stage.worker("one"), &id, 4).await;
     let worker = Arc::clone(&people.stage.worker("one").state);
     let say = |number: usize| {
@@ -174,18 +151,18 @@ async fn four_nodes_are_one_log_through_a_crash_of_fedqd() {
     };
     (0..20).for_each(say);
     let lines = |heard: &[String]| heard.iter().filter(|line| line.contains("| line ")).count();
-    follower.until("the first lines", |heard| lines(heard) == 80).await;
+    until(&mut follower, "the first lines", |heard| lines(heard) == 80).await;
     people.stage.kill();
     (20..40).for_each(say);
     people.stage.start();
-    follower.until("what was written meanwhile", |heard| 160 <= lines(heard)).await;
+    until(&mut follower, "what was written meanwhile", |heard| 160 <= lines(heard)).await;
     (40..50).for_each(say);
-    follower.until("what came after", |heard| 200 <= lines(heard)).await;
+    until(&mut follower, "what came after", |heard| 200 <= lines(heard)).await;
     for rank in 0..4 {
-        let own = follower.heard.iter().filter(|line| line.starts_with(&format!("node-{rank} | line ")));
-        let expected: Vec<String> =
-            (0..50).map(|number| format!("node-{rank} | line {number} of {rank}")).collect();
-        assert_eq!(own.cloned().collect::<Vec<_>>(), expected, "each line once and in order");
+        let expected: Vec<String> = (0..50).map(|number| format!("line {number} of {rank}")).collect();
+        let mut own = follower.of_node(rank);
+        own.retain(|line| line.starts_with("line "));
+        assert_eq!(own, expected, "each line once and in order");
     }
 
     let output =
@@ -197,8 +174,31 @@ async fn four_nodes_are_one_log_through_a_crash_of_fedqd() {
 
     let stopped = people.said(&["task", "stop", &id]).await;
     assert_eq!(stopped, format!("task {id} stopped\n"));
-    assert_eq!(follower.code().await, Some(103));
+    assert_eq!(code(follower).await, Some(103));
     assert!(of_task(people.stage.worker("one"), "Pod", &id).is_empty(), "the stop was confirmed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ctrl_c_ends_the_looking_and_not_the_task() {
+    let people = People::set(&[("one", 8)]).await;
+    std::fs::write(people.folder.path().join("task.yaml"), lasting(600, "")).unwrap();
+    let mut follower = people.follow(&["task", "submit", "task.yaml"]);
+    until(&mut follower, "the id and a line", |heard| heard.iter().any(|line| line.starts_with("hello")))
+        .await;
+    let id = follower.id().unwrap();
+    follower.interrupt();
+    // As shells have it, so that a script that was interrupted ends too.
+    assert_eq!(code(follower).await, Some(130));
+    let told = std::fs::read_to_string(people.folder.path().join("told")).unwrap();
+    assert!(told.contains("Nobody stopped the task"), "{told}");
+    for next in ["logs", "status", "explain", "stop"] {
+        assert!(told.contains(&format!("  fedq task {next} {id}")), "{told}");
+    }
+    let status: Value =
+        serde_json::from_str(&people.said(&["task", "status", &id, "-o", "json"]).await).unwrap();
+    assert_eq!(status["phase"], "running", "{status:#}");
+    let again = people.run(&["task", "logs", &id, "--no-follow"]).await;
+    assert_eq!(again.status.code(), Some(101), "and it is still there to be looked at");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -207,9 +207,18 @@ async fn the_exit_code_is_the_tasks() {
     let good = people.submit(&lasting(1, "")).await;
     let bad = lasting(1, "").replace("seconds: '1'", "seconds: '1', sim.fedq.dev/exit: '3'");
     let bad = people.submit(&bad).await;
-    let code = async |id: &str| people.run(&["task", "logs", id]).await.status.code();
-    assert_eq!(code(&good).await, Some(0));
-    assert_eq!(code(&bad).await, Some(100));
+    let stopped = people.submit(&lasting(600, "")).await;
+    people.said(&["task", "stop", &stopped]).await;
+    let unfinished = people.submit(&lasting(600, "")).await;
+    for (id, follow, code) in [
+        (good.as_str(), "--tail=5", 0),
+        (&bad, "--tail=5", 100),
+        (&unfinished, "--no-follow", 101),
+        ("00000000", "--tail=5", 102),
+        (&stopped, "--tail=5", 103),
+    ] {
+        assert_eq!(people.run(&["task", "logs", id, follow]).await.status.code(), Some(code), "{id}");
+    }
     let status = people.said(&["task", "status", &bad, "-o", "json"]).await;
     let status: Value = serde_json::from_str(&status).unwrap();
     assert_eq!(

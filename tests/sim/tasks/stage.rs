@@ -72,7 +72,12 @@ impl Stage {
     }
 
     pub fn start(&mut self) {
-        self.bed.start_daemon();
+        self.start_with(&[]);
+    }
+
+    /// With these environment variables.
+    pub fn start_with(&mut self, environment: &[(&str, String)]) {
+        self.bed.start_daemon_with(environment);
         self.starts += 1;
     }
 
@@ -101,6 +106,12 @@ impl Stage {
 
     /// Whether `fedq` succeeds, and what it says: data, or what is wrong.
     pub async fn fedq(&self, arguments: &[&str], stdin: &str) -> Result<String, String> {
+        let output = self.run(arguments, stdin).await;
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+    }
+
+    pub async fn run(&self, arguments: &[&str], stdin: &str) -> std::process::Output {
         let mut child = Command::new(env!("CARGO_BIN_EXE_fedq"))
             .args(arguments)
             .env("FEDQ_SERVER", self.server().await)
@@ -112,9 +123,7 @@ impl Stage {
             .spawn()
             .unwrap();
         child.stdin.take().unwrap().write_all(stdin.as_bytes()).await.unwrap();
-        let output = child.wait_with_output().await.unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+        child.wait_with_output().await.unwrap()
     }
 
     /// Hands in a task; its id. Each of its pods takes so many seconds.

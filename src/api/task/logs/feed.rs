@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use tokio::{
-    sync::{mpsc, watch},
+    fs::File,
+    sync::{mpsc, oneshot, watch},
     task::JoinSet,
 };
-use tracing::error;
+use tracing::{error, warn};
 
 use crate::{
     api::{State, task::show},
     domain::task::{phase::Phase, view::TaskViews},
     k8s::{
-        logs::{LogPod, Options, Pod, Pods, Session, open as open_session},
+        logs::{LogPod, Options, Pods, Session, open as open_session, replay},
         worker::{JoinedClusters, Worker},
     },
     store::TaskRow,
@@ -37,28 +38,38 @@ impl Told {
 /// A session with what is told of its task beside it.
 pub struct Opened {
     pub session: Session,
-    /// The last word comes when the session has ended.
     pub told: mpsc::Receiver<Told>,
+    /// To be asked for when the session has ended.
+    pub last_word: oneshot::Receiver<Told>,
     _feed: JoinSet<()>,
 }
 
-pub fn open(state: &State, row: &TaskRow, options: Options) -> Opened {
+pub async fn open(state: &State, row: &TaskRow, options: Options) -> Opened {
     let (told, hears) = mpsc::channel(WAITING);
+    let (last, last_word) = oneshot::channel();
     let follows = options.follow && !options.previous;
-    let feed = Feed {
+    let mut feed = Feed {
         state: state.clone(),
         row: row.clone(),
         views: state.task_views.clone(),
         joined: state.joined.clone(),
         told,
+        last_word: last,
         last: None,
         seen: false,
     };
-    let pods = watch::Sender::new(feed.pods());
-    let session = open_session(options, pods.subscribe());
+    let now = feed.pods();
+    let kept = if options.previous { Vec::new() } else { feed.kept(&now).await };
+    feed.seen = !kept.is_empty();
+    let pods = watch::Sender::new(now);
+    let session = if kept.is_empty() {
+        open_session(options, pods.subscribe())
+    } else {
+        replay(options, state.clock.now(), kept, pods.subscribe())
+    };
     let mut task = JoinSet::new();
     task.spawn(feed.run(pods, follows));
-    Opened { session, told: hears, _feed: task }
+    Opened { session, told: hears, last_word, _feed: task }
 }
 
 struct Feed {
@@ -67,6 +78,7 @@ struct Feed {
     views: watch::Receiver<Arc<TaskViews>>,
     joined: watch::Receiver<Arc<JoinedClusters>>,
     told: mpsc::Sender<Told>,
+    last_word: oneshot::Sender<Told>,
     last: Option<String>,
     /// There was a pod.
     seen: bool,
@@ -99,7 +111,7 @@ impl Feed {
         }
         pods.closed().await;
         self.read().await;
-        self.end().await;
+        self.end();
     }
 
     /// What was published is what is stored, unless the task moved.
@@ -129,7 +141,22 @@ impl Feed {
         }
     }
 
-    async fn end(self) {
+    /// What is left of a task that is over, where its pods are not all there any more.
+    async fn kept(&self, now: &Pods) -> Vec<File> {
+        let there = |node: u32| now.pods.iter().any(|pod| pod.node == node);
+        let Some(kept) = self.state.kept_logs.as_ref().filter(|_| self.row.state.phase.is_over()) else {
+            return Vec::new();
+        };
+        if (0..self.row.spec.num_nodes).all(there) {
+            return Vec::new();
+        }
+        kept.files(&self.row.id).await.unwrap_or_else(|error| {
+            warn!(task.id = %self.row.id, "A log that was kept cannot be read: {error}");
+            Vec::new()
+        })
+    }
+
+    fn end(self) {
         let task = show::task(&self.row, &self.views.borrow());
         let message = match (&task.failure, task.pending_reason) {
             _ if self.row.state.phase.is_over() && !self.seen && self.row.dispatch.is_some() => {
@@ -139,7 +166,7 @@ impl Feed {
             (None, reason) => reason.unwrap_or_default(),
         };
         // Whoever reads may have gone.
-        let _ = self.told.send(Told { phase: task.phase, message }).await;
+        let _ = self.last_word.send(Told { phase: task.phase, message });
     }
 
     fn worker(&self) -> Option<Arc<Worker>> {
@@ -160,17 +187,7 @@ impl Feed {
             pod.epoch() == Some(self.row.state.epoch) && pod.task().as_ref() == Some(&self.row.id)
         };
         let pods = self.candidates(&worker).into_iter().filter(mine);
-        let pods = pods.filter_map(|pod| {
-            Some(Pod {
-                node: pod.rank()?,
-                cluster: worker.name.clone(),
-                connections: worker.logs.clone(),
-                namespace: pod.metadata.namespace.clone()?,
-                name: pod.metadata.name.clone(),
-                uid: pod.metadata.uid.clone(),
-                containers: pod.containers(),
-            })
-        });
+        let pods = pods.filter_map(|pod| pod.of_task(&worker, pod.containers()));
         Pods { pods: pods.collect(), complete }
     }
 

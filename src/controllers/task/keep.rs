@@ -1,0 +1,159 @@
+//! Reads the logs of runs that end while their pods are still there, and lets nobody remove those meanwhile.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::{Notify, Semaphore};
+use tracing::{debug, warn};
+
+use super::{TaskController, wishes::Past};
+use crate::{
+    clock::Clock,
+    domain::task::{names::TaskId, phase::Phase},
+    k8s::logs::{self, ContainerState, LogPod, Pod},
+    k8s::worker::Worker,
+    store::{KeptLogs, Run},
+    telemetry::chain,
+};
+
+/// Each holds up to [`LogKeeping::largest`] in memory.
+const AT_ONCE: usize = 8;
+/// Nobody waits for a task that is over, but its cluster is being tidied up one day.
+const WITHIN: Duration = Duration::from_mins(5);
+/// Somebody waits for a stop.
+const WITHIN_OF_STOP: Duration = Duration::from_secs(30);
+
+#[derive(Clone)]
+pub struct LogKeeping {
+    pub kept: KeptLogs,
+    /// Bytes of one run.
+    pub largest: usize,
+}
+
+/// What is being read, and what need not be read again.
+pub(super) struct Keeping {
+    free: Arc<Semaphore>,
+    runs: Arc<Mutex<HashMap<Run, Progress>>>,
+}
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Progress {
+    Reading,
+    /// Kept, or given up.
+    Done,
+}
+
+impl Default for Keeping {
+    fn default() -> Self {
+        Self { free: Arc::new(Semaphore::new(AT_ONCE)), runs: Arc::default() }
+    }
+}
+
+impl Keeping {
+    fn runs(&self) -> MutexGuard<'_, HashMap<Run, Progress>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TaskController {
+    /// Begins to read what ended. Objects of the runs that come back have to stay for now.
+    pub(super) fn keep_logs(&mut self) -> HashSet<Run> {
+        let Some(settings) = self.settings.logs.clone() else { return HashSet::new() };
+        let mut held = HashSet::new();
+        let mut begin = Vec::new();
+        let mut runs = self.keeping.runs();
+        runs.retain(|(id, _), progress| {
+            *progress == Progress::Reading || self.live.contains_key(id) || self.past.contains_key(id)
+        });
+        for cluster in self.clusters.values().filter(|cluster| cluster.index.current) {
+            for (id, here) in cluster.index.tasks() {
+                let Some((run, within)) = self.ending(id) else { continue };
+                match runs.get(&run) {
+                    Some(Progress::Done) => continue,
+                    Some(Progress::Reading) => {
+                        held.insert(run);
+                        continue;
+                    }
+                    None if settings.kept.has(&run) => {
+                        runs.insert(run, Progress::Done);
+                        continue;
+                    }
+                    None => {}
+                }
+                let pods = here.pods(run.1).filter_map(|pod| readable(pod, &cluster.target.worker));
+                let pods: Vec<Pod> = pods.collect();
+                if !pods.is_empty() {
+                    runs.insert(run.clone(), Progress::Reading);
+                    held.insert(run.clone());
+                    begin.push((run, pods, within));
+                }
+            }
+        }
+        drop(runs);
+        for (run, pods, within) in begin {
+            let reading = Reading {
+                settings: settings.clone(),
+                free: Arc::clone(&self.keeping.free),
+                runs: Arc::clone(&self.keeping.runs),
+                signal: Arc::clone(&self.signal),
+                clock: self.clock.clone(),
+            };
+            let cancel = self.cancel.clone();
+            // Cut off by a stop, it is read anew by the next start: until then nothing of it is removed.
+            self.tasks.spawn(async move {
+                cancel.run_until_cancelled(reading.run(run, pods, within)).await;
+            });
+        }
+        held
+    }
+
+    /// The run that is over or being ended, and how long its log may take.
+    fn ending(&self, id: &TaskId) -> Option<(Run, Duration)> {
+        if let Some(live) = self.live.get(id) {
+            let state = &live.row.state;
+            let ends = matches!(state.phase, Phase::Withdrawing { .. });
+            return ends.then(|| ((id.clone(), state.epoch), WITHIN_OF_STOP));
+        }
+        match self.past.get(id)? {
+            Past::Over { epoch, .. } => Some(((id.clone(), *epoch), WITHIN)),
+            Past::Unknown => None,
+        }
+    }
+}
+
+/// `None` where there is nothing to read yet.
+fn readable(pod: &LogPod, worker: &Worker) -> Option<Pod> {
+    let containers = pod.containers();
+    let began = containers.iter().any(|one| !matches!(one.state, ContainerState::Waiting { .. }));
+    pod.of_task(worker, containers).filter(|_| began)
+}
+
+struct Reading {
+    settings: LogKeeping,
+    free: Arc<Semaphore>,
+    runs: Arc<Mutex<HashMap<Run, Progress>>>,
+    signal: Arc<Notify>,
+    clock: Clock,
+}
+
+impl Reading {
+    async fn run(self, run: Run, pods: Vec<Pod>, within: Duration) {
+        let LogKeeping { kept, largest } = &self.settings;
+        let _place = self.free.acquire().await.expect("the semaphore is never closed");
+        let (id, epoch) = run.clone();
+        let text = logs::gather(pods, *largest, within).await;
+        let bytes = text.len();
+        match kept.put(run.clone(), text, self.clock.now()).await {
+            Ok(()) => debug!(task.id = %id, epoch, bytes, "Kept the log of task {id}"),
+            // What runs on the clusters must not pile up for it.
+            Err(error) => {
+                warn!(task.id = %id, epoch, error = %chain(&error), "The log of task {id} is not kept");
+            }
+        }
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner).insert(run, Progress::Done);
+        self.signal.notify_one();
+    }
+}

@@ -1,0 +1,146 @@
+//! Logs that are kept when their pods are gone.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::json;
+
+use super::super::bed::wait;
+use super::super::faults::preload::Preload;
+use super::stage::{Stage, of_task, wrong};
+
+/// What is over goes at once, so that nothing but what is kept can answer.
+const KEPT: &str = ", keepObjects: 1s, logs: {keep: true, maxSize: 64Ki, maxTotal: 128Ki}";
+const TASK: &str = "run: x\nresources: {accelerators: 1}\n";
+
+/// Exit code, lines, and what is said beside them.
+async fn logs(stage: &Stage, id: &str, more: &[&str]) -> (Option<i32>, Vec<String>, String) {
+    let output = stage.run(&[&["task", "logs", id], more].concat(), "").await;
+    let lines = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
+    (output.status.code(), lines, String::from_utf8(output.stderr).unwrap())
+}
+
+/// A task whose pods have written these lines when they end after a second.
+fn writes(lines: &str, more: &str) -> String {
+    let annotations = json!({"sim.fedq.dev/seconds": "1", "sim.fedq.dev/log": lines});
+    let config = json!({"kubernetes": {"custom_metadata": {"annotations": annotations}}});
+    format!("run: x\nresources: {{accelerators: 1}}\n{more}config: {config}\n")
+}
+
+async fn submit(stage: &Stage, task: &str) -> String {
+    let name = stage.fedq(&["task", "submit", "-", "-o", "name"], task).await.unwrap();
+    name.trim().strip_prefix("task/").unwrap().to_owned()
+}
+
+/// Runs it, lets its pod write so many lines, and stops it.
+async fn stopped_after(stage: &Stage, lines: usize) -> String {
+    let id = stage.submit(600, TASK).await;
+    stage.reaches(&id, "running").await;
+    let worker = stage.worker("one");
+    let pod = of_task(worker, "Pod", &id)[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    for number in 0..lines {
+        let log = ("team".to_owned(), pod.clone(), "task".to_owned());
+        worker.state.logs.write(&log, worker.state.now(), format!("line {number} {}", "x".repeat(80)));
+    }
+    stage.fedq(&["task", "stop", &id], "").await.unwrap();
+    stage.is_gone(&id).await;
+    id
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logs_outlive_their_pods_and_fedqd() {
+    let mut stage = Stage::set_with(&[("one", 8)], "", KEPT).await;
+    let id = submit(&stage, &writes("first\n\nlast", "num_nodes: 2\n")).await;
+    stage.reaches(&id, "succeeded").await;
+    stage.is_gone(&id).await;
+    let whole =
+        ["node-0 | first", "node-0 | ", "node-0 | last", "node-1 | first", "node-1 | ", "node-1 | last"];
+    for _ in 0..2 {
+        let (code, mut lines, told) = logs(&stage, &id, &[]).await;
+        // Both nodes began in the same second or not.
+        lines.sort_by_key(|line| line.starts_with("node-1"));
+        assert_eq!((code, lines.as_slice()), (Some(0), whole.map(str::to_owned).as_slice()), "{told}");
+        let one = logs(&stage, &id, &["--node", "1", "--tail", "1", "-o", "raw", "--no-follow"]).await;
+        assert_eq!((one.0, one.1), (Some(0), vec!["last".to_owned()]));
+        stage.kill();
+        stage.start();
+    }
+    let folder = stage.bed.path("task-logs");
+    let mode = |path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(folder.clone()), mode(folder.join(format!("{id}-1.jsonl")))), (0o700, 0o600));
+
+    // Of each run that failed, too.
+    let fails =
+        writes("it breaks", "").replace("seconds\":\"1\"", "seconds\":\"1\",\"sim.fedq.dev/exit\":\"3\"");
+    let again =
+        fails.replace("accelerators: 1", "accelerators: 1, job_recovery: {max_restarts_on_errors: 1}");
+    let id = submit(&stage, &again).await;
+    stage.reaches(&id, "failed").await;
+    stage.is_gone(&id).await;
+    let (code, lines, _) = logs(&stage, &id, &[]).await;
+    assert_eq!((code, lines), (Some(100), vec!["it breaks".to_owned(); 2]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_stopped_is_kept_also_when_fedqd_is_killed_while_it_reads() {
+    let mut stage = Stage::set_with(&[("one", 8)], "", KEPT).await;
+    let id = stopped_after(&stage, 3).await;
+    let (code, lines, told) = logs(&stage, &id, &[]).await;
+    assert_eq!((code, lines.len()), (Some(103), 4), "{lines:?} {told}");
+    assert!(lines[3].starts_with("line 2 "), "{lines:?}");
+
+    let id = stage.submit(600, TASK).await;
+    stage.reaches(&id, "running").await;
+    wrong(stage.worker("one"), "get pods: hang");
+    stage.fedq(&["task", "stop", &id, "--no-wait"], "").await.unwrap();
+    stage.reaches(&id, "stopping").await;
+    assert!(!of_task(stage.worker("one"), "Pod", &id).is_empty(), "it has to be read first");
+    stage.kill();
+    wrong(stage.worker("one"), "");
+    stage.start();
+    stage.reaches(&id, "stopped").await;
+    stage.is_gone(&id).await;
+    let (code, lines, told) = logs(&stage, &id, &[]).await;
+    assert_eq!((code, lines.len()), (Some(103), 1), "{lines:?} {told}");
+    assert!(lines[0].starts_with("hello from "), "{lines:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_log_keeps_its_end_and_the_oldest_log_makes_room() {
+    let stage = Stage::set_with(&[("one", 8)], "", KEPT).await;
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        ids.push(stopped_after(&stage, 1000).await);
+    }
+    for id in &ids[1..] {
+        let (code, lines, told) = logs(&stage, id, &[]).await;
+        assert_eq!(code, Some(103));
+        assert!(lines.last().unwrap().starts_with("line 999 ") && lines.len() < 500, "{}", lines.len());
+        let missing = 1001 - lines.len();
+        assert!(told.contains(&format!("… {missing} lines before this were not kept")), "{told}");
+    }
+    let (code, lines, told) = logs(&stage, &ids[0], &[]).await;
+    assert_eq!((code, lines.len()), (Some(103), 0));
+    assert!(told.contains("its pods are gone, and with them its logs"), "{told}");
+    let folder = std::fs::read_dir(stage.bed.path("task-logs")).unwrap();
+    let bytes: u64 = folder.map(|file| file.unwrap().metadata().unwrap().len()).sum();
+    assert!(bytes <= 128 << 10, "{bytes}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_costs_the_log_and_nothing_else() {
+    let mut stage = Stage::set_with(&[("one", 8)], "", KEPT).await;
+    let preload = Preload::build(&stage.bed.path("preload"));
+    stage.kill();
+    stage.start_with(&preload.environment(&stage.bed.path("task-logs")));
+    preload.set_disk("full");
+    let lost = stopped_after(&stage, 3).await;
+    stage.reaches(&lost, "stopped").await;
+    assert_eq!(logs(&stage, &lost, &[]).await.1.len(), 0);
+    let log = stage.bed.path("fedqd.log");
+    let told = || std::fs::read_to_string(&log).unwrap().contains("No space left on device");
+    wait("fedqd to say so", stage.worker("one"), told).await;
+    preload.set_disk("");
+    let kept = stopped_after(&stage, 3).await;
+    assert_eq!(logs(&stage, &kept, &[]).await.1.len(), 4);
+    assert_eq!(std::fs::read_dir(stage.bed.path("task-logs")).unwrap().count(), 1, "no half of a file");
+}
