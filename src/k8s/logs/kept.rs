@@ -283,7 +283,7 @@ impl Replay {
         for file in &mut files {
             let mut entries = Entries::of(file).await;
             while let Some(entry) = entries.next().await {
-                let Some(position) = filter.takes(&entry) else { continue };
+                let Some(Place(position)) = filter.takes(&entry) else { continue };
                 match skipped.get_mut(&entry.lane()).filter(|lines| 0 < **lines) {
                     Some(lines) => *lines -= u64::from(entry.is_line()),
                     None => self.give(entry, position).await,
@@ -309,28 +309,30 @@ impl Replay {
                 }
             }
         }
-        lines.values_mut().for_each(|lines| *lines = lines.saturating_sub(tail));
+        for lines in lines.values_mut() {
+            *lines = lines.saturating_sub(tail);
+        }
         lines
     }
 
     async fn give(&mut self, entry: Entry, position: Option<Position>) {
-        let lane = entry.lane();
+        let place = entry.lane();
         let Entry { ts, cluster, node, pod, container, what } = entry;
         let origin = Arc::new(Origin { cluster, node, pod, container });
-        let tap = self.taps.entry(lane).or_insert_with(|| self.outlet.tap(Arc::clone(&origin)));
-        if tap.origin != origin {
-            tap.origin = origin;
+        let out = self.taps.entry(place).or_insert_with(|| self.outlet.tap(Arc::clone(&origin)));
+        if out.origin != origin {
+            out.origin = origin;
         }
         let (seq, line, cut) = match what {
             What::Line { seq, text, cut } => (seq, text.into_bytes(), cut),
             What::Bytes { seq, bytes: ByteString(bytes), cut } => (seq, bytes, cut),
-            What::Restarted => return tap.last(Status::Restarted),
-            What::Gap => return tap.last(Status::Gap),
-            What::NotKept { lines } => return tap.last(Status::NotKept { lines }),
-            What::Unread { error } => return tap.last(Status::Unread { error }),
+            What::Restarted => return out.last(Status::Restarted),
+            What::Gap => return out.last(Status::Gap),
+            What::NotKept { lines } => return out.last(Status::NotKept { lines }),
+            What::Unread { error } => return out.last(Status::Unread { error }),
         };
-        let origin = Arc::clone(&tap.origin);
-        tap.line(Record { origin, seq, ts, line, cut, position }).await;
+        let origin = Arc::clone(&out.origin);
+        out.line(Record { origin, seq, ts, line, cut, position }).await;
     }
 }
 
@@ -367,6 +369,9 @@ struct Filter<'a> {
     at: BTreeMap<Lane, Position>,
 }
 
+/// Where the next session would go on; what is no line has no place of its own and goes with the lines before it.
+struct Place(Option<Position>);
+
 impl<'a> Filter<'a> {
     fn new(options: &'a Options, now: Timestamp) -> Self {
         let since = options.since.map(|since| match since {
@@ -384,9 +389,8 @@ impl<'a> Filter<'a> {
         self.after.contains_key(&entry.lane())
     }
 
-    /// `None`: not this one. Otherwise where the next session would go on; what is no line has no place of its own and
-    /// goes with the lines before it.
-    fn takes(&mut self, entry: &Entry) -> Option<Option<Position>> {
+    /// Where the entry is, if it is wanted.
+    fn takes(&mut self, entry: &Entry) -> Option<Place> {
         if self.node.is_some_and(|node| node != entry.node) {
             return None;
         }
@@ -406,7 +410,7 @@ impl<'a> Filter<'a> {
             (Some(_), None) => false,
             (None, at) => self.since.is_none_or(|since| at.is_some_and(|at| since <= at.ts)),
         };
-        wanted.then_some(at.filter(|_| is_line))
+        wanted.then_some(Place(at.filter(|_| is_line)))
     }
 }
 

@@ -171,7 +171,7 @@ async fn all_that_pods_wrote_is_gathered_and_what_cannot_be_read_is_said() {
         }
     }));
     let mut pods: Vec<Pod> = (0..4).map(|node| pod(&server, node, ContainerState::Ended)).collect();
-    pods.push(self::pod(&server, 4, ContainerState::Waiting { reason: "ContainerCreating".to_owned() }));
+    pods.push(pod(&server, 4, ContainerState::Waiting { reason: "ContainerCreating".to_owned() }));
     let text = gather(pods, 1 << 20, Duration::from_secs(2)).await;
     let mut said = said(Options::default(), &[&text]).await;
     said.retain(|line| !line.ends_with("the log is over"));
