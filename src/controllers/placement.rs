@@ -6,7 +6,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use jiff::Timestamp;
@@ -275,13 +275,11 @@ impl PlacementController {
     }
 
     fn next(&self, now: Timestamp) -> Next {
-        match self.gathered.board.next_at() {
-            None => Next::AtPeriod,
-            Some(at) => {
-                let wait = Duration::try_from(at.duration_since(now)).unwrap_or_default();
-                Next::After(wait + Duration::from_millis(1))
-            }
-        }
+        let evaluates = self.gathered.board.next_at();
+        let evaluates = evaluates.map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
+        let gone = self.hub.ocm.places_until().map(|at| at.saturating_duration_since(Instant::now()));
+        let wait = [evaluates, gone].into_iter().flatten().min();
+        wait.map_or(Next::AtPeriod, |wait| Next::After(wait + Duration::from_millis(1)))
     }
 }
 

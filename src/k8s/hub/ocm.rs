@@ -62,6 +62,12 @@ impl OcmTables {
         is_held(&self.placement_lease)
     }
 
+    /// When OCM's placement controller counts as gone, unless its Lease changes before.
+    pub fn places_until(&self) -> Option<Instant> {
+        let now = Instant::now();
+        self.placement_lease.all().iter().filter(|lease| lease.is_held(now)).map(|lease| lease.ends()).max()
+    }
+
     /// Whether OCM's registration controller runs on the hub; `None` while that is not known.
     pub fn registers(&self) -> Option<bool> {
         is_held(&self.registration_lease)

@@ -37,8 +37,12 @@ impl Lease {
     /// gone. Both clocks may be wrong: what counts is how long ago it was seen to change.
     pub fn is_held(&self, now: Instant) -> bool {
         let holder = self.spec.holder_identity.as_ref().is_some_and(|holder| !holder.is_empty());
-        let lasts = Duration::from_secs(u64::from(self.spec.lease_duration_seconds.unwrap_or(DURATION))) * 2;
-        holder && self.spec.renew_time.is_some() && now.saturating_duration_since(self.seen) < lasts
+        holder && self.spec.renew_time.is_some() && now < self.ends()
+    }
+
+    /// When it is held no longer, unless it changes before.
+    pub fn ends(&self) -> Instant {
+        self.seen + Duration::from_secs(u64::from(self.spec.lease_duration_seconds.unwrap_or(DURATION))) * 2
     }
 }
 
