@@ -97,10 +97,10 @@ async fn submit(
     let options = Options { strict, ..Options::default() };
     let file = sky::read_request(&body?, &options).map_err(|error| Refusal::task(&error))?;
     let failed = |failure| Refusal::failed(Operation::SubmitTask, failure);
-    let (new, warnings) = task::single(file).map_err(failed)?;
+    let warnings = file.warnings.clone();
     let wanted = Wanted::default();
-    let checked = task::check(&state, &owner, new, &wanted).await.map_err(failed)?;
-    let row = task::accept(&state, &wanted, checked).await.map_err(failed)?;
+    let checked = task::check(&state, &owner, file, &wanted).await.map_err(failed)?;
+    let row = task::single(task::accept(&state, &wanted, checked).await.map_err(failed)?);
     Ok(Json(TaskSubmitResponse::new(&row.id, &warnings)))
 }
 

@@ -36,13 +36,15 @@ use crate::{
     wire::{
         list::List,
         task::{
-            AllUsersQuery, Explanation, Stopped, SubmitTask, Submitted, Task, TaskDetail, TaskEvent,
-            TasksQuery,
+            AllUsersQuery, ClusterVerdict, Explanation, Stopped, SubmitTask, Submitted, SubmittedStage, Task,
+            TaskDetail, TaskEvent, TasksQuery,
         },
     },
 };
 
 /// Hands a task in. Once it is answered the task is stored, and runs as soon as a cluster has room.
+///
+/// Of a file with several tasks each runs once the one before it has succeeded; all are accepted, or none.
 ///
 /// Takes the right to `create` `tasks.fedq.dev` in the tenant's namespace on the hub.
 #[utoipa::path(
@@ -65,21 +67,46 @@ pub async fn submit_task(
     let wanted = wanted(&asked)?;
     let (text, options) = options(asked);
     let file = sky::read_file(text.as_bytes(), &options).map_err(|error| refused(&error))?;
-    let (task, warnings) = single(file)?;
-    let checked = check(&state, &owner, task, &wanted).await?;
+    let warnings = file.warnings.iter().map(ToString::to_string).collect();
+    let checked = check(&state, &owner, file, &wanted).await?;
     let dry_run = dry_run.is_set();
-    let clusters = if dry_run { show::verdicts(&checked.choice) } else { Vec::new() };
-    let row = if dry_run { checked.row } else { accept(&state, &wanted, checked).await? };
-    let submitted = Submitted {
-        id: row.id.to_string(),
-        name: record(&row, &state.task_views.borrow()).shown_name(),
-        namespace: row.namespace,
-        queue: row.queue,
-        warnings: warnings.iter().map(ToString::to_string).collect(),
-        clusters,
-        dry_run,
+    let verdicts = checked.iter().map(|one| if dry_run { show::verdicts(&one.choice) } else { Vec::new() });
+    let verdicts: Vec<_> = verdicts.collect();
+    let rows = if dry_run {
+        checked.into_iter().map(|one| one.row).collect()
+    } else {
+        accept(&state, &wanted, checked).await?
     };
+    let submitted = Submitted { warnings, dry_run, ..submitted(&state, rows, verdicts) };
     Ok((if dry_run { StatusCode::OK } else { StatusCode::CREATED }, Json(submitted)))
+}
+
+fn submitted(state: &State, rows: Vec<TaskRow>, verdicts: Vec<Vec<ClusterVerdict>>) -> Submitted {
+    let name = |row: &TaskRow| record(row, &state.task_views.borrow()).shown_name();
+    let first = &rows[0];
+    let of_pipeline = first.stage.as_ref().and_then(|stage| stage.name.clone());
+    let mut submitted = Submitted {
+        id: first.id.to_string(),
+        name: of_pipeline.unwrap_or_else(|| name(first)),
+        namespace: first.namespace.clone(),
+        queue: first.queue.clone(),
+        warnings: Vec::new(),
+        stages: Vec::new(),
+        clusters: Vec::new(),
+        dry_run: false,
+    };
+    let stage = |(row, clusters): (TaskRow, Vec<ClusterVerdict>)| SubmittedStage {
+        id: row.id.to_string(),
+        name: name(&row),
+        queue: row.queue,
+        clusters,
+    };
+    let mut stages: Vec<_> = rows.into_iter().zip(verdicts).map(stage).collect();
+    match stages.as_mut_slice() {
+        [one] => submitted.clusters = std::mem::take(&mut one.clusters),
+        _ => submitted.stages = stages,
+    }
+    submitted
 }
 
 fn wanted(asked: &SubmitTask) -> Result<Wanted, Failure> {
@@ -132,8 +159,12 @@ pub async fn get_task(
 ) -> Result<Json<TaskDetail>, Failure> {
     let row = find(&state, &owner, &id, "get", TASKS).await?;
     let events = state.store.task_events(&row.id).await?;
+    let stages = match &row.stage {
+        Some(stage) => state.store.pipeline(&stage.pipeline).await?,
+        None => Vec::new(),
+    };
     let views = state.task_views.borrow().clone();
-    Ok(Json(show::detail(&row, &views, &events)))
+    Ok(Json(show::detail(&row, &views, &events, &stages)))
 }
 
 /// What happened to a task, oldest first.
@@ -167,7 +198,8 @@ pub async fn explain_task(
     Ok(Json(Explanation { task, clusters: show::verdicts(&choice) }))
 }
 
-/// Stops a task: what runs of it is taken off its cluster. One that is over stays as it is.
+/// Stops a task: what runs of it is taken off its cluster. One that is over stays as it is. Of a pipeline,
+/// what comes after it is stopped too.
 ///
 /// Takes the right to `delete` `tasks.fedq.dev` in the tenant's namespace on the hub.
 #[utoipa::path(
@@ -219,7 +251,8 @@ pub async fn find(
 
 /// The task as it is then.
 pub async fn stop(state: &State, owner: &Owner, row: TaskRow) -> Result<TaskRow, Failure> {
-    if row.state.phase.is_over() {
+    // Behind a stage that is over, others may not be.
+    if row.state.phase.is_over() && row.stage.is_none() {
         return Ok(row);
     }
     let outcome = state.store.stop_task(&row.id, state.clock.now()).await.map_err(Failure::from);

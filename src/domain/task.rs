@@ -5,6 +5,7 @@ pub mod event;
 pub mod fleet;
 pub mod names;
 pub mod phase;
+pub mod pipeline;
 pub mod progress;
 pub mod quantity;
 pub mod record;

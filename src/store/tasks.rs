@@ -9,6 +9,7 @@ use sqlx::{
     sqlite::{SqliteConnection, SqliteRow},
 };
 
+use self::pipeline::follow_up;
 use super::{Page, PageRequest, Store, StoreError, column, error::reading};
 use crate::domain::{
     ids::ClusterName,
@@ -17,11 +18,14 @@ use crate::domain::{
         event::Event,
         names::TaskId,
         phase::{Move, State},
+        pipeline::Stage,
         record::NodeCounts,
         render::Gang,
         spec::TaskSpec,
     },
 };
+
+mod pipeline;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskRow {
@@ -41,6 +45,8 @@ pub struct TaskRow {
     pub nodes: Option<NodeCounts>,
     /// When the state last changed.
     pub changed: Timestamp,
+    /// Of a pipeline.
+    pub stage: Option<Stage>,
 }
 
 /// What was decided for the current epoch: enough to make the same objects again.
@@ -85,11 +91,23 @@ pub struct TaskFilter {
 impl Store {
     /// Accepts a task; returns once it is on the disk. `false`: the id is taken, so draw another.
     pub async fn insert_task(&self, task: &TaskRow) -> Result<bool, StoreError> {
-        let task = task.clone();
+        self.insert_tasks(std::slice::from_ref(task)).await
+    }
+
+    /// Accepts tasks, all of them or, where an id is taken, none.
+    pub async fn insert_tasks(&self, tasks: &[TaskRow]) -> Result<bool, StoreError> {
+        let tasks = tasks.to_vec();
         self.write("accept the task", move |connection| {
             async move {
-                let Some(seq) = insert(connection, &task).await? else { return Ok(false) };
-                append(connection, seq, &Event::submitted(task.submitted)).await?;
+                for task in &tasks {
+                    if is_taken(connection, &task.id).await? {
+                        return Ok(false);
+                    }
+                }
+                for task in &tasks {
+                    let seq = insert(connection, task).await?;
+                    append(connection, seq, &Event::submitted(task.submitted)).await?;
+                }
                 Ok(true)
             }
             .boxed()
@@ -102,9 +120,9 @@ impl Store {
         let step = step.clone();
         self.write("record the task's move", move |connection| {
             async move {
-                let seq = sqlx::query_scalar(
+                let moved = sqlx::query(
                     "UPDATE tasks SET state = ?1, over = ?2, dispatch = ?3, restarts = ?4, changed_ms = ?5, nodes = ?6
-                     WHERE id = ?7 AND state = ?8 RETURNING seq",
+                     WHERE id = ?7 AND state = ?8 RETURNING seq, id, pipeline, pipeline_name, stage, stages, waits_for",
                 )
                 .bind(column::json_text(&step.to)?)
                 .bind(step.to.phase.is_over())
@@ -116,8 +134,11 @@ impl Store {
                 .bind(column::json_text(&step.from)?)
                 .fetch_optional(&mut *connection)
                 .await?;
-                let Some(seq) = seq else { return Ok(false) };
-                append(connection, seq, &step.event).await?;
+                let Some(row) = moved else { return Ok(false) };
+                append(connection, row.try_get("seq")?, &step.event).await?;
+                if let Some(stage) = pipeline::stage(&row)? {
+                    follow_up(connection, &stage, &step).await?;
+                }
                 Ok(true)
             }
             .boxed()
@@ -126,13 +147,15 @@ impl Store {
     }
 
     /// Stops a task, whatever it does: what is nowhere yet or over ends here, the rest is withdrawn by
-    /// whoever dispatches. The task as it is then; `None`: there is none.
+    /// whoever dispatches. Of a pipeline, what comes after it is stopped with it, also where it is over itself.
+    /// The task as it is then; `None`: there is none.
     pub async fn stop_task(&self, id: &TaskId, now: Timestamp) -> Result<Option<TaskRow>, StoreError> {
         loop {
-            let Some(row) = self.task(id).await? else { return Ok(None) };
-            let Ok(to) = row.state.clone().next(Move::Stop) else { return Ok(Some(row)) };
+            let Some(asked) = self.task(id).await? else { return Ok(None) };
+            let row = self.first_live(&asked).await?.unwrap_or_else(|| asked.clone());
+            let Ok(to) = row.state.clone().next(Move::Stop) else { return Ok(Some(asked)) };
             if to == row.state {
-                return Ok(Some(row));
+                return Ok(Some(asked));
             }
             let step = TaskMove {
                 id: row.id.clone(),
@@ -144,7 +167,7 @@ impl Store {
                 event: Event::of(&Move::Stop, &to, now, None),
             };
             if self.move_task(&step).await? {
-                return Ok(Some(TaskRow { state: to, changed: now, ..row }));
+                return self.task(id).await;
             }
         }
     }
@@ -238,12 +261,17 @@ impl Store {
     }
 }
 
-async fn insert(connection: &mut SqliteConnection, task: &TaskRow) -> sqlx::Result<Option<i64>> {
+async fn is_taken(connection: &mut SqliteConnection, id: &TaskId) -> sqlx::Result<bool> {
+    let found = sqlx::query("SELECT 1 FROM tasks WHERE id = ?1").bind(id.as_str());
+    Ok(found.fetch_optional(connection).await?.is_some())
+}
+
+async fn insert(connection: &mut SqliteConnection, task: &TaskRow) -> sqlx::Result<i64> {
+    let stage = task.stage.as_ref();
     sqlx::query_scalar(
         "INSERT INTO tasks (id, owner, namespace, queue, cluster, submitted_ms, spec, state, over, dispatch,
-                            restarts, changed_ms, nodes)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
-         ON CONFLICT (id) DO NOTHING RETURNING seq",
+                            restarts, changed_ms, nodes, pipeline, pipeline_name, stage, stages, waits_for)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18) RETURNING seq",
     )
     .bind(task.id.as_str())
     .bind(&task.owner)
@@ -258,7 +286,12 @@ async fn insert(connection: &mut SqliteConnection, task: &TaskRow) -> sqlx::Resu
     .bind(task.restarts)
     .bind(task.changed.as_millisecond())
     .bind(task.nodes.as_ref().map(column::json_text).transpose()?)
-    .fetch_optional(connection)
+    .bind(stage.map(|stage| stage.pipeline.as_str()))
+    .bind(stage.and_then(|stage| stage.name.as_deref()))
+    .bind(stage.map(|stage| stage.number))
+    .bind(stage.map(|stage| stage.of))
+    .bind(stage.and_then(|stage| stage.waits_for.as_ref()).map(TaskId::as_str))
+    .fetch_one(connection)
     .await
 }
 
@@ -294,6 +327,7 @@ fn task(row: &SqliteRow) -> sqlx::Result<TaskRow> {
         restarts: row.try_get("restarts")?,
         nodes: column::optional_json(row, "nodes")?,
         changed: column::time(row, "changed_ms")?,
+        stage: pipeline::stage(row)?,
     })
 }
 

@@ -65,11 +65,27 @@ pub struct Submitted {
     /// What of the file has no effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// Of a file with several tasks: each of them, in order. `id` is the first one's, and stands for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<SubmittedStage>,
     /// Of a dry run: what each cluster says to it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clusters: Vec<ClusterVerdict>,
     /// Nothing was submitted.
     pub dry_run: bool,
+}
+
+/// One of several tasks that run one after the other.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SubmittedStage {
+    pub id: String,
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// Of a dry run: what each cluster says to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clusters: Vec<ClusterVerdict>,
 }
 
 /// A task as lists show it.
@@ -113,6 +129,22 @@ pub struct Task {
     /// When its phase last changed.
     #[schema(value_type = String, format = DateTime)]
     pub changed: Timestamp,
+    /// Where it stands among tasks that run one after the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<Stage>,
+}
+
+/// A task's place in a pipeline.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Stage {
+    /// Of the pipeline's first task, which stands for all.
+    pub id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// From 1.
+    pub stage: u32,
+    pub stages: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
@@ -156,6 +188,9 @@ pub struct TaskDetail {
     pub secrets: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<Mounted>,
+    /// All tasks of its pipeline, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<Task>,
     /// Oldest first.
     pub events: Vec<TaskEvent>,
 }

@@ -165,6 +165,7 @@ async fn history(store: &Store) {
             restarts: 0,
             nodes: None,
             changed: now,
+            stage: None,
         };
         store.insert_task(&row).await.unwrap();
         let to = row.state.clone().next(Move::Stop).unwrap();

@@ -7,6 +7,7 @@ mod edit;
 mod fake_hub;
 mod help;
 mod k8s_cli;
+mod pipelines;
 mod placement;
 mod server;
 mod task;

@@ -160,6 +160,32 @@ mod served {
     }
 
     #[test]
+    fn tasks_one_after_the_other_are_looked_at_and_stopped_as_one() {
+        let api = listening();
+        let folder = TempDir::new().unwrap();
+        let file = folder.path().join("task.yaml");
+        fs::write(&file, "name: train\n---\nname: fetch\nrun: a\n---\nname: learn\nrun: b\n").unwrap();
+        let output = api.run(&["task", "submit", "--detach", file.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let first = id(&stdout(&output));
+        let told = stderr(&output);
+        assert!(
+            told.contains(&format!("stage 1: fetch ({first})")) && told.contains("train waits in"),
+            "{told}"
+        );
+        let status = stdout(&api.run(&["task", "status", &first]));
+        let line = status.lines().find(|line| line.starts_with("2 of 2")).unwrap();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let second = words[3];
+        assert_eq!(words[4..].join(" "), format!("learn pending - waits for stage 1 ({first})"), "{status}");
+        assert!(status.contains(&format!("train ({first}), stage 1 of 2")), "{status}");
+        api.block_on(step(&api, &first, &[dispatch(), Move::Succeeded]));
+        let stopped = api.run(&["task", "stop", &first]);
+        assert_eq!(stdout(&stopped), format!("task {first} succeeded\ntask {second} stopped\n"));
+        assert!(stderr(&stopped).contains("had succeeded already"), "{}", stderr(&stopped));
+    }
+
+    #[test]
     fn a_command_needs_no_file() {
         let api = listening();
         let id = submit(&api, &["--image", "img", "--", "python", "train.py", "--name", "two words"]);

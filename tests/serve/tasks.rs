@@ -96,7 +96,6 @@ async fn what_cannot_be_run_is_refused_by_line_and_nothing_is_created() {
         ("run: x\nnum_nodes: 0\n", "num_nodes", "1 to 1000 nodes, not 0"),
         ("run: x\nnum_nodes: 10000\n", "num_nodes", "not 10000"),
         ("run: x\nname: \"a\\u0007\"\n", "name", "cannot be printed"),
-        ("run: x\n---\nrun: y\n", "", ""),
     ] {
         let (status, problem) = served.call(ANN, "POST /tasks", json!({"file": file})).await;
         assert_eq!((status, &problem["code"]), (422, &json!("invalid")), "{file}: {problem}");

@@ -13,6 +13,7 @@ use crate::{
             },
             event::Event,
             phase::{Failure, Phase},
+            pipeline::Stage,
             record::{NodeCounts, Record},
             render::Gang,
             spec::{Accelerator, Candidate, TaskSpec},
@@ -57,6 +58,10 @@ fn counts(row: &TaskRow, view: Option<&TaskView>) -> NodeCounts {
 
 /// There always is one while the task does not run.
 fn pending_reason(row: &TaskRow, view: Option<&TaskView>) -> Option<String> {
+    let waits = row.stage.as_ref().and_then(Stage::waits).filter(|_| row.state.phase == Phase::Pending);
+    if waits.is_some() {
+        return waits;
+    }
     if let Some(reason) = view.and_then(|view| view.pending_reason.clone()) {
         return Some(reason);
     }
@@ -105,6 +110,16 @@ pub fn task(row: &TaskRow, views: &TaskViews) -> Task {
         epoch: row.state.epoch,
         submitted: row.submitted,
         changed: row.changed,
+        pipeline: row.stage.as_ref().map(stage),
+    }
+}
+
+fn stage(stage: &Stage) -> crate::wire::task::Stage {
+    crate::wire::task::Stage {
+        id: stage.pipeline.to_string(),
+        name: stage.name.clone(),
+        stage: stage.number,
+        stages: stage.of,
     }
 }
 
@@ -138,7 +153,8 @@ fn gang(gang: Gang) -> &'static str {
     }
 }
 
-pub fn detail(row: &TaskRow, views: &TaskViews, events: &[Event]) -> TaskDetail {
+/// `stages`: of its pipeline.
+pub fn detail(row: &TaskRow, views: &TaskViews, events: &[Event], stages: &[TaskRow]) -> TaskDetail {
     let TaskSpec { setup, run, envs, secrets, volumes, candidates, .. } = &row.spec;
     let mounted = |mount: &crate::domain::task::spec::Mount| Mounted {
         path: mount.path.clone(),
@@ -152,6 +168,7 @@ pub fn detail(row: &TaskRow, views: &TaskViews, events: &[Event]) -> TaskDetail 
         envs: envs.iter().map(|(name, _)| name.clone()).collect(),
         secrets: secrets.iter().cloned().collect(),
         volumes: volumes.iter().map(mounted).collect(),
+        stages: stages.iter().map(|row| task(row, views)).collect(),
         events: events.iter().map(event).collect(),
     }
 }

@@ -14,6 +14,7 @@ use crate::{
             fleet::Tenancy,
             names::TaskId,
             phase,
+            pipeline::Stage,
             sky::{NewTask, Note, TaskFile, TaskFileError},
             spec::Secrets,
             yaml::YamlError,
@@ -42,13 +43,9 @@ pub struct Checked {
     pub choice: Choice,
 }
 
-/// The one task of a file.
-pub fn single(mut file: TaskFile) -> Result<(NewTask, Vec<Note>), Failure> {
-    match (file.tasks.pop(), file.tasks.len()) {
-        (Some(task), 0) => Ok((task, file.warnings)),
-        (_, more) => Err(invalid(format!("the file has {} tasks", more + 1))
-            .next("tasks that run one after the other are not supported yet: submit each by itself")),
-    }
+/// The one task of those that were accepted from a request that cannot have more.
+pub fn single(rows: Vec<TaskRow>) -> TaskRow {
+    rows.into_iter().next().expect("a file has at least one task")
 }
 
 pub fn refused(error: &TaskFileError) -> Failure {
@@ -73,16 +70,52 @@ fn invalid(detail: impl Into<String>) -> Failure {
     Failure::new(StatusCode::UNPROCESSABLE_ENTITY, Code::Invalid, detail)
 }
 
-/// Finds out whether the task may be accepted.
-pub async fn check(state: &State, owner: &Owner, task: NewTask, wanted: &Wanted) -> Result<Checked, Failure> {
+/// Finds out whether each task of a file may be accepted.
+pub async fn check(
+    state: &State,
+    owner: &Owner,
+    file: TaskFile,
+    wanted: &Wanted,
+) -> Result<Vec<Checked>, Failure> {
     owner.may(state, "create", TASKS).await?;
+    let several = 1 < file.tasks.len();
+    let mut checked = Vec::new();
+    for (number, task) in (1..).zip(file.tasks) {
+        let called = task.spec.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+        let judged = check_one(state, owner, task, wanted).await;
+        checked.push(judged.map_err(|mut failure| {
+            if several {
+                failure.0.detail = format!("stage {number}{called}: {}", failure.0.detail);
+            }
+            failure
+        })?);
+    }
+    if let (Some(id), Some(first)) = (&wanted.id, checked.first_mut()) {
+        first.row.id = id.clone();
+    }
+    link(&mut checked, file.name.as_deref());
+    Ok(checked)
+}
+
+/// Several tasks are a pipeline.
+fn link(checked: &mut [Checked], name: Option<&str>) {
+    if checked.len() < 2 {
+        return;
+    }
+    let ids: Vec<TaskId> = checked.iter().map(|one| one.row.id.clone()).collect();
+    for (one, stage) in checked.iter_mut().zip(Stage::of(&ids, name)) {
+        one.row.stage = Some(stage);
+    }
+}
+
+async fn check_one(state: &State, owner: &Owner, task: NewTask, wanted: &Wanted) -> Result<Checked, Failure> {
     let NewTask { mut spec, secrets } = task;
     if let Some(queue) = &wanted.queue {
         spec.queue = Some(queue.clone());
     }
     let now = state.clock.now();
     let row = TaskRow {
-        id: wanted.id.clone().unwrap_or_else(draw),
+        id: draw(),
         owner: owner.user().to_owned(),
         namespace: owner.namespace().to_owned(),
         queue: spec.queue.clone().or_else(|| owner.rule.queue.clone()),
@@ -94,6 +127,7 @@ pub async fn check(state: &State, owner: &Owner, task: NewTask, wanted: &Wanted)
         restarts: 0,
         nodes: None,
         changed: now,
+        stage: None,
     };
     if row.queue.is_none() {
         return Err(no_queue(state, owner));
@@ -166,51 +200,80 @@ async fn tenancy(state: &State, row: &TaskRow) -> Result<Tenancy, Failure> {
     Ok(tenancy)
 }
 
-/// Stores the task. Its secrets are on the hub before; where it is not accepted, they are gone again.
-pub async fn accept(state: &State, wanted: &Wanted, checked: Checked) -> Result<TaskRow, Failure> {
-    let Checked { mut row, secrets, .. } = checked;
+/// Stores the tasks. Their secrets are on the hub before; where they are not accepted, they are gone again.
+pub async fn accept(
+    state: &State,
+    wanted: &Wanted,
+    mut checked: Vec<Checked>,
+) -> Result<Vec<TaskRow>, Failure> {
     let draws = if wanted.id.is_some() { 1 } else { DRAWS };
     for _ in 0..draws {
-        if put(state, &row, &secrets).await? {
+        if put(state, &checked).await? {
             state.task_signal.notify_one();
-            return Ok(row);
+            return Ok(checked.into_iter().map(|one| one.row).collect());
         }
         if wanted.id.is_some() {
-            return repeated(state, row).await;
+            return repeated(state, checked).await;
         }
-        row.id = draw();
+        let name = checked[0].row.stage.as_ref().and_then(|stage| stage.name.clone());
+        for one in &mut checked {
+            one.row.id = draw();
+        }
+        link(&mut checked, name.as_deref());
     }
     Err(Failure::new(StatusCode::CONFLICT, Code::AlreadyExists, "every id that was drawn is taken")
         .next("try again"))
 }
 
-/// `false`: the id is taken.
-async fn put(state: &State, row: &TaskRow, secrets: &Secrets) -> Result<bool, Failure> {
-    let has_secrets = secrets.reveal().next().is_some();
-    if has_secrets && !state.hub.keep_secrets(&row.id, &row.owner, secrets).await? {
-        return Ok(false);
+/// `false`: an id is taken.
+async fn put(state: &State, checked: &[Checked]) -> Result<bool, Failure> {
+    let mut kept = Vec::new();
+    let stored = store(state, checked, &mut kept).await;
+    if !matches!(stored, Ok(true)) {
+        for id in kept {
+            if let Err(error) = state.hub.forget_secrets(id).await {
+                // The controller removes Secrets of tasks that there are not.
+                tracing::warn!(task.id = %id, %error, "The Secret of a task that was not accepted stays for now");
+            }
+        }
     }
-    let stored = state.store.insert_task(row).await;
-    if has_secrets
-        && !matches!(stored, Ok(true))
-        && let Err(error) = state.hub.forget_secrets(&row.id).await
-    {
-        // The controller removes Secrets of tasks that there are not.
-        tracing::warn!(task.id = %row.id, %error, "The Secret of a task that was not accepted stays for now");
+    stored
+}
+
+/// `kept`: whose Secrets were made.
+async fn store<'a>(
+    state: &State,
+    checked: &'a [Checked],
+    kept: &mut Vec<&'a TaskId>,
+) -> Result<bool, Failure> {
+    for Checked { row, secrets, .. } in checked {
+        if secrets.reveal().next().is_none() {
+            continue;
+        }
+        if !state.hub.keep_secrets(&row.id, &row.owner, secrets).await? {
+            return Ok(false);
+        }
+        kept.push(&row.id);
     }
-    Ok(stored?)
+    let rows: Vec<TaskRow> = checked.iter().map(|one| one.row.clone()).collect();
+    Ok(state.store.insert_tasks(&rows).await?)
 }
 
 /// The answer may have been lost, so that the same request came again.
-async fn repeated(state: &State, row: TaskRow) -> Result<TaskRow, Failure> {
-    let asked = |row: &TaskRow| (row.owner.clone(), row.queue.clone(), row.cluster.clone(), row.spec.clone());
-    match state.store.task(&row.id).await? {
-        Some(known) if asked(&known) == asked(&row) => Ok(known),
-        _ => Err(Failure::new(
-            StatusCode::CONFLICT,
-            Code::AlreadyExists,
-            format!("the id {} is taken", row.id),
-        )
-        .next("submit it under another id")),
+async fn repeated(state: &State, checked: Vec<Checked>) -> Result<Vec<TaskRow>, Failure> {
+    let asked = |row: &TaskRow| {
+        let TaskRow { owner, queue, cluster, spec, stage, .. } = row;
+        let name = stage.as_ref().and_then(|stage| stage.name.clone());
+        (owner.clone(), queue.clone(), cluster.clone(), spec.clone(), name)
+    };
+    let id = &checked[0].row.id;
+    let known = match state.store.task(id).await? {
+        Some(TaskRow { stage: Some(stage), .. }) => state.store.pipeline(&stage.pipeline).await?,
+        single => single.into_iter().collect(),
+    };
+    if known.iter().map(asked).eq(checked.iter().map(|one| asked(&one.row))) {
+        return Ok(known);
     }
+    Err(Failure::new(StatusCode::CONFLICT, Code::AlreadyExists, format!("the id {id} is taken"))
+        .next("submit it under another id"))
 }

@@ -100,6 +100,23 @@ fn print(detail: &TaskDetail, printer: &mut Printer) -> Result<(), CliError> {
     }
     printer.table(&table)?;
     printer.line("")?;
+    if !detail.stages.is_empty() {
+        let mut stages = Table::new(&["STAGE", "ID", "NAME", "PHASE", "CLUSTER", "REASON"]);
+        for task in &detail.stages {
+            let reason = task.pending_reason.as_ref().or(task.failure.as_ref());
+            let text = |text: Option<&String>| text.cloned().unwrap_or_default();
+            stages.row([
+                stage(task),
+                task.id.clone(),
+                task.name.clone(),
+                task.phase.clone(),
+                text(task.cluster.as_ref()),
+                text(reason),
+            ]);
+        }
+        printer.table(&stages)?;
+        printer.line("")?;
+    }
     let mut events = Table::new(&["AGE", "PHASE", "REASON", "MESSAGE"]);
     for TaskEvent { at, phase, reason, message, .. } in &detail.events {
         events.row([&age(*at), phase, reason, message]);
@@ -107,7 +124,18 @@ fn print(detail: &TaskDetail, printer: &mut Printer) -> Result<(), CliError> {
     printer.table(&events)
 }
 
-fn fields(detail: &TaskDetail) -> [(&'static str, Option<String>); 14] {
+/// `2 of 3`
+fn stage(task: &Task) -> String {
+    task.pipeline.as_ref().map(|stage| format!("{} of {}", stage.stage, stage.stages)).unwrap_or_default()
+}
+
+fn pipeline(task: &Task) -> Option<String> {
+    let stage = task.pipeline.as_ref()?;
+    let name = stage.name.as_ref().map(|name| format!("{name} ")).unwrap_or_default();
+    Some(format!("{name}({}), stage {}", stage.id, self::stage(task)))
+}
+
+fn fields(detail: &TaskDetail) -> [(&'static str, Option<String>); 15] {
     let task = &detail.task;
     let counts = task.nodes.words();
     let nodes = if counts.is_empty() { String::new() } else { format!(" ({counts})") };
@@ -115,6 +143,7 @@ fn fields(detail: &TaskDetail) -> [(&'static str, Option<String>); 14] {
     [
         ("Task", Some(task.id.clone())),
         ("Name", Some(task.name.clone())),
+        ("Pipeline", pipeline(task)),
         ("User", Some(task.user.clone())),
         ("Phase", Some(task.phase.clone())),
         ("Why", task.pending_reason.clone().or_else(|| task.failure.clone())),

@@ -15,19 +15,37 @@ const POLL: Duration = Duration::from_millis(300);
 
 pub async fn run(args: StopArgs, session: &mut Session) -> Result<u8, CliError> {
     let (api, printer) = session.both()?;
-    let ids = if args.all { stop_all(&args, api, printer).await? } else { args.ids.clone() };
-    if !args.all {
-        for id in &ids {
-            let task: Task = api.post(&super::path(id, "/stop"), &serde_json::json!({})).await?;
-            if matches!(task.phase.as_str(), "succeeded" | "failed") {
-                printer.note(&format!("task {id} had {} already", task.phase));
-            }
-        }
-    }
+    let ids = if args.all {
+        stop_all(&args, api, printer).await?
+    } else {
+        stop_these(&args.ids, api, printer).await?
+    };
     if args.no_wait {
         return ids.iter().try_for_each(|id| printer.line(&format!("task {id} stops"))).map(|()| DONE);
     }
     confirm(&ids, api, printer).await
+}
+
+/// With those that are stopped with them.
+async fn stop_these(ids: &[String], api: &Api, printer: &mut Printer) -> Result<Vec<String>, CliError> {
+    let mut stopped: Vec<String> = Vec::new();
+    for id in ids {
+        // Of a pipeline, what comes after it and is not over.
+        let before: TaskDetail = api.get(&super::path(id, "")).await?;
+        let own = before.task.pipeline.as_ref().map_or(0, |stage| stage.stage);
+        let task: Task = api.post(&super::path(id, "/stop"), &serde_json::json!({})).await?;
+        if matches!(task.phase.as_str(), "succeeded" | "failed") {
+            printer.note(&format!("task {id} had {} already", task.phase));
+        }
+        let behind = before.stages.iter().filter(|task| {
+            let later = task.pipeline.as_ref().is_some_and(|stage| own < stage.stage);
+            later && !matches!(task.phase.as_str(), "stopped" | "succeeded" | "failed")
+        });
+        stopped.extend(std::iter::once(id).chain(behind.map(|task| &task.id)).cloned());
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    stopped.retain(|id| seen.insert(id.clone()));
+    Ok(stopped)
 }
 
 async fn stop_all(args: &StopArgs, api: &Api, printer: &mut Printer) -> Result<Vec<String>, CliError> {

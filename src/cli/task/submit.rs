@@ -31,7 +31,16 @@ pub async fn run(args: Box<SubmitArgs>, session: &mut Session) -> Result<u8, Cli
     if args.detach || args.dry_run || for_programs {
         return Ok(DONE);
     }
-    logs::run(&LogsArgs::whole(submitted.id), session).await
+    // The next stage has nothing to show before this one has succeeded.
+    let stages = submitted.stages.iter().map(|stage| stage.id.clone());
+    let ids = if submitted.stages.is_empty() { vec![submitted.id] } else { stages.collect() };
+    for id in ids {
+        let code = logs::run(&LogsArgs::whole(id), session).await?;
+        if code != DONE {
+            return Ok(code);
+        }
+    }
+    Ok(DONE)
 }
 
 async fn request(args: &SubmitArgs) -> Result<SubmitTask, CliError> {
@@ -101,7 +110,7 @@ fn is_lost(error: &CliError) -> bool {
 }
 
 fn tell(submitted: &Submitted, args: &SubmitArgs, printer: &mut Printer) -> Result<(), CliError> {
-    let Submitted { id, name, namespace, queue, dry_run, clusters, .. } = submitted;
+    let Submitted { id, name, namespace, queue, dry_run, clusters, stages, .. } = submitted;
     match args.output.output {
         Format::Json => return printer.json(submitted),
         Format::Yaml => return printer.yaml(submitted),
@@ -111,10 +120,17 @@ fn tell(submitted: &Submitted, args: &SubmitArgs, printer: &mut Printer) -> Resu
     }
     if *dry_run {
         show::print_verdicts(clusters, args.output, printer)?;
+        for stage in stages {
+            printer.line(&format!("{}:", stage.name))?;
+            show::print_verdicts(&stage.clusters, args.output, printer)?;
+        }
         printer.note(&format!("{name} is valid; nothing was submitted (dry run)"));
         return Ok(());
     }
     printer.line(&format!("task {id} submitted"))?;
+    for (number, stage) in (1..).zip(stages) {
+        printer.note(&format!("  stage {number}: {} ({})", stage.name, stage.id));
+    }
     let queue = queue.as_deref().unwrap_or("-");
     printer.note(&format!("{name} waits in queue {queue} of namespace {namespace}"));
     if args.detach {

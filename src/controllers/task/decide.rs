@@ -102,6 +102,9 @@ impl TaskController {
     fn place(&mut self, id: &TaskId, chooser: &mut Chooser<'_>, routes: &Routes) -> Option<Decided> {
         let revision = self.gathered.revision;
         let live = self.live.get_mut(id)?;
+        if live.row.stage.as_ref().is_some_and(|stage| stage.waits_for.is_some()) {
+            return None;
+        }
         if live.judged.as_ref().is_some_and(|(judged, _)| *judged == revision) {
             return None;
         }

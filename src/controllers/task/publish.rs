@@ -16,6 +16,7 @@ use crate::{
             choose::{Waiting, spill_at},
             names::TaskId,
             phase::Phase,
+            pipeline::Stage,
             progress::pending_reason,
             spec::Secrets,
             view::{TaskView, TaskViews, VolumeViews},
@@ -211,7 +212,8 @@ impl TaskController {
         }
         view.pending_reason = match (&row.state.phase, &seen, name) {
             (Phase::Pending, ..) => {
-                let judged = live.judged.as_ref().map(|(_, reason)| reason.clone());
+                let waits = row.stage.as_ref().and_then(Stage::waits);
+                let judged = waits.or_else(|| live.judged.as_ref().map(|(_, reason)| reason.clone()));
                 Some(judged.unwrap_or_else(|| "a cluster is being chosen for it".to_owned()))
             }
             (phase, Some(seen), Some(name)) => {

@@ -22,6 +22,8 @@ pub struct Event {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub enum Reason {
     Submitted,
+    /// The stage before it has succeeded.
+    Due,
     Chosen,
     Created,
     Refused,
@@ -35,6 +37,8 @@ pub enum Reason {
     Vanished,
     NeverFits,
     Stopping,
+    /// The stage before it did not succeed.
+    Cancelled,
     Withdrawn,
     ClusterLost,
     ClusterBack,
@@ -42,8 +46,9 @@ pub enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 20] = [
         Self::Submitted,
+        Self::Due,
         Self::Chosen,
         Self::Created,
         Self::Refused,
@@ -57,6 +62,7 @@ impl Reason {
         Self::Vanished,
         Self::NeverFits,
         Self::Stopping,
+        Self::Cancelled,
         Self::Withdrawn,
         Self::ClusterLost,
         Self::ClusterBack,
@@ -89,6 +95,12 @@ impl Event {
         Self { at, epoch: 0, phase: Phase::Pending, reason: Reason::Submitted, message }
     }
 
+    /// Of a stage whose turn has come. `before`: how the one before it is called.
+    pub fn due(state: &State, at: Timestamp, before: &str) -> Self {
+        let message = format!("{before} succeeded: its turn has come");
+        Self { at, epoch: state.epoch, phase: state.phase.clone(), reason: Reason::Due, message }
+    }
+
     /// Of a move that led to `state`; `detail` is what the cluster or the chooser said.
     pub fn of(step: &Move, state: &State, at: Timestamp, detail: Option<&str>) -> Self {
         let (reason, mut message) = told(step, state);
@@ -119,6 +131,7 @@ fn told(step: &Move, state: &State) -> (Reason, String) {
         Move::Vanished => (Reason::Vanished, format!("somebody deleted its objects on {cluster}")),
         Move::NeverFits => (Reason::NeverFits, "no cluster can ever hold it".to_owned()),
         Move::Stop => (Reason::Stopping, "it was stopped".to_owned()),
+        Move::Cancel => (Reason::Cancelled, "it is not run".to_owned()),
         Move::Withdrawn => (Reason::Withdrawn, withdrawn(&state.phase).to_owned()),
         Move::ClusterLost => (Reason::ClusterLost, format!("{cluster} does not answer")),
         Move::ClusterBack => (Reason::ClusterBack, format!("{cluster} answers again")),

@@ -122,6 +122,8 @@ pub enum Move {
     Vanished,
     NeverFits,
     Stop,
+    /// What it waits for does not succeed any more.
+    Cancel,
     /// The cluster confirmed that nothing of it is left.
     Withdrawn,
     ClusterLost,
@@ -220,7 +222,7 @@ impl Phase {
         match to {
             Move::Dispatch(cluster) => Ok(Self::Dispatching { cluster }),
             Move::NeverFits => Ok(Self::Failed { reason: Failure::NeverFits }),
-            Move::Stop => Ok(Self::Stopped),
+            Move::Stop | Move::Cancel => Ok(Self::Stopped),
             to => Err(IllegalMove { from: Self::Pending, to }),
         }
     }

@@ -38,6 +38,7 @@ fn row(number: u64, owner: &str) -> TaskRow {
         restarts: 0,
         nodes: None,
         changed: at(0),
+        stage: None,
     }
 }
 
@@ -223,4 +224,112 @@ async fn what_moved_is_told_once_and_a_stop_is_a_move() {
     let changes = store.task_changes(seen).await.expect("read");
     assert_eq!(changes.tasks, [stopped, never_dispatched], "what is over is told too");
     assert!(seen < changes.seen);
+}
+
+/// Three tasks, one after the other.
+fn three() -> Vec<TaskRow> {
+    let mut rows: Vec<TaskRow> = (1..=3).map(|number| row(number, "ann")).collect();
+    let ids: Vec<TaskId> = rows.iter().map(|row| row.id.clone()).collect();
+    for (row, stage) in rows.iter_mut().zip(Stage::of(&ids, Some("train"))) {
+        row.stage = Some(stage);
+    }
+    rows
+}
+
+async fn run(store: &Store, id: &TaskId, steps: &[Move]) -> TaskRow {
+    for step in steps {
+        let row = store.task(id).await.expect("read").expect("a task");
+        assert!(store.move_task(&moved(&row, step, 1).1).await.expect("stored"));
+    }
+    store.task(id).await.expect("read").expect("a task")
+}
+
+async fn told(store: &Store, id: &TaskId) -> (String, String) {
+    let events = store.task_events(id).await.expect("read");
+    let last = events.last().expect("an event");
+    (last.phase.word().to_owned(), last.message.clone())
+}
+
+#[tokio::test]
+async fn a_pipeline_is_accepted_whole_or_not_at_all() {
+    let (_folder, store) = store().await;
+    let rows = three();
+    assert!(store.insert_task(&row(3, "bob")).await.expect("stored"));
+    assert!(!store.insert_tasks(&rows).await.expect("no failure"), "an id is taken");
+    assert_eq!(store.live_tasks().await.expect("read").len(), 1);
+    assert!(store.insert_tasks(&rows[..2]).await.expect("stored"));
+    assert_eq!(store.pipeline(&rows[0].id).await.expect("read"), rows[..2]);
+}
+
+#[tokio::test]
+async fn the_next_stage_is_due_in_the_commit_in_which_the_one_before_it_succeeds() {
+    let (_folder, store) = store().await;
+    let rows = three();
+    assert!(store.insert_tasks(&rows).await.expect("stored"));
+    let seen = store.task_changes(0).await.expect("read").seen;
+    let dispatch = Move::Dispatch(ClusterName::new("one").expect("a name"));
+    run(&store, &rows[0].id, &[dispatch.clone(), Move::Succeeded]).await;
+    let changes = store.task_changes(seen).await.expect("read").tasks;
+    let waits: Vec<_> =
+        changes.iter().map(|row| row.stage.as_ref().expect("a stage").waits_for.clone()).collect();
+    assert_eq!(waits, [None, None], "the first and the second are told of");
+    assert_eq!(
+        told(&store, &rows[1].id).await,
+        ("pending".to_owned(), format!("stage 1 ({}) succeeded: its turn has come", rows[0].id))
+    );
+    let third = store.task(&rows[2].id).await.expect("read").expect("a task");
+    assert_eq!(third.stage.expect("a stage").waits_for, Some(rows[1].id.clone()));
+}
+
+#[tokio::test]
+async fn what_is_behind_a_failed_stage_is_never_run() {
+    let (_folder, store) = store().await;
+    let rows = three();
+    assert!(store.insert_tasks(&rows).await.expect("stored"));
+    let dispatch = Move::Dispatch(ClusterName::new("one").expect("a name"));
+    let failed = Move::ProgramFailed { restart: false };
+    run(&store, &rows[0].id, &[dispatch.clone(), Move::ProgramFailed { restart: true }, Move::Withdrawn])
+        .await;
+    assert_eq!(store.live_tasks().await.expect("read").len(), 3, "another try is no failure");
+    run(&store, &rows[0].id, &[dispatch, failed]).await;
+    let why = format!("it is not run: stage 1 ({}) failed", rows[0].id);
+    for row in &rows[1..] {
+        assert_eq!(told(&store, &row.id).await, ("stopped".to_owned(), why.clone()));
+    }
+    assert!(store.live_tasks().await.expect("read").is_empty());
+}
+
+#[tokio::test]
+async fn a_stop_of_a_stage_stops_what_is_behind_it() {
+    let (_folder, store) = store().await;
+    let rows = three();
+    assert!(store.insert_tasks(&rows).await.expect("stored"));
+    let dispatch = Move::Dispatch(ClusterName::new("one").expect("a name"));
+    store.stop_task(&rows[2].id, at(2)).await.expect("stored");
+    run(&store, &rows[0].id, &[dispatch.clone(), Move::Succeeded]).await;
+    run(&store, &rows[1].id, &[dispatch]).await;
+    // The first is over, and stands for all.
+    let first = store.stop_task(&rows[0].id, at(3)).await.expect("stored").expect("a task");
+    assert_eq!(first.state.phase.word(), "succeeded");
+    let words = async || {
+        let rows = store.pipeline(&rows[0].id).await.expect("read");
+        rows.iter().map(|row| row.state.phase.word()).collect::<Vec<_>>()
+    };
+    assert_eq!(words().await, ["succeeded", "stopping", "stopped"]);
+    store.stop_task(&rows[0].id, at(4)).await.expect("no failure");
+    run(&store, &rows[1].id, &[Move::Withdrawn]).await;
+    assert_eq!(words().await, ["succeeded", "stopped", "stopped"]);
+}
+
+#[tokio::test]
+async fn a_stop_of_a_running_stage_stops_what_is_behind_it_before_its_cluster_confirms() {
+    let (_folder, store) = store().await;
+    let rows = three();
+    assert!(store.insert_tasks(&rows).await.expect("stored"));
+    run(&store, &rows[0].id, &[Move::Dispatch(ClusterName::new("one").expect("a name"))]).await;
+    store.stop_task(&rows[0].id, at(2)).await.expect("stored");
+    let live = store.live_tasks().await.expect("read");
+    assert_eq!(live.iter().map(|row| &row.id).collect::<Vec<_>>(), [&rows[0].id]);
+    let why = format!("it is not run: stage 1 ({}) was stopped", rows[0].id);
+    assert_eq!(told(&store, &rows[2].id).await.1, why);
 }

@@ -4,6 +4,7 @@ mod kept;
 mod killed;
 mod loss;
 mod people;
+mod pipelines;
 mod running;
 mod stage;
 mod stopping;
