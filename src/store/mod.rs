@@ -56,6 +56,7 @@ mod claims;
 mod clusters;
 mod column;
 mod error;
+mod failpoint;
 mod kept_logs;
 mod known;
 mod lock;

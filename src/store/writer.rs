@@ -10,7 +10,10 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::{OnCommit, StoreError};
+use super::{
+    OnCommit, StoreError,
+    failpoint::{Failpoints, Side},
+};
 
 /// Writers wait when this many are queued: memory stays bounded while the disk is slow.
 const QUEUE: usize = 1024;
@@ -57,6 +60,7 @@ impl Writer {
 
 /// One caller's write, with its result type hidden.
 trait Job: Send {
+    fn what(&self) -> &'static str;
     fn run<'c>(&'c mut self, connection: &'c mut SqliteConnection) -> BoxFuture<'c, sqlx::Result<()>>;
     /// The write itself failed; the rest of the batch goes on. Why, if the database is to blame.
     fn fail(self: Box<Self>, source: sqlx::Error) -> Option<String>;
@@ -76,6 +80,10 @@ where
     T: Send + 'static,
     F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, sqlx::Result<T>> + Send + 'static,
 {
+    fn what(&self) -> &'static str {
+        self.what
+    }
+
     fn run<'c>(&'c mut self, connection: &'c mut SqliteConnection) -> BoxFuture<'c, sqlx::Result<()>> {
         let work = self.work.take().expect("a job runs once");
         Box::pin(async move {
@@ -105,12 +113,13 @@ where
 
 async fn run(mut connection: SqliteConnection, mut queue: mpsc::Receiver<Box<dyn Job>>, on_commit: OnCommit) {
     let mut batch = Vec::with_capacity(BATCH);
-    let mut failing = false;
+    let (mut failing, mut failpoints) = (false, Failpoints::from_environment());
     while queue.recv_many(&mut batch, BATCH).await != 0 {
         let begun = Instant::now();
         let (mut done, mut trouble) = (Vec::with_capacity(batch.len()), None);
-        let commit =
-            commit(&mut connection, batch.drain(..), &mut done, &mut trouble).await.map_err(Arc::new);
+        let batch = batch.drain(..);
+        let commit = commit((&mut connection, &mut failpoints), batch, &mut done, &mut trouble).await;
+        let commit = commit.map_err(Arc::new);
         let trouble = trouble.or_else(|| commit.as_ref().err().map(ToString::to_string));
         on_commit(begun.elapsed(), trouble.is_none());
         tell(&mut failing, trouble.as_deref());
@@ -142,13 +151,20 @@ fn tell(failing: &mut bool, trouble: Option<&str>) {
 /// The statements are written out, since sqlx counts how deep its own transactions are nested and loses
 /// count where SQLite rolls back by itself (a full disk): every later write would fail.
 async fn commit(
-    connection: &mut SqliteConnection,
+    (connection, failpoints): (&mut SqliteConnection, &mut Failpoints),
     mut jobs: impl Iterator<Item = Box<dyn Job>>,
     done: &mut Vec<Box<dyn Job>>,
     trouble: &mut Option<String>,
 ) -> sqlx::Result<()> {
-    let outcome = try_commit(connection, &mut jobs, done, trouble).await;
+    let mut outcome = run_all(connection, &mut jobs, done, trouble).await;
     done.extend(jobs);
+    if outcome.is_ok() {
+        failpoints.reached(Side::Before, done.iter().map(|job| job.what()));
+        outcome = execute(connection, "COMMIT").await;
+    }
+    if outcome.is_ok() {
+        failpoints.reached(Side::After, done.iter().map(|job| job.what()));
+    }
     if outcome.is_err()
         && let Err(error) = execute(connection, "ROLLBACK").await
     {
@@ -157,7 +173,8 @@ async fn commit(
     outcome
 }
 
-async fn try_commit(
+/// All but the commit itself.
+async fn run_all(
     connection: &mut SqliteConnection,
     jobs: &mut impl Iterator<Item = Box<dyn Job>>,
     done: &mut Vec<Box<dyn Job>>,
@@ -179,7 +196,7 @@ async fn try_commit(
         }
         execute(connection, "RELEASE job").await?;
     }
-    execute(connection, "COMMIT").await
+    Ok(())
 }
 
 async fn execute(connection: &mut SqliteConnection, statement: &'static str) -> sqlx::Result<()> {

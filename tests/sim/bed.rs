@@ -99,6 +99,11 @@ impl Bed {
         }
     }
 
+    /// Whether fedqd ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.daemon.as_mut().is_none_or(|daemon| daemon.try_wait().unwrap().is_some())
+    }
+
     /// As Kubernetes does.
     pub async fn stop(&mut self) {
         let mut daemon = self.daemon.take().expect("fedqd runs");

@@ -1,11 +1,12 @@
-//! fedqd killed at each request of a dispatch, before it is taken and before its answer: no task is lost, and
-//! none runs twice.
+//! fedqd killed at each request of a dispatch, before it is taken and before its answer, and at each commit of a
+//! task's way, before and after it is on the disk: no task is lost, and none runs twice.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fedq::sim::cluster::Cluster;
+use serde_json::Value;
 
-use super::super::bed::wait;
+use super::super::bed::{WITHIN, wait};
 use super::stage::{Stage, wrong};
 
 const TASK: &str = "run: x\nnum_nodes: 2\nsecrets: {TOKEN: hush}\nresources: {accelerators: 2}\n";
@@ -84,4 +85,91 @@ async fn killed_while_it_takes_a_task_off_it_finishes_that() {
     stage.start();
     stage.reaches(&id, "stopped").await;
     stage.is_gone(&id).await;
+}
+
+/// The ids of the tasks of a name.
+async fn named(stage: &Stage, name: &str) -> Vec<String> {
+    let told = stage.fedq(&["task", "list", "-o", "json"], "").await.unwrap();
+    let told: Value = serde_json::from_str(&told).unwrap();
+    let all = told["items"].as_array().or(told.as_array()).cloned().unwrap_or_default();
+    let named = all.iter().filter(|task| task["name"] == name);
+    named.map(|task| task["id"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Starts a fedqd that ends itself there.
+fn start_to_end_at(stage: &mut Stage, side: &str, write: &str, count: u32) {
+    stage.kill();
+    stage.start_with(&[("FEDQ_ABORT_AT", format!("{side}:{write}:{count}"))]);
+}
+
+/// Until fedqd has ended, or a task is in a phase without that: some steps may be seen as one.
+async fn ends_or(stage: &mut Stage, name: &str, phase: &str) {
+    let began = Instant::now();
+    while !stage.bed.has_ended() {
+        let told = stage.fedq(&["task", "list", "-o", "json"], "").await.unwrap_or_default();
+        let told: Value = serde_json::from_str(&told).unwrap_or_default();
+        let all = told["items"].as_array().or(told.as_array()).cloned().unwrap_or_default();
+        if all.iter().any(|task| task["name"] == name && task["phase"] == phase) {
+            return;
+        }
+        assert!(began.elapsed() < WITHIN * 2, "{name} is neither {phase} nor did fedqd end: {told:#}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_at_any_commit_of_a_dispatch_it_goes_on_to_the_same_end() {
+    let mut stage = Stage::set(&[("one", 8)]).await;
+    for (side, count) in
+        [("before", 1), ("after", 1), ("before", 2), ("after", 2), ("before", 3), ("after", 3), ("after", 4)]
+    {
+        let name = format!("{side}-{count}");
+        start_to_end_at(&mut stage, side, "record the task's move", count);
+        // It may end before the answer has arrived.
+        let answer = stage.try_submit(1, &format!("name: {name}\n{TASK}"), &[]).await;
+        ends_or(&mut stage, &name, "succeeded").await;
+        stage.kill();
+        stage.start();
+        let ids = named(&stage, &name).await;
+        assert_eq!(ids.len(), 1, "{name}: {answer:?}");
+        stage.reaches(&ids[0], "succeeded").await;
+        assert_eq!(stage.ever(&ids[0], "Job").len(), 1, "{name}");
+        assert_eq!(stage.ever(&ids[0], "Pod").len(), 2, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_while_it_accepts_a_task_there_is_one_or_none() {
+    let mut stage = Stage::set(&[("one", 8)]).await;
+    for (side, accepted) in [("before", 0), ("after", 1)] {
+        start_to_end_at(&mut stage, side, "accept the task", 1);
+        stage.try_submit(1, &format!("name: {side}\n{TASK}"), &[]).await.unwrap_err();
+        stage.kill();
+        stage.start();
+        let ids = named(&stage, side).await;
+        assert_eq!(ids.len(), accepted, "{side}");
+        for id in ids {
+            stage.reaches(&id, "succeeded").await;
+            assert_eq!(stage.ever(&id, "Job").len(), 1);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_at_any_commit_of_a_stop_it_finishes_that() {
+    let mut stage = Stage::set(&[("one", 8)]).await;
+    for (side, count) in [("before", 1), ("after", 1), ("before", 2), ("after", 2)] {
+        let name = format!("{side}-{count}");
+        let id = stage.submit(600, &format!("name: {name}\nrun: x\nresources: {{accelerators: 1}}\n")).await;
+        stage.reaches(&id, "running").await;
+        start_to_end_at(&mut stage, side, "record the task's move", count);
+        let _ = stage.fedq(&["task", "stop", &id, "--yes", "--no-wait"], "").await;
+        ends_or(&mut stage, &name, "stopped").await;
+        stage.kill();
+        stage.start();
+        stage.fedq(&["task", "stop", &id, "--yes"], "").await.unwrap();
+        stage.reaches(&id, "stopped").await;
+        stage.is_gone(&id).await;
+        assert_eq!(stage.ever(&id, "Pod").len(), 1, "{name}");
+    }
 }
