@@ -20,7 +20,10 @@ use crate::{
         multikueue::{Existing, Input, Naming, Plan, plan},
         placement::view::PlacementView,
     },
-    k8s::{hub::Hub, list_watch::State, worker::JoinedClusters, write::Kind},
+    k8s::{
+        hub::Hub, list_watch::State, read::multikueue::dispatching_checks, worker::JoinedClusters,
+        write::Kind,
+    },
 };
 
 use self::{
@@ -141,7 +144,9 @@ impl AdmissionCheckController {
         }
         let now = self.clock.now();
         let mut seen = Seen::gather(&self.hub, &self.hub_id, &self.settings.kueue_namespace);
-        seen.count_nominated(&self.hub.workloads.all(), self.settings.dispatches, self.settings.naming);
+        let by_check = dispatching_checks(&self.hub.checks);
+        let workloads = self.hub.workloads.all();
+        seen.count_nominated((&workloads, &by_check), self.settings.dispatches, self.settings.naming);
         self.order.sort(&mut seen, view, &self.settings.kueue_namespace, now);
         let (running, settled) = self.needed.now(&seen, Instant::now());
         let (failed, unwritten) = self.failures();

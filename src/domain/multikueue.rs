@@ -66,6 +66,9 @@ pub enum Source {
     ClusterProfile(String),
 }
 
+/// A MultiKueueConfig, and a MultiKueueCluster that it names.
+pub type Use = (String, String);
+
 /// Something that exists under a name fedq would use.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Existing<T> {
@@ -83,10 +86,16 @@ pub struct Input<'a> {
     pub unready: &'a BTreeMap<ClusterName, String>,
     pub configs: &'a BTreeMap<String, Existing<Vec<String>>>,
     pub clusters: &'a BTreeMap<String, Existing<Source>>,
-    /// Names of MultiKueueClusters that Workloads run on (`status.clusterName`).
-    pub running: &'a BTreeSet<String>,
+    /// Where Workloads run (`status.clusterName`), and by which config: placements may share a cluster.
+    pub running: &'a BTreeSet<Use>,
     /// Why a config, or a cluster that it names, cannot be written; by the config's name.
     pub failed: &'a BTreeMap<String, String>,
+}
+
+impl Input<'_> {
+    fn runs(&self, config: &str, cluster: &str) -> bool {
+        self.running.contains(&(config.to_owned(), cluster.to_owned()))
+    }
 }
 
 /// What there should be. What exists, is ours and is not named here is to be deleted.
@@ -219,7 +228,7 @@ fn config(placement: &str, input: &Input) -> (Option<Vec<String>>, Outcome) {
         None => &[],
     };
     let last_good = || {
-        let used = existing.iter().any(|name| input.running.contains(name));
+        let used = existing.iter().any(|name| input.runs(placement, name));
         used.then(|| existing.to_vec())
     };
     let Some(decided) = input.placements.get(placement) else {
@@ -242,7 +251,8 @@ fn config(placement: &str, input: &Input) -> (Option<Vec<String>>, Outcome) {
         }
         return (last_good(), Outcome::failed(Reason::NoClustersAvailable, message));
     }
-    let config = cap(wanted, existing, input, &mut outcome);
+    let runs = |name: &str| input.runs(placement, name);
+    let config = cap(wanted, existing, runs, &mut outcome);
     if let Some(failure) = input.failed.get(placement) {
         outcome.problem = Some((Reason::MultiKueueConfigError, failure.clone()));
     }
@@ -279,15 +289,19 @@ fn usable(
 }
 
 /// At most [`MAX_CLUSTERS`], and of those first the ones where work runs: leaving one out evicts its jobs.
-fn cap(wanted: Vec<String>, existing: &[String], input: &Input, outcome: &mut Outcome) -> Vec<String> {
-    let runs = |name: &&String| input.running.contains(*name);
-    let draining: Vec<String> =
-        existing.iter().filter(runs).filter(|name| !wanted.contains(name)).cloned().collect();
-    let held = draining.len() + wanted.iter().filter(runs).count();
+fn cap(
+    wanted: Vec<String>,
+    existing: &[String],
+    runs: impl Fn(&str) -> bool,
+    outcome: &mut Outcome,
+) -> Vec<String> {
+    let left = existing.iter().filter(|name| !wanted.contains(name));
+    let draining: Vec<String> = left.filter(|name| runs(name)).cloned().collect();
+    let held = draining.len() + wanted.iter().filter(|name| runs(name)).count();
     let mut free = MAX_CLUSTERS.saturating_sub(held);
     let mut config = Vec::new();
     for name in wanted {
-        if input.running.contains(&name) {
+        if runs(&name) {
             config.push(name);
         } else if 0 < free {
             free -= 1;
@@ -308,7 +322,7 @@ fn cap(wanted: Vec<String>, existing: &[String], input: &Input, outcome: &mut Ou
 fn keep_running(input: &Input, plan: &mut Plan) {
     for (name, found) in input.configs {
         let Existing::Ours(clusters) = found else { continue };
-        let runs: Vec<_> = clusters.iter().filter(|name| input.running.contains(*name)).cloned().collect();
+        let runs: Vec<_> = clusters.iter().filter(|cluster| input.runs(name, cluster)).cloned().collect();
         if !runs.is_empty() {
             plan.configs.entry(name.clone()).or_insert(runs);
         }

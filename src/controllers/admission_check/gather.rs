@@ -12,12 +12,12 @@ use tokio::time::Instant;
 use crate::{
     domain::{
         ids::ClusterName,
-        multikueue::{Check, Decided, Existing, Naming, Source, cluster_name},
+        multikueue::{Check, Decided, Existing, Naming, Source, Use, cluster_name},
     },
     k8s::{
         hub::Hub,
         multikueue::{secret_cluster, secret_name},
-        read::multikueue::{self as read, Dispatched},
+        read::multikueue::{self as read, Dispatched, dispatching_checks},
         types::kueue::Workload,
     },
 };
@@ -33,24 +33,59 @@ pub(super) struct Seen {
     pub secrets: BTreeMap<ClusterName, Arc<Secret>>,
     /// Clusters that Kueue can reach by a ClusterProfile of its namespace.
     pub profiles: BTreeSet<ClusterName>,
-    /// Names of MultiKueueClusters that unfinished Workloads run on.
-    pub running: BTreeSet<String>,
+    /// The configs and clusters that unfinished Workloads run by.
+    pub running: BTreeSet<Use>,
 }
 
 impl Seen {
     pub fn gather(hub: &Hub, hub_id: &str, kueue_namespace: &str) -> Self {
-        let workloads = hub.workloads.all();
-        let running = workloads.iter().filter_map(|workload| Dispatched::new(workload).runs_on());
+        let configs = read::configs(&hub.multikueue_configs, hub_id);
+        let by_check = dispatching_checks(&hub.checks);
         Self {
             checks: read::checks(&hub.checks),
             placements: read::placements(hub, kueue_namespace),
-            configs: read::configs(&hub.multikueue_configs, hub_id),
             clusters: read::clusters(&hub.multikueue_clusters, hub_id),
             secrets: secrets(hub),
             profiles: profiles(hub),
-            running: running.map(str::to_owned).collect(),
+            running: running(&hub.workloads.all(), &by_check, &configs),
+            configs,
         }
     }
+}
+
+/// `by_check`: the configs of MultiKueue's checks.
+fn running(
+    workloads: &[Arc<Workload>],
+    by_check: &BTreeMap<String, String>,
+    configs: &BTreeMap<String, Existing<Vec<String>>>,
+) -> BTreeSet<Use> {
+    let mut running = BTreeSet::new();
+    for workload in workloads {
+        let dispatched = Dispatched::new(workload);
+        let cluster = dispatched.runs_on().map(str::to_owned);
+        running.extend(uses(&dispatched, cluster.as_slice(), by_check, configs));
+    }
+    running
+}
+
+/// The configs that a Workload has these clusters by: its check's, or any that names one where that check is gone.
+fn uses(
+    dispatched: &Dispatched,
+    clusters: &[String],
+    by_check: &BTreeMap<String, String>,
+    configs: &BTreeMap<String, Existing<Vec<String>>>,
+) -> Vec<Use> {
+    let mut uses = Vec::new();
+    for cluster in clusters {
+        let names =
+            |found: &Existing<Vec<String>>| matches!(found, Existing::Ours(names) if names.contains(cluster));
+        let mut by: Vec<&str> = dispatched.configs(by_check).collect();
+        if by.is_empty() {
+            by.extend(configs.iter().filter(|(_, found)| names(found)).map(|(config, _)| config.as_str()));
+        }
+        uses.extend(by.into_iter().map(|config| (config.to_owned(), cluster.clone())));
+    }
+    uses
 }
 
 fn profiles(hub: &Hub) -> BTreeSet<ClusterName> {
@@ -74,21 +109,28 @@ impl Seen {
     /// Where Kueue's own dispatcher nominates all clusters at once, a Workload that waits would keep them for ever:
     /// then those count that are decided on now. When one of them no longer is, it stays long enough for the hub to
     /// hear that the Workload had begun there: often the Workload itself moved the score that moved the decision.
-    pub fn count_nominated(&mut self, workloads: &[Arc<Workload>], dispatches: bool, naming: Naming) {
+    pub fn count_nominated(
+        &mut self,
+        (workloads, by_check): (&[Arc<Workload>], &BTreeMap<String, String>),
+        dispatches: bool,
+        naming: Naming,
+    ) {
         let decided = self.decided_names(naming);
         for workload in workloads {
-            let nominated = Dispatched::new(workload).nominated().iter();
-            self.running.extend(nominated.filter(|name| dispatches || decided.contains(*name)).cloned());
+            let dispatched = Dispatched::new(workload);
+            let nominated = uses(&dispatched, dispatched.nominated(), by_check, &self.configs);
+            self.running.extend(nominated.into_iter().filter(|one| dispatches || decided.contains(one)));
         }
     }
 
     /// What the decided clusters are called in configs.
-    fn decided_names(&self, naming: Naming) -> BTreeSet<String> {
+    fn decided_names(&self, naming: Naming) -> BTreeSet<Use> {
         let parameters = self.checks.iter().filter_map(|check| check.parameters.as_ref());
         let placements = parameters.filter_map(|named| self.placements.get_key_value(&named.name));
         placements
             .flat_map(|(placement, decided)| {
-                decided.clusters.iter().map(move |cluster| cluster_name(naming, placement, cluster))
+                let clusters = decided.clusters.iter();
+                clusters.map(move |cluster| (placement.clone(), cluster_name(naming, placement, cluster)))
             })
             .collect()
     }
@@ -98,25 +140,27 @@ impl Seen {
 /// has finished, and only while the config names the cluster.
 #[derive(Default)]
 pub(super) struct Needed {
-    until: BTreeMap<String, Instant>,
+    until: BTreeMap<Use, Instant>,
     begun: bool,
 }
 
 impl Needed {
     /// All that are needed at `now`, and when that changes by time alone.
-    pub fn now(&mut self, seen: &Seen, now: Instant) -> (BTreeSet<String>, Option<Instant>) {
+    pub fn now(&mut self, seen: &Seen, now: Instant) -> (BTreeSet<Use>, Option<Instant>) {
         // Nobody knows what went on before the start.
         let unknown = if std::mem::replace(&mut self.begun, true) { None } else { Some(&seen.configs) };
-        let before = unknown.into_iter().flat_map(BTreeMap::values).filter_map(|found| match found {
-            Existing::Ours(clusters) => Some(clusters),
-            Existing::Foreign => None,
+        let before = unknown.into_iter().flatten().flat_map(|(config, found)| {
+            let clusters = match found {
+                Existing::Ours(clusters) => clusters.as_slice(),
+                Existing::Foreign => &[],
+            };
+            clusters.iter().map(|cluster| (config.clone(), cluster.clone()))
         });
-        for name in before.flatten().chain(&seen.running) {
-            self.until.insert(name.clone(), now + SETTLED_AFTER);
+        for one in before.chain(seen.running.iter().cloned()) {
+            self.until.insert(one, now + SETTLED_AFTER);
         }
         self.until.retain(|_, until| now < *until);
-        let next =
-            self.until.iter().filter(|(name, _)| !seen.running.contains(*name)).map(|(_, until)| *until);
+        let next = self.until.iter().filter(|(one, _)| !seen.running.contains(*one)).map(|(_, until)| *until);
         (self.until.keys().cloned().collect(), next.min())
     }
 }
@@ -135,12 +179,40 @@ mod tests {
             clusters: BTreeMap::new(),
             secrets: BTreeMap::new(),
             profiles: BTreeSet::new(),
-            running: texts(running).into_iter().collect(),
+            running: texts(running).into_iter().map(|name| ("gpu".to_owned(), name)).collect(),
         }
     }
 
-    fn names(needed: &BTreeSet<String>) -> Vec<&str> {
-        needed.iter().map(String::as_str).collect()
+    fn names(needed: &BTreeSet<Use>) -> Vec<&str> {
+        needed.iter().map(|(_, name)| name.as_str()).collect()
+    }
+
+    fn workload(status: &serde_json::Value) -> Arc<Workload> {
+        let metadata = serde_json::json!({"name": "w", "uid": "u", "resourceVersion": "1"});
+        let object = serde_json::json!({"metadata": metadata, "status": status});
+        Arc::new(serde_json::from_value(object).expect("a Workload"))
+    }
+
+    #[test]
+    fn a_job_that_runs_uses_the_config_of_its_own_check_only() {
+        let ours = |clusters: &[&str]| Existing::Ours(clusters.iter().map(|one| (*one).to_owned()).collect());
+        let configs = BTreeMap::from([
+            ("cpu".to_owned(), ours(&["east"])),
+            ("gpu".to_owned(), ours(&["east", "west"])),
+            ("theirs".to_owned(), Existing::Foreign),
+        ]);
+        let by_check = BTreeMap::from([("mk-gpu".to_owned(), "gpu".to_owned())]);
+        let runs = |check: &str, finished: &str| {
+            let status = serde_json::json!({
+                "clusterName": "east", "admissionChecks": [{"name": check, "state": "Ready"}],
+                "conditions": [{"type": "Finished", "status": finished}],
+            });
+            running(&[workload(&status)], &by_check, &configs)
+        };
+        let east = |config: &str| (config.to_owned(), "east".to_owned());
+        assert_eq!(runs("mk-gpu", "False"), BTreeSet::from([east("gpu")]));
+        assert_eq!(runs("gone", "False"), BTreeSet::from([east("cpu"), east("gpu")]), "it may be either's");
+        assert_eq!(runs("mk-gpu", "True"), BTreeSet::new());
     }
 
     #[test]
@@ -158,11 +230,11 @@ mod tests {
 
     #[test]
     fn what_was_nominated_holds_a_cluster_for_a_while_after_it_is_no_longer_decided_on() {
-        let workload = serde_json::json!({
-            "metadata": {"name": "w", "uid": "u", "resourceVersion": "1"},
-            "status": {"nominatedClusterNames": ["gpu-east", "gpu-west"]},
-        });
-        let workloads = [Arc::new(serde_json::from_value(workload).expect("a Workload"))];
+        let workloads = [workload(&serde_json::json!({
+            "nominatedClusterNames": ["gpu-east", "gpu-west"],
+            "admissionChecks": [{"name": "mk", "state": "Pending"}],
+        }))];
+        let by_check = BTreeMap::from([("mk".to_owned(), "gpu".to_owned())]);
         let parameters =
             Parameters { group: "g".to_owned(), kind: "Placement".to_owned(), name: "gpu".to_owned() };
         let check =
@@ -171,7 +243,7 @@ mod tests {
         let seen = |dispatches, decided: &[&Decided]| {
             let placements = decided.iter().map(|one| ("gpu".to_owned(), (*one).clone())).collect();
             let mut seen = Seen { checks: vec![check.clone()], placements, ..seen(&[], &[]) };
-            seen.count_nominated(&workloads, dispatches, Naming::PlacementCluster);
+            seen.count_nominated((&workloads, &by_check), dispatches, Naming::PlacementCluster);
             seen
         };
         assert_eq!(

@@ -11,7 +11,7 @@ struct Bed {
     unready: BTreeMap<ClusterName, String>,
     configs: BTreeMap<String, Existing<Vec<String>>>,
     clusters: BTreeMap<String, Existing<Source>>,
-    running: BTreeSet<String>,
+    running: BTreeSet<Use>,
     failed: BTreeMap<String, String>,
 }
 
@@ -47,6 +47,10 @@ impl Bed {
 
     fn join(&mut self, cluster: &str) {
         self.sources.insert(name(cluster), Source::Secret(format!("multikueue-{cluster}")));
+    }
+
+    fn run(&mut self, config: &str, cluster: &str) {
+        self.running.insert((config.to_owned(), cluster.to_owned()));
     }
 
     fn input(&self) -> Input<'_> {
@@ -128,7 +132,7 @@ fn two_checks_on_one_placement_share_its_config_until_both_are_gone() {
 fn a_cluster_that_leaves_stays_last_while_work_runs_there() {
     let mut bed = Bed::new(&["cluster1", "cluster2"]);
     bed.apply();
-    bed.running.insert("gpu-cluster1".to_owned());
+    bed.run("gpu", "gpu-cluster1");
     bed.decide("gpu", &["cluster3", "cluster2"]);
     bed.join("cluster3");
     let plan = bed.apply();
@@ -140,10 +144,29 @@ fn a_cluster_that_leaves_stays_last_while_work_runs_there() {
 }
 
 #[test]
+fn work_of_one_placement_holds_no_cluster_of_another() {
+    let mut bed = Bed::new(&["east", "west"]);
+    bed.naming = Naming::Cluster;
+    bed.checks.push(check("other", "cpu"));
+    bed.decide("cpu", &["east"]);
+    bed.apply();
+    bed.run("cpu", "east");
+    bed.decide("gpu", &["west"]);
+    assert_eq!(bed.plan().configs["gpu"], ["west"], "the other config has the cluster still");
+    bed.decide("gpu", &[]);
+    assert!(!bed.plan().configs.contains_key("gpu"), "nothing of its own runs");
+    bed.decide("cpu", &["west"]);
+    assert_eq!(bed.plan().configs["cpu"], ["west", "east"]);
+    bed.checks.clear();
+    let plan = bed.plan();
+    assert_eq!(plan.configs.into_iter().collect::<Vec<_>>(), [("cpu".to_owned(), texts(&["east"]))]);
+}
+
+#[test]
 fn the_last_good_config_stays_while_work_runs_and_the_check_says_why() {
     let mut bed = Bed::new(&["cluster1", "cluster2"]);
     bed.apply();
-    bed.running.insert("gpu-cluster2".to_owned());
+    bed.run("gpu", "gpu-cluster2");
     let expect = |bed: &Bed, reason: Reason| {
         let plan = bed.plan();
         assert_eq!(plan.configs["gpu"], ["gpu-cluster1", "gpu-cluster2"], "{reason:?}");
@@ -165,7 +188,7 @@ fn a_config_without_checks_stays_while_work_runs() {
     let mut bed = Bed::new(&["cluster1", "cluster2"]);
     bed.apply();
     bed.checks.clear();
-    bed.running.insert("gpu-cluster2".to_owned());
+    bed.run("gpu", "gpu-cluster2");
     let plan = bed.plan();
     assert_eq!(plan.configs["gpu"], ["gpu-cluster2"]);
     assert_eq!(plan.clusters.len(), 1);
@@ -182,7 +205,7 @@ fn more_than_twenty_are_capped_and_told() {
     let told = "; left out, since it takes 20: gpu-c20, gpu-c21, gpu-c22, gpu-c23, gpu-c24";
     assert!(plan.checks["check"].message.ends_with(told), "{}", plan.checks["check"].message);
     // Work runs on one beyond the limit: it stays, and another waits.
-    bed.running.insert("gpu-c24".to_owned());
+    bed.run("gpu", "gpu-c24");
     let plan = bed.plan();
     assert_eq!(plan.configs["gpu"].len(), MAX_CLUSTERS);
     assert_eq!(plan.configs["gpu"].last().map(String::as_str), Some("gpu-c24"));
@@ -297,11 +320,12 @@ proptest! {
                 prop_assert!(config.iter().all(|name| plan.clusters.contains_key(name)));
             }
             let config = plan.configs.get("gpu").cloned().unwrap_or_default();
-            for name in &bed.running {
+            for (_, name) in &bed.running {
                 prop_assert!(config.contains(name), "{} left while work ran there", name);
             }
             prop_assert_eq!(&bed.plan(), &plan);
-            bed.running = runs.iter().filter_map(|at| config.get(*at)).cloned().collect();
+            let runs = runs.iter().filter_map(|at| config.get(*at)).cloned();
+            bed.running = runs.map(|name| ("gpu".to_owned(), name)).collect();
         }
     }
 }

@@ -160,6 +160,15 @@ impl<'a> Dispatched<'a> {
         config
     }
 
+    /// The configs by which it is or was dispatched. `configs`: by MultiKueue's checks.
+    pub fn configs<'c>(
+        &self,
+        configs: &'c BTreeMap<String, String>,
+    ) -> impl Iterator<Item = &'c str> + use<'a, 'c> {
+        let checks = self.workload.status.admission_checks.iter();
+        checks.filter_map(|check| configs.get(check["name"].as_str()?)).map(String::as_str)
+    }
+
     /// What it asks for, whatever flavor the hub gave it: workers have their own.
     pub fn needs(&self) -> Resources {
         let mut needs = Resources::new();
