@@ -11,10 +11,13 @@ use super::{ids::ClusterName, placement::spec::PlacementKey};
 
 mod condition;
 pub mod dispatch;
+mod names;
 #[cfg(test)]
 mod tests;
 
 pub use condition::{Active, Reason};
+use names::Leads;
+pub use names::{Naming, cluster_name};
 
 /// The API takes so many clusters in one MultiKueueConfig.
 pub const MAX_CLUSTERS: usize = 20;
@@ -48,22 +51,20 @@ pub struct Decided {
     pub misconfigured: Option<String>,
 }
 
-/// What a MultiKueueCluster is called.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Naming {
-    /// `<placement>-<cluster>`: each Placement has its own.
-    #[default]
-    PlacementCluster,
-    /// `<cluster>`: shared by all Placements, and so is Kueue's connection.
-    Cluster,
-}
-
 /// How Kueue reaches a cluster.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Source {
     /// A Secret in Kueue's namespace with a kubeconfig.
     Secret(String),
     ClusterProfile(String),
+}
+
+/// A MultiKueueCluster.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Link {
+    pub source: Source,
+    /// The joined cluster that it leads to, as far as it says so.
+    pub cluster: Option<ClusterName>,
 }
 
 /// A MultiKueueConfig, and a MultiKueueCluster that it names.
@@ -85,14 +86,22 @@ pub struct Input<'a> {
     /// Why a joined cluster has none yet.
     pub unready: &'a BTreeMap<ClusterName, String>,
     pub configs: &'a BTreeMap<String, Existing<Vec<String>>>,
-    pub clusters: &'a BTreeMap<String, Existing<Source>>,
+    pub clusters: &'a BTreeMap<String, Existing<Link>>,
     /// Where Workloads run (`status.clusterName`), and by which config: placements may share a cluster.
     pub running: &'a BTreeSet<Use>,
     /// Why a config, or a cluster that it names, cannot be written; by the config's name.
     pub failed: &'a BTreeMap<String, String>,
 }
 
-impl Input<'_> {
+impl<'a> Input<'a> {
+    /// The cluster that a MultiKueueCluster of ours leads to now.
+    fn leads(&self, name: &str) -> Option<&'a ClusterName> {
+        match self.clusters.get(name) {
+            Some(Existing::Ours(link)) => link.cluster.as_ref(),
+            Some(Existing::Foreign) | None => None,
+        }
+    }
+
     fn runs(&self, config: &str, cluster: &str) -> bool {
         self.running.contains(&(config.to_owned(), cluster.to_owned()))
     }
@@ -132,8 +141,9 @@ pub fn plan(input: &Input) -> Plan {
             }
         }
     }
+    let leads = Leads::new(input, by_placement.keys().copied());
     for (placement, checks) in &by_placement {
-        let (config, outcome) = config(placement, input);
+        let (config, outcome) = config(placement, input, &leads);
         for check in checks {
             plan.checks.insert(check.name.clone(), outcome.active(placement, check.generation));
         }
@@ -142,7 +152,11 @@ pub fn plan(input: &Input) -> Plan {
         }
     }
     keep_running(input, &mut plan);
-    keep_clusters(input, &mut plan);
+    for name in plan.configs.values().flatten() {
+        if let Some(source) = leads.source(name, input) {
+            plan.clusters.insert(name.clone(), source.clone());
+        }
+    }
     plan
 }
 
@@ -162,14 +176,6 @@ impl Check {
     }
 }
 
-/// The name in Kueue of a cluster that the Placement decided on.
-pub fn cluster_name(naming: Naming, placement: &str, cluster: &ClusterName) -> String {
-    match naming {
-        Naming::PlacementCluster => format!("{placement}-{cluster}"),
-        Naming::Cluster => cluster.to_string(),
-    }
-}
-
 /// Where the Placement of that name is looked for.
 pub fn placement_key(kueue_namespace: &str, name: &str) -> PlacementKey {
     PlacementKey { namespace: kueue_namespace.into(), name: name.into() }
@@ -184,6 +190,7 @@ struct Outcome {
     not_joined: Vec<String>,
     unready: Vec<String>,
     conflicts: Vec<String>,
+    ambiguous: Vec<String>,
 }
 
 impl Outcome {
@@ -208,6 +215,7 @@ impl Outcome {
             ("not joined", &self.not_joined),
             ("without a credential for Kueue", &self.unready),
             ("of that name, but not fedq's", &self.conflicts),
+            ("of one name with another cluster", &self.ambiguous),
         ];
         Self::list(&reasons).collect::<Vec<_>>().join("; ")
     }
@@ -218,7 +226,7 @@ impl Outcome {
     }
 }
 
-fn config(placement: &str, input: &Input) -> (Option<Vec<String>>, Outcome) {
+fn config(placement: &str, input: &Input, leads: &Leads) -> (Option<Vec<String>>, Outcome) {
     let existing = match input.configs.get(placement) {
         Some(Existing::Foreign) => {
             let message = format!("a MultiKueueConfig {placement} exists that is not fedq's");
@@ -240,7 +248,7 @@ fn config(placement: &str, input: &Input) -> (Option<Vec<String>>, Outcome) {
         return (last_good(), Outcome::failed(Reason::PlacementError, message));
     }
     let mut outcome = Outcome::default();
-    let wanted = match usable(placement, decided, input, &mut outcome) {
+    let wanted = match usable((placement, decided), input, leads, &mut outcome) {
         Ok(wanted) => wanted,
         Err(message) => return (last_good(), Outcome::failed(Reason::MultiKueueConfigError, message)),
     };
@@ -261,9 +269,9 @@ fn config(placement: &str, input: &Input) -> (Option<Vec<String>>, Outcome) {
 
 /// The decided clusters that Kueue can be told to use, best first.
 fn usable(
-    placement: &str,
-    decided: &Decided,
+    (placement, decided): (&str, &Decided),
     input: &Input,
+    leads: &Leads,
     outcome: &mut Outcome,
 ) -> Result<Vec<String>, String> {
     let mut wanted: Vec<String> = Vec::new();
@@ -281,6 +289,8 @@ fn usable(
             }
         } else if input.clusters.get(&name) == Some(&Existing::Foreign) {
             outcome.conflicts.push(name);
+        } else if let Some(other) = leads.get(&name).filter(|other| *other != cluster) {
+            outcome.ambiguous.push(format!("{cluster} ({name} leads to {other})"));
         } else if !wanted.contains(&name) {
             wanted.push(name);
         }
@@ -325,25 +335,6 @@ fn keep_running(input: &Input, plan: &mut Plan) {
         let runs: Vec<_> = clusters.iter().filter(|cluster| input.runs(name, cluster)).cloned().collect();
         if !runs.is_empty() {
             plan.configs.entry(name.clone()).or_insert(runs);
-        }
-    }
-}
-
-/// The MultiKueueClusters that some config names. One whose cluster has left is kept as it is.
-fn keep_clusters(input: &Input, plan: &mut Plan) {
-    let mut by_name: BTreeMap<String, &Source> = BTreeMap::new();
-    for placement in plan.configs.keys() {
-        for (cluster, source) in input.sources {
-            by_name.insert(cluster_name(input.naming, placement, cluster), source);
-        }
-    }
-    for name in plan.configs.values().flatten() {
-        let existing = match input.clusters.get(name) {
-            Some(Existing::Ours(source)) => Some(source),
-            Some(Existing::Foreign) | None => None,
-        };
-        if let Some(source) = by_name.get(name).copied().or(existing) {
-            plan.clusters.insert(name.clone(), source.clone());
         }
     }
 }

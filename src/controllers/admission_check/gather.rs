@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::{
     domain::{
         ids::ClusterName,
-        multikueue::{Check, Decided, Existing, Naming, Source, Use, cluster_name},
+        multikueue::{Check, Decided, Existing, Link, Naming, Use, cluster_name},
     },
     k8s::{
         hub::Hub,
@@ -28,7 +28,7 @@ pub(super) struct Seen {
     pub checks: Vec<Check>,
     pub placements: BTreeMap<String, Decided>,
     pub configs: BTreeMap<String, Existing<Vec<String>>>,
-    pub clusters: BTreeMap<String, Existing<Source>>,
+    pub clusters: BTreeMap<String, Existing<Link>>,
     /// Ours for Kueue, by the cluster that they are for.
     pub secrets: BTreeMap<ClusterName, Arc<Secret>>,
     /// Clusters that Kueue can reach by a ClusterProfile of its namespace.

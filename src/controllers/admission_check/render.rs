@@ -50,7 +50,8 @@ impl Render {
             changes.extend(write(target, meta, &self.labels(None), (same, json!({"clusters": clusters}))));
         }
         for (name, source) in &plan.clusters {
-            let same = matches!(seen.clusters.get(name), Some(Existing::Ours(found)) if found == source);
+            let same =
+                matches!(seen.clusters.get(name), Some(Existing::Ours(found)) if found.source == *source);
             let found = hub.multikueue_clusters.get(None, name);
             let meta = found.as_ref().map(|cluster| &cluster.metadata);
             let target = Target::cluster_scoped(Kind::MultiKueueCluster, name);

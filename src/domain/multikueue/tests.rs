@@ -10,7 +10,7 @@ struct Bed {
     sources: BTreeMap<ClusterName, Source>,
     unready: BTreeMap<ClusterName, String>,
     configs: BTreeMap<String, Existing<Vec<String>>>,
-    clusters: BTreeMap<String, Existing<Source>>,
+    clusters: BTreeMap<String, Existing<Link>>,
     running: BTreeSet<Use>,
     failed: BTreeMap<String, String>,
 }
@@ -79,9 +79,13 @@ impl Bed {
         self.configs.retain(|_, found| *found == Existing::Foreign);
         self.configs.extend(plan.configs.iter().map(ours));
         self.clusters.retain(|_, found| *found == Existing::Foreign);
-        self.clusters.extend(
-            plan.clusters.iter().map(|(name, source)| (name.clone(), Existing::Ours(source.clone()))),
-        );
+        let link = |(name, source): (&String, &Source)| {
+            let cluster =
+                self.sources.iter().find(|(_, known)| *known == source).map(|(name, _)| name.clone());
+            (name.clone(), Existing::Ours(Link { source: source.clone(), cluster }))
+        };
+        let links: Vec<_> = plan.clusters.iter().map(link).collect();
+        self.clusters.extend(links);
         plan
     }
 
@@ -111,6 +115,59 @@ fn one_name_a_cluster_is_shared_by_placements() {
     assert_eq!(plan.configs["gpu"], ["cluster1", "cluster2"]);
     assert_eq!(plan.configs["cpu"], ["cluster2"]);
     assert_eq!(plan.clusters.len(), 2);
+}
+
+/// Placement `gpu` on `eu-west`, Placement `gpu-eu` on `west`: both are `gpu-eu-west`.
+fn ambiguous() -> Bed {
+    let mut bed = Bed::new(&["eu-west"]);
+    bed.checks.push(check("other", "gpu-eu"));
+    bed.decide("gpu-eu", &["west", "east"]);
+    bed.join("west");
+    bed.join("east");
+    bed
+}
+
+#[test]
+fn a_name_that_two_clusters_have_leads_to_the_first_and_the_other_is_told() {
+    let mut bed = ambiguous();
+    let plan = bed.apply();
+    let eu_west = Source::Secret("multikueue-eu-west".to_owned());
+    assert_eq!(plan.clusters["gpu-eu-west"], eu_west);
+    assert_eq!(plan.configs["gpu"], ["gpu-eu-west"]);
+    assert_eq!(plan.configs["gpu-eu"], ["gpu-eu-east"]);
+    let told = "; of one name with another cluster: west (gpu-eu-west leads to eu-west)";
+    assert!(plan.checks["other"].message.ends_with(told), "{}", plan.checks["other"].message);
+    assert_eq!(bed.plan(), plan);
+    // Also while it only drains.
+    bed.run("gpu", "gpu-eu-west");
+    bed.decide("gpu", &[]);
+    let plan = bed.plan();
+    assert_eq!((&plan.clusters["gpu-eu-west"], plan.configs["gpu-eu"].len()), (&eu_west, 1));
+    bed.running.clear();
+    bed.apply();
+    let plan = bed.apply();
+    assert_eq!(plan.configs["gpu-eu"], ["gpu-eu-west", "gpu-eu-east"], "it is free now");
+    assert_eq!(plan.clusters["gpu-eu-west"], Source::Secret("multikueue-west".to_owned()));
+    assert_eq!(bed.plan(), plan);
+}
+
+#[test]
+fn a_name_that_two_clusters_have_stays_with_the_one_that_has_it() {
+    let mut bed = ambiguous();
+    let first = bed.checks.remove(0);
+    bed.apply();
+    bed.checks.insert(0, first);
+    let plan = bed.plan();
+    assert_eq!(plan.clusters["gpu-eu-west"], Source::Secret("multikueue-west".to_owned()));
+    assert_eq!(plan.checks["check"].reason, Reason::NoClustersAvailable);
+    assert!(plan.checks["check"].message.contains("eu-west (gpu-eu-west leads to west)"));
+}
+
+#[test]
+fn clusters_that_no_placement_decided_on_take_no_name() {
+    let mut bed = ambiguous();
+    bed.decide("gpu-eu", &["east"]);
+    assert_eq!(bed.plan().clusters["gpu-eu-west"], Source::Secret("multikueue-eu-west".to_owned()));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::{
 use crate::{
     domain::{
         ids::{ClusterName, ResourceName},
-        multikueue::{CONTROLLER, Check, CheckState, Decided, Existing, Parameters, Source},
+        multikueue::{CONTROLLER, Check, CheckState, Decided, Existing, Link, Parameters, Source},
         placement::conditions::MISCONFIGURED,
         quantity::{Amount, Quantity},
         resources::Resources,
@@ -17,7 +17,7 @@ use crate::{
     k8s::{
         hub::Hub,
         list_watch::Table,
-        multikueue::FOR_CLUSTER,
+        multikueue::{FOR_CLUSTER, source_cluster},
         types::{
             kueue::{
                 AdmissionCheck, ClusterSource, Condition, MultiKueueCluster, MultiKueueConfig, Workload,
@@ -98,15 +98,17 @@ pub fn configs(table: &Table<MultiKueueConfig>, hub_id: &str) -> BTreeMap<String
     table.all().iter().map(|config| (config.metadata.name.clone(), read(config))).collect()
 }
 
-pub fn clusters(table: &Table<MultiKueueCluster>, hub_id: &str) -> BTreeMap<String, Existing<Source>> {
+pub fn clusters(table: &Table<MultiKueueCluster>, hub_id: &str) -> BTreeMap<String, Existing<Link>> {
     let read = |one: &MultiKueueCluster| {
         existing(&one.metadata, hub_id, || {
             let ClusterSource { kube_config, cluster_profile_ref } = &one.spec.cluster_source;
             let secret = kube_config.as_ref().map(|kubeconfig| kubeconfig.location.clone());
-            match cluster_profile_ref {
+            let source = match cluster_profile_ref {
                 Some(profile) => Source::ClusterProfile(profile.name.clone()),
                 None => Source::Secret(secret.unwrap_or_default()),
-            }
+            };
+            let labelled = one.metadata.labels.get(FOR_CLUSTER).and_then(|name| ClusterName::new(name).ok());
+            Link { cluster: labelled.or_else(|| source_cluster(&source)), source }
         })
     };
     table.all().iter().map(|one| (one.metadata.name.clone(), read(one))).collect()
