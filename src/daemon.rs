@@ -1,6 +1,6 @@
 //! Puts the parts of `fedqd` together: builds, spawns, waits, drains. Nothing is decided here.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use tokio::{
@@ -18,6 +18,7 @@ use crate::{
         task::{self, LogKeeping},
     },
     domain::{
+        multikueue::Use,
         overview::{CapacityView, Overview},
         placement::view::PlacementView,
         queue::{ClaimedQueues, report::QueueReports},
@@ -111,6 +112,7 @@ struct Published {
     /// Bumped when the API accepts a task or a volume, or somebody wants one gone.
     task_signal: Arc<Notify>,
     placements: watch::Sender<Arc<PlacementView>>,
+    draining: watch::Sender<Arc<BTreeSet<Use>>>,
 }
 
 /// Runs a daemon until it is cancelled. Its caller has set up logging and [`host::use_ring`], once a process.
@@ -334,6 +336,7 @@ impl Daemon {
             (hub.clone(), hub_id.clone()),
             self.clock.clone(),
             settings,
+            self.published.draining.clone(),
             signal,
         );
         let inputs = admission_check::Inputs {
@@ -358,7 +361,11 @@ impl Daemon {
             writer: self.writer_config(),
         };
         let dispatcher = dispatcher::DispatcherController::new((hub.clone(), hub_id), settings, signal);
-        self.tasks.spawn(dispatcher.run(self.published.joined.subscribe(), self.cancel.clone()));
+        let inputs = dispatcher::Inputs {
+            joined: self.published.joined.subscribe(),
+            draining: self.published.draining.subscribe(),
+        };
+        self.tasks.spawn(dispatcher.run(inputs, self.cancel.clone()));
     }
 
     async fn drain(&mut self) {

@@ -4,7 +4,11 @@
 //!
 //! It writes on the hub only; of joined clusters it asks for tokens of MultiKueue's account there.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{
     sync::{Notify, watch},
@@ -17,7 +21,7 @@ use crate::{
     clock::Clock,
     domain::{
         ids::ClusterName,
-        multikueue::{Existing, Input, Naming, Plan, plan},
+        multikueue::{Existing, Input, Naming, Plan, Use, plan, preferred},
         placement::view::PlacementView,
     },
     k8s::{
@@ -27,7 +31,7 @@ use crate::{
 };
 
 use self::{
-    credentials::Credentials,
+    credentials::{Credentials, Kept},
     gather::{Needed, Seen},
     order::Order,
     render::Render,
@@ -78,10 +82,18 @@ pub struct AdmissionCheckController {
     render: Render,
     /// What the last decision wanted, by config: whose failure is whose.
     wanted: BTreeMap<String, Vec<String>>,
+    /// For the dispatcher: what is in configs and for nothing new.
+    draining: watch::Sender<Arc<BTreeSet<Use>>>,
 }
 
 impl AdmissionCheckController {
-    pub fn new((hub, hub_id): (Hub, String), clock: Clock, settings: Settings, signal: Arc<Notify>) -> Self {
+    pub fn new(
+        (hub, hub_id): (Hub, String),
+        clock: Clock,
+        settings: Settings,
+        draining: watch::Sender<Arc<BTreeSet<Use>>>,
+        signal: Arc<Notify>,
+    ) -> Self {
         Self {
             credentials: Credentials::new(settings.clone(), hub_id.clone()),
             needed: Needed::default(),
@@ -95,6 +107,7 @@ impl AdmissionCheckController {
             settings,
             signal,
             wanted: BTreeMap::new(),
+            draining,
         }
     }
 
@@ -144,24 +157,17 @@ impl AdmissionCheckController {
         }
         let now = self.clock.now();
         let mut seen = Seen::gather(&self.hub, &self.hub_id, &self.settings.kueue_namespace);
-        let by_check = dispatching_checks(&self.hub.checks);
-        let workloads = self.hub.workloads.all();
-        seen.count_nominated((&workloads, &by_check), self.settings.dispatches, self.settings.naming);
         self.order.sort(&mut seen, view, &self.settings.kueue_namespace, now);
-        let (running, settled) = self.needed.now(&seen, Instant::now());
         let (failed, unwritten) = self.failures();
         let credentials = self.credentials.keep(&seen, joined, &unwritten, now);
-        let plan = plan(&Input {
-            checks: &seen.checks,
-            placements: &seen.placements,
-            naming: self.settings.naming,
-            sources: &credentials.sources,
-            unready: &credentials.unready,
-            configs: &seen.configs,
-            clusters: &seen.clusters,
-            running: &running,
-            failed: &failed,
-        });
+        let naming = self.settings.naming;
+        let preferred = preferred(&input(naming, &seen, (&credentials, &failed), &seen.running));
+        let preferred = (!self.settings.dispatches).then_some(&preferred);
+        let by_check = dispatching_checks(&self.hub.checks);
+        seen.count_nominated((&self.hub.workloads.all(), &by_check), preferred);
+        let (running, settled) = self.needed.now(&seen, Instant::now());
+        let plan = plan(&input(naming, &seen, (&credentials, &failed), &running));
+        self.publish_draining(&plan);
         let mut changes = self.render.objects(&self.hub, &seen, &plan);
         changes.extend(self.render.checks(&self.hub, &seen, &plan, now));
         changes.extend(credentials.changes);
@@ -172,6 +178,16 @@ impl AdmissionCheckController {
         self.wanted = plan.configs;
         let settles = settled.map(|settled| settled.saturating_duration_since(Instant::now()));
         [settles, credentials.next].into_iter().flatten().min()
+    }
+
+    fn publish_draining(&self, plan: &Plan) {
+        self.draining.send_if_modified(|draining| {
+            let moved = **draining != plan.draining;
+            if moved {
+                *draining = Arc::new(plan.draining.clone());
+            }
+            moved
+        });
     }
 
     /// What could not be written: by config, and by the cluster that a Secret is for.
@@ -194,6 +210,25 @@ impl AdmissionCheckController {
             }
         }
         (configs, secrets)
+    }
+}
+
+fn input<'a>(
+    naming: Naming,
+    seen: &'a Seen,
+    (kept, failed): (&'a Kept, &'a BTreeMap<String, String>),
+    running: &'a BTreeSet<Use>,
+) -> Input<'a> {
+    Input {
+        checks: &seen.checks,
+        placements: &seen.placements,
+        naming,
+        sources: &kept.sources,
+        unready: &kept.unready,
+        configs: &seen.configs,
+        clusters: &seen.clusters,
+        running,
+        failed,
     }
 }
 

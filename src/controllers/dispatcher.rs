@@ -21,7 +21,10 @@ use tracing::{info, warn};
 
 use super::writer::{Outcome, Writer, WriterConfig};
 use crate::{
-    domain::multikueue::dispatch::{Key, Nomination, Verdict, Waiting, nominate},
+    domain::multikueue::{
+        Use,
+        dispatch::{Key, Nomination, Verdict, Waiting, nominate},
+    },
     k8s::{
         client::RetryClass,
         hub::Hub,
@@ -49,6 +52,12 @@ const ROUND: Duration = Duration::from_secs(30);
 pub struct Settings {
     pub kueue_namespace: String,
     pub writer: WriterConfig,
+}
+
+pub struct Inputs {
+    pub joined: watch::Receiver<Arc<JoinedClusters>>,
+    /// What is in a config and gets nothing new.
+    pub draining: watch::Receiver<Arc<BTreeSet<Use>>>,
 }
 
 pub struct DispatcherController {
@@ -97,7 +106,7 @@ impl DispatcherController {
 
     pub async fn run(
         mut self,
-        mut joined: watch::Receiver<Arc<JoinedClusters>>,
+        Inputs { mut joined, mut draining }: Inputs,
         cancel: CancellationToken,
     ) -> anyhow::Result<()> {
         let mut tasks = JoinSet::new();
@@ -109,11 +118,13 @@ impl DispatcherController {
         });
         loop {
             let clusters = Arc::clone(&joined.borrow_and_update());
-            let next = self.reconcile(&clusters).min(PERIOD);
+            let drains = Arc::clone(&draining.borrow_and_update());
+            let next = self.reconcile(&clusters, &drains).min(PERIOD);
             tokio::select! {
                 () = cancel.cancelled() => break,
                 () = self.signal.notified() => {}
                 changed = joined.changed() => changed?,
+                changed = draining.changed() => changed?,
                 () = tokio::time::sleep(next) => {}
             }
         }
@@ -124,7 +135,7 @@ impl DispatcherController {
     }
 
     /// When to look again.
-    fn reconcile(&mut self, joined: &JoinedClusters) -> Duration {
+    fn reconcile(&mut self, joined: &JoinedClusters, draining: &BTreeSet<Use>) -> Duration {
         let held = self.held();
         if held != self.told {
             self.told = held;
@@ -142,7 +153,7 @@ impl DispatcherController {
         let workloads = self.dispatchable();
         let (hub, hub_id) = (self.hub.clone(), self.hub_id.clone());
         let kueue_namespace = self.settings.kueue_namespace.clone();
-        let mut rooms = Rooms::new(&hub, (&hub_id, &kueue_namespace), joined);
+        let mut rooms = Rooms::new(&hub, (&hub_id, &kueue_namespace), joined, draining);
         let mut waiting = Vec::new();
         for (workload, config) in &workloads {
             let seen = self.look(workload, now);

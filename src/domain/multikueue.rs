@@ -114,6 +114,8 @@ pub struct Plan {
     pub configs: BTreeMap<String, Vec<String>>,
     pub clusters: BTreeMap<String, Source>,
     pub checks: BTreeMap<String, Active>,
+    /// What is in a config only because work is there: for nothing new.
+    pub draining: BTreeSet<Use>,
 }
 
 impl Plan {
@@ -127,6 +129,21 @@ impl Plan {
         let ours = input.clusters.iter().filter(|(_, found)| matches!(found, Existing::Ours(_)));
         ours.map(|(name, _)| name.as_str()).filter(|name| !self.clusters.contains_key(*name))
     }
+}
+
+/// Of each Placement that some check names, the clusters for new work: the best that a config takes.
+pub fn preferred(input: &Input) -> BTreeSet<Use> {
+    let live = input.checks.iter().filter(|check| !check.deleting);
+    let placements: BTreeSet<&str> = live.filter_map(|check| check.placement().ok()).collect();
+    let leads = Leads::new(input, placements.iter().copied());
+    let mut preferred = BTreeSet::new();
+    for placement in placements {
+        let Some(decided) = input.placements.get(placement) else { continue };
+        let usable = usable((placement, decided), input, &leads, &mut Outcome::default());
+        let best = usable.unwrap_or_default().into_iter().take(MAX_CLUSTERS);
+        preferred.extend(best.map(|name| (placement.to_owned(), name)));
+    }
+    preferred
 }
 
 pub fn plan(input: &Input) -> Plan {
@@ -144,6 +161,7 @@ pub fn plan(input: &Input) -> Plan {
     let leads = Leads::new(input, by_placement.keys().copied());
     for (placement, checks) in &by_placement {
         let (config, outcome) = config(placement, input, &leads);
+        plan.draining.extend(outcome.draining.iter().map(|name| ((*placement).to_owned(), name.clone())));
         for check in checks {
             plan.checks.insert(check.name.clone(), outcome.active(placement, check.generation));
         }
@@ -298,15 +316,18 @@ fn usable(
     Ok(wanted)
 }
 
-/// At most [`MAX_CLUSTERS`], and of those first the ones where work runs: leaving one out evicts its jobs.
+/// The best [`MAX_CLUSTERS`], but first the ones where work runs: leaving one out evicts its jobs.
 fn cap(
-    wanted: Vec<String>,
+    mut wanted: Vec<String>,
     existing: &[String],
     runs: impl Fn(&str) -> bool,
     outcome: &mut Outcome,
 ) -> Vec<String> {
-    let left = existing.iter().filter(|name| !wanted.contains(name));
-    let draining: Vec<String> = left.filter(|name| runs(name)).cloned().collect();
+    let left = existing.iter().filter(|name| !wanted.contains(name) && runs(name));
+    let left: Vec<String> = left.cloned().collect();
+    let beyond = wanted.split_off(MAX_CLUSTERS.min(wanted.len()));
+    let (mut draining, beyond): (Vec<String>, Vec<String>) = beyond.into_iter().partition(|name| runs(name));
+    draining.extend(left);
     let held = draining.len() + wanted.iter().filter(|name| runs(name)).count();
     let mut free = MAX_CLUSTERS.saturating_sub(held);
     let mut config = Vec::new();
@@ -320,6 +341,7 @@ fn cap(
             outcome.overflow.push(name);
         }
     }
+    outcome.overflow.extend(beyond);
     config.extend(draining.iter().cloned());
     outcome.draining = draining;
     if MAX_CLUSTERS < config.len() {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::{
     domain::{
         ids::ClusterName,
-        multikueue::{Check, Decided, Existing, Link, Naming, Use, cluster_name},
+        multikueue::{Check, Decided, Existing, Link, Use},
     },
     k8s::{
         hub::Hub,
@@ -107,32 +107,20 @@ impl Seen {
     /// What was nominated may be taken up any moment, and is cleared away only while the config names the cluster.
     ///
     /// Where Kueue's own dispatcher nominates all clusters at once, a Workload that waits would keep them for ever:
-    /// then those count that are decided on now. When one of them no longer is, it stays long enough for the hub to
+    /// then those count that are `preferred` now. When one of them no longer is, it stays long enough for the hub to
     /// hear that the Workload had begun there: often the Workload itself moved the score that moved the decision.
+    /// `None`: fedq takes nominations back itself.
     pub fn count_nominated(
         &mut self,
         (workloads, by_check): (&[Arc<Workload>], &BTreeMap<String, String>),
-        dispatches: bool,
-        naming: Naming,
+        preferred: Option<&BTreeSet<Use>>,
     ) {
-        let decided = self.decided_names(naming);
         for workload in workloads {
             let dispatched = Dispatched::new(workload);
             let nominated = uses(&dispatched, dispatched.nominated(), by_check, &self.configs);
-            self.running.extend(nominated.into_iter().filter(|one| dispatches || decided.contains(one)));
+            let counts = |one: &Use| preferred.is_none_or(|preferred| preferred.contains(one));
+            self.running.extend(nominated.into_iter().filter(counts));
         }
-    }
-
-    /// What the decided clusters are called in configs.
-    fn decided_names(&self, naming: Naming) -> BTreeSet<Use> {
-        let parameters = self.checks.iter().filter_map(|check| check.parameters.as_ref());
-        let placements = parameters.filter_map(|named| self.placements.get_key_value(&named.name));
-        placements
-            .flat_map(|(placement, decided)| {
-                let clusters = decided.clusters.iter();
-                clusters.map(move |cluster| (placement.clone(), cluster_name(naming, placement, cluster)))
-            })
-            .collect()
     }
 }
 
@@ -168,7 +156,7 @@ impl Needed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::multikueue::Parameters;
+    use crate::domain::multikueue::{GROUP, Input, KIND, Naming, Parameters, Source, plan, preferred};
 
     fn seen(running: &[&str], configs: &[&str]) -> Seen {
         let texts = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
@@ -229,35 +217,81 @@ mod tests {
     }
 
     #[test]
-    fn what_was_nominated_holds_a_cluster_for_a_while_after_it_is_no_longer_decided_on() {
+    fn what_was_nominated_holds_a_cluster_for_a_while_after_it_is_no_longer_preferred() {
         let workloads = [workload(&serde_json::json!({
             "nominatedClusterNames": ["gpu-east", "gpu-west"],
             "admissionChecks": [{"name": "mk", "state": "Pending"}],
         }))];
         let by_check = BTreeMap::from([("mk".to_owned(), "gpu".to_owned())]);
-        let parameters =
-            Parameters { group: "g".to_owned(), kind: "Placement".to_owned(), name: "gpu".to_owned() };
-        let check =
-            Check { name: "c".to_owned(), generation: 1, parameters: Some(parameters), deleting: false };
-        let decided = Decided { clusters: vec!["east".parse().expect("a name")], misconfigured: None };
-        let seen = |dispatches, decided: &[&Decided]| {
-            let placements = decided.iter().map(|one| ("gpu".to_owned(), (*one).clone())).collect();
-            let mut seen = Seen { checks: vec![check.clone()], placements, ..seen(&[], &[]) };
-            seen.count_nominated((&workloads, &by_check), dispatches, Naming::PlacementCluster);
+        let east = BTreeSet::from([("gpu".to_owned(), "gpu-east".to_owned())]);
+        let seen = |preferred: Option<&BTreeSet<Use>>| {
+            let mut seen = seen(&[], &[]);
+            seen.count_nominated((&workloads, &by_check), preferred);
             seen
         };
-        assert_eq!(
-            names(&seen(true, &[&decided]).running),
-            ["gpu-east", "gpu-west"],
-            "fedq nominates no more"
-        );
+        assert_eq!(names(&seen(None).running), ["gpu-east", "gpu-west"], "fedq nominates no more");
 
         let (mut needed, start) = (Needed::default(), Instant::now());
-        let (now, _) = needed.now(&seen(false, &[&decided]), start);
+        let (now, _) = needed.now(&seen(Some(&east)), start);
         assert_eq!(names(&now), ["gpu-east"], "the other would stay while anything waits");
-        let (now, next) = needed.now(&seen(false, &[]), start + SETTLED_AFTER / 2);
+        let none = BTreeSet::new();
+        let (now, next) = needed.now(&seen(Some(&none)), start + SETTLED_AFTER / 2);
         assert_eq!((names(&now), next), (vec!["gpu-east"], Some(start + SETTLED_AFTER)));
-        assert_eq!(names(&needed.now(&seen(false, &[]), start + SETTLED_AFTER).0), [""; 0]);
+        assert_eq!(names(&needed.now(&seen(Some(&none)), start + SETTLED_AFTER).0), [""; 0]);
+    }
+
+    #[test]
+    fn a_workload_that_waits_does_not_freeze_a_config_that_more_clusters_are_decided_for_than_it_takes() {
+        let clusters: Vec<ClusterName> =
+            (0..21).map(|number| format!("c{number:02}").parse().expect("a name")).collect();
+        let sources = clusters.iter().map(|cluster| (cluster.clone(), Source::Secret(cluster.to_string())));
+        let sources = sources.collect();
+        let (unready, failed) = (BTreeMap::new(), BTreeMap::new());
+        let input = |seen: &Seen, running: &BTreeSet<Use>, then: &dyn Fn(&Input)| {
+            then(&Input {
+                checks: &seen.checks,
+                placements: &seen.placements,
+                naming: Naming::Cluster,
+                sources: &sources,
+                unready: &unready,
+                configs: &seen.configs,
+                clusters: &seen.clusters,
+                running,
+                failed: &failed,
+            });
+        };
+        let parameters =
+            Parameters { group: GROUP.to_owned(), kind: KIND.to_owned(), name: "gpu".to_owned() };
+        let check =
+            Check { name: "c".to_owned(), generation: 1, parameters: Some(parameters), deleting: false };
+        let (mut needed, start) = (Needed::default(), Instant::now());
+        let by_check = BTreeMap::from([("mk".to_owned(), "gpu".to_owned())]);
+        let config = std::cell::RefCell::new(Vec::new());
+        let mut pass = |best: &[ClusterName], now: Instant| {
+            let before: Vec<String> = config.borrow().clone();
+            let workloads = [workload(&serde_json::json!({
+                "nominatedClusterNames": before, "admissionChecks": [{"name": "mk", "state": "Pending"}],
+            }))];
+            let decided = Decided { clusters: best.to_vec(), ..Decided::default() };
+            let mut seen = Seen {
+                checks: vec![check.clone()],
+                placements: BTreeMap::from([("gpu".to_owned(), decided)]),
+                configs: BTreeMap::from([("gpu".to_owned(), Existing::Ours(before))]),
+                ..seen(&[], &[])
+            };
+            let best = std::cell::RefCell::new(BTreeSet::new());
+            input(&seen, &BTreeSet::new(), &|input| *best.borrow_mut() = preferred(input));
+            seen.count_nominated((&workloads, &by_check), Some(&best.into_inner()));
+            let (running, _) = needed.now(&seen, now);
+            input(&seen, &running, &|input| *config.borrow_mut() = plan(input).configs["gpu"].clone());
+            config.borrow().last().cloned().expect("clusters")
+        };
+        let reversed: Vec<ClusterName> = clusters.iter().rev().cloned().collect();
+        assert_eq!(pass(&clusters, start), "c19");
+        assert_eq!(pass(&clusters, start + SETTLED_AFTER), "c19");
+        assert_eq!(pass(&reversed, start + SETTLED_AFTER * 3 / 2), "c00", "it drains");
+        assert_eq!(pass(&reversed, start + SETTLED_AFTER * 2), "c01");
+        assert_eq!(config.borrow().len(), 20);
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! What the clusters of a config have free for a Workload's queue, read once a pass.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     domain::{
         ids::ClusterName,
-        multikueue::dispatch::{Candidate, Room},
+        multikueue::{
+            Use,
+            dispatch::{Candidate, Room},
+        },
         task::choose::{
             gather::{ClusterFacts, LocalQueueFacts, queue_views},
             view::QueueView,
@@ -35,7 +38,12 @@ pub(super) struct Rooms<'a> {
 type Facts = (ClusterFacts, BTreeMap<String, Vec<LocalQueueFacts>>);
 
 impl<'a> Rooms<'a> {
-    pub fn new(hub: &'a Hub, (hub_id, kueue_namespace): (&str, &str), joined: &'a JoinedClusters) -> Self {
+    pub fn new(
+        hub: &'a Hub,
+        (hub_id, kueue_namespace): (&str, &str),
+        joined: &'a JoinedClusters,
+        draining: &BTreeSet<Use>,
+    ) -> Self {
         let placements = placements(hub, kueue_namespace);
         let mut configs = BTreeMap::new();
         for config in hub.multikueue_configs.all() {
@@ -45,11 +53,13 @@ impl<'a> Rooms<'a> {
                 .then(|| placements.get(&config.metadata.name))
                 .flatten()
                 .filter(|decided| decided.misconfigured.is_none());
-            // What is in our config and not decided on drains.
+            // What is in our config and not decided on drains, as does what is not among the best any more.
+            let drains = |name: &String| draining.contains(&(config.metadata.name.clone(), name.clone()));
             let stays = |name: &&String| {
-                decided.is_none_or(|decided| {
-                    joined_cluster(hub, name).is_some_and(|cluster| decided.clusters.contains(&cluster))
-                })
+                !drains(name)
+                    && decided.is_none_or(|decided| {
+                        joined_cluster(hub, name).is_some_and(|cluster| decided.clusters.contains(&cluster))
+                    })
             };
             let clusters = config.spec.clusters.iter().filter(stays).cloned().collect();
             configs.insert(config.metadata.name.clone(), clusters);

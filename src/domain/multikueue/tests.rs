@@ -267,6 +267,11 @@ fn more_than_twenty_are_capped_and_told() {
     assert_eq!(plan.configs["gpu"].len(), MAX_CLUSTERS);
     assert_eq!(plan.configs["gpu"].last().map(String::as_str), Some("gpu-c24"));
     assert!(!plan.configs["gpu"].contains(&"gpu-c19".to_owned()));
+    // It is not among the best: nothing new is for it.
+    let drains = ("gpu".to_owned(), "gpu-c24".to_owned());
+    assert_eq!(plan.draining, BTreeSet::from([drains.clone()]));
+    let preferred = preferred(&bed.input());
+    assert!(preferred.len() == MAX_CLUSTERS && !preferred.contains(&drains));
 }
 
 #[test]
