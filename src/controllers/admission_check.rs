@@ -80,8 +80,6 @@ pub struct AdmissionCheckController {
     /// Apart, so that no number of Workloads holds the others up.
     workloads: Writer,
     render: Render,
-    /// What the last decision wanted, by config: whose failure is whose.
-    wanted: BTreeMap<String, Vec<String>>,
     /// For the dispatcher: what is in configs and for nothing new.
     draining: watch::Sender<Arc<BTreeSet<Use>>>,
 }
@@ -106,7 +104,6 @@ impl AdmissionCheckController {
             clock,
             settings,
             signal,
-            wanted: BTreeMap::new(),
             draining,
         }
     }
@@ -158,15 +155,15 @@ impl AdmissionCheckController {
         let now = self.clock.now();
         let mut seen = Seen::gather(&self.hub, &self.hub_id, &self.settings.kueue_namespace);
         self.order.sort(&mut seen, view, &self.settings.kueue_namespace, now);
-        let (failed, unwritten) = self.failures();
-        let credentials = self.credentials.keep(&seen, joined, &unwritten, now);
+        let failures = self.failures();
+        let credentials = self.credentials.keep(&seen, joined, &failures.secrets, now);
         let naming = self.settings.naming;
-        let preferred = preferred(&input(naming, &seen, (&credentials, &failed), &seen.running));
+        let preferred = preferred(&input(naming, &seen, (&credentials, &failures), &seen.running));
         let preferred = (!self.settings.dispatches).then_some(&preferred);
         let by_check = dispatching_checks(&self.hub.checks);
         seen.count_nominated((&self.hub.workloads.all(), &by_check), preferred);
         let (running, settled) = self.needed.now(&seen, Instant::now());
-        let plan = plan(&input(naming, &seen, (&credentials, &failed), &running));
+        let plan = plan(&input(naming, &seen, (&credentials, &failures), &running));
         self.publish_draining(&plan);
         let mut changes = self.render.objects(&self.hub, &seen, &plan);
         changes.extend(self.render.checks(&self.hub, &seen, &plan, now));
@@ -175,7 +172,6 @@ impl AdmissionCheckController {
         self.objects.want(changes);
         self.workloads.want(self.render.workloads(&self.hub, &seen, &plan, now));
         self.render.forget_old();
-        self.wanted = plan.configs;
         let settles = settled.map(|settled| settled.saturating_duration_since(Instant::now()));
         [settles, credentials.next].into_iter().flatten().min()
     }
@@ -190,33 +186,34 @@ impl AdmissionCheckController {
         });
     }
 
-    /// What could not be written: by config, and by the cluster that a Secret is for.
-    fn failures(&self) -> (BTreeMap<String, String>, BTreeMap<String, String>) {
-        let (mut configs, mut secrets) = (BTreeMap::new(), BTreeMap::new());
+    fn failures(&self) -> Failures {
+        let mut failures = Failures::default();
         for (target, reason) in self.objects.failures() {
             let text = format!("{target} cannot be written: {reason}");
-            match target.kind {
-                Kind::MultiKueueConfig => {
-                    configs.insert(target.name, text);
-                }
-                Kind::MultiKueueCluster => {
-                    let named = self.wanted.iter().filter(|(_, clusters)| clusters.contains(&target.name));
-                    configs.extend(named.map(|(config, _)| (config.clone(), text.clone())));
-                }
-                Kind::Secret => {
-                    secrets.insert(target.name, text);
-                }
-                _ => {}
-            }
+            let of_kind = match target.kind {
+                Kind::MultiKueueConfig => &mut failures.configs,
+                Kind::MultiKueueCluster => &mut failures.clusters,
+                Kind::Secret => &mut failures.secrets,
+                _ => continue,
+            };
+            of_kind.insert(target.name, text);
         }
-        (configs, secrets)
+        failures
     }
+}
+
+/// What could not be written and why, by name.
+#[derive(Default)]
+struct Failures {
+    configs: BTreeMap<String, String>,
+    clusters: BTreeMap<String, String>,
+    secrets: BTreeMap<String, String>,
 }
 
 fn input<'a>(
     naming: Naming,
     seen: &'a Seen,
-    (kept, failed): (&'a Kept, &'a BTreeMap<String, String>),
+    (kept, failures): (&'a Kept, &'a Failures),
     running: &'a BTreeSet<Use>,
 ) -> Input<'a> {
     Input {
@@ -228,7 +225,8 @@ fn input<'a>(
         configs: &seen.configs,
         clusters: &seen.clusters,
         running,
-        failed,
+        failed: &failures.configs,
+        unwritten: &failures.clusters,
     }
 }
 

@@ -72,8 +72,16 @@ struct Pace {
     wish: u64,
     not_before: Option<Instant>,
     failures: u32,
-    /// The change that failed and why, so that the same one is not hammered and the report can say so.
-    failed: Option<(Change, String)>,
+    /// So that the same one is not hammered and the report can say so.
+    failed: Option<Failed>,
+}
+
+/// A change that failed.
+struct Failed {
+    change: Change,
+    reason: String,
+    /// Whether somebody wrote in between.
+    conflict: bool,
 }
 
 /// Keeps one of what `start` makes for each worker that is connected, anew when its connection is.
@@ -111,12 +119,12 @@ impl Writer {
         self.wake.notify_one();
     }
 
-    /// The last failure of each object that still waits to be written.
+    /// The last failure of each object that still waits to be written. A conflict is none: it is decided anew.
     pub fn failures(&self) -> BTreeMap<Target, String> {
         let state = self.lock();
         let failed = state.objects.iter().filter_map(|(target, pace)| {
-            let (_, reason) = pace.failed.as_ref()?;
-            state.wanted.contains_key(target).then(|| (target.clone(), reason.clone()))
+            let failed = pace.failed.as_ref().filter(|failed| !failed.conflict)?;
+            state.wanted.contains_key(target).then(|| (target.clone(), failed.reason.clone()))
         });
         failed.collect()
     }
@@ -233,26 +241,31 @@ impl Writer {
         state.moves += 1;
         let pace = state.objects.entry(change.target.clone()).or_default();
         pace.in_flight = None;
+        let failed = |conflict, error: &ApiError| Failed {
+            change: change.clone(),
+            reason: error.to_string(),
+            conflict,
+        };
         match outcome {
             Ok(_) => {
                 *pace = Pace { not_before: Some(now + config.merge_window), ..Pace::default() };
             }
             // Somebody wrote in between: what to write is decided anew from what they left, at once.
             Err(error) if error.class == RetryClass::Conflict => {
-                let again = pace.failed.as_ref().is_some_and(|(failed, _)| failed == change);
+                let again = pace.failed.as_ref().is_some_and(|failed| failed.change == *change);
                 if again {
                     // The view is behind what the server has: the same decision would come at once.
                     let wait = FIRST_RETRY.saturating_mul(1 << pace.failures.min(10)).min(LAST_RETRY);
                     pace.failures = pace.failures.saturating_add(1);
                     pace.not_before = Some(now + wait);
                 }
-                pace.failed = Some((change.clone(), error.to_string()));
+                pace.failed = Some(failed(true, error));
             }
             Err(error) => {
                 let wait = FIRST_RETRY.saturating_mul(1 << pace.failures.min(10)).min(LAST_RETRY);
                 pace.failures = pace.failures.saturating_add(1);
                 pace.not_before = Some(now + wait);
-                pace.failed = Some((change.clone(), error.to_string()));
+                pace.failed = Some(failed(false, error));
                 // Wanted still, unless a newer wish came meanwhile: one that leaves it out has seen that the
                 // write arrived though its answer did not.
                 if pace.wish == state.wishes {
@@ -419,6 +432,7 @@ mod tests {
             let asked = server.times("q").len();
             // Once, once more at once, and after pauses that grow; a slow machine may see one more of them.
             assert!((2..=4).contains(&asked), "{asked} requests");
+            assert!(writer.failures().is_empty(), "nothing is wrong with the object");
             // Another decision rests on another view; it waits for the pause, and is then no repetition.
             writer.want(vec![change("q", 2)]);
             while server.times("q").len() == asked {

@@ -89,8 +89,10 @@ pub struct Input<'a> {
     pub clusters: &'a BTreeMap<String, Existing<Link>>,
     /// Where Workloads run (`status.clusterName`), and by which config: placements may share a cluster.
     pub running: &'a BTreeSet<Use>,
-    /// Why a config, or a cluster that it names, cannot be written; by the config's name.
+    /// Why a config cannot be written.
     pub failed: &'a BTreeMap<String, String>,
+    /// Why a MultiKueueCluster cannot be.
+    pub unwritten: &'a BTreeMap<String, String>,
 }
 
 impl<'a> Input<'a> {
@@ -100,6 +102,10 @@ impl<'a> Input<'a> {
             Some(Existing::Ours(link)) => link.cluster.as_ref(),
             Some(Existing::Foreign) | None => None,
         }
+    }
+
+    fn is_foreign(&self, cluster: &str) -> bool {
+        matches!(self.clusters.get(cluster), Some(Existing::Foreign))
     }
 
     fn runs(&self, config: &str, cluster: &str) -> bool {
@@ -170,7 +176,10 @@ pub fn plan(input: &Input) -> Plan {
         }
     }
     keep_running(input, &mut plan);
-    for name in plan.configs.values().flatten() {
+    let unwritten =
+        input.unwritten.keys().filter(|name| leads.get(name).is_some() && !input.is_foreign(name));
+    let named: BTreeSet<&String> = plan.configs.values().flatten().chain(unwritten).collect();
+    for name in named {
         if let Some(source) = leads.source(name, input) {
             plan.clusters.insert(name.clone(), source.clone());
         }
@@ -209,6 +218,7 @@ struct Outcome {
     unready: Vec<String>,
     conflicts: Vec<String>,
     ambiguous: Vec<String>,
+    unwritten: Vec<String>,
 }
 
 impl Outcome {
@@ -234,6 +244,7 @@ impl Outcome {
             ("without a credential for Kueue", &self.unready),
             ("of that name, but not fedq's", &self.conflicts),
             ("of one name with another cluster", &self.ambiguous),
+            ("not there yet", &self.unwritten),
         ];
         Self::list(&reasons).collect::<Vec<_>>().join("; ")
     }
@@ -305,10 +316,13 @@ fn usable(
                 Some(why) => outcome.unready.push(format!("{cluster} ({why})")),
                 None => outcome.not_joined.push(cluster.to_string()),
             }
-        } else if input.clusters.get(&name) == Some(&Existing::Foreign) {
+        } else if input.is_foreign(&name) {
             outcome.conflicts.push(name);
         } else if let Some(other) = leads.get(&name).filter(|other| *other != cluster) {
             outcome.ambiguous.push(format!("{cluster} ({name} leads to {other})"));
+        } else if let Some(why) = input.unwritten.get(&name).filter(|_| !input.clusters.contains_key(&name)) {
+            // Written as soon as it can be, and then one of them.
+            outcome.unwritten.push(why.clone());
         } else if !wanted.contains(&name) {
             wanted.push(name);
         }

@@ -246,7 +246,7 @@ mod tests {
             (0..21).map(|number| format!("c{number:02}").parse().expect("a name")).collect();
         let sources = clusters.iter().map(|cluster| (cluster.clone(), Source::Secret(cluster.to_string())));
         let sources = sources.collect();
-        let (unready, failed) = (BTreeMap::new(), BTreeMap::new());
+        let (unready, none) = (BTreeMap::new(), BTreeMap::new());
         let input = |seen: &Seen, running: &BTreeSet<Use>, then: &dyn Fn(&Input)| {
             then(&Input {
                 checks: &seen.checks,
@@ -257,7 +257,8 @@ mod tests {
                 configs: &seen.configs,
                 clusters: &seen.clusters,
                 running,
-                failed: &failed,
+                failed: &none,
+                unwritten: &none,
             });
         };
         let parameters =

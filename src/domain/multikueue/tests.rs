@@ -13,6 +13,7 @@ struct Bed {
     clusters: BTreeMap<String, Existing<Link>>,
     running: BTreeSet<Use>,
     failed: BTreeMap<String, String>,
+    unwritten: BTreeMap<String, String>,
 }
 
 fn name(text: &str) -> ClusterName {
@@ -64,6 +65,7 @@ impl Bed {
             clusters: &self.clusters,
             running: &self.running,
             failed: &self.failed,
+            unwritten: &self.unwritten,
         }
     }
 
@@ -299,6 +301,22 @@ fn clusters_that_are_not_joined_are_told() {
     let active = bed.active();
     assert_eq!(active.reason, Reason::NoClustersAvailable);
     assert_eq!(active.message, "none of the clusters can be used: not joined: cluster1, cluster2");
+}
+
+#[test]
+fn a_cluster_that_cannot_be_written_is_left_out_and_told_and_tried_again() {
+    let mut bed = Bed::new(&["cluster1", "cluster2"]);
+    bed.unwritten.insert("gpu-cluster1".to_owned(), "gpu-cluster1 cannot be written: no".to_owned());
+    let plan = bed.plan();
+    assert_eq!(plan.configs["gpu"], ["gpu-cluster2"]);
+    assert!(plan.clusters.contains_key("gpu-cluster1"), "it is still to be written");
+    let active = &plan.checks["check"];
+    assert!(active.holds && active.message.ends_with("; not there yet: gpu-cluster1 cannot be written: no"));
+    // One that is there works as it is.
+    bed.apply();
+    let plan = bed.plan();
+    assert_eq!(plan.configs["gpu"], ["gpu-cluster1", "gpu-cluster2"]);
+    assert!(plan.checks["check"].holds);
 }
 
 #[test]
