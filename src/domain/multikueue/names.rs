@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Existing, Input, Link, Source};
+use super::{Existing, Input, Source};
 use crate::domain::ids::ClusterName;
 
 /// What a MultiKueueCluster is called.
