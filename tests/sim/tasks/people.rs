@@ -33,23 +33,8 @@ impl People {
         stage.start();
         let folder = TempDir::new().unwrap();
         let people = Self { stage, url: format!("http://{address}"), folder };
-        people.knows(workers.len()).await;
+        people.stage.knows(workers.len()).await;
         people
-    }
-
-    /// Until each cluster would take a task.
-    async fn knows(&self, clusters: usize) {
-        let began = Instant::now();
-        loop {
-            let output = self.run(&["task", "submit", "--dry-run", "-o", "json", "--", "true"]).await;
-            let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-            let fits = |cluster: &&Value| cluster["verdict"] == "fits";
-            if told["clusters"].as_array().is_some_and(|all| all.iter().filter(fits).count() == clusters) {
-                return;
-            }
-            assert!(began.elapsed() < WITHIN, "{told} {}", String::from_utf8_lossy(&output.stderr));
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
     }
 
     fn fedq(&self, arguments: &[&str]) -> Command {

@@ -54,7 +54,23 @@ impl Stage {
             stage.bed.holds(stage.worker(name), &gpus.to_string()).await;
             stage.has_queue(name).await;
         }
+        stage.knows(workers.len()).await;
         stage
+    }
+
+    /// Until each cluster would take a task.
+    pub async fn knows(&self, clusters: usize) {
+        let began = Instant::now();
+        loop {
+            let output = self.run(&["task", "submit", "--dry-run", "-o", "json", "--", "true"], "").await;
+            let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+            let fits = |cluster: &&Value| cluster["verdict"] == "fits";
+            if told["clusters"].as_array().is_some_and(|all| all.iter().filter(fits).count() == clusters) {
+                return;
+            }
+            assert!(began.elapsed() < WITHIN, "{told} {}", String::from_utf8_lossy(&output.stderr));
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// Until the LocalQueue is there and works.
