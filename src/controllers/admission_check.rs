@@ -240,5 +240,5 @@ fn decided(seen: &Seen) -> impl Iterator<Item = &ClusterName> {
 /// Whether the config that a check stands for is there as planned.
 fn is_written(seen: &Seen, plan: &Plan, placement: &str) -> bool {
     let Some(wanted) = plan.configs.get(placement) else { return false };
-    matches!(seen.configs.get(placement), Some(Existing::Ours(found)) if found == wanted)
+    seen.configs.get(placement).and_then(Existing::usable) == Some(wanted)
 }

@@ -74,7 +74,27 @@ pub type Use = (String, String);
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Existing<T> {
     Ours(T),
+    /// A person hands it over: it is ours from the first time that there is something to write to it.
+    Offered(T),
     Foreign,
+}
+
+impl<T> Existing<T> {
+    /// What may be deleted.
+    pub fn ours(&self) -> Option<&T> {
+        match self {
+            Self::Ours(found) => Some(found),
+            Self::Offered(_) | Self::Foreign => None,
+        }
+    }
+
+    /// What may be written.
+    pub fn usable(&self) -> Option<&T> {
+        match self {
+            Self::Ours(found) | Self::Offered(found) => Some(found),
+            Self::Foreign => None,
+        }
+    }
 }
 
 pub struct Input<'a> {
@@ -98,10 +118,7 @@ pub struct Input<'a> {
 impl<'a> Input<'a> {
     /// The cluster that a MultiKueueCluster of ours leads to now.
     fn leads(&self, name: &str) -> Option<&'a ClusterName> {
-        match self.clusters.get(name) {
-            Some(Existing::Ours(link)) => link.cluster.as_ref(),
-            Some(Existing::Foreign) | None => None,
-        }
+        self.clusters.get(name)?.usable()?.cluster.as_ref()
     }
 
     fn is_foreign(&self, cluster: &str) -> bool {
@@ -126,13 +143,20 @@ pub struct Plan {
 
 impl Plan {
     /// Configs of ours that no check stands behind any more, before the clusters they name.
-    pub fn configs_to_delete<'a>(&'a self, input: &'a Input) -> impl Iterator<Item = &'a str> {
-        let ours = input.configs.iter().filter(|(_, found)| matches!(found, Existing::Ours(_)));
+    pub fn configs_to_delete<'a>(
+        &'a self,
+        configs: &'a BTreeMap<String, Existing<Vec<String>>>,
+    ) -> impl Iterator<Item = &'a str> {
+        let ours = configs.iter().filter(|(_, found)| found.ours().is_some());
         ours.map(|(name, _)| name.as_str()).filter(|name| !self.configs.contains_key(*name))
     }
 
-    pub fn clusters_to_delete<'a>(&'a self, input: &'a Input) -> impl Iterator<Item = &'a str> {
-        let ours = input.clusters.iter().filter(|(_, found)| matches!(found, Existing::Ours(_)));
+    /// Once no config names them any more.
+    pub fn clusters_to_delete<'a>(
+        &'a self,
+        clusters: &'a BTreeMap<String, Existing<Link>>,
+    ) -> impl Iterator<Item = &'a str> {
+        let ours = clusters.iter().filter(|(_, found)| found.ours().is_some());
         ours.map(|(name, _)| name.as_str()).filter(|name| !self.clusters.contains_key(*name))
     }
 }
@@ -256,12 +280,12 @@ impl Outcome {
 }
 
 fn config(placement: &str, input: &Input, leads: &Leads) -> (Option<Vec<String>>, Outcome) {
-    let existing = match input.configs.get(placement) {
-        Some(Existing::Foreign) => {
+    let existing = match input.configs.get(placement).map(Existing::usable) {
+        Some(None) => {
             let message = format!("a MultiKueueConfig {placement} exists that is not fedq's");
             return (None, Outcome::failed(Reason::MultiKueueConfigError, message));
         }
-        Some(Existing::Ours(clusters)) => clusters.as_slice(),
+        Some(Some(clusters)) => clusters.as_slice(),
         None => &[],
     };
     let last_good = || {
@@ -367,7 +391,7 @@ fn cap(
 /// A config of ours that no check asks for stays while work runs on its clusters.
 fn keep_running(input: &Input, plan: &mut Plan) {
     for (name, found) in input.configs {
-        let Existing::Ours(clusters) = found else { continue };
+        let Some(clusters) = found.ours() else { continue };
         let runs: Vec<_> = clusters.iter().filter(|cluster| input.runs(name, cluster)).cloned().collect();
         if !runs.is_empty() {
             plan.configs.entry(name.clone()).or_insert(runs);

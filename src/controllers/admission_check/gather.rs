@@ -78,7 +78,7 @@ fn uses(
     let mut uses = Vec::new();
     for cluster in clusters {
         let names =
-            |found: &Existing<Vec<String>>| matches!(found, Existing::Ours(names) if names.contains(cluster));
+            |found: &Existing<Vec<String>>| found.usable().is_some_and(|names| names.contains(cluster));
         let mut by: Vec<&str> = dispatched.configs(by_check).collect();
         if by.is_empty() {
             by.extend(configs.iter().filter(|(_, found)| names(found)).map(|(config, _)| config.as_str()));
@@ -138,11 +138,8 @@ impl Needed {
         // Nobody knows what went on before the start.
         let unknown = if std::mem::replace(&mut self.begun, true) { None } else { Some(&seen.configs) };
         let before = unknown.into_iter().flatten().flat_map(|(config, found)| {
-            let clusters = match found {
-                Existing::Ours(clusters) => clusters.as_slice(),
-                Existing::Foreign => &[],
-            };
-            clusters.iter().map(|cluster| (config.clone(), cluster.clone()))
+            let clusters = found.usable().into_iter().flatten();
+            clusters.map(|cluster| (config.clone(), cluster.clone()))
         });
         for one in before.chain(seen.running.iter().cloned()) {
             self.until.insert(one, now + SETTLED_AFTER);

@@ -43,15 +43,15 @@ impl Render {
     pub fn objects(&self, hub: &Hub, seen: &Seen, plan: &Plan) -> Vec<Change> {
         let mut changes = Vec::new();
         for (name, clusters) in &plan.configs {
-            let same = matches!(seen.configs.get(name), Some(Existing::Ours(found)) if found == clusters);
+            let same = seen.configs.get(name).and_then(Existing::usable) == Some(clusters);
             let found = hub.multikueue_configs.get(None, name);
             let meta = found.as_ref().map(|config| &config.metadata);
             let target = Target::cluster_scoped(Kind::MultiKueueConfig, name);
             changes.extend(write(target, meta, &self.labels(None), (same, json!({"clusters": clusters}))));
         }
         for (name, source) in &plan.clusters {
-            let same =
-                matches!(seen.clusters.get(name), Some(Existing::Ours(found)) if found.source == *source);
+            let existing = seen.clusters.get(name).and_then(Existing::usable);
+            let same = existing.is_some_and(|link| link.source == *source);
             let found = hub.multikueue_clusters.get(None, name);
             let meta = found.as_ref().map(|cluster| &cluster.metadata);
             let target = Target::cluster_scoped(Kind::MultiKueueCluster, name);
@@ -148,23 +148,16 @@ fn cluster_source(source: &Source) -> ClusterSource {
 }
 
 fn deletions(hub: &Hub, seen: &Seen, plan: &Plan) -> Vec<Change> {
-    let mut changes = Vec::new();
+    let gone =
+        plan.configs_to_delete(&seen.configs).filter_map(|name| hub.multikueue_configs.get(None, name));
+    let mut changes: Vec<Change> =
+        gone.filter_map(|config| delete(Kind::MultiKueueConfig, &config.metadata)).collect();
     let configs = hub.multikueue_configs.all();
-    for config in &configs {
-        let name = &config.metadata.name;
-        let ours = matches!(seen.configs.get(name), Some(Existing::Ours(_)));
-        if ours && !plan.configs.contains_key(name) {
-            changes.extend(delete(Kind::MultiKueueConfig, &config.metadata));
-        }
-    }
-    let named: BTreeSet<&String> = configs.iter().flat_map(|config| &config.spec.clusters).collect();
-    for cluster in hub.multikueue_clusters.all() {
-        let name = &cluster.metadata.name;
-        let ours = matches!(seen.clusters.get(name), Some(Existing::Ours(_)));
-        if ours && !plan.clusters.contains_key(name) && !named.contains(name) {
-            changes.extend(delete(Kind::MultiKueueCluster, &cluster.metadata));
-        }
-    }
+    let named: BTreeSet<&str> =
+        configs.iter().flat_map(|config| &config.spec.clusters).map(String::as_str).collect();
+    let gone = plan.clusters_to_delete(&seen.clusters).filter(|name| !named.contains(name));
+    let gone = gone.filter_map(|name| hub.multikueue_clusters.get(None, name));
+    changes.extend(gone.filter_map(|cluster| delete(Kind::MultiKueueCluster, &cluster.metadata)));
     changes
 }
 

@@ -54,23 +54,17 @@ impl<'a> Leads<'a> {
     /// What the MultiKueueCluster of that name is to say. Nobody may ask for one that drains: that stays as it is,
     /// unless its cluster is reached otherwise now.
     pub fn source(&self, name: &str, input: &Input<'a>) -> Option<&'a Source> {
-        let existing = match input.clusters.get(name) {
-            Some(Existing::Ours(link)) => Some(&link.source),
-            Some(Existing::Foreign) | None => None,
-        };
+        let existing = input.clusters.get(name).and_then(Existing::ours);
         let cluster = self.get(name).or_else(|| input.leads(name));
-        cluster.and_then(|cluster| input.sources.get(cluster)).or(existing)
+        cluster.and_then(|cluster| input.sources.get(cluster)).or(existing.map(|link| &link.source))
     }
 }
 
 /// Whether a config of somebody else than those that ask has the name still, or work runs by it.
 fn is_held(input: &Input, name: &str, asked: &[(&str, &ClusterName)]) -> bool {
-    let named = input.configs.iter().any(|(config, found)| match found {
-        Existing::Ours(clusters) => {
-            clusters.iter().any(|cluster| cluster == name)
-                && !asked.iter().any(|(placement, _)| placement == config)
-        }
-        Existing::Foreign => false,
+    let mut others = input.configs.iter().filter(|(config, _)| asked.iter().all(|(one, _)| one != config));
+    let named = others.any(|(_, found)| {
+        found.ours().is_some_and(|clusters| clusters.iter().any(|cluster| cluster == name))
     });
     named || input.running.iter().any(|(_, cluster)| cluster == name)
 }

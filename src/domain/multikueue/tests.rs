@@ -182,9 +182,9 @@ fn two_checks_on_one_placement_share_its_config_until_both_are_gone() {
     assert_eq!(plan.configs["gpu"], ["gpu-cluster1"]);
     assert!(!plan.checks.contains_key("check"));
     bed.checks[1].deleting = true;
-    let (plan, input) = (bed.plan(), bed.input());
-    assert_eq!(plan.configs_to_delete(&input).collect::<Vec<_>>(), ["gpu"]);
-    assert_eq!(plan.clusters_to_delete(&input).collect::<Vec<_>>(), ["gpu-cluster1"]);
+    let plan = bed.plan();
+    assert_eq!(plan.configs_to_delete(&bed.configs).collect::<Vec<_>>(), ["gpu"]);
+    assert_eq!(plan.clusters_to_delete(&bed.clusters).collect::<Vec<_>>(), ["gpu-cluster1"]);
 }
 
 #[test]
@@ -288,7 +288,29 @@ fn what_is_not_ours_is_left_alone() {
     let plan = bed.plan();
     assert!(plan.configs.is_empty() && plan.clusters.is_empty());
     assert_eq!(plan.checks["check"].reason, Reason::MultiKueueConfigError);
-    assert_eq!(plan.configs_to_delete(&bed.input()).count(), 0);
+    assert_eq!(plan.configs_to_delete(&bed.configs).count(), 0);
+}
+
+#[test]
+fn what_is_handed_over_is_taken_where_it_is_planned_and_never_deleted() {
+    let mut bed = Bed::new(&["cluster1"]);
+    let link = |name: &str| Link { source: Source::Secret(name.to_owned()), cluster: None };
+    for (config, cluster) in [("gpu", "gpu-cluster1"), ("other", "other-cluster1")] {
+        bed.configs.insert(config.to_owned(), Existing::Offered(texts(&[cluster])));
+        bed.clusters.insert(cluster.to_owned(), Existing::Offered(link("theirs")));
+        bed.run(config, cluster);
+    }
+    let plan = bed.plan();
+    assert_eq!(plan.configs.into_iter().collect::<Vec<_>>(), [("gpu".to_owned(), texts(&["gpu-cluster1"]))]);
+    let ours = Source::Secret("multikueue-cluster1".to_owned());
+    assert_eq!(plan.clusters.into_iter().collect::<Vec<_>>(), [("gpu-cluster1".to_owned(), ours)]);
+    bed.checks.clear();
+    bed.running.clear();
+    let plan = bed.plan();
+    assert_eq!(plan.configs_to_delete(&bed.configs).count(), 0);
+    assert_eq!(plan.clusters_to_delete(&bed.clusters).count(), 0);
+    bed.configs.insert("gpu".to_owned(), Existing::Ours(texts(&["gpu-cluster1"])));
+    assert_eq!(plan.configs_to_delete(&bed.configs).collect::<Vec<_>>(), ["gpu"], "once it is labelled");
 }
 
 #[test]

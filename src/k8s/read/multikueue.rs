@@ -115,7 +115,13 @@ pub fn clusters(table: &Table<MultiKueueCluster>, hub_id: &str) -> BTreeMap<Stri
 }
 
 fn existing<T>(meta: &Meta, hub_id: &str, read: impl FnOnce() -> T) -> Existing<T> {
-    if meta.is_labelled(hub_id) || meta.is_handed_over() { Existing::Ours(read()) } else { Existing::Foreign }
+    if meta.is_labelled(hub_id) {
+        Existing::Ours(read())
+    } else if meta.is_handed_over() {
+        Existing::Offered(read())
+    } else {
+        Existing::Foreign
+    }
 }
 
 /// What a Workload of the hub says of where it runs.
@@ -278,6 +284,21 @@ mod tests {
         assert_eq!(config("Pending", "Pending", None), None);
         assert_eq!(config("Ready", "Ready", None), None);
         assert_eq!(config("Pending", "Ready", Some("gpu-east")), None);
+    }
+
+    #[test]
+    fn only_what_is_labelled_is_ours() {
+        let found = |metadata: &Value| {
+            let mut metadata = metadata.clone();
+            metadata["name"] = json!("gpu");
+            existing(&serde_json::from_value(metadata).expect("metadata"), "hub", || ())
+        };
+        assert_eq!(found(&json!({"labels": {"fedq.dev/hub": "hub"}})), Existing::Ours(()));
+        assert_eq!(found(&json!({"annotations": {"fedq.dev/adopt": "true"}})), Existing::Offered(()));
+        assert_eq!(found(&json!({})), Existing::Foreign);
+        let anothers =
+            json!({"labels": {"fedq.dev/hub": "another"}, "annotations": {"fedq.dev/adopt": "true"}});
+        assert_eq!(found(&anothers), Existing::Foreign);
     }
 
     fn workload(conditions: &Value) -> Workload {
