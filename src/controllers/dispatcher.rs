@@ -5,7 +5,7 @@
 //! nomination that somebody else has changed is left alone, so that two dispatchers never fight.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -47,6 +47,8 @@ const MANAGER: &str = "fedq-dispatcher";
 const PERIOD: Duration = Duration::from_secs(30);
 /// A cluster that has room admits within seconds; after this the next one is asked as well.
 const ROUND: Duration = Duration::from_secs(30);
+/// Decisions on one Workload that may be on their way at once: one in flight, one taken up just now, and some more.
+const REMEMBERED: usize = 4;
 
 #[derive(Clone)]
 pub struct Settings {
@@ -75,7 +77,8 @@ pub struct DispatcherController {
 /// A Workload's nomination as it was last seen, and as it was last written.
 struct Seen {
     nominated: Vec<String>,
-    written: Vec<String>,
+    /// The last few, oldest first: one write may still be under way when the next is decided on.
+    written: VecDeque<Vec<String>>,
     since: Instant,
     ours: bool,
     /// That no cluster can ever hold it is said once.
@@ -85,15 +88,30 @@ struct Seen {
 impl Seen {
     /// What is there at the start counts as ours: nobody knows who wrote it.
     fn new(nominated: &[String], now: Instant) -> Self {
-        Self { nominated: nominated.to_vec(), written: Vec::new(), since: now, ours: true, hopeless: false }
+        Self {
+            nominated: nominated.to_vec(),
+            written: VecDeque::new(),
+            since: now,
+            ours: true,
+            hopeless: false,
+        }
     }
 
     fn observe(&mut self, nominated: &[String], now: Instant) {
         if self.nominated != nominated {
             // Emptied after an eviction, it is ours to fill again; what we did not write is somebody's.
-            self.ours = nominated.is_empty() || nominated == self.written;
+            self.ours = nominated.is_empty() || self.written.iter().any(|written| written == nominated);
             self.nominated = nominated.to_vec();
             self.since = now;
+        }
+    }
+
+    fn writes(&mut self, clusters: &[String]) {
+        if self.written.back().is_none_or(|last| last != clusters) {
+            self.written.push_back(clusters.to_vec());
+        }
+        if REMEMBERED < self.written.len() {
+            self.written.pop_front();
         }
     }
 }
@@ -229,7 +247,11 @@ impl DispatcherController {
         });
         let (namespace, name) = &nomination.key;
         let target = Target::status_within(Kind::Workload, namespace, name);
-        seen.written.clone_from(&nomination.clusters);
+        // What is under way is waited for: its answer may change what to write.
+        if self.writer.is_in_flight(&target) {
+            return None;
+        }
+        seen.writes(&nomination.clusters);
         Some(Change { target, action: Action::Merge(patch), manager: MANAGER })
     }
 }
@@ -269,7 +291,7 @@ mod tests {
         let names = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         let start = Instant::now();
         let mut seen = Seen::new(&[], start);
-        seen.written = names(&["east"]);
+        seen.writes(&names(&["east"]));
         let later = start + ROUND;
         seen.observe(&names(&["east"]), later);
         assert!(seen.ours && seen.since == later, "our own write arrived");
@@ -279,5 +301,25 @@ mod tests {
         assert!(!seen.ours, "another dispatcher's");
         seen.observe(&[], later);
         assert!(seen.ours, "emptied by an eviction");
+    }
+
+    #[test]
+    fn a_write_that_arrives_after_the_next_decision_is_still_ours() {
+        let names = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let start = Instant::now();
+        let mut seen = Seen::new(&[], start);
+        for clusters in [&["east"][..], &["west"], &["west"], &["west", "north"]] {
+            seen.writes(&names(clusters));
+        }
+        seen.observe(&names(&["east"]), start);
+        assert!(seen.ours, "the first one was under way");
+        seen.observe(&names(&["west", "north"]), start);
+        assert!(seen.ours);
+        for number in 0..REMEMBERED {
+            seen.writes(&names(&[number.to_string().as_str()]));
+        }
+        seen.observe(&names(&["east"]), start);
+        assert!(!seen.ours, "long ago");
+        assert_eq!(seen.written.len(), REMEMBERED);
     }
 }
