@@ -113,6 +113,7 @@ struct Published {
     task_signal: Arc<Notify>,
     placements: watch::Sender<Arc<PlacementView>>,
     draining: watch::Sender<Arc<BTreeSet<Use>>>,
+    dispatch_signal: Arc<Notify>,
 }
 
 /// Runs a daemon until it is cancelled. Its caller has set up logging and [`host::use_ring`], once a process.
@@ -209,6 +210,7 @@ impl Daemon {
         let task_signal = &self.published.task_signal;
         let all = [&quota_signal, &capacity_signal, &queue_signal, &check_signal, task_signal];
         let mut wake = Wake { all: all.map(Arc::clone).to_vec(), tasks: vec![Arc::clone(task_signal)] };
+        wake.all.extend(self.dispatch_signal());
         let following = Following::new(hub.client.clone(), self.timing(), wake.all.clone());
         // What changes on workers.
         wake.all.push(Arc::clone(&inventory_signal));
@@ -321,7 +323,7 @@ impl Daemon {
     fn start_admission_checks(&mut self, hub: &Hub, signal: Arc<Notify>) {
         let hub_id = self.hub_id(hub);
         let kueue_namespace = self.config.multikueue.kueue_namespace.clone();
-        let dispatch_signal = self.config.multikueue.dispatcher.then(|| Arc::new(Notify::new()));
+        let dispatch_signal = self.dispatch_signal();
         let changed = dispatch_signal.iter().chain([&signal]).map(Arc::clone).collect();
         let following = Following::new(hub.client.clone(), self.timing(), changed);
         hub.follow_multikueue(&kueue_namespace, &hub_id, &following, (&mut self.follows, &self.cancel));
@@ -347,6 +349,11 @@ impl Daemon {
         if let Some(signal) = dispatch_signal {
             self.start_dispatcher((hub, hub_id), &following, signal);
         }
+    }
+
+    /// Where fedq nominates, it looks at all that checks are answered by, and at the workers' queues.
+    fn dispatch_signal(&self) -> Option<Arc<Notify>> {
+        self.config.multikueue.dispatcher.then(|| Arc::clone(&self.published.dispatch_signal))
     }
 
     fn start_dispatcher(

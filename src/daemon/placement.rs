@@ -19,7 +19,8 @@ impl Daemon {
         checks: &Arc<Notify>,
     ) -> anyhow::Result<()> {
         let signal = Arc::new(Notify::new());
-        let changed = [&signal, &inventory_signal, checks].map(Arc::clone).to_vec();
+        let mut changed = [&signal, &inventory_signal, checks].map(Arc::clone).to_vec();
+        changed.extend(self.dispatch_signal());
         let following = Following::new(hub.client.clone(), self.timing(), changed);
         hub.ocm.follow(&following, &mut self.follows, &self.cancel);
         let hub_id = self.hub_id(hub);
