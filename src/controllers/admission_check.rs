@@ -131,6 +131,7 @@ impl AdmissionCheckController {
                 changed = placements.changed() => changed?,
                 changed = decisions.changed() => changed?,
                 minted = self.credentials.minted() => self.credentials.take(minted?, self.clock.now()),
+                found = self.order.found() => self.order.take(found?),
                 () = tokio::time::sleep(next) => {}
             }
         }
@@ -154,7 +155,9 @@ impl AdmissionCheckController {
         }
         let now = self.clock.now();
         let mut seen = Seen::gather(&self.hub, &self.hub_id, &self.settings.kueue_namespace);
-        self.order.sort(&mut seen, view, &self.settings.kueue_namespace, now);
+        if !self.order.sort(&mut seen, view, &self.settings.kueue_namespace, now) {
+            return None;
+        }
         let failures = self.failures();
         let credentials = self.credentials.keep(&seen, joined, &failures.secrets, now);
         let naming = self.settings.naming;

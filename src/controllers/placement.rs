@@ -21,11 +21,14 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    domain::placement::{
-        self,
-        changes::changes,
-        spec::{Placement, PlacementKey},
-        view::{PlacementRow, PlacementView},
+    domain::{
+        ids::ClusterName,
+        placement::{
+            self,
+            changes::changes,
+            spec::{Placement, PlacementKey},
+            view::{PlacementRow, PlacementView},
+        },
     },
     k8s::{hub::Hub, list_watch::State, read, types::ocm as types, write::Change},
     telemetry::Metrics,
@@ -56,6 +59,8 @@ pub struct PlacementController {
     /// What was last said of each.
     warned: BTreeMap<PlacementKey, String>,
     rows: BTreeMap<PlacementKey, Arc<PlacementRow>>,
+    /// The clusters that each Placement of ours chose, best first.
+    best: BTreeMap<PlacementKey, Arc<[ClusterName]>>,
     failing: BTreeSet<PlacementKey>,
     /// Whether OCM decides, as it was at the last look.
     ocm_places: Option<bool>,
@@ -64,6 +69,7 @@ pub struct PlacementController {
 /// What came of one Placement.
 struct Evaluated {
     object: Arc<types::Placement>,
+    best: Arc<[ClusterName]>,
     changes: Vec<placement::changes::Change>,
     warning: Option<String>,
     again_at: Option<Timestamp>,
@@ -94,6 +100,7 @@ impl PlacementController {
             wishes: BTreeMap::new(),
             warned: BTreeMap::new(),
             rows: BTreeMap::new(),
+            best: BTreeMap::new(),
             failing: BTreeSet::new(),
             ocm_places: None,
         }
@@ -165,7 +172,8 @@ impl PlacementController {
         let evaluate = move |(placement, object): (Arc<Placement>, Arc<types::Placement>)| {
             let evaluation = placement::evaluate(&placement, &hub, now);
             let changes = changes(&placement, &hub, &evaluation, &read::ocm::report(&object));
-            Evaluated { object, changes, warning: evaluation.warning, again_at: evaluation.again_at }
+            let best = evaluation.decisions(&hub).cloned().collect();
+            Evaluated { object, best, changes, warning: evaluation.warning, again_at: evaluation.again_at }
         };
         let all = move || placements.into_iter().map(evaluate).collect();
         tokio::task::spawn_blocking(all).await.map_err(PlacementError::Evaluate)
@@ -183,6 +191,7 @@ impl PlacementController {
                 self.gathered.board.leave(key);
                 self.wishes.remove(key);
                 self.warned.remove(key);
+                self.best.remove(key);
             }
         }
         ours
@@ -203,6 +212,7 @@ impl PlacementController {
     fn decide(&mut self, key: PlacementKey, evaluated: &Evaluated) {
         self.warn(&key, evaluated.warning.as_deref());
         self.gathered.board.evaluated(&key, evaluated.again_at);
+        self.best.insert(key.clone(), Arc::clone(&evaluated.best));
         let rendering = render::Rendering {
             hub_id: &self.hub_id,
             placement: &evaluated.object,
@@ -227,6 +237,7 @@ impl PlacementController {
         let row = PlacementRow {
             placement: Arc::clone(placement),
             writer,
+            best: self.best.get(key).cloned(),
             report: read::ocm::report(&object),
             decided: self
                 .gathered
@@ -296,6 +307,7 @@ impl Controller for PlacementController {
         for key in self.gathered.take(&self.hub.ocm, &self.hub_id) {
             self.wishes.remove(&key);
             self.rows.remove(&key);
+            self.best.remove(&key);
         }
         let mut keys = self.gathered.board.take_touched(now);
         let ours = self.leave_to_others(&keys, ocm_places);

@@ -58,6 +58,7 @@ pub fn view() -> Arc<PlacementView> {
     let row = PlacementRow {
         placement: Arc::new(placement),
         writer: Writer::Fedq,
+        best: None,
         report: Report { selected: 1, groups: Vec::new(), conditions: vec![satisfied] },
         decided: vec!["one".to_owned()],
         created: None,

@@ -24,6 +24,7 @@ use crate::{
 
 const SETTLED_AFTER: Duration = Duration::from_secs(30);
 
+#[cfg_attr(test, derive(Default))]
 pub(super) struct Seen {
     pub checks: Vec<Check>,
     pub placements: BTreeMap<String, Decided>,

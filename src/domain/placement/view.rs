@@ -12,6 +12,7 @@ use super::{
     hub::Hub,
     spec::{Placement, PlacementKey},
 };
+use crate::domain::ids::ClusterName;
 
 #[derive(Clone, Debug, Default)]
 pub struct PlacementView {
@@ -28,6 +29,8 @@ pub struct PlacementView {
 pub struct PlacementRow {
     pub placement: Arc<Placement>,
     pub writer: Writer,
+    /// The clusters that it chose, best first, where fedq decides.
+    pub best: Option<Arc<[ClusterName]>>,
     /// What its status says now.
     pub report: Report,
     /// The clusters of its decisions, in their order.
