@@ -16,6 +16,7 @@ use tokio::{
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use crate::{
     clock::Clock,
@@ -25,7 +26,10 @@ use crate::{
         placement::view::PlacementView,
     },
     k8s::{
-        hub::Hub, list_watch::State, read::multikueue::dispatching_checks, worker::JoinedClusters,
+        hub::Hub,
+        list_watch::State,
+        read::multikueue::{addons_checks, dispatching_checks},
+        worker::JoinedClusters,
         write::Kind,
     },
 };
@@ -82,6 +86,8 @@ pub struct AdmissionCheckController {
     render: Render,
     /// For the dispatcher: what is in configs and for nothing new.
     draining: watch::Sender<Arc<BTreeSet<Use>>>,
+    /// Checks that somebody else answers.
+    left: BTreeSet<String>,
 }
 
 impl AdmissionCheckController {
@@ -105,6 +111,7 @@ impl AdmissionCheckController {
             settings,
             signal,
             draining,
+            left: BTreeSet::new(),
         }
     }
 
@@ -153,6 +160,7 @@ impl AdmissionCheckController {
             self.workloads.want(Vec::new());
             return None;
         }
+        self.leave_to_addon();
         let now = self.clock.now();
         let mut seen = Seen::gather(&self.hub, &self.hub_id, &self.settings.kueue_namespace);
         if !self.order.sort(&mut seen, view, &self.settings.kueue_namespace, now) {
@@ -177,6 +185,15 @@ impl AdmissionCheckController {
         self.render.forget_old();
         let settles = settled.map(|settled| settled.saturating_duration_since(Instant::now()));
         [settles, credentials.next].into_iter().flatten().min()
+    }
+
+    /// Says once which checks OCM's kueue-addon answers.
+    fn leave_to_addon(&mut self) {
+        let theirs: BTreeSet<String> = addons_checks(&self.hub.checks).into_keys().collect();
+        for check in theirs.difference(&self.left) {
+            warn!("AdmissionCheck {check} is left to OCM's kueue-addon, which answers it");
+        }
+        self.left = theirs;
     }
 
     fn publish_draining(&self, plan: &Plan) {

@@ -40,7 +40,11 @@ pub(super) struct Seen {
 
 impl Seen {
     pub fn gather(hub: &Hub, hub_id: &str, kueue_namespace: &str) -> Self {
-        let configs = read::configs(&hub.multikueue_configs, hub_id);
+        let mut configs = read::configs(&hub.multikueue_configs, hub_id);
+        // What fedq had made before the addon took the check is the addon's to change.
+        for placement in read::addons_checks(&hub.checks).into_values() {
+            configs.entry(placement).and_modify(|found| *found = Existing::Foreign);
+        }
         let by_check = dispatching_checks(&hub.checks);
         Self {
             checks: read::checks(&hub.checks),

@@ -33,9 +33,13 @@ const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
 const PLACEMENT: &str = "cluster.open-cluster-management.io/placement";
 const GROUP_INDEX: &str = "cluster.open-cluster-management.io/decision-group-index";
 
+/// By which OCM's kueue-addon marks the AdmissionChecks that it answers.
+const ADDON_FINALIZER: &str = "kueue-addon.open-cluster-management.io/admissioncheck-cleanup";
+
 /// The AdmissionChecks that are fedq's to answer.
 pub fn checks(table: &Table<AdmissionCheck>) -> Vec<Check> {
     let ours = table.all().into_iter().filter(|check| check.spec.controller_name == CONTROLLER);
+    let ours = ours.filter(|check| !is_addons(check));
     ours.map(|check| Check {
         name: check.metadata.name.clone(),
         generation: check.metadata.generation,
@@ -47,6 +51,20 @@ pub fn checks(table: &Table<AdmissionCheck>) -> Vec<Check> {
         deleting: check.metadata.deletion_timestamp.is_some(),
     })
     .collect()
+}
+
+/// Those that OCM's kueue-addon answers, with the Placements that they name: there must not be two writers of one.
+pub fn addons_checks(table: &Table<AdmissionCheck>) -> BTreeMap<String, String> {
+    let theirs = table.all().into_iter().filter(|check| check.spec.controller_name == CONTROLLER);
+    let named = |check: Arc<AdmissionCheck>| {
+        let placement = check.spec.parameters.as_ref().map(|parameters| parameters.name.clone());
+        (check.metadata.name.clone(), placement.unwrap_or_default())
+    };
+    theirs.filter(|check| is_addons(check)).map(named).collect()
+}
+
+fn is_addons(check: &AdmissionCheck) -> bool {
+    check.metadata.finalizers.iter().any(|finalizer| finalizer == ADDON_FINALIZER)
 }
 
 /// Each Placement of Kueue's namespace by name, with the clusters of its decisions in the order of groups.
@@ -284,6 +302,22 @@ mod tests {
         assert_eq!(config("Pending", "Pending", None), None);
         assert_eq!(config("Ready", "Ready", None), None);
         assert_eq!(config("Pending", "Ready", Some("gpu-east")), None);
+    }
+
+    #[test]
+    fn checks_that_the_addon_answers_are_not_fedqs() {
+        let table = Table::new();
+        for (name, finalizers) in [("ours", json!([])), ("theirs", json!(["other", ADDON_FINALIZER]))] {
+            let object = json!({
+                "metadata": {"name": name, "resourceVersion": "1", "finalizers": finalizers},
+                "spec": {"controllerName": CONTROLLER, "parameters": {"name": "gpu"}},
+            });
+            table.absorb(serde_json::from_value(object).expect("an AdmissionCheck"));
+        }
+        let ours: Vec<String> = checks(&table).into_iter().map(|check| check.name).collect();
+        assert_eq!(ours, ["ours"]);
+        let theirs = BTreeMap::from([("theirs".to_owned(), "gpu".to_owned())]);
+        assert_eq!(addons_checks(&table), theirs);
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub struct Meta {
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
     #[serde(default)]
+    pub finalizers: Vec<String>,
+    #[serde(default)]
     pub managed_fields: Vec<Manager>,
 }
 
