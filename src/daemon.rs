@@ -351,11 +351,6 @@ impl Daemon {
         }
     }
 
-    /// Where fedq nominates, it looks at all that checks are answered by, and at the workers' queues.
-    fn dispatch_signal(&self) -> Option<Arc<Notify>> {
-        self.config.multikueue.dispatcher.then(|| Arc::clone(&self.published.dispatch_signal))
-    }
-
     fn start_dispatcher(
         &mut self,
         (hub, hub_id): (&Hub, String),

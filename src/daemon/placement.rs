@@ -47,6 +47,11 @@ impl Daemon {
         Ok(())
     }
 
+    /// Where fedq nominates, it looks at all that checks are answered by, and at the workers' queues.
+    pub(super) fn dispatch_signal(&self) -> Option<Arc<Notify>> {
+        self.config.multikueue.dispatcher.then(|| Arc::clone(&self.published.dispatch_signal))
+    }
+
     fn inventory_settings(&self) -> anyhow::Result<inventory::Settings> {
         let config = &self.config.placement;
         let scores = inventory::ScoreSettings {

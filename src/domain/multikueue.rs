@@ -15,6 +15,7 @@ mod names;
 #[cfg(test)]
 mod tests;
 
+use condition::Outcome;
 pub use condition::{Active, Reason};
 use names::Leads;
 pub use names::{Naming, cluster_name};
@@ -230,53 +231,6 @@ impl Check {
 /// Where the Placement of that name is looked for.
 pub fn placement_key(kueue_namespace: &str, name: &str) -> PlacementKey {
     PlacementKey { namespace: kueue_namespace.into(), name: name.into() }
-}
-
-/// What came of one Placement.
-#[derive(Debug, Default)]
-struct Outcome {
-    problem: Option<(Reason, String)>,
-    overflow: Vec<String>,
-    draining: Vec<String>,
-    not_joined: Vec<String>,
-    unready: Vec<String>,
-    conflicts: Vec<String>,
-    ambiguous: Vec<String>,
-    unwritten: Vec<String>,
-}
-
-impl Outcome {
-    fn failed(reason: Reason, message: String) -> Self {
-        Self { problem: Some((reason, message)), ..Self::default() }
-    }
-
-    fn active(&self, placement: &str, generation: i64) -> Active {
-        if let Some((reason, message)) = &self.problem {
-            return Active::no(*reason, message.clone(), generation);
-        }
-        let mut said = vec![format!("MultiKueueConfig {placement} is generated successfully")];
-        let left_out = format!("left out, since it takes {MAX_CLUSTERS}");
-        said.extend(Self::list(&[(&left_out, &self.overflow), ("draining", &self.draining)]));
-        said.extend(Some(self.unusable()).filter(|unusable| !unusable.is_empty()));
-        Active::yes(said.join("; "), generation)
-    }
-
-    /// Clusters that were decided on, and why Kueue cannot be told to use them.
-    fn unusable(&self) -> String {
-        let reasons = [
-            ("not joined", &self.not_joined),
-            ("without a credential for Kueue", &self.unready),
-            ("of that name, but not fedq's", &self.conflicts),
-            ("of one name with another cluster", &self.ambiguous),
-            ("not there yet", &self.unwritten),
-        ];
-        Self::list(&reasons).collect::<Vec<_>>().join("; ")
-    }
-
-    fn list<'a>(parts: &'a [(&'a str, &'a Vec<String>)]) -> impl Iterator<Item = String> + 'a {
-        let some = parts.iter().filter(|(_, names)| !names.is_empty());
-        some.map(|(what, names)| format!("{what}: {}", condition::some_of(names)))
-    }
 }
 
 fn config(placement: &str, input: &Input, leads: &Leads) -> (Option<Vec<String>>, Outcome) {

@@ -1,5 +1,7 @@
 //! What an AdmissionCheck's `Active` condition says.
 
+use super::MAX_CLUSTERS;
+
 /// In the words of the OCM addon that fedq stands in for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reason {
@@ -49,6 +51,53 @@ impl Active {
             self.message.truncate(end);
         }
         self
+    }
+}
+
+/// What came of one Placement.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    pub problem: Option<(Reason, String)>,
+    pub overflow: Vec<String>,
+    pub draining: Vec<String>,
+    pub not_joined: Vec<String>,
+    pub unready: Vec<String>,
+    pub conflicts: Vec<String>,
+    pub ambiguous: Vec<String>,
+    pub unwritten: Vec<String>,
+}
+
+impl Outcome {
+    pub fn failed(reason: Reason, message: String) -> Self {
+        Self { problem: Some((reason, message)), ..Self::default() }
+    }
+
+    pub fn active(&self, placement: &str, generation: i64) -> Active {
+        if let Some((reason, message)) = &self.problem {
+            return Active::no(*reason, message.clone(), generation);
+        }
+        let mut said = vec![format!("MultiKueueConfig {placement} is generated successfully")];
+        let left_out = format!("left out, since it takes {MAX_CLUSTERS}");
+        said.extend(Self::list(&[(&left_out, &self.overflow), ("draining", &self.draining)]));
+        said.extend(Some(self.unusable()).filter(|unusable| !unusable.is_empty()));
+        Active::yes(said.join("; "), generation)
+    }
+
+    /// Clusters that were decided on, and why Kueue cannot be told to use them.
+    pub fn unusable(&self) -> String {
+        let reasons = [
+            ("not joined", &self.not_joined),
+            ("without a credential for Kueue", &self.unready),
+            ("of that name, but not fedq's", &self.conflicts),
+            ("of one name with another cluster", &self.ambiguous),
+            ("not there yet", &self.unwritten),
+        ];
+        Self::list(&reasons).collect::<Vec<_>>().join("; ")
+    }
+
+    fn list<'a>(parts: &'a [(&'a str, &'a Vec<String>)]) -> impl Iterator<Item = String> + 'a {
+        let some = parts.iter().filter(|(_, names)| !names.is_empty());
+        some.map(|(what, names)| format!("{what}: {}", some_of(names)))
     }
 }
 
