@@ -31,8 +31,8 @@ use crate::{
             choose::{Placement, Weights},
             event::Event,
             names::TaskId,
-            phase::{LostPolicy, State},
-            progress::Step,
+            phase::{LostPolicy, Move, Phase, State},
+            progress::{Step, pause},
             render::{Gang, Tenant},
             view::{TaskView, TaskViews, VolumeViews},
         },
@@ -49,9 +49,16 @@ use crate::{
 
 pub use self::keep::LogKeeping;
 use self::{
-    gather::Gathered, index::Index, keep::Keeping, secrets::SecretValues, target::Target, wishes::Past,
+    awaited::Awaited,
+    gather::Gathered,
+    index::Index,
+    keep::Keeping,
+    secrets::SecretValues,
+    target::Target,
+    wishes::{Dispatching, Past},
 };
 
+mod awaited;
 mod chooser;
 mod decide;
 mod gather;
@@ -67,6 +74,8 @@ mod wishes;
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// Secrets that were left behind are found this often.
 const SWEEP_PERIOD: SignedDuration = SignedDuration::from_hours(1);
+/// A cluster that did not take a task's objects is left alone by that task for so long.
+const AVOIDED: SignedDuration = SignedDuration::from_mins(2);
 /// A move may make the next one possible at once.
 const ROUNDS: usize = 4;
 
@@ -107,6 +116,9 @@ pub struct TaskController {
     /// Of tasks whose objects are still on some cluster.
     past: HashMap<TaskId, Past>,
     gathered: Gathered,
+    awaited: Awaited,
+    /// Whether there was one of those that are awaited at the last look.
+    more_come: bool,
     clusters: BTreeMap<ClusterName, Cluster>,
     /// The hub itself, for tasks that MultiKueue dispatches.
     place: Option<Cluster>,
@@ -117,6 +129,29 @@ pub struct TaskController {
     last_look: Duration,
     /// When the Secrets on the hub are to be looked through.
     sweep_at: Option<Timestamp>,
+}
+
+/// The time that a task is left alone after `step`.
+fn rest(step: &Step, row: &TaskRow, now: Timestamp) -> Option<Rest> {
+    let detail = step.detail.as_deref().unwrap_or_default();
+    match &step.to {
+        Move::ProgramFailed { restart: true } if !step.counts => {
+            let until = now.checked_add(pause(row.state.epoch)).ok()?;
+            let reason = format!("it was ended and is started again at {until:.0}: {detail}");
+            Some(Rest { until, from: None, reason })
+        }
+        Move::TurnedAway => {
+            let until = now.checked_add(AVOIDED).ok()?;
+            let dispatch = row.dispatch.as_ref()?;
+            // Through the hub it may have been any of several.
+            let from = (!dispatch.by_multikueue).then(|| dispatch.placement.cluster.clone());
+            let place = from.as_ref().map_or(HUB, ClusterName::as_str);
+            let reason =
+                format!("{place} did not take its objects and is tried again at {until:.0}: {detail}");
+            Some(Rest { until, from, reason })
+        }
+        _ => None,
+    }
 }
 
 /// What others may know of it.
@@ -137,7 +172,17 @@ struct Live {
     judged: Option<(u64, String)>,
     /// Where it goes once it is withdrawn: room that others must not count on.
     destined: Option<Placement>,
+    rest: Option<Rest>,
     view: Option<Arc<TaskView>>,
+}
+
+/// A while in which a task is not dispatched. It is not stored: after a start it is tried at once.
+#[derive(Clone, Debug)]
+struct Rest {
+    until: Timestamp,
+    /// `None`: anywhere.
+    from: Option<ClusterName>,
+    reason: String,
 }
 
 /// A step with all that is stored of it.
@@ -172,6 +217,8 @@ impl TaskController {
             live: BTreeMap::new(),
             past: HashMap::new(),
             gathered,
+            awaited: Awaited::default(),
+            more_come: false,
             clusters: BTreeMap::new(),
             place: None,
             secrets: SecretValues::default(),
@@ -248,6 +295,7 @@ impl TaskController {
         self.place_volumes(&mut volumes).await?;
         for _ in 0..ROUNDS {
             let now = self.clock.now();
+            self.retract();
             let decided = self.decide(&joined, &volumes, now);
             if decided.is_empty() {
                 break;
@@ -287,7 +335,7 @@ impl TaskController {
         if let Some(live) = self.live.get_mut(&row.id) {
             live.row = Arc::new(row);
         } else {
-            let live = Live { row: Arc::new(row), judged: None, destined: None, view: None };
+            let live = Live { row: Arc::new(row), judged: None, destined: None, rest: None, view: None };
             self.live.insert(live.row.id.clone(), live);
         }
     }
@@ -327,9 +375,21 @@ impl TaskController {
             if let Some(live) = self.live.get_mut(&step.id) {
                 live.destined = decided.destined;
                 live.judged = None;
+                live.rest = rest(&decided.step, &live.row, now).or(live.rest.take());
             }
         }
         self.read_store().await
+    }
+
+    /// What is being withdrawn must not be made any more.
+    fn retract(&self) {
+        for Live { row, .. } in self.live.values() {
+            let withdrawn = matches!(row.state.phase, Phase::Withdrawing { .. });
+            let cluster = self.cluster_of(row).filter(|_| withdrawn);
+            if let (Some(cluster), Some(dispatch)) = (cluster, &row.dispatch) {
+                cluster.target.writer.retract(&Dispatching { task: row, dispatch }.mains());
+            }
+        }
     }
 
     fn keep_targets(&mut self, joined: &JoinedClusters) {

@@ -22,7 +22,7 @@ use crate::{
     k8s::{
         client::{ApiError, RetryClass},
         worker::{JoinedClusters, Worker},
-        write::{self, Change, Target},
+        write::{self, Action, Change, Target},
     },
 };
 
@@ -117,6 +117,18 @@ impl Writer {
         objects.retain(|target, pace| pace.is_needed(wanted.contains_key(target)));
         drop(state);
         self.wake.notify_one();
+    }
+
+    /// Creates nothing of these any more, unless it is being sent already.
+    pub fn retract<'a>(&self, targets: impl IntoIterator<Item = &'a Target>) {
+        let mut state = self.lock();
+        for target in targets {
+            if state.wanted.get(target).is_some_and(|change| matches!(change.action, Action::Create(_))) {
+                state.wanted.remove(target);
+            }
+        }
+        // What fails now is not tried again either.
+        state.wishes += 1;
     }
 
     /// The last failure of each object that still waits to be written. A conflict is none: it is decided anew.
@@ -295,7 +307,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::k8s::write::{Action, Kind};
+    use crate::k8s::write::Kind;
 
     const WINDOW: Duration = Duration::from_millis(80);
 

@@ -218,6 +218,18 @@ impl Worker {
             && self.direct_workloads.synced()
     }
 
+    /// Whether some of it was asked for in vain, so that nobody knows when the rest is known.
+    pub fn is_refused(&self) -> bool {
+        self.queues.is_refused()
+            || self.local_queues.is_refused()
+            || self.flavors.is_refused()
+            || self.cohorts.is_refused()
+            || self.checks.is_refused()
+            || self.namespaces.is_refused()
+            || self.priority_classes.is_refused()
+            || self.direct_workloads.is_refused()
+    }
+
     /// Whether all of it is also being followed at this moment.
     pub fn is_current(&self) -> bool {
         let current = |state: State| matches!(state, State::Absent | State::Synced { broken: None });

@@ -15,7 +15,7 @@ use crate::domain::{
     ids::ClusterName,
     task::{
         choose::Placement,
-        event::Event,
+        event::{Event, Reason},
         names::TaskId,
         phase::{Move, State},
         pipeline::Stage,
@@ -49,6 +49,9 @@ pub struct TaskRow {
     pub stage: Option<Stage>,
 }
 
+/// Of a task, beside that it was submitted.
+const EVENTS: u32 = 500;
+
 /// What was decided for the current epoch: enough to make the same objects again.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -57,6 +60,19 @@ pub struct Dispatch {
     pub gang: Gang,
     pub priority_class: Option<String>,
     pub by_multikueue: bool,
+    /// How often it was moved to a cluster with room.
+    #[serde(default)]
+    pub spills: u32,
+    /// Where MultiKueue put it.
+    #[serde(default)]
+    pub landed: Option<ClusterName>,
+}
+
+impl Dispatch {
+    /// Where its pods are or were, as far as it is known.
+    pub fn cluster(&self) -> Option<&ClusterName> {
+        if self.by_multikueue { self.landed.as_ref() } else { Some(&self.placement.cluster) }
+    }
 }
 
 /// The new state of a task and what led to it.
@@ -305,6 +321,16 @@ async fn append(connection: &mut SqliteConnection, seq: i64, event: &Event) -> s
     .bind(column::json_text(&event.phase)?)
     .bind(event.reason.to_string())
     .bind(&event.message)
+    .execute(&mut *connection)
+    .await?;
+    // One that goes to and fro for months leaves no more than this, and its beginning.
+    sqlx::query(
+        "DELETE FROM task_events WHERE reason <> ?1 AND id =
+            (SELECT id FROM task_events WHERE task = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?3)",
+    )
+    .bind(Reason::Submitted.to_string())
+    .bind(seq)
+    .bind(EVENTS)
     .execute(connection)
     .await?;
     Ok(())

@@ -126,7 +126,7 @@ fn metadata(task: &Record) -> Map<String, Value> {
     set("failed_nodes", json!(task.nodes.failed));
     set("running_nodes", json!(task.nodes.running));
     set("pending_nodes", json!(task.pending_nodes()));
-    if let Some(cluster) = task.state.phase.cluster() {
+    if let Some(cluster) = &task.cluster {
         set("cluster", json!(cluster.as_str()));
     }
     let gang = task.gang.map(|gang| match gang {

@@ -2,7 +2,7 @@
 
 use crate::{
     domain::{
-        ids::ResourceName,
+        ids::{ClusterName, ResourceName},
         quantity::Amount,
         task::{
             choose::{
@@ -20,7 +20,7 @@ use crate::{
             view::{TaskView, TaskViews},
         },
     },
-    store::TaskRow,
+    store::{Dispatch, TaskRow},
     wire::task::{ClusterVerdict, Form, Mounted, NodeCounts as Nodes, Numbers, Task, TaskDetail, TaskEvent},
 };
 
@@ -40,6 +40,7 @@ pub fn record(row: &TaskRow, views: &TaskViews) -> Record {
         state: row.state.clone(),
         gang: view.and_then(|view| view.gang).or_else(|| dispatch.map(|dispatch| dispatch.gang)),
         workload: view.and_then(|view| view.workload.clone()),
+        cluster: view.and_then(|view| view.cluster.as_ref()).or_else(|| ran_on(row)).cloned(),
         nodes: counts(row, view.map(AsRef::as_ref)),
         pending_reason: pending_reason(row, view.map(AsRef::as_ref)),
     }
@@ -79,6 +80,15 @@ fn pending_reason(row: &TaskRow, view: Option<&TaskView>) -> Option<String> {
     })
 }
 
+/// The cluster a task is on, or ended on; for one that MultiKueue dispatches the one that took it.
+pub fn ran_on(row: &TaskRow) -> Option<&ClusterName> {
+    let cluster = row.state.phase.cluster()?;
+    match &row.dispatch {
+        Some(dispatch) if dispatch.by_multikueue => dispatch.landed.as_ref().or(Some(cluster)),
+        _ => Some(cluster),
+    }
+}
+
 pub fn task(row: &TaskRow, views: &TaskViews) -> Task {
     let record = record(row, views);
     let NodeCounts { succeeded, failed, running } = record.nodes;
@@ -88,9 +98,9 @@ pub fn task(row: &TaskRow, views: &TaskViews) -> Task {
         phase => (None, phase.is_over()),
     };
     let view = views.tasks.get(&row.id).filter(|view| view.state == row.state);
-    let cluster = view.and_then(|view| view.cluster.as_ref()).or(row.state.phase.cluster());
+    let cluster = view.and_then(|view| view.cluster.as_ref()).or_else(|| ran_on(row));
     // Where it was, of one that is over.
-    let was = row.dispatch.as_ref().filter(|_| dispatched).map(|dispatch| &dispatch.placement.cluster);
+    let was = row.dispatch.as_ref().filter(|_| dispatched).and_then(Dispatch::cluster);
     Task {
         id: row.id.to_string(),
         name: record.shown_name(),
@@ -211,7 +221,7 @@ pub fn verdicts(choice: &Choice) -> Vec<ClusterVerdict> {
     choice.verdicts.iter().map(show).collect()
 }
 
-fn of_cluster(cluster: &crate::domain::ids::ClusterName, verdict: &Verdict) -> ClusterVerdict {
+fn of_cluster(cluster: &ClusterName, verdict: &Verdict) -> ClusterVerdict {
     let (word, offer, reasons) = match verdict {
         Verdict::Fits(offer) => ("fits", Some(offer), Vec::new()),
         Verdict::Waits(offer) => ("waits", Some(offer), waits(offer)),

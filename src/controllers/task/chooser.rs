@@ -1,6 +1,9 @@
 //! Chooses clusters for tasks one after the other, each with what the ones before it take.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+};
 
 use crate::{
     domain::{
@@ -8,7 +11,7 @@ use crate::{
         task::{
             choose::{
                 Choice, Outcome, Placement, Wish,
-                view::{View, VolumeView},
+                view::{Access, View, VolumeView},
             },
             fleet::{Fleet, Tenancy},
         },
@@ -37,17 +40,23 @@ impl<'a> Chooser<'a> {
     }
 
     /// `Err`: a volume that has no place yet.
-    pub fn choose(&mut self, task: &TaskRow, avoid: Option<ClusterName>) -> Result<Choice, String> {
+    /// `without`: as if nothing could be sent to that cluster.
+    pub fn choose(
+        &mut self,
+        task: &TaskRow,
+        avoid: Option<ClusterName>,
+        without: Option<&ClusterName>,
+    ) -> Result<Choice, String> {
         let wish = Wish { cluster: task.cluster.clone(), queue: task.queue.clone(), avoid };
         if !task.spec.volumes.is_empty() {
-            let tenancy = self.tenancy(task)?;
-            return Ok(self.fleet.choose(&task.spec, &wish, &tenancy));
+            let view = self.fleet.view(&self.tenancy(task)?);
+            return Ok(self.fleet.choose_in(&task.spec, &wish, &but(&view, without)));
         }
         let fleet = &self.fleet;
         let view = self.views.entry(task.namespace.clone()).or_insert_with_key(|namespace| {
             fleet.view(&Tenancy { namespace: namespace.clone(), volumes: BTreeMap::new() })
         });
-        Ok(fleet.choose_in(&task.spec, &wish, view))
+        Ok(fleet.choose_in(&task.spec, &wish, &but(view, without)))
     }
 
     /// Counts what a task is about to take.
@@ -86,6 +95,15 @@ impl<'a> Chooser<'a> {
         }
         Ok(Tenancy { namespace: task.namespace.clone(), volumes })
     }
+}
+
+fn but<'a>(view: &'a View, without: Option<&ClusterName>) -> Cow<'a, View> {
+    let Some(without) = without else { return Cow::Borrowed(view) };
+    let mut view = view.clone();
+    for cluster in view.clusters.iter_mut().filter(|cluster| cluster.name == *without) {
+        cluster.access = Access::Silent;
+    }
+    Cow::Owned(view)
 }
 
 pub(super) fn run(choice: &Choice) -> Option<&Placement> {

@@ -1,6 +1,10 @@
 //! The next move of each task.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use jiff::Timestamp;
 
@@ -23,7 +27,8 @@ use crate::{
 };
 
 use super::{
-    Cluster, Decided, HUB, Live, TaskController,
+    Cluster, Decided, HUB, Live, Rest, TaskController,
+    awaited::Coming,
     chooser::{self, Chooser},
     gather::{self, InFlight, Routes},
     index::Expected,
@@ -40,10 +45,7 @@ impl TaskController {
         let fleet = self.gathered.read(joined);
         let in_flight = self.in_flight(&fleet);
         let mut chooser = Chooser::new(fleet, in_flight, volumes);
-        chooser.more_come = chooser.fleet.unknown.iter().any(|name| {
-            let connection = joined.get(name).map(|entry| &entry.connection);
-            matches!(connection, Some(Connection::Connecting | Connection::Ready))
-        });
+        chooser.more_come = self.more_come(&chooser.fleet.unknown, joined, now);
         self.gathered.replace(chooser.fleet.clone());
         let routes = self.gathered.routes(&self.hub).clone();
         let mut decided = Vec::new();
@@ -57,7 +59,7 @@ impl TaskController {
         for (_, _, id) in ids {
             let row = Arc::clone(&self.live[&id].row);
             let step = match &row.state.phase {
-                Phase::Pending => self.place(&id, &mut chooser, &routes),
+                Phase::Pending => self.place(&id, &mut chooser, &routes, now),
                 _ if is_dispatched(&row) => self.follow_on_hub(&id),
                 Phase::Lost { cluster, before } => self.after_loss(&id, joined, (cluster, *before)),
                 phase => match phase.cluster() {
@@ -68,6 +70,23 @@ impl TaskController {
             decided.extend(step.map(|step| (id, step)));
         }
         decided
+    }
+
+    /// Whether a task that would wait may as well wait for clusters that are about to be known.
+    fn more_come(
+        &mut self,
+        unknown: &BTreeSet<ClusterName>,
+        joined: &JoinedClusters,
+        now: Timestamp,
+    ) -> bool {
+        let coming = |name: &ClusterName| Some((name.clone(), Coming::of(joined.get(name)?)?));
+        let coming: BTreeMap<_, _> = unknown.iter().filter_map(coming).collect();
+        let more_come = self.awaited.look(&coming, now);
+        if std::mem::replace(&mut self.more_come, more_come) != more_come {
+            // What was judged with it is judged again without.
+            self.gathered.revision += 1;
+        }
+        more_come
     }
 
     /// What tasks take that Kueue does not count yet: dispatched and not admitted, or on their way elsewhere.
@@ -99,11 +118,20 @@ impl TaskController {
         in_flight
     }
 
-    fn place(&mut self, id: &TaskId, chooser: &mut Chooser<'_>, routes: &Routes) -> Option<Decided> {
+    fn place(
+        &mut self,
+        id: &TaskId,
+        chooser: &mut Chooser<'_>,
+        routes: &Routes,
+        now: Timestamp,
+    ) -> Option<Decided> {
         let revision = self.gathered.revision;
         let live = self.live.get_mut(id)?;
         if live.row.stage.as_ref().is_some_and(|stage| stage.waits_for.is_some()) {
             return None;
+        }
+        if live.rest.as_ref().is_some_and(|rest| rest.until <= now) {
+            (live.rest, live.judged) = (None, None);
         }
         if live.judged.as_ref().is_some_and(|(judged, _)| *judged == revision) {
             return None;
@@ -112,7 +140,13 @@ impl TaskController {
         let spilled = live.destined.is_some();
         let was = row.dispatch.as_ref().map(|dispatch| dispatch.placement.cluster.clone());
         let avoid = was.and_then(|was| avoided(&row.spec, was, spilled));
-        let choice = match chooser.choose(&row, avoid) {
+        let rest = live.rest.clone();
+        if let Some(Rest { from: None, reason, .. }) = &rest {
+            live.judged = Some((revision, reason.clone()));
+            return None;
+        }
+        let without = rest.as_ref().and_then(|rest| rest.from.as_ref());
+        let choice = match chooser.choose(&row, avoid, without) {
             Ok(choice) => choice,
             Err(reason) => {
                 live.judged = Some((revision, reason));
@@ -140,14 +174,12 @@ impl TaskController {
                 let step = Step::new(Move::Dispatch(placement.cluster.clone()), Some(detail.to_owned()));
                 decided(&row, step, Some(dispatch), None)
             }
-            Outcome::Wait => {
+            // It was accepted, and quota and queues come back: what cannot hold it now may do so later.
+            Outcome::Wait | Outcome::Never => {
                 let unknown: Vec<&str> = chooser.fleet.unknown.iter().map(ClusterName::as_str).collect();
-                live.judged = Some((revision, progress::undecided(&choice, &unknown)));
+                let undecided = || progress::undecided(&choice, &unknown);
+                live.judged = Some((revision, rest.map_or_else(undecided, |rest| rest.reason)));
                 None
-            }
-            Outcome::Never => {
-                let step = Step::new(Move::NeverFits, Some(progress::never(&choice)));
-                decided(&row, step, row.dispatch.clone(), None)
             }
         }
     }
@@ -164,6 +196,8 @@ impl TaskController {
             gang,
             priority_class: priority.and_then(|priority| member?.priority_class(priority)),
             by_multikueue: false,
+            spills: row.dispatch.as_ref().map_or(0, |dispatch| dispatch.spills),
+            landed: None,
         }
     }
 
@@ -185,7 +219,9 @@ impl TaskController {
         let seen = self.observe_dispatched(hub, row);
         let step = progress::next(&row.state.phase, &seen, (&row.spec.recovery, row.restarts))?;
         let nodes = over(&step, &seen, row);
-        let mut next = decided(row, step, row.dispatch.clone(), None)?;
+        let mut dispatch = row.dispatch.clone()?;
+        dispatch.landed = self.landed(row).cloned().or(dispatch.landed);
+        let mut next = decided(row, step, Some(dispatch), None)?;
         next.nodes = nodes;
         Some(next)
     }
@@ -194,13 +230,18 @@ impl TaskController {
     pub(super) fn observe_dispatched(&self, hub: &Cluster, row: &TaskRow) -> Observed {
         let mut seen = observe(hub, row);
         seen.complete = seen.expected <= seen.objects;
+        let owned = row.dispatch.as_ref().map(|dispatch| Dispatching { task: row, dispatch }.owned());
+        let owned = owned.unwrap_or_default();
         for cluster in self.clusters.values() {
             let Some(here) = cluster.index.get(&row.id) else { continue };
             seen.left += here.copies.len();
             if !here.copies.is_empty() {
                 here.add_nodes(row.state.epoch, &mut seen);
+                let refused = || owned.iter().find_map(|object| cluster.target.refusal(object));
+                seen.refused = seen.refused.or_else(refused);
             }
         }
+        seen.refused = seen.refused.or_else(|| self.secrets.gone(&row.id));
         seen
     }
 
@@ -276,18 +317,31 @@ impl TaskController {
         if joined.get(cluster).is_some_and(|entry| entry.leaving) {
             return decided(row, Step::new(Move::Spill, None), row.dispatch.clone(), None);
         }
-        let after = row.spec.spill_after.unwrap_or(self.settings.spill_after);
+        if self.cluster_of(row).is_some_and(|at| at.index.is_reserved(&row.id, row.state.epoch)) {
+            // It has its quota; what it waits for are checks, which may take long.
+            return None;
+        }
+        let after = self.spill_after(row);
         let waiting = Waiting { cluster: cluster.clone(), since: row.changed };
         let due = crate::domain::task::choose::spill_at(&waiting, after).is_some_and(|due| due <= now);
         if !due {
             return None;
         }
-        let choice = chooser.choose(row, Some(cluster.clone())).ok()?;
+        let choice = chooser.choose(row, Some(cluster.clone()), None).ok()?;
         let to = spill(&waiting, now, after, &choice)?;
         let placement = chooser::run(&choice)?.clone();
         chooser.take(row, &placement);
         let step = Step::new(Move::Spill, Some(format!("{to} has room")));
-        decided(row, step, row.dispatch.clone(), Some(placement))
+        let mut dispatch = row.dispatch.clone()?;
+        dispatch.spills = dispatch.spills.saturating_add(1);
+        decided(row, step, Some(dispatch), Some(placement))
+    }
+
+    /// How long a task waits in a queue before it moves: twice as long each time, so that it does not go to and fro.
+    pub(super) fn spill_after(&self, row: &TaskRow) -> Duration {
+        let after = row.spec.spill_after.unwrap_or(self.settings.spill_after);
+        let spills = row.dispatch.as_ref().map_or(0, |dispatch| dispatch.spills);
+        after.saturating_mul(2_u32.saturating_pow(spills))
     }
 }
 
@@ -330,8 +384,14 @@ pub(super) fn observe(cluster: &Cluster, row: &TaskRow) -> Observed {
     let target = &cluster.target;
     match &row.state.phase {
         Phase::Dispatching { .. } => {
-            seen.refused = of.mains().iter().chain(&of.owned()).find_map(|object| target.refusal(object));
-            let owner = cluster.index.get(&row.id).and_then(|here| here.of(row.state.epoch).next());
+            let here = || cluster.index.get(&row.id).into_iter().flat_map(|here| here.of(row.state.epoch));
+            // What is there was refused at an earlier try.
+            let mains = of.mains().into_iter();
+            let mains = mains.filter(|object| here().all(|(_, job)| job.metadata.name != object.name));
+            let missing: Vec<_> = mains.chain(of.owned()).collect();
+            seen.refused = missing.iter().find_map(|object| target.refusal(object));
+            seen.turned_away = missing.iter().find_map(|object| target.turned_away(object));
+            let owner = here().next();
             seen.complete = owner.is_some_and(|(_, job)| {
                 of.owned().iter().all(|object| target.has_made(object, &job.metadata.uid))
             });

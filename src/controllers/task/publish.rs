@@ -175,8 +175,8 @@ impl TaskController {
         let now = self.clock.now();
         let due = |live: &Live| {
             let Phase::Queued { cluster } = &live.row.state.phase else { return None };
-            let after = live.row.spec.spill_after.unwrap_or(self.settings.spill_after);
-            spill_at(&Waiting { cluster: cluster.clone(), since: live.row.changed }, after)
+            let waiting = Waiting { cluster: cluster.clone(), since: live.row.changed };
+            spill_at(&waiting, self.spill_after(&live.row))
         };
         let spills = self.live.values().filter_map(due);
         let keep = SignedDuration::try_from(self.settings.keep_objects).unwrap_or(SignedDuration::MAX);
@@ -184,8 +184,9 @@ impl TaskController {
             Past::Over { at, .. } => at.checked_add(keep).ok(),
             Past::Unknown => None,
         });
+        let rests = self.live.values().filter_map(|live| live.rest.as_ref().map(|rest| rest.until));
         let later = |at: &Timestamp| now < *at;
-        match spills.chain(cleanings).filter(later).min() {
+        match spills.chain(cleanings).chain(rests).chain(self.awaited.ends()).filter(later).min() {
             None => Next::AtPeriod,
             Some(at) => {
                 let wait = Duration::try_from(at.duration_since(now)).unwrap_or_default();

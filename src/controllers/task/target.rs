@@ -19,7 +19,8 @@ use crate::{
     telemetry::Metrics,
 };
 
-/// An object that exists, but that the watch has not brought after so many tries, is none of ours.
+/// An object that exists, but that the watch has not brought after so many tries, is none of ours. And what is
+/// refused as often for want of a right or a namespace goes elsewhere.
 const TRIES: u32 = 5;
 
 pub(super) struct Target {
@@ -39,8 +40,21 @@ struct Told {
 
 struct Refusal {
     message: String,
+    kind: No,
+    /// In a row, of this kind.
     tries: u32,
-    is_final: bool,
+}
+
+/// What a failure of a write means for the next try of it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum No {
+    /// It would be refused again.
+    Final,
+    /// Something of that name is there.
+    Taken,
+    /// Somebody has to grant or make something there first.
+    NotYet,
+    Passing,
 }
 
 impl Target {
@@ -64,7 +78,15 @@ impl Target {
     pub fn refusal(&self, target: &write::Target) -> Option<String> {
         let told = lock(&self.told);
         let refusal = told.refused.get(target)?;
-        refusal.is_final.then(|| refusal.message.clone())
+        let is_final = refusal.kind == No::Final || (refusal.kind == No::Taken && TRIES <= refusal.tries);
+        is_final.then(|| refusal.message.clone())
+    }
+
+    /// Why the cluster did not take an object so often that another one should be tried.
+    pub fn turned_away(&self, target: &write::Target) -> Option<String> {
+        let told = lock(&self.told);
+        let refusal = told.refused.get(target)?;
+        (refusal.kind == No::NotYet && TRIES <= refusal.tries).then(|| refusal.message.clone())
     }
 
     /// The last failure of a write, whether or not it is tried again.
@@ -99,9 +121,10 @@ fn hear(told: &Mutex<Told>, change: &Change, outcome: &Outcome) {
             told.made.insert((change.target.clone(), owner.to_owned()));
         }
         (Err(error), _) => {
-            let tries = told.refused.get(&change.target).map_or(0, |refusal| refusal.tries) + 1;
-            let (is_final, message) = judge(error, tries);
-            told.refused.insert(change.target.clone(), Refusal { message, tries, is_final });
+            let (kind, message) = judge(error);
+            let before = told.refused.get(&change.target).filter(|before| before.kind == kind);
+            let tries = before.map_or(0, |before| before.tries) + 1;
+            told.refused.insert(change.target.clone(), Refusal { message, kind, tries });
         }
         (Ok(_), owner) => {
             told.refused.remove(&change.target);
@@ -110,25 +133,25 @@ fn hear(told: &Mutex<Told>, change: &Change, outcome: &Outcome) {
     }
 }
 
-/// Whether the same request would be refused again, and what a person is told.
-fn judge(error: &ApiError, tries: u32) -> (bool, String) {
-    match error.class {
+/// What it means, and what a person is told.
+fn judge(error: &ApiError) -> (No, String) {
+    let kind = match error.class {
         RetryClass::AlreadyExists => {
-            (TRIES <= tries, "an object of that name is there, and it is not this task's".to_owned())
+            return (No::Taken, "an object of that name is there, and it is not this task's".to_owned());
         }
         // What cannot be read is no answer: the object may have been made.
-        RetryClass::Invalid => (error.status.is_some(), error.to_string()),
-        RetryClass::Forbidden | RetryClass::DeniedByWebhook(_) | RetryClass::NotFound => {
-            (true, error.to_string())
-        }
+        RetryClass::Invalid if error.status.is_none() => No::Passing,
+        RetryClass::Invalid | RetryClass::DeniedByWebhook(_) => No::Final,
+        RetryClass::Forbidden | RetryClass::NotFound => No::NotYet,
         RetryClass::Conflict
         | RetryClass::Gone
         | RetryClass::WebhookDown
         | RetryClass::Unauthorized
         | RetryClass::Throttled { .. }
         | RetryClass::Unreachable
-        | RetryClass::Timeout => (false, error.to_string()),
-    }
+        | RetryClass::Timeout => No::Passing,
+    };
+    (kind, error.to_string())
 }
 
 fn tell(worker: &Worker, change: &Change, outcome: &Outcome, metrics: &Metrics) {
@@ -142,5 +165,56 @@ fn tell(worker: &Worker, change: &Change, outcome: &Outcome, metrics: &Metrics) 
         // It is gone, or there, already.
         Err(error) if matches!(error.class, RetryClass::NotFound | RetryClass::AlreadyExists) => {}
         Err(error) => warn!(cluster.name = %name, verb, "Could not write {target} on `{name}`: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::k8s::write::Kind;
+
+    fn target() -> write::Target {
+        write::Target::namespaced(Kind::Job, "team", "train")
+    }
+
+    /// What is told after these answers, each so often.
+    fn after(answers: &[(RetryClass, u32)]) -> Refusal {
+        let told = Mutex::default();
+        let change =
+            Change { target: target(), action: Action::Create(json!({"kind": "Job"})), manager: "fedq-task" };
+        for (class, times) in answers {
+            for _ in 0..*times {
+                hear(&told, &change, &Err(ApiError::new(class.clone(), "no")));
+            }
+        }
+        let refusal = lock(&told).refused.remove(&target());
+        refusal.expect("a refusal")
+    }
+
+    #[test]
+    fn only_what_would_be_refused_again_is_final() {
+        let kind = |class: RetryClass| after(&[(class, 1)]).kind;
+        assert_eq!(kind(RetryClass::DeniedByWebhook("no".to_owned())), No::Final);
+        assert_eq!(kind(RetryClass::Forbidden), No::NotYet, "quota of the namespace, or a right");
+        assert_eq!(kind(RetryClass::NotFound), No::NotYet, "the namespace is still being made");
+        assert_eq!(kind(RetryClass::Timeout), No::Passing);
+        assert_eq!(kind(RetryClass::Invalid), No::Passing, "an answer that cannot be read is none");
+        let mut invalid = ApiError::new(RetryClass::Invalid, "no");
+        invalid.status = Some(Box::default());
+        assert_eq!(judge(&invalid).0, No::Final);
+    }
+
+    #[test]
+    fn tries_of_other_kinds_do_not_count() {
+        let taken = after(&[(RetryClass::Unreachable, TRIES), (RetryClass::AlreadyExists, 1)]);
+        assert_eq!(
+            (taken.kind, taken.tries),
+            (No::Taken, 1),
+            "it was most likely made by one of those before"
+        );
+        let forbidden = after(&[(RetryClass::Timeout, 3), (RetryClass::Forbidden, TRIES)]);
+        assert_eq!((forbidden.kind, forbidden.tries), (No::NotYet, TRIES));
     }
 }

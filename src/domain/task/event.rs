@@ -27,6 +27,7 @@ pub enum Reason {
     Chosen,
     Created,
     Refused,
+    TurnedAway,
     Admitted,
     Started,
     Evicted,
@@ -46,12 +47,13 @@ pub enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 21] = [
         Self::Submitted,
         Self::Due,
         Self::Chosen,
         Self::Created,
         Self::Refused,
+        Self::TurnedAway,
         Self::Admitted,
         Self::Started,
         Self::Evicted,
@@ -117,6 +119,9 @@ fn told(step: &Move, state: &State) -> (Reason, String) {
         Move::Dispatch(cluster) => (Reason::Chosen, format!("cluster {cluster} was chosen")),
         Move::Written => (Reason::Created, format!("its objects were created on {cluster}")),
         Move::Refused => (Reason::Refused, format!("{cluster} does not take its objects")),
+        Move::TurnedAway => {
+            (Reason::TurnedAway, format!("{cluster} did not take its objects; another cluster is tried"))
+        }
         Move::Admitted => (Reason::Admitted, format!("its queue on {cluster} gave it quota")),
         Move::Started => (Reason::Started, format!("all its nodes run on {cluster}")),
         Move::Evicted => {

@@ -107,6 +107,8 @@ pub enum Move {
     Written,
     /// The cluster does not take its objects; some may be there.
     Refused,
+    /// The same, but it might have: another one is tried.
+    TurnedAway,
     Admitted,
     Started,
     /// Kueue took its quota back.
@@ -233,7 +235,9 @@ impl Phase {
         let withdraw = |cluster, then| Ok(Self::Withdrawing { cluster, then });
         match to {
             Move::Written if dispatching => Ok(Self::Queued { cluster }),
-            Move::Refused if dispatching => withdraw(cluster, Then::Fail(Failure::Refused)),
+            // What its pods need besides may be refused once its Jobs are there.
+            Move::Refused if at != Before::Running => withdraw(cluster, Then::Fail(Failure::Refused)),
+            Move::TurnedAway if dispatching => withdraw(cluster, Then::Requeue),
             Move::Admitted if matches!(at, Before::Dispatching | Before::Queued) => {
                 Ok(Self::Starting { cluster })
             }

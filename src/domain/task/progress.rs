@@ -1,8 +1,10 @@
 //! From what is seen of a task on its cluster to its next move, and to the reason why it does not run yet.
 
+use std::time::Duration;
+
 use super::{
     choose::{Choice, Outcome, Verdict},
-    phase::{Before, Move, Phase, Then},
+    phase::{Before, Epoch, Move, Phase, Then},
     spec::Recovery,
     view::{NodePhase, NodeView},
 };
@@ -21,6 +23,8 @@ pub struct Observed {
     pub complete: bool,
     /// Why the cluster does not take its objects.
     pub refused: Option<String>,
+    /// Why it has not taken them so far, though it was asked often enough.
+    pub turned_away: Option<String>,
     pub admitted: bool,
     /// Why Kueue took its quota back.
     pub evicted: Option<String>,
@@ -63,11 +67,15 @@ pub fn next(phase: &Phase, seen: &Observed, (recovery, restarts): (&Recovery, u3
     let plain = |to: Move| Some(Step::new(to, None));
     match phase {
         Phase::Dispatching { .. } => {
+            if seen.expected <= seen.objects && seen.complete {
+                // Whatever was refused before.
+                return plain(Move::Written);
+            }
             if let Some(reason) = &seen.refused {
                 return Some(Step::new(Move::Refused, Some(reason.clone())));
             }
-            let there = seen.expected <= seen.objects && seen.complete;
-            if there { plain(Move::Written) } else { None }
+            let reason = seen.turned_away.as_ref()?;
+            Some(Step::new(Move::TurnedAway, Some(reason.clone())))
         }
         Phase::Queued { .. } | Phase::Starting { .. } | Phase::Running { .. } => {
             if let Some(end) = &seen.end {
@@ -78,6 +86,9 @@ pub fn next(phase: &Phase, seen: &Observed, (recovery, restarts): (&Recovery, u3
             }
             let queued = matches!(phase, Phase::Queued { .. });
             let running = matches!(phase, Phase::Running { .. });
+            if let Some(reason) = seen.refused.as_ref().filter(|_| !running) {
+                return Some(Step::new(Move::Refused, Some(reason.clone())));
+            }
             if !seen.admitted && !queued {
                 return Some(Step::new(Move::Evicted, seen.evicted.clone()));
             }
@@ -112,6 +123,13 @@ fn ended(end: &End, seen: &Observed, recovery: &Recovery, restarts: u32) -> Step
             Step { to: Move::ProgramFailed { restart }, detail, counts: restart && !free }
         }
     }
+}
+
+/// Before the dispatch after this one, where nothing else holds it up: what ends at once each time must not keep
+/// everybody busy.
+pub fn pause(epoch: Epoch) -> Duration {
+    const LONGEST: Duration = Duration::from_mins(5);
+    Duration::from_secs(2_u64.saturating_pow(epoch)).min(LONGEST)
 }
 
 impl Observed {
@@ -204,7 +222,8 @@ pub fn undecided(choice: &Choice, unknown: &[&str]) -> String {
             format!("no cluster takes it so far, and {} did not answer yet", unknown.join(", "))
         }
         Outcome::Wait if choice.verdicts.is_empty() => "no cluster is joined".to_owned(),
-        Outcome::Wait | Outcome::Never => never(choice),
+        Outcome::Wait => never(choice),
+        Outcome::Never => format!("no cluster can hold it as they are now: {}", never(choice)),
     }
 }
 
@@ -256,7 +275,14 @@ mod tests {
         assert_eq!(to(&dispatching, &Observed { complete: false, ..there(vec![]) }), None);
         assert_eq!(to(&dispatching, &there(vec![])), Some(Move::Written));
         let refused = Observed { refused: Some("no".to_owned()), ..there(vec![]) };
+        assert_eq!(to(&dispatching, &refused), Some(Move::Written), "what is there was taken after all");
+        let refused = Observed { complete: false, ..refused };
         assert_eq!(to(&dispatching, &refused), Some(Move::Refused));
+        assert_eq!(to(&queued, &refused), Some(Move::Refused), "its pods would wait for ever");
+        let turned_away = Observed { turned_away: Some("forbidden".to_owned()), ..there(vec![]) };
+        assert_eq!(to(&dispatching, &turned_away), Some(Move::Written));
+        let turned_away = Observed { complete: false, ..turned_away };
+        assert_eq!(to(&dispatching, &turned_away), Some(Move::TurnedAway));
 
         assert_eq!(to(&queued, &there(vec![])), None);
         let admitted = Observed { admitted: true, ..there(two(NodePhase::Starting)) };
@@ -301,6 +327,11 @@ mod tests {
         assert_eq!(outcome(&failed(137, true), 9), (true, false));
         let step = next(&running, &failed(3, false), (&Recovery::default(), 0)).expect("a move");
         assert_eq!(step.detail.as_deref(), Some("node 0 ended with exit code 3 (Error)"));
+    }
+
+    #[test]
+    fn pauses_grow_up_to_some_minutes() {
+        assert_eq!([1, 2, 8, 9, 4000].map(|epoch| pause(epoch).as_secs()), [2, 4, 256, 300, 300]);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::domain::ids::ClusterName;
+
 use super::{
     names::{TaskId, node_name, object_name},
     phase::{Before, Phase, State, Then},
@@ -22,6 +24,8 @@ pub struct Record {
     pub state: State,
     pub gang: Option<Gang>,
     pub workload: Option<String>,
+    /// Where it is, or ended.
+    pub cluster: Option<ClusterName>,
     pub nodes: NodeCounts,
     /// Why it does not run yet.
     pub pending_reason: Option<String>,

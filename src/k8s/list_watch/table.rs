@@ -78,6 +78,8 @@ struct Kept<T> {
     /// What they are complete to.
     version: Option<u64>,
     state: State,
+    /// It could not be listed so far.
+    refused: bool,
     /// Objects that could not be read since the last list began.
     skipped: Vec<Skipped>,
     /// Versions of objects that were deleted, while an answer of a write may still arrive late.
@@ -102,6 +104,7 @@ impl<T: Record> Table<T> {
             rows: BTreeMap::new(),
             version: None,
             state: State::Waiting,
+            refused: false,
             skipped: Vec::new(),
             deleted: BTreeMap::new(),
         };
@@ -124,6 +127,11 @@ impl<T: Record> Table<T> {
     /// Whether all objects are known (an absent kind has none).
     pub fn synced(&self) -> bool {
         !matches!(self.state(), State::Waiting)
+    }
+
+    /// Whether it was asked for, and has never been listed.
+    pub fn is_refused(&self) -> bool {
+        self.read().refused
     }
 
     /// Whether all objects are known and being followed at this moment.
@@ -341,6 +349,11 @@ impl<T: Record> Sink for TableSink<T> {
 
     fn link(&mut self, link: Link<'_>) {
         let mut kept = self.table.write();
+        let refused = match (&link, &kept.state) {
+            (Link::Broken { .. }, State::Waiting) => true,
+            (Link::Alive, _) => kept.refused,
+            (Link::Synced | Link::Absent | Link::Broken { .. }, _) => false,
+        };
         let state = match (link, &kept.state) {
             // An answer alone does not mean that what was missed meanwhile has arrived.
             (Link::Synced, _) => State::Synced { broken: None },
@@ -351,10 +364,11 @@ impl<T: Record> Sink for TableSink<T> {
             // Never complete so far, or not known to have come back.
             (Link::Alive | Link::Broken { .. }, state) => state.clone(),
         };
-        if state == kept.state {
+        if state == kept.state && refused == kept.refused {
             return;
         }
         kept.state = state;
+        kept.refused = refused;
         drop(kept);
         self.table.bump();
     }

@@ -72,6 +72,8 @@ fn dispatch() -> Dispatch {
         gang: Gang::JobSet,
         priority_class: None,
         by_multikueue: false,
+        spills: 2,
+        landed: None,
     }
 }
 
@@ -332,4 +334,24 @@ async fn a_stop_of_a_running_stage_stops_what_is_behind_it_before_its_cluster_co
     assert_eq!(live.iter().map(|row| &row.id).collect::<Vec<_>>(), [&rows[0].id]);
     let why = format!("it is not run: stage 1 ({}) was stopped", rows[0].id);
     assert_eq!(told(&store, &rows[2].id).await.1, why);
+}
+
+#[tokio::test]
+async fn a_task_that_goes_to_and_fro_keeps_its_beginning_and_its_last_events() {
+    let (_folder, store) = store().await;
+    let mut task = row(1, "ann");
+    store.insert_task(&task).await.expect("stored");
+    let one = ClusterName::new("one").expect("a name");
+    let round = [Move::Dispatch(one), Move::Spill, Move::Withdrawn];
+    let moves = usize::try_from(EVENTS).expect("small") + 50;
+    for (second, step) in round.iter().cycle().take(moves).enumerate() {
+        let (next, record) = moved(&task, step, i64::try_from(second).expect("small"));
+        assert!(store.move_task(&record).await.expect("moved"));
+        task = next;
+    }
+    let events = store.task_events(&task.id).await.expect("read");
+    assert_eq!(events.len(), usize::try_from(EVENTS).expect("small") + 1);
+    assert_eq!(events[0], Event::submitted(at(0)));
+    assert_eq!(events.last().map(|event| event.epoch), Some(task.state.epoch));
+    assert_eq!(events.last().map(|event| event.at), Some(at(i64::try_from(moves).expect("small") - 1)));
 }

@@ -33,6 +33,7 @@ fn record(state: State) -> Record {
         num_nodes: 2,
         namespace: "default".to_owned(),
         queue: None,
+        cluster: state.phase.cluster().cloned(),
         state,
         gang: None,
         workload: None,

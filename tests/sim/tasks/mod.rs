@@ -9,3 +9,4 @@ mod running;
 mod stage;
 mod stopping;
 mod volumes;
+mod waiting;

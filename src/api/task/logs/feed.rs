@@ -16,7 +16,7 @@ use crate::{
         logs::{LogPod, Options, Pods, Session, open as open_session, replay},
         worker::{JoinedClusters, Worker},
     },
-    store::TaskRow,
+    store::{Dispatch, TaskRow},
     wire::task::LogTask,
 };
 
@@ -172,10 +172,10 @@ impl Feed {
     fn worker(&self) -> Option<Arc<Worker>> {
         let views = self.views.borrow();
         let view = views.tasks.get(&self.row.id).filter(|view| view.state == self.row.state);
-        let was = self.row.dispatch.as_ref().map(|dispatch| &dispatch.placement.cluster);
+        let was = self.row.dispatch.as_ref().and_then(Dispatch::cluster);
         let cluster = match &self.row.state.phase {
             Phase::Pending => None,
-            phase => view.and_then(|view| view.cluster.as_ref()).or(phase.cluster()).or(was),
+            _ => view.and_then(|view| view.cluster.as_ref()).or_else(|| show::ran_on(&self.row)).or(was),
         };
         self.joined.borrow().get(cluster?)?.worker.clone()
     }

@@ -102,6 +102,7 @@ fn any_move() -> impl Strategy<Value = Move> {
         20 => proptest::sample::select(vec![
             Move::Written,
             Move::Refused,
+            Move::TurnedAway,
             Move::Admitted,
             Move::Started,
             Move::Evicted,

@@ -1,0 +1,38 @@
+//! Tasks that no cluster takes at the moment.
+
+use super::super::bed::wait;
+use super::stage::{Stage, wrong};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_is_never_known_keeps_no_task_out_of_the_others_queues() {
+    let mut stage = Stage::set(&[("one", 8), ("two", 4)]).await;
+    let first = stage.submit(3600, "run: x\nresources: {accelerators: 8}\n").await;
+    stage.reaches(&first, "running").await;
+    stage.kill();
+    wrong(stage.worker("two"), "list workloads: server-errors");
+    stage.start();
+    let second = stage.submit(1, "run: x\nresources: {accelerators: 8}\n").await;
+    let queued = stage.reaches(&second, "queued").await;
+    assert_eq!(queued["cluster"], "one");
+    stage.fedq(&["task", "stop", &first, "--yes"], "").await.unwrap();
+    stage.reaches(&second, "succeeded").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_accepted_task_outlasts_a_time_in_which_no_cluster_can_hold_it() {
+    let stage = Stage::set(&[("one", 8)]).await;
+    let worker = stage.worker("one");
+    stage.fedq(&["cluster", "cordon", "one"], "").await.unwrap();
+    wait("the queue to be held", worker, || {
+        worker.get("ClusterQueue", "", "team").is_some_and(|queue| queue["spec"]["stopPolicy"] == "Hold")
+    })
+    .await;
+    let id = stage.submit(1, "run: x\nresources: {accelerators: 8}\n").await;
+    stage.bed.assign(worker, "4").await;
+    stage
+        .waits_because(&id, "no cluster can hold it as they are now: one: queue queue can hold at most 4")
+        .await;
+    stage.bed.assign(worker, "8").await;
+    stage.fedq(&["cluster", "uncordon", "one"], "").await.unwrap();
+    stage.reaches(&id, "succeeded").await;
+}
