@@ -5,7 +5,7 @@
 //! effect. What is on a cluster is read from its tables, whole, at every look.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -14,7 +14,7 @@ use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use tokio::{
     sync::{Notify, watch},
-    task::JoinSet,
+    task::{AbortHandle, JoinSet},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -129,6 +129,9 @@ pub struct TaskController {
     last_look: Duration,
     /// When the Secrets on the hub are to be looked through.
     sweep_at: Option<Timestamp>,
+    /// Tasks that are over and had some.
+    spent: BTreeSet<TaskId>,
+    sweeping: Option<AbortHandle>,
 }
 
 /// The time that a task is left alone after `step`.
@@ -227,6 +230,8 @@ impl TaskController {
             cancel: CancellationToken::new(),
             last_look: Duration::ZERO,
             sweep_at: None,
+            spent: BTreeSet::new(),
+            sweeping: None,
         }
     }
 
@@ -324,9 +329,9 @@ impl TaskController {
 
     fn keep(&mut self, row: TaskRow) {
         if row.state.phase.is_over() {
-            let past = Past::Over { phase: row.state.phase.clone(), epoch: row.state.epoch, at: row.changed };
+            let past = Past::of(&row);
             if !row.spec.secrets.is_empty() {
-                self.sweep_at = None;
+                self.spent.insert(row.id.clone());
             }
             self.live.remove(&row.id);
             self.past.insert(row.id, past);
@@ -412,7 +417,7 @@ impl TaskController {
     /// Of tasks that are not live and still have objects somewhere.
     async fn learn_past(&mut self) -> Result<(), StoreError> {
         let all = || self.clusters.values().chain(&self.place);
-        let there = |id: &TaskId| all().any(|cluster| cluster.index.get(id).is_some());
+        let there = |id: &TaskId| all().any(|cluster| cluster.index.has(id));
         self.past.retain(|id, _| there(id));
         let mut asked: Vec<TaskId> = Vec::new();
         for cluster in all() {
@@ -422,9 +427,7 @@ impl TaskController {
         }
         for id in asked {
             let past = match self.store.task(&id).await? {
-                Some(row) if row.state.phase.is_over() => {
-                    Past::Over { phase: row.state.phase, epoch: row.state.epoch, at: row.changed }
-                }
+                Some(row) if row.state.phase.is_over() => Past::of(&row),
                 // Submitted this very moment, and known at the next look.
                 Some(_) => continue,
                 None => Past::Unknown,
@@ -434,16 +437,30 @@ impl TaskController {
         Ok(())
     }
 
-    /// Looks through the Secrets on the hub now and then, and soon after a task that had some is over.
+    /// Removes the Secrets of tasks that are over from the hub, and looks through all of them now and then for those
+    /// that were left behind. One at a time: what comes meanwhile waits for the next look.
     fn sweep(&mut self) {
         let now = self.clock.now();
-        if self.sweep_at.is_some_and(|at| now < at) {
+        let due = self.sweep_at.is_none_or(|at| at <= now);
+        let busy = self.sweeping.as_ref().is_some_and(|sweeping| !sweeping.is_finished());
+        if busy || (!due && self.spent.is_empty()) {
             return;
         }
-        self.sweep_at = now.checked_add(SWEEP_PERIOD).ok();
-        let (hub, store) = (self.hub.clone(), self.store.clone());
+        if due {
+            self.sweep_at = now.checked_add(SWEEP_PERIOD).ok();
+        }
+        let spent = std::mem::take(&mut self.spent);
+        let (hub, store, signal) = (self.hub.clone(), self.store.clone(), Arc::clone(&self.signal));
         let deadline = self.settings.writer.deadline;
-        self.tasks.spawn(async move { secrets::sweep(&hub, &store, now, deadline).await });
+        self.sweeping = Some(self.tasks.spawn(async move {
+            for id in spent {
+                secrets::forget(&hub, &id, deadline).await;
+            }
+            if due {
+                secrets::sweep(&hub, &store, now, deadline).await;
+            }
+            signal.notify_one();
+        }));
     }
 }
 

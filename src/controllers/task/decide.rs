@@ -92,7 +92,7 @@ impl TaskController {
     /// What tasks take that Kueue does not count yet: dispatched and not admitted, or on their way elsewhere.
     fn in_flight(&self, fleet: &crate::domain::task::fleet::Fleet) -> InFlight {
         let mut in_flight = InFlight::new();
-        for (id, live) in &self.live {
+        for live in self.live.values() {
             let row = &live.row;
             let placement = match &row.state.phase {
                 Phase::Dispatching { .. } | Phase::Queued { .. } => {
@@ -109,7 +109,7 @@ impl TaskController {
             };
             let Some(placement) = placement else { continue };
             let cluster = self.cluster_of(row);
-            if cluster.is_some_and(|cluster| cluster.index.is_reserved(id, row.state.epoch)) {
+            if cluster.is_some_and(|cluster| cluster.index.is_reserved(row)) {
                 continue;
             }
             let cells = gather::takes(fleet, &row.namespace, &row.spec, placement);
@@ -233,7 +233,7 @@ impl TaskController {
         let owned = row.dispatch.as_ref().map(|dispatch| Dispatching { task: row, dispatch }.owned());
         let owned = owned.unwrap_or_default();
         for cluster in self.clusters.values() {
-            let Some(here) = cluster.index.get(&row.id) else { continue };
+            let Some(here) = cluster.index.of(row) else { continue };
             seen.left += here.copies.len();
             if !here.copies.is_empty() {
                 here.add_nodes(row.state.epoch, &mut seen);
@@ -250,7 +250,7 @@ impl TaskController {
         let has_copy = |cluster: &Cluster| {
             cluster
                 .index
-                .get(&row.id)
+                .of(row)
                 .is_some_and(|here| here.copies.iter().any(|job| job.epoch() == Some(row.state.epoch)))
         };
         self.clusters.iter().find(|(_, cluster)| has_copy(cluster)).map(|(name, _)| name)
@@ -317,7 +317,7 @@ impl TaskController {
         if joined.get(cluster).is_some_and(|entry| entry.leaving) {
             return decided(row, Step::new(Move::Spill, None), row.dispatch.clone(), None);
         }
-        if self.cluster_of(row).is_some_and(|at| at.index.is_reserved(&row.id, row.state.epoch)) {
+        if self.cluster_of(row).is_some_and(|at| at.index.is_reserved(row)) {
             // It has its quota; what it waits for are checks, which may take long.
             return None;
         }
@@ -380,11 +380,12 @@ pub(super) fn observe(cluster: &Cluster, row: &TaskRow) -> Observed {
         objects: main_names(dispatch.gang, &object, row.spec.num_nodes).len(),
         nodes: row.spec.num_nodes,
     };
-    let mut seen = cluster.index.observe(&row.id, expected);
+    let mut seen = cluster.index.observe(row, expected);
     let target = &cluster.target;
     match &row.state.phase {
         Phase::Dispatching { .. } => {
-            let here = || cluster.index.get(&row.id).into_iter().flat_map(|here| here.of(row.state.epoch));
+            let found = cluster.index.of(row);
+            let here = || found.iter().flat_map(|here| here.of(row.state.epoch));
             // What is there was refused at an earlier try.
             let mains = of.mains().into_iter();
             let mains = mains.filter(|object| here().all(|(_, job)| job.metadata.name != object.name));

@@ -1,23 +1,25 @@
 //! What of tasks is on one cluster, by task.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use crate::{
     domain::task::{
-        names::TaskId,
+        names::{TaskId, object_name},
         phase::Epoch,
         progress::{End, Observed},
+        render::is_main_name,
         view::{NodePhase, NodeView},
     },
     k8s::{
         logs::LogPod,
         types::{
             kueue::{Condition, Workload},
-            task::TaskJob,
+            task::{TaskJob, TaskMeta},
         },
         worker::Worker,
         write::Kind,
     },
+    store::TaskRow,
 };
 
 /// Kueue sets it on each Workload.
@@ -33,8 +35,33 @@ pub(super) struct Index {
     workloads: HashMap<String, Arc<Workload>>,
 }
 
+/// What tells a task's own objects from others that carry its id.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Whose {
+    namespace: String,
+    object: String,
+    nodes: u32,
+}
+
+impl Whose {
+    pub fn of(row: &TaskRow) -> Self {
+        let nodes = row.spec.num_nodes;
+        let object = object_name(row.spec.name.as_deref(), &row.id, nodes);
+        Self { namespace: row.namespace.clone(), object, nodes }
+    }
+
+    fn is_job(&self, job: &TaskJob) -> bool {
+        let TaskMeta { name, namespace, .. } = &job.metadata;
+        *namespace == self.namespace && is_main_name(name, &self.object, self.nodes)
+    }
+
+    fn is_pod(&self, pod: &LogPod) -> bool {
+        pod.metadata.namespace.as_ref() == Some(&self.namespace)
+    }
+}
+
 /// One task's objects, of whatever dispatch.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct OnCluster {
     pub jobs: Vec<(Kind, Arc<TaskJob>)>,
     /// Those that MultiKueue put there.
@@ -101,15 +128,21 @@ impl Index {
         self.tasks.iter()
     }
 
-    pub fn get(&self, id: &TaskId) -> Option<&OnCluster> {
-        self.tasks.get(id)
+    /// Whether there is anything that carries the id.
+    pub fn has(&self, id: &TaskId) -> bool {
+        self.tasks.contains_key(id)
+    }
+
+    /// What of a task is there; what only carries its id is left out.
+    pub fn of(&self, row: &TaskRow) -> Option<Cow<'_, OnCluster>> {
+        Some(self.tasks.get(&row.id)?.only(&Whose::of(row)))
     }
 
     /// What is seen of one dispatch. Writes are for the caller to add.
-    pub fn observe(&self, id: &TaskId, expected: Expected) -> Observed {
+    pub fn observe(&self, row: &TaskRow, expected: Expected) -> Observed {
         let nodes = vec![NodeView::default(); usize::try_from(expected.nodes).unwrap_or_default()];
         let mut seen = Observed { expected: expected.objects, nodes, ..Observed::default() };
-        let Some(here) = self.tasks.get(id) else { return seen };
+        let Some(here) = self.of(row) else { return seen };
         seen.left = here.jobs.len();
         let jobs: Vec<&TaskJob> = here.of(expected.epoch).map(|(_, job)| &**job).collect();
         let staying = jobs.iter().filter(|job| !job.metadata.going);
@@ -126,15 +159,16 @@ impl Index {
     }
 
     /// Its first Workload's name.
-    pub fn workload(&self, id: &TaskId, epoch: Epoch) -> Option<String> {
-        let (_, job) = self.tasks.get(id)?.of(epoch).next()?;
+    pub fn workload(&self, row: &TaskRow) -> Option<String> {
+        let here = self.of(row)?;
+        let (_, job) = here.of(row.state.epoch).next()?;
         Some(self.workloads.get(&job.metadata.uid)?.metadata.name.clone())
     }
 
     /// Whether Kueue counts what the task takes already.
-    pub fn is_reserved(&self, id: &TaskId, epoch: Epoch) -> bool {
-        let Some(here) = self.tasks.get(id) else { return false };
-        let mut jobs = here.of(epoch).peekable();
+    pub fn is_reserved(&self, row: &TaskRow) -> bool {
+        let Some(here) = self.of(row) else { return false };
+        let mut jobs = here.of(row.state.epoch).peekable();
         jobs.peek().is_some()
             && jobs.all(|(_, job)| {
                 let workload = self.workloads.get(&job.metadata.uid);
@@ -152,6 +186,20 @@ impl Index {
 }
 
 impl OnCluster {
+    /// Nearly always that is all there is.
+    pub fn only(&self, whose: &Whose) -> Cow<'_, Self> {
+        let Self { jobs, copies, pods } = self;
+        let all = jobs.iter().all(|(_, job)| whose.is_job(job)) && copies.iter().all(|job| whose.is_job(job));
+        if all && pods.iter().all(|pod| whose.is_pod(pod)) {
+            return Cow::Borrowed(self);
+        }
+        Cow::Owned(Self {
+            jobs: jobs.iter().filter(|(_, job)| whose.is_job(job)).cloned().collect(),
+            copies: copies.iter().filter(|job| whose.is_job(job)).cloned().collect(),
+            pods: pods.iter().filter(|pod| whose.is_pod(pod)).cloned().collect(),
+        })
+    }
+
     pub fn of(&self, epoch: Epoch) -> impl Iterator<Item = &(Kind, Arc<TaskJob>)> {
         self.jobs.iter().filter(move |(_, job)| job.epoch() == Some(epoch))
     }

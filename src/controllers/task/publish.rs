@@ -1,7 +1,7 @@
 //! What is to be written, and what is told of tasks, after their moves.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -31,6 +31,7 @@ use crate::{
 
 use super::{
     Cluster, Live, TaskController, decide,
+    index::Whose,
     secrets::Asking,
     wishes::{self, Cleaning, Dispatching, Maker, Past},
 };
@@ -82,7 +83,8 @@ impl TaskController {
                     leaving: entry.is_some_and(|entry| entry.leaving),
                     held,
                 };
-                let epoch = |id: &TaskId| self.live.get(id).map(earliest_epoch);
+                let epoch =
+                    |id: &TaskId| self.live.get(id).map(|live| (Whose::of(&live.row), earliest_epoch(live)));
                 let past = |id: &TaskId| self.past.get(id).cloned();
                 wanted.extend(wishes::clean(&cluster.index, epoch, past, cleaning));
             } else {
@@ -160,11 +162,14 @@ impl TaskController {
             live.view = Some(Arc::clone(&view));
             tasks.insert(id.clone(), view);
         }
+        let unknown = |(id, past): (&TaskId, &Past)| (*past == Past::Unknown).then(|| id.clone());
+        let orphans: BTreeSet<TaskId> = self.past.iter().filter_map(unknown).collect();
         let fleet = Arc::clone(&self.gathered.fleet);
         self.published.tasks.send_if_modified(|known| {
-            let differs = changed || known.tasks.len() != tasks.len() || !Arc::ptr_eq(&known.fleet, &fleet);
+            let same = known.tasks.len() == tasks.len() && Arc::ptr_eq(&known.fleet, &fleet);
+            let differs = changed || !same || known.orphans != orphans;
             if differs {
-                *known = Arc::new(TaskViews { tasks, fleet });
+                *known = Arc::new(TaskViews { tasks, fleet, orphans });
             }
             differs
         });
@@ -206,7 +211,7 @@ impl TaskController {
                 decide::observe(cluster, row)
             }
         });
-        let workload = cluster.and_then(|cluster| cluster.index.workload(&row.id, row.state.epoch));
+        let workload = cluster.and_then(|cluster| cluster.index.workload(row));
         let mut view = decide::view(live, seen.as_ref(), workload);
         if decide::is_dispatched(row) {
             view.cluster = self.landed(row).cloned();
@@ -259,7 +264,7 @@ fn equip(
     (maker, values): (&Maker<'_>, &mut dyn FnMut() -> Option<Arc<Secrets>>),
     plan: &mut Plan,
 ) {
-    let (Some(dispatch), Some(here)) = (&live.row.dispatch, cluster.index.get(&live.row.id)) else { return };
+    let (Some(dispatch), Some(here)) = (&live.row.dispatch, cluster.index.of(&live.row)) else { return };
     let of = Dispatching { task: &live.row, dispatch };
     let owned = of.owned();
     if owned.is_empty() {
@@ -285,9 +290,9 @@ fn wish(
     secrets: &mut dyn FnMut() -> Option<Arc<Secrets>>,
 ) -> Vec<Change> {
     let row = &live.row;
-    let here = cluster.index.get(&row.id);
+    let here = cluster.index.of(row);
     if let Some(of) = being_dispatched(live) {
-        return wishes::create(of, here, &cluster.target, maker, secrets());
+        return wishes::create(of, here.as_deref(), &cluster.target, maker, secrets());
     }
     match (&row.state.phase, here) {
         (Phase::Withdrawing { .. }, Some(here)) => wishes::withdraw(here.jobs.iter()),

@@ -117,6 +117,16 @@ fn values(secret: Secret) -> Secrets {
     Secrets::new(data.into_iter().filter_map(|(name, value)| Some((name, text(value)?))).collect())
 }
 
+/// Removes the Secret of a task that is over. One that stays is found when all are looked through.
+pub(super) async fn forget(hub: &Hub, id: &TaskId, deadline: Duration) {
+    let secrets = Api::<Secret>::namespaced(hub.client.kube().clone(), &hub.namespace);
+    match call(deadline, secrets.delete(&hub_secret_name(id), &DeleteParams::default())).await {
+        Ok(_) => info!(task.id = %id, "Removed the secrets of task {id} from the hub"),
+        Err(error) if error.class == RetryClass::NotFound => {}
+        Err(error) => warn!(task.id = %id, "The secrets of task {id} stay on the hub for now: {error}"),
+    }
+}
+
 /// A Secret this young may be of a task that is just being accepted.
 const YOUNG: SignedDuration = SignedDuration::from_mins(10);
 

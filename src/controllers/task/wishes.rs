@@ -1,6 +1,7 @@
 //! What is to be written to one cluster for its tasks, from what is there.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, HashSet},
     sync::Arc,
     time::Duration,
@@ -24,7 +25,7 @@ use crate::{
 };
 
 use super::{
-    index::{Index, OnCluster},
+    index::{Index, OnCluster, Whose},
     target::Target,
 };
 
@@ -183,9 +184,17 @@ pub(super) fn withdraw<'a>(jobs: impl Iterator<Item = &'a (Kind, Arc<TaskJob>)>)
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Past {
     /// Over since then.
-    Over { phase: Phase, epoch: u32, at: Timestamp },
+    Over { phase: Phase, epoch: u32, at: Timestamp, whose: Whose },
     /// The store has no such task: it was forgotten, or the store is a new one. What runs goes on.
     Unknown,
+}
+
+impl Past {
+    /// Of a task that is over.
+    pub fn of(row: &TaskRow) -> Self {
+        let (phase, epoch) = (row.state.phase.clone(), row.state.epoch);
+        Self::Over { phase, epoch, at: row.changed, whose: Whose::of(row) }
+    }
 }
 
 /// When objects of tasks that are over go.
@@ -223,16 +232,21 @@ impl Cleaning<'_> {
 /// Objects of tasks that are not live, or of earlier dispatches. `past` asks for what is not known yet.
 pub(super) fn clean(
     index: &Index,
-    live: impl Fn(&TaskId) -> Option<u32>,
+    live: impl Fn(&TaskId) -> Option<(Whose, u32)>,
     mut past: impl FnMut(&TaskId) -> Option<Past>,
     cleaning: Cleaning<'_>,
 ) -> Vec<Change> {
     let mut changes = Vec::new();
     for (id, here) in index.tasks() {
-        if let Some(epoch) = live(id) {
+        if let Some((whose, epoch)) = live(id) {
+            let here = here.only(&whose);
             let older = here.jobs.iter().filter(|(_, job)| job.epoch().is_some_and(|of| of < epoch));
             changes.extend(withdraw(older));
         } else if let Some(past) = past(id) {
+            let here = match &past {
+                Past::Over { whose, .. } => here.only(whose),
+                Past::Unknown => Cow::Borrowed(here),
+            };
             let held =
                 |job: &TaskJob| job.epoch().is_some_and(|epoch| cleaning.held.contains(&(id.clone(), epoch)));
             let due = |job: &TaskJob| cleaning.removes(job, &past) && !held(job);

@@ -107,6 +107,14 @@ pub fn main_names(gang: Gang, object: &str, num_nodes: u32) -> Vec<String> {
     }
 }
 
+/// Whether a name is one of those that a task's Jobs, or its JobSet, have in some form.
+pub fn is_main_name(name: &str, object: &str, num_nodes: u32) -> bool {
+    let Some(rest) = name.strip_prefix(object) else { return false };
+    let rank = rest.strip_prefix("-node-").and_then(|rank| rank.parse().ok());
+    rest.is_empty()
+        || rank.is_some_and(|rank: u32| rank < num_nodes && node_name(object, rank, num_nodes) == name)
+}
+
 /// Whether a rendered object is one of its Jobs, or its JobSet.
 pub fn is_main(object: &Value) -> bool {
     matches!(object["kind"].as_str(), Some("Job" | "JobSet"))

@@ -1,6 +1,9 @@
 //! What is known of live tasks and of volumes at this moment, beside what is stored of them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +17,8 @@ pub struct TaskViews {
     pub tasks: BTreeMap<TaskId, Arc<TaskView>>,
     /// What the next task would be chosen by.
     pub fleet: Arc<Fleet>,
+    /// Ids on objects of some cluster, of which the store knows no task.
+    pub orphans: BTreeSet<TaskId>,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -184,7 +184,9 @@ impl Feed {
         let complete = self.row.state.phase.is_over();
         let Some(worker) = self.worker() else { return Pods { pods: Vec::new(), complete } };
         let mine = |pod: &Arc<LogPod>| {
-            pod.epoch() == Some(self.row.state.epoch) && pod.task().as_ref() == Some(&self.row.id)
+            pod.metadata.namespace.as_ref() == Some(&self.row.namespace)
+                && pod.epoch() == Some(self.row.state.epoch)
+                && pod.task().as_ref() == Some(&self.row.id)
         };
         let pods = self.candidates(&worker).into_iter().filter(mine);
         let pods = pods.filter_map(|pod| pod.of_task(&worker, pod.containers()));

@@ -313,3 +313,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn only_the_names_that_a_task_gives_are_its_own() {
+    for (name, nodes, expected) in [
+        ("train-1a2b3c4d", 1, true),
+        ("train-1a2b3c4d", 4, true),
+        ("train-1a2b3c4d-node-3", 4, true),
+        ("train-1a2b3c4d-node-4", 4, false),
+        ("train-1a2b3c4d-node-03", 4, false),
+        ("train-1a2b3c4d-node-0", 1, false),
+        ("train-1a2b3c4d-x", 4, false),
+        ("other-1a2b3c4d", 4, false),
+    ] {
+        assert_eq!(is_main_name(name, "train-1a2b3c4d", nodes), expected, "{name}");
+    }
+    for gang in [Gang::PerNode, Gang::Indexed, Gang::JobSet] {
+        assert!(main_names(gang, "a-1", 3).iter().all(|name| is_main_name(name, "a-1", 3)));
+    }
+}
