@@ -103,9 +103,9 @@ struct Condition {
     message: String,
 }
 
-/// Of the Indexed Job, and of the Job within a JobSet.
+/// Of the Job within a JobSet, and of the Indexed Job, which each of a JobSet's is too.
 const RANK_LABELS: [&str; 3] =
-    [NODE_LABEL, "batch.kubernetes.io/job-completion-index", "jobset.sigs.k8s.io/job-index"];
+    [NODE_LABEL, "jobset.sigs.k8s.io/job-index", "batch.kubernetes.io/job-completion-index"];
 
 impl LogPod {
     pub fn task(&self) -> Option<TaskId> {
@@ -255,6 +255,21 @@ mod tests {
         });
         let pod: LogPod = serde_json::from_value(pod).expect("a pod");
         pod.containers().remove(0).state
+    }
+
+    #[test]
+    fn a_pod_of_a_job_set_has_the_rank_of_its_job() {
+        let rank = |labels: &Value| {
+            let pod = json!({
+                "metadata": {"name": "p", "uid": "u", "resourceVersion": "5", "labels": labels}, "spec": {"containers": []},
+            });
+            serde_json::from_value::<LogPod>(pod).expect("a pod").rank()
+        };
+        let (job, index) = ("jobset.sigs.k8s.io/job-index", "batch.kubernetes.io/job-completion-index");
+        assert_eq!(rank(&json!({job: "2", index: "0"})), Some(2));
+        assert_eq!(rank(&json!({index: "3"})), Some(3));
+        assert_eq!(rank(&json!({"node-idx": "1"})), Some(1));
+        assert_eq!(rank(&json!({})), None);
     }
 
     #[test]
