@@ -109,6 +109,7 @@ pub fn all() -> Vec<Case> {
         command_line::nobody_gets_further_than_the_hub_lets_them,
         task::tasks_run_wait_move_and_stop_across_clusters,
         task::a_job_set_is_admitted_as_one_or_not_at_all,
+        task::a_task_goes_where_its_volume_is_and_holds_it,
         task::a_queue_of_multikueue_dispatches_tasks_and_they_are_found_where_they_land,
         rights::the_rights_that_are_shipped_suffice_from_joining_to_leaving,
         rights::multikueue_runs_jobs_with_the_rights_that_are_shipped,

@@ -177,15 +177,20 @@ pub async fn tasks_run_wait_move_and_stop_across_clusters(fleet: &Fleet) -> Resu
     Ok(())
 }
 
-/// No JobSet controller runs here: what Kueue makes of the JobSet is what counts.
 pub async fn a_job_set_is_admitted_as_one_or_not_at_all(fleet: &Fleet) -> Result<()> {
     let case = "job-sets";
     let stage = stage(fleet, "a_job_set_is_admitted_as_one_or_not_at_all", case, "gang: auto").await?;
     let bed = Bed::set(&stage, ["8", "4"]).await?;
     let one = fleet.worker1();
     let id = bed.submit((3, 2), LONG)?;
-    let starting = bed.reaches(&id, "starting").await?;
-    ensure!(starting["gang"] == "jobSet" && starting["cluster"] == "one", "{starting:#}");
+    let running = bed.reaches(&id, "running").await?;
+    ensure!(running["gang"] == "jobSet" && running["cluster"] == "one", "{running:#}");
+    ensure!(running["nodes"]["running"] == 3, "a pod for each rank: {running:#}");
+    let jobs = bed.has(one, ("batch/v1", "Job"), &id).await?;
+    let mut names: Vec<&str> = jobs.iter().filter_map(|job| job["metadata"]["name"].as_str()).collect();
+    names.sort_unstable();
+    let expected = [0, 1, 2].map(|rank| format!("train-{id}-node-{rank}"));
+    ensure!(names == expected, "named as k8s-cli names them: {names:?}");
     let workloads = bed.has(one, (KUEUE, "Workload"), &id).await?;
     ensure!(workloads.len() == 1, "{workloads:?}");
     ensure!(workloads[0]["spec"]["podSets"][0]["count"] == 3, "all three nodes: {:#}", workloads[0]);
@@ -194,11 +199,85 @@ pub async fn a_job_set_is_admitted_as_one_or_not_at_all(fleet: &Fleet) -> Result
     ensure!(queued["cluster"] == "one", "two can never hold it: {queued:#}");
     let suspended = bed.has(one, ("jobset.x-k8s.io/v1alpha2", "JobSet"), &second).await?;
     ensure!(suspended[0]["spec"]["suspend"] == true, "none of it: {:#}", suspended[0]);
-    for id in [&second, &id] {
-        bed.person.runs(&["task", "stop", id, "--yes"])?.success()?;
-        bed.is_gone(one, id).await?;
-    }
+    ensure!(bed.has(one, ("v1", "Pod"), &second).await?.is_empty(), "2 of 8 are free, and all of it takes 6");
+    bed.person.runs(&["task", "stop", &id, "--yes"])?.success()?;
+    bed.is_gone(one, &id).await?;
+    bed.reaches(&second, "running").await?;
+    bed.person.runs(&["task", "stop", &second, "--yes"])?.success()?;
+    bed.is_gone(one, &second).await?;
+    let short = bed.submit((3, 1), SHORT)?;
+    let ended = bed.reaches(&short, "succeeded").await?;
+    ensure!(ended["gang"] == "jobSet" && ended["nodes"]["succeeded"] == 3, "{ended:#}");
     Ok(())
+}
+
+/// Disks that somebody made by hand, since nothing here makes any.
+pub async fn a_task_goes_where_its_volume_is_and_holds_it(fleet: &Fleet) -> Result<()> {
+    let case = "volumes";
+    let stage = stage(fleet, "a_task_goes_where_its_volume_is_and_holds_it", case, "gang: indexed").await?;
+    let bed = Bed::set(&stage, ["8", "4"]).await?;
+    let two = fleet.worker2();
+    two.apply(&format!(
+        "
+apiVersion: v1
+kind: PersistentVolume
+metadata: {{name: {case}-disk}}
+spec:
+  storageClassName: {case}
+  capacity: {{storage: 5Gi}}
+  accessModes: [ReadWriteOnce]
+  persistentVolumeReclaimPolicy: Retain
+  hostPath: {{path: /nowhere}}
+"
+    ))
+    .await?;
+    let made = ["volume", "create", "data", "1Gi", "--storage-class", case, "--cluster", "two"];
+    bed.person.runs(&made)?.success()?;
+    let bound = async |phase: &str| {
+        eventually(&format!("the volume to be {phase}"), SOON, async || {
+            let told = bed.person.runs(&["volume", "show", "data", "-o", "json"])?.success()?;
+            let volume: Value = serde_json::from_str(&told)?;
+            Ok(Seen::when(volume["state"] == phase, || format!("{volume:#}")))
+        })
+        .await
+    };
+    bound("Bound").await?;
+    let claims = two.list("v1", "PersistentVolumeClaim", Some(case)).await?;
+    ensure!(claims.len() == 1 && claims[0]["spec"]["volumeName"] == format!("{case}-disk"), "{claims:#?}");
+    ensure!(fleet.worker1().list("v1", "PersistentVolumeClaim", Some(case)).await?.is_empty());
+
+    let file = |nodes: u32| {
+        let task = json!({
+            "run": "x", "num_nodes": nodes, "resources": {"accelerators": 1}, "volumes": {"/data": "data"},
+            "config": {"kubernetes": {"custom_metadata": {"annotations": {
+                "pod-complete.stage.kwok.x-k8s.io/delay": LONG, "pod-complete.stage.kwok.x-k8s.io/jitter-delay": LONG,
+            }}}},
+        });
+        Ok::<_, anyhow::Error>(
+            stage.daemon.home().file("task.yaml", &task.to_string())?.display().to_string(),
+        )
+    };
+    let several = bed.person.runs(&["task", "submit", &file(2)?, "--detach"])?;
+    ensure!(several.code == 1 && several.stderr.contains("ReadWriteMany"), "{several:?}");
+    let name = bed.person.runs(&["task", "submit", &file(1)?, "-o", "name"])?.success()?;
+    let id = name.trim().strip_prefix("task/").context("an id")?.to_owned();
+    let running = bed.reaches(&id, "running").await?;
+    ensure!(running["cluster"] == "two", "one has more room, and not the volume: {running:#}");
+    let pods = bed.has(two, ("v1", "Pod"), &id).await?;
+    let claim = &claims[0]["metadata"]["name"];
+    ensure!(&pods[0]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] == claim, "{pods:#?}");
+
+    let used = bed.person.runs(&["volume", "delete", "data", "--force"])?;
+    ensure!(used.code == 1 && used.stderr.contains(&id), "{used:?}");
+    bed.person.runs(&["task", "stop", &id, "--yes"])?.success()?;
+    bed.is_gone(two, &id).await?;
+    bed.person.runs(&["volume", "delete", "data", "--force"])?.success()?;
+    eventually("the claim to be gone", SOON, async || {
+        let left = two.list("v1", "PersistentVolumeClaim", Some(case)).await?;
+        Ok(Seen::when(left.is_empty(), || format!("{left:?}")))
+    })
+    .await?;
+    two.delete(crate::support::cluster::id("v1", "PersistentVolume", &format!("{case}-disk"))).await
 }
 
 pub async fn a_queue_of_multikueue_dispatches_tasks_and_they_are_found_where_they_land(

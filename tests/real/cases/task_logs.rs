@@ -85,7 +85,7 @@ async fn code(mut follower: Follower) -> Result<Option<i32>> {
 }
 
 pub async fn four_nodes_are_submitted_followed_through_a_restart_and_stopped(fleet: &Fleet) -> Result<()> {
-    // Nobody here makes Jobs of JobSets.
+    // JobSets have a case of their own.
     let tenants =
         format!("tasks: {{gang: indexed, tenants: [{{namespace: {CASE}, users: ['*'], queue: {QUEUE}}}]}}");
     let name = "four_nodes_are_submitted_followed_through_a_restart_and_stopped";

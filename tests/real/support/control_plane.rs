@@ -197,7 +197,8 @@ impl ControlPlane {
                 .arg(
                     "--controllers=node-lifecycle-controller,job-controller,garbage-collector-controller,\
                      namespace-controller,serviceaccount-controller,root-ca-certificate-publisher-controller,\
-                     ttl-after-finished-controller",
+                     ttl-after-finished-controller,persistentvolume-binder-controller,\
+                     persistentvolumeclaim-protection-controller,persistentvolume-protection-controller",
                 ),
             "kube-controller-manager",
             &self.site.dir.join("kube-controller-manager.log"),

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use tokio::sync::OnceCell;
 
 use super::cluster::Cluster;
+use super::jobset;
 use super::kueue;
 use super::process::Supervisor;
 use super::tools::Tools;
@@ -116,6 +117,7 @@ async fn start_with_kueue(
     let start = async {
         let cluster = Cluster::start(supervisor, tools, name).await?;
         kueue::install(&cluster, supervisor, tools).await?;
+        jobset::install(&cluster, supervisor, tools).await?;
         anyhow::Ok(Arc::new(cluster))
     };
     start.await.with_context(|| format!("start the cluster {name}"))

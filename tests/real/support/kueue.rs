@@ -67,7 +67,8 @@ pub async fn install(cluster: &Cluster, supervisor: &Arc<Supervisor>, tools: &Ar
     .context("start Kueue")?;
     cluster.plane.watch_over(kueue);
 
-    install_webhooks(cluster, &tools.manifests("kueue-webhooks")?, webhook_port).await?;
+    let manifests = tools.manifests("kueue-webhooks")?;
+    install_webhooks(cluster, &manifests, ("kueue", &WEBHOOK_KINDS, webhook_port)).await?;
     wait_for_webhooks(cluster).await
 }
 
@@ -123,13 +124,18 @@ pub async fn remove_crds(cluster: &Cluster, yaml: &str) -> Result<()> {
     Ok(())
 }
 
-async fn install_webhooks(cluster: &Cluster, yaml: &str, port: u16) -> Result<()> {
+/// Those of a program at a port, for these kinds only.
+pub async fn install_webhooks(
+    cluster: &Cluster,
+    yaml: &str,
+    (program, kinds, port): (&str, &[&str], u16),
+) -> Result<()> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(yaml)?;
     for mut document in documents {
         let Some(webhooks) = document.get_mut("webhooks").and_then(Value::as_array_mut) else { continue };
         webhooks.retain(|webhook| {
             let kind = webhook.pointer("/rules/0/resources/0").and_then(Value::as_str).unwrap_or_default();
-            WEBHOOK_KINDS.contains(&kind.split('/').next().unwrap_or_default())
+            kinds.contains(&kind.split('/').next().unwrap_or_default())
         });
         for webhook in webhooks {
             let path =
@@ -139,7 +145,7 @@ async fn install_webhooks(cluster: &Cluster, yaml: &str, port: u16) -> Result<()
                 "caBundle": base64(cluster.plane.authority().ca_pem.as_bytes()),
             });
         }
-        let name = format!("kueue-{}", document["metadata"]["name"].as_str().unwrap_or_default());
+        let name = format!("{program}-{}", document["metadata"]["name"].as_str().unwrap_or_default());
         document["metadata"]["name"] = name.into();
         cluster.apply_object("fedq-test", document).await?;
     }

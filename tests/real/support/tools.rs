@@ -14,22 +14,24 @@ pub struct Tools {
     assets: Option<PathBuf>,
 }
 
-const PACKAGES: [(&str, &str); 8] = [
+const PACKAGES: [(&str, &str); 9] = [
     ("etcd", "go.etcd.io/etcd/server/v3"),
     ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
     ("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
     ("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"),
     ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
+    ("jobset", "sigs.k8s.io/jobset"),
     ("kueue", "sigs.k8s.io/kueue/cmd/kueue"),
     ("kueuectl", "sigs.k8s.io/kueue/cmd/kueuectl"),
     ("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
 ];
 
 /// (module, folder or file in it, where it goes)
-const MANIFESTS: [(&str, &str, &str); 6] = [
+const MANIFESTS: [(&str, &str, &str); 7] = [
     ("sigs.k8s.io/kueue", "config/components/crd/bases", "kueue-crds"),
     ("sigs.k8s.io/kueue", "config/components/webhook/manifests.yaml", "kueue-webhooks"),
     ("sigs.k8s.io/jobset", "config/components/crd/bases", "jobset-crds"),
+    ("sigs.k8s.io/jobset", "config/components/webhook/manifests.yaml", "jobset-webhooks"),
     ("sigs.k8s.io/kwok", "kustomize/stage/node/fast", "kwok-stages"),
     ("sigs.k8s.io/kwok", "kustomize/stage/node/heartbeat", "kwok-stages"),
     ("sigs.k8s.io/kwok", "kustomize/stage/pod/general", "kwok-stages"),
@@ -139,7 +141,7 @@ fn go(module: &Path) -> Command {
 
 fn compile(module: &Path, out: &Path) -> Result<()> {
     println!(
-        "Building etcd, Kubernetes, Kueue and kwok for the tests on real clusters (once; about 6 minutes on 2 cores \
+        "Building etcd, Kubernetes, Kueue, JobSet and kwok for the tests on real clusters (once; about 6 minutes on 2 cores \
          when Go's cache is empty)."
     );
     let log_path = out.join("build.log");
