@@ -175,7 +175,9 @@ impl Daemon {
                 Ok(identity) => {
                     info!(version = %identity.version, "Connected to the hub at {}", client.server());
                     let namespace = self.config.namespace.clone();
-                    return Ok(Some(Hub::new(client, identity.kube_system_uid, namespace)));
+                    let mut hub = Hub::new(client, identity.kube_system_uid, namespace);
+                    hub.profiles = self.profiles();
+                    return Ok(Some(hub));
                 }
                 Err(error) => {
                     warn!("The hub at {} does not answer, next try in {wait:.0?}: {error}", client.server());

@@ -1,5 +1,7 @@
 //! Joined clusters. What is changed here are their Secrets on the hub; the controllers do the rest.
 
+use std::collections::BTreeMap;
+
 use axum::{
     extract::State as Extract,
     http::{HeaderMap, StatusCode},
@@ -30,7 +32,7 @@ use crate::{
     },
 };
 
-/// Joined clusters, by name.
+/// Joined clusters, and those that OCM knows besides, by name.
 #[utoipa::path(
     get, path = "/clusters", tag = "clusters", params(ListQuery),
     responses((status = OK, body = List<Cluster>))
@@ -42,12 +44,16 @@ pub async fn list_clusters(
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     stream::list(&state, &query, &headers, |overview, aliases| {
-        let clusters = overview.clusters.iter();
-        clusters.map(|(name, cluster)| (name.to_string(), show::cluster(name, cluster, aliases))).collect()
+        let joined = overview.clusters.iter();
+        let joined = joined.map(|(name, cluster)| (name, show::cluster(name, cluster, aliases)));
+        let managed = overview.managed.iter();
+        let managed = managed.map(|(name, cluster)| (name, show::managed(name, cluster, aliases)));
+        let all: BTreeMap<_, _> = joined.chain(managed).collect();
+        all.into_iter().map(|(name, cluster)| (name.to_string(), cluster)).collect()
     })
 }
 
-/// One joined cluster.
+/// One cluster.
 #[utoipa::path(
     get, path = "/clusters/{cluster}", tag = "clusters", params(("cluster" = String, Path)),
     responses((status = OK, body = Cluster))
@@ -58,6 +64,9 @@ pub async fn get_cluster(
     Path(name): Path<ClusterName>,
 ) -> Result<Json<Cluster>, Failure> {
     let overview = state.overview();
+    if let Some(managed) = overview.managed.get(&name) {
+        return Ok(Json(show::managed(&name, managed, &state.aliases)));
+    }
     let cluster = overview.clusters.get(&name).ok_or_else(|| unknown(&name))?;
     Ok(Json(show::cluster(&name, cluster, &state.aliases)))
 }

@@ -169,7 +169,7 @@ impl From<ClusterSecretError> for Failure {
         match error {
             ClusterSecretError::Hub(error) => error.into(),
             ClusterSecretError::NotJoined(_) => Self::not_found(detail)
-                .next("fedq cluster list shows what is joined, and from where; only clusters with a kubeconfig can be changed here"),
+                .next("fedq cluster list shows what is joined, and from where; only clusters with a kubeconfig can be changed here; one that a ClusterProfile joins by that object: fedq.dev/cordon and fedq.dev/confirm-identity are its annotations, too"),
             ClusterSecretError::AlreadyJoined(name) => {
                 Self::new(StatusCode::CONFLICT, Code::AlreadyExists, detail)
                     .next(format!("to join it anew: fedq cluster leave {name}, then join"))

@@ -5,7 +5,8 @@ use crate::{
         cluster::{Connection, QuarantineReason},
         ids::{ClaimName, ClusterName, FlavorName, QueueName, ResourceName},
         overview::{
-            AssignmentOverview, CellOverview, ClaimOverview, ClusterOverview, Overview, QueueOverview,
+            AssignmentOverview, CellOverview, ClaimOverview, ClusterOverview, ManagedOverview, Overview,
+            QueueOverview,
         },
         quantity::Amount,
         resources::{Aliases, Resources},
@@ -51,6 +52,35 @@ pub fn cluster(name: &ClusterName, cluster: &ClusterOverview, aliases: &Aliases)
         foreign: quantities(&cluster.foreign, aliases),
         flavors: flavors(cluster, aliases),
         claim: cluster.claim.as_ref().map(ToString::to_string),
+    }
+}
+
+/// A cluster that is only known.
+pub fn managed(name: &ClusterName, cluster: &ManagedOverview, aliases: &Aliases) -> Cluster {
+    let unavailable = cluster.unavailable.as_ref();
+    let reason = unavailable.map_or_else(
+        || "OCM knows it, and it is not joined".to_owned(),
+        |(_, message)| format!("its ManagedCluster is not available: {message}"),
+    );
+    Cluster {
+        name: name.to_string(),
+        state: Connection::Unreached.word().to_owned(),
+        since: unavailable.and_then(|(since, _)| *since),
+        reason: Some(reason),
+        found_identity: None,
+        cordoned: false,
+        source: "managedCluster".to_owned(),
+        joined: cluster.known_since,
+        server: cluster.server.clone(),
+        kubernetes_version: cluster.kubernetes_version.clone(),
+        kueue_version: None,
+        credential_expires: None,
+        last_seen: None,
+        nodes: Nodes::default(),
+        capacity: quantities(&cluster.capacity, aliases),
+        foreign: Quantities::default(),
+        flavors: Vec::new(),
+        claim: None,
     }
 }
 

@@ -50,6 +50,7 @@ impl Row for Cluster {
                 "GPU",
                 "AGE",
                 "CORDONED",
+                "SOURCE",
                 "KUBERNETES",
                 "KUEUE",
                 "SERVER",
@@ -71,6 +72,7 @@ impl Row for Cluster {
             let text = |text: &Option<String>| text.clone().unwrap_or_default();
             row.extend([
                 self.cordoned.to_string(),
+                self.source.clone(),
                 text(&self.kubernetes_version),
                 text(&self.kueue_version),
                 text(&self.server),

@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{placement::Placement, tasks::Tasks, text};
+use super::{clusters::Clusters, placement::Placement, tasks::Tasks, text};
 use crate::{
     domain::ids::ResourceName,
     telemetry::{LogFormat, LogLevel},
@@ -114,28 +114,6 @@ pub enum Listen {
 pub struct MetricsListener {
     pub address: SocketAddr,
     pub allow_non_loopback: bool,
-}
-
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Clusters {
-    pub allow_loopback: bool,
-    pub allow_proxy: bool,
-    pub allow_system_roots: bool,
-    #[serde(with = "text::duration")]
-    pub lost_timeout: Duration,
-    #[serde(with = "text::duration")]
-    pub stale_after: Duration,
-    #[serde(with = "text::duration")]
-    pub connect_timeout: Duration,
-    #[serde(with = "text::duration")]
-    pub request_timeout: Duration,
-    #[serde(with = "text::duration")]
-    pub watch_timeout: Duration,
-    #[serde(with = "text::duration")]
-    pub consistency_interval: Duration,
-    #[serde(with = "text::duration")]
-    pub node_position_interval: Duration,
 }
 
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -291,23 +269,6 @@ impl Default for Service {
 impl Default for MetricsListener {
     fn default() -> Self {
         Self { address: (Ipv4Addr::LOCALHOST, 8751).into(), allow_non_loopback: false }
-    }
-}
-
-impl Default for Clusters {
-    fn default() -> Self {
-        Self {
-            allow_loopback: false,
-            allow_proxy: false,
-            allow_system_roots: false,
-            lost_timeout: Duration::from_mins(15),
-            stale_after: Duration::from_secs(40),
-            connect_timeout: Duration::from_secs(5),
-            request_timeout: Duration::from_secs(10),
-            watch_timeout: Duration::from_mins(5),
-            consistency_interval: Duration::from_hours(1),
-            node_position_interval: Duration::from_secs(30),
-        }
     }
 }
 

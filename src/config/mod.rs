@@ -9,9 +9,10 @@ use std::{
 
 pub use self::{
     args::{Args, Crds},
+    clusters::{Clusters, Profiles},
     file::{
-        Api, Capacity, ClusterMetrics, ClusterNaming, Clusters, Config, HeadroomSection, History, Hub,
-        Listen, Log, MetricsListener, MultiKueue, Quota, ResourceNames, Service, StoreSection, Tls, Webhook,
+        Api, Capacity, ClusterMetrics, ClusterNaming, Config, HeadroomSection, History, Hub, Listen, Log,
+        MetricsListener, MultiKueue, Quota, ResourceNames, Service, StoreSection, Tls, Webhook,
     },
     placement::{Placement, ScoreRange, Scores},
     tasks::{GangChoice, TaskHistory, TaskLogs, TaskWeights, Tasks, Tenant},
@@ -19,6 +20,7 @@ pub use self::{
 
 mod args;
 mod check;
+mod clusters;
 mod environment;
 mod file;
 mod placement;

@@ -30,7 +30,7 @@ use crate::{
         list_watch::Timing,
         read,
         types::cluster_metrics::ClusterMetrics,
-        worker::{CLUSTER_METRICS, Joined, JoinedClusters, KUBECONFIG, Worker},
+        worker::{CLUSTER_METRICS, Joined, JoinedClusters, Worker},
     },
     store::{CapacityRow, Deferred, Store, StoreError, store_deferred},
     telemetry::Metrics,
@@ -197,7 +197,7 @@ impl CapacityController {
                 let capacity = Arc::new(capacity);
                 view.insert(name.clone(), Arc::clone(&capacity));
                 if let (Some(publisher), Some(cluster)) = (&mut self.publisher, self.clusters.get(name))
-                    && entry.source == KUBECONFIG
+                    && entry.source != CLUSTER_METRICS
                 {
                     publisher.observe(name, &cluster.nodes);
                 }
@@ -211,7 +211,7 @@ impl CapacityController {
         }
         if let Some(publisher) = self.publisher.as_mut().filter(|_| self.hub.cluster_metrics.synced()) {
             let followed =
-                |name: &ClusterName| joined.get(name).is_some_and(|entry| entry.source == KUBECONFIG);
+                |name: &ClusterName| joined.get(name).is_some_and(|entry| entry.source != CLUSTER_METRICS);
             publisher.publish(followed);
         }
         Ok(())

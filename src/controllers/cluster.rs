@@ -1,17 +1,11 @@
-//! Which clusters are joined, and the link to each: one task a cluster, from its kubeconfig Secret to a
+//! Which clusters are joined, and the link to each: one task a cluster, from its kubeconfig to a
 //! checked identity, then a probe that tells an answering cluster from a silent one.
 //!
-//! It writes nothing but the finalizer and the answered confirmation on those Secrets.
+//! It writes nothing but the finalizer and the answered confirmation on the Secrets that join clusters.
 
-use std::{
-    collections::{BTreeMap, btree_map::Entry},
-    hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Secret;
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -21,9 +15,10 @@ use crate::{
     domain::{cluster::Connection, ids::ClusterName},
     k8s::{
         client::{ClientLimits, RetryClass},
-        hub::{CLUSTER_LABEL, Hub},
+        hub::{Hub, profiles::Profiles},
         kubeconfig::Rules,
         list_watch::Timing,
+        read::managed::unjoined,
         types::meta::HUB_LABEL,
         worker::{CLUSTER_METRICS, Joined, JoinedClusters, KUBECONFIG, Wake},
         write::{self, Action, Change, Kind, Target},
@@ -31,9 +26,13 @@ use crate::{
     store::{ClusterRow, ClusterSource, Store, until_kept},
 };
 
-use self::member::Member;
+use self::{
+    member::Member,
+    membership::{Membership, Origin, ProfilesChanged, memberships},
+};
 
 mod member;
+mod membership;
 
 /// Keeps a deleted Secret until the cluster's share is withdrawn and its queues are cleared.
 const FINALIZER: &str = "fedq.dev/leave";
@@ -80,6 +79,8 @@ struct Context {
 pub struct ClusterController {
     context: Context,
     members: BTreeMap<ClusterName, Running>,
+    /// Clusters that only OCM knows, with the versions that were told of.
+    managed: BTreeMap<ClusterName, u64>,
     tasks: JoinSet<()>,
 }
 
@@ -87,63 +88,6 @@ struct Running {
     /// Hash of what the task was started with.
     key: u64,
     cancel: CancellationToken,
-}
-
-/// What one Secret says.
-struct Membership {
-    cluster: ClusterName,
-    secret: String,
-    kubeconfig: Vec<u8>,
-    context: Option<String>,
-    confirmed_identity: Option<String>,
-    cordoned: bool,
-    leaving: bool,
-    finalizers: Vec<String>,
-    resource_version: Option<String>,
-    /// Oldest first decides which of two Secrets for one cluster counts.
-    age: (String, String),
-}
-
-impl Membership {
-    fn read(secret: &Secret) -> Option<Self> {
-        let meta = &secret.metadata;
-        let label = meta.labels.as_ref()?.get(CLUSTER_LABEL)?;
-        let name = meta.name.clone()?;
-        let cluster = match ClusterName::new(label) {
-            Ok(cluster) => cluster,
-            Err(error) => {
-                warn!(secret.name = %name, "The Secret joins no cluster: {error}");
-                return None;
-            }
-        };
-        let annotation = |key| meta.annotations.as_ref().and_then(|all| all.get(key)).cloned();
-        let data = secret.data.as_ref().and_then(|data| data.get("kubeconfig").or_else(|| data.get("value")));
-        Some(Self {
-            cluster,
-            kubeconfig: data.map(|bytes| bytes.0.clone()).unwrap_or_default(),
-            context: annotation(CONTEXT),
-            confirmed_identity: annotation(CONFIRM_IDENTITY),
-            cordoned: annotation(CORDON).as_deref() == Some("true"),
-            leaving: meta.deletion_timestamp.is_some(),
-            finalizers: meta.finalizers.clone().unwrap_or_default(),
-            resource_version: meta.resource_version.clone(),
-            age: (
-                meta.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default(),
-                name.clone(),
-            ),
-            secret: name,
-        })
-    }
-
-    fn joined_at(&self) -> Option<Timestamp> {
-        self.age.0.parse().ok()
-    }
-
-    fn key(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        (&self.kubeconfig, &self.context, &self.confirmed_identity, &self.secret).hash(&mut hasher);
-        hasher.finish()
-    }
 }
 
 impl ClusterController {
@@ -155,16 +99,17 @@ impl ClusterController {
         (joined, wake): (watch::Sender<Arc<JoinedClusters>>, Wake),
     ) -> Self {
         let context = Context { hub, hub_id, store, clock, settings: Arc::new(settings), joined, wake };
-        Self { context, members: BTreeMap::new(), tasks: JoinSet::new() }
+        Self { context, members: BTreeMap::new(), managed: BTreeMap::new(), tasks: JoinSet::new() }
     }
 
-    /// Follows the Secrets until cancelled.
+    /// Follows what joins clusters until cancelled.
     pub async fn run(mut self, cancel: CancellationToken) -> anyhow::Result<()> {
         let mut secrets = self.context.hub.secrets.changed();
         let mut reports = self.context.hub.cluster_metrics.changed();
         let mut managed = self.context.hub.ocm.clusters.changed();
+        let mut profiles = ProfilesChanged::of(&self.context.hub);
         loop {
-            if self.context.hub.secrets.synced() && self.context.hub.cluster_metrics.synced() {
+            if self.context.knows_who_joins() {
                 self.reconcile(&cancel).await?;
             }
             let leaving = self.context.joined.borrow().values().any(|joined| joined.leaving);
@@ -174,6 +119,7 @@ impl ClusterController {
                 changed = secrets.changed() => changed?,
                 changed = reports.changed() => changed?,
                 changed = managed.changed() => changed?,
+                changed = profiles.changed() => changed?,
                 Some(ended) = self.tasks.join_next() => ended?,
                 () = tokio::time::sleep(look_again) => {}
             }
@@ -185,7 +131,7 @@ impl ClusterController {
     }
 
     async fn reconcile(&mut self, cancel: &CancellationToken) -> anyhow::Result<()> {
-        let memberships = self.memberships();
+        let memberships = memberships(&self.context.hub);
         let gone: Vec<ClusterName> =
             self.members.keys().filter(|name| !memberships.contains_key(*name)).cloned().collect();
         for name in gone {
@@ -195,13 +141,14 @@ impl ClusterController {
             self.keep(membership, cancel);
         }
         self.keep_unreached().await?;
+        self.tell_managed();
         for membership in memberships.values() {
             self.keep_finalizer(membership).await;
         }
         Ok(())
     }
 
-    /// Clusters that only report: those with a ClusterMetrics object and no Secret.
+    /// Clusters that only report: those with a ClusterMetrics object and nothing that joins them.
     async fn keep_unreached(&mut self) -> anyhow::Result<()> {
         let mut reported: BTreeMap<ClusterName, Connection> = BTreeMap::new();
         if self.context.settings.watch_cluster_metrics {
@@ -221,11 +168,7 @@ impl ClusterController {
         let joined = Arc::clone(&self.context.joined.borrow());
         let unreached = joined.iter().filter(|(_, entry)| entry.source == CLUSTER_METRICS);
         for (name, _) in unreached.filter(|(name, _)| !reported.contains_key(*name)) {
-            if self.members.contains_key(name) {
-                self.context.publish(name, |entry| entry.source = KUBECONFIG);
-            } else {
-                self.forget(name).await?;
-            }
+            self.forget(name).await?;
         }
         for (name, connection) in reported {
             if joined.get(&name).is_some_and(|entry| entry.connection == connection) {
@@ -236,23 +179,15 @@ impl ClusterController {
         Ok(())
     }
 
-    fn memberships(&self) -> BTreeMap<ClusterName, Membership> {
-        let mut by_cluster: BTreeMap<ClusterName, Membership> = BTreeMap::new();
-        for membership in self.context.hub.secrets.all().iter().filter_map(|secret| Membership::read(secret))
-        {
-            match by_cluster.entry(membership.cluster.clone()) {
-                Entry::Vacant(entry) => {
-                    entry.insert(membership);
-                }
-                Entry::Occupied(mut entry) => {
-                    warn!(cluster.name = %membership.cluster, secret.name = %membership.secret, "Two Secrets join `{}`; the older one counts", membership.cluster);
-                    if membership.age < entry.get().age {
-                        entry.insert(membership);
-                    }
-                }
-            }
+    /// OCM's word on a joined cluster wakes nobody here; of others it is all that is known.
+    fn tell_managed(&mut self) {
+        let joined = Arc::clone(&self.context.joined.borrow());
+        let managed = unjoined(&self.context.hub, &self.context.hub_id, &joined);
+        let managed = managed.into_iter().map(|(name, managed)| (name, managed.metadata.version())).collect();
+        if self.managed != managed {
+            self.managed = managed;
+            self.context.wake();
         }
-        by_cluster
     }
 
     /// Starts the cluster's task, or starts it anew when its Secret says something else.
@@ -264,15 +199,14 @@ impl ClusterController {
             return;
         }
         if let Some(running) = running {
-            info!(cluster.name = %membership.cluster, "The Secret of `{}` changed: connecting anew", membership.cluster);
+            info!(cluster.name = %membership.cluster, "What joins `{}` changed: connecting anew", membership.cluster);
             running.cancel.cancel();
         }
         let cancel = stopping.child_token();
         let member = Member {
             name: membership.cluster.clone(),
-            secret: membership.secret.clone(),
-            kubeconfig: membership.kubeconfig.clone(),
-            kube_context: membership.context.clone(),
+            origin: membership.origin.clone(),
+            access: membership.access.clone(),
             confirmed_identity: membership.confirmed_identity.clone(),
             context: self.context.clone(),
             cancel: cancel.clone(),
@@ -297,6 +231,7 @@ impl ClusterController {
 
     /// Adds the finalizer to a joined cluster's Secret, and takes it off when a leaving one is clear.
     async fn keep_finalizer(&self, membership: &Membership) {
+        let Origin::Secret(secret) = &membership.origin else { return };
         let has = membership.finalizers.iter().any(|finalizer| finalizer == FINALIZER);
         let finalizers: Vec<&str> = match (membership.leaving, has) {
             (false, false) => membership.finalizers.iter().map(String::as_str).chain([FINALIZER]).collect(),
@@ -309,11 +244,16 @@ impl ClusterController {
         let patch = serde_json::json!({
             "metadata": {"finalizers": finalizers, "resourceVersion": membership.resource_version},
         });
-        self.context.patch_secret(&membership.secret, patch).await;
+        self.context.patch_secret(secret, patch).await;
     }
 }
 
 impl Context {
+    fn knows_who_joins(&self) -> bool {
+        let Hub { secrets, cluster_metrics, profiles, .. } = &self.hub;
+        secrets.synced() && cluster_metrics.synced() && profiles.as_ref().is_none_or(Profiles::synced)
+    }
+
     fn wake(&self) {
         self.wake.all.iter().for_each(|wake| wake.notify_one());
     }
@@ -331,6 +271,8 @@ impl Context {
     /// ClusterMetrics carries no time, so silence alone proves nothing; OCM's word does.
     fn reported_connection(&self, name: &ClusterName) -> Connection {
         let managed = self.hub.ocm.clusters.get(None, name.as_str());
+        // What fedq says there itself rests on this.
+        let managed = managed.filter(|managed| !managed.metadata.is_labelled(&self.hub_id));
         let Some((since, message)) = managed.as_ref().and_then(|managed| managed.unavailable()) else {
             return Connection::Unreached;
         };
@@ -368,13 +310,14 @@ impl Context {
 
     fn set_flags(&self, membership: &Membership) {
         let changed = self.joined.send_if_modified(|joined| {
-            let flags = (membership.cordoned, membership.leaving, membership.joined_at());
-            let known = joined.get(&membership.cluster);
-            if known.is_some_and(|entry| (entry.cordoned, entry.leaving, entry.joined_at) == flags) {
+            let (cordoned, leaving) = (membership.cordoned, membership.leaving);
+            let flags = (cordoned, leaving, membership.joined_at(), membership.origin.word());
+            let of = |entry: &Joined| (entry.cordoned, entry.leaving, entry.joined_at, entry.source);
+            if joined.get(&membership.cluster).is_some_and(|entry| of(entry) == flags) {
                 return false;
             }
             let entry = Arc::make_mut(joined).entry(membership.cluster.clone()).or_insert_with(unconnected);
-            (entry.cordoned, entry.leaving, entry.joined_at) = flags;
+            (entry.cordoned, entry.leaving, entry.joined_at, entry.source) = flags;
             true
         });
         if changed {

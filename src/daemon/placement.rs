@@ -7,7 +7,10 @@ use tokio::sync::Notify;
 use super::Daemon;
 use crate::{
     controllers::{inventory, placement},
-    k8s::{follow::Following, hub::Hub},
+    k8s::{
+        follow::Following,
+        hub::{Hub, profiles::Profiles},
+    },
 };
 
 impl Daemon {
@@ -50,6 +53,12 @@ impl Daemon {
     /// Where fedq nominates, it looks at all that checks are answered by, and at the workers' queues.
     pub(super) fn dispatch_signal(&self) -> Option<Arc<Notify>> {
         self.config.multikueue.dispatcher.then(|| Arc::clone(&self.published.dispatch_signal))
+    }
+
+    /// What joins clusters besides Secrets.
+    pub(super) fn profiles(&self) -> Option<Profiles> {
+        let config = &self.config.clusters.profiles;
+        config.enabled.then(|| Profiles::new(&self.config.namespace, &config.managed_service_account))
     }
 
     fn inventory_settings(&self) -> anyhow::Result<inventory::Settings> {

@@ -18,6 +18,8 @@ pub struct Overview {
     /// Counts up with every publication.
     pub revision: u64,
     pub clusters: BTreeMap<ClusterName, ClusterOverview>,
+    /// Clusters that OCM knows and that are not joined.
+    pub managed: BTreeMap<ClusterName, ManagedOverview>,
     pub claims: BTreeMap<ClaimName, ClaimOverview>,
     pub queues: BTreeMap<QueueName, QueueOverview>,
     /// The claims that the plan rests on, with their clusters. One that vanished stays here until its
@@ -33,7 +35,7 @@ pub struct Overview {
 pub struct ClusterOverview {
     pub connection: Connection,
     pub cordoned: bool,
-    /// `kubeconfig`, `clusterMetrics`, `managedCluster`.
+    /// `kubeconfig`, `clusterProfile` or `clusterMetrics`.
     pub source: &'static str,
     pub joined: Option<Timestamp>,
     pub server: Option<String>,
@@ -49,6 +51,17 @@ pub struct ClusterOverview {
     pub flavors: BTreeMap<FlavorName, FlavorOverview>,
     /// The claim that is in force for this cluster.
     pub claim: Option<ClaimName>,
+}
+
+/// What OCM says of a cluster that fedq does not reach.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ManagedOverview {
+    /// Since when, and why.
+    pub unavailable: Option<(Option<Timestamp>, String)>,
+    pub known_since: Option<Timestamp>,
+    pub server: Option<String>,
+    pub kubernetes_version: Option<String>,
+    pub capacity: Resources,
 }
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

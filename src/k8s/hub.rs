@@ -26,9 +26,13 @@ use super::{
 };
 use crate::domain::ids::ClusterName;
 
-use self::ocm::OcmTables;
+use self::{
+    ocm::OcmTables,
+    profiles::{Profiles, cluster_name},
+};
 
 pub mod ocm;
+pub mod profiles;
 
 /// Marks the Secrets that join a cluster; the value is the cluster's name.
 pub const CLUSTER_LABEL: &str = "fedq.dev/cluster";
@@ -53,6 +57,8 @@ pub struct Hub {
     pub cluster_metrics: Table<ClusterMetrics>,
     pub ocm: OcmTables,
     pub secrets: Table<Secret>,
+    /// Where clusters are joined by ClusterProfiles, too.
+    pub profiles: Option<Profiles>,
     /// Followed, as what follows, where MultiKueue is configured from Placements.
     pub workloads: Table<Workload>,
     /// What fedq gives Kueue to reach clusters by.
@@ -82,6 +88,7 @@ impl Hub {
             cluster_metrics: Table::new(),
             ocm: OcmTables::default(),
             secrets: Table::new(),
+            profiles: None,
             workloads: Table::new(),
             kueue_secrets: Table::new(),
             cluster_profiles: Table::new(),
@@ -110,18 +117,22 @@ impl Hub {
         let secrets = format!("/api/v1/namespaces/{}/secrets", self.namespace);
         let joined = Selector { labels: Some(CLUSTER_LABEL.to_owned()), fields: None };
         follow_table(f, &self.secrets, (secrets, joined, cancel.clone()), tasks);
+        if let Some(profiles) = &self.profiles {
+            profiles.follow(f, tasks, cancel);
+        }
     }
 
-    /// Whether every cluster that a Secret joins is among `joined`: until then a decision would take the
+    /// Whether every cluster that a Secret or a ClusterProfile joins is among `joined`: until then a decision would take the
     /// clusters that are not there yet for ones that left.
     pub fn lists(&self, joined: &JoinedClusters) -> bool {
         let label = |secret: &Arc<Secret>| secret.metadata.labels.as_ref()?.get(CLUSTER_LABEL).cloned();
-        self.secrets
-            .all()
-            .iter()
-            .filter_map(label)
-            .filter_map(|name| ClusterName::new(&name).ok())
-            .all(|name| joined.contains_key(&name))
+        let missing = |name: String| ClusterName::new(&name).is_ok_and(|name| !joined.contains_key(&name));
+        let by_profiles = self.profiles.as_ref().is_none_or(|profiles| {
+            let all = profiles.profiles.all();
+            profiles.synced()
+                && !all.iter().map(|profile| cluster_name(&profile.metadata).to_owned()).any(missing)
+        });
+        by_profiles && !self.secrets.all().iter().filter_map(label).any(missing)
     }
 
     /// Whether all of it is known and being followed at this moment.

@@ -23,6 +23,7 @@ use super::{
     worker::Worker,
 };
 
+pub mod managed;
 pub mod multikueue;
 pub mod ocm;
 pub mod queues;

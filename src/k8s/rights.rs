@@ -143,6 +143,10 @@ pub const HUB: &[Right] = &[
         scope: Scope::Own,
         ..right("", "secrets", &["get", "list", "watch", "create", "patch", "delete"], "joined clusters")
     },
+    Right {
+        scope: Scope::Own,
+        ..right("multicluster.x-k8s.io", "clusterprofiles", FOLLOW, "clusters that a cluster manager knows")
+    },
     right("batch", "jobs", TASKS, "tasks that MultiKueue dispatches"),
     right("jobset.x-k8s.io", "jobsets", TASKS, "tasks that MultiKueue dispatches"),
     right("", "events", &["create", "patch"], "events on claims"),

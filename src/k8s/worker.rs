@@ -285,6 +285,7 @@ impl Worker {
 
 /// Where a joined cluster is known from.
 pub const KUBECONFIG: &str = "kubeconfig";
+pub const CLUSTER_PROFILE: &str = "clusterProfile";
 pub const CLUSTER_METRICS: &str = "clusterMetrics";
 
 /// A joined cluster as it stands now.

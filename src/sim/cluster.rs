@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::counts::Counts;
 use super::faults::{Faults, Plan};
-use super::kind::{Kind, OCM_GROUP};
+use super::kind::{Kind, OCM_GROUP, PROFILES_GROUP};
 use super::logs::Logs;
 use super::nodes::{Herd, ServedHerd, Template};
 use super::rbac::User;
@@ -325,7 +325,8 @@ async fn furnish(state: &Arc<State>) -> Result<(), Refusal> {
 
 impl State {
     pub fn serves(&self, kind: &Kind) -> bool {
-        let installed = kind.group != OCM_GROUP || self.ocm.load(Ordering::Relaxed);
+        let installed =
+            ![OCM_GROUP, PROFILES_GROUP].contains(&kind.group) || self.ocm.load(Ordering::Relaxed);
         installed && !self.without.contains(&kind.group)
     }
 

@@ -54,6 +54,8 @@ const OWNERS: (&str, ListKind) = ("metadata.ownerReferences", ListKind::Map(&["u
 
 /// Served where it is asked for only, as on a hub where somebody installed it.
 pub const OCM_GROUP: &str = "cluster.open-cluster-management.io";
+/// Installed with it.
+pub const PROFILES_GROUP: &str = "multicluster.x-k8s.io";
 
 pub static KINDS: &[Kind] = &[
     Kind {
@@ -331,6 +333,25 @@ pub static KINDS: &[Kind] = &[
             atomic_maps: &[],
         },
         ..OCM
+    },
+    Kind {
+        group: PROFILES_GROUP,
+        version: "v1alpha1",
+        plural: "clusterprofiles",
+        kind: "ClusterProfile",
+        namespaced: true,
+        schema: Schema {
+            lists: &[
+                CONDITIONS,
+                FINALIZERS,
+                OWNERS,
+                ("status.properties", ListKind::Map(&["name"])),
+                ("status.credentialProviders", ListKind::Map(&["name"])),
+                ("status.accessProviders", ListKind::Map(&["name"])),
+            ],
+            atomic_maps: &[],
+        },
+        ..CUSTOM
     },
 ];
 

@@ -22,7 +22,7 @@ pub struct Cluster {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found_identity: Option<String>,
     pub cordoned: bool,
-    /// Where fedq knows it from: `kubeconfig`, `clusterMetrics` or `managedCluster`.
+    /// Where fedq knows it from: `kubeconfig`, `clusterProfile`, `clusterMetrics` or `managedCluster`.
     pub source: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]

@@ -15,5 +15,6 @@ mod inventory;
 mod joining;
 mod logs;
 mod placement;
+mod profiles;
 mod tasks;
 mod wrong;

@@ -16,13 +16,14 @@ use crate::{
     },
     k8s::{
         client::{self, ClusterClient, ClusterIdentity},
+        hub::profiles::Access,
         kubeconfig,
         worker::Worker,
     },
-    store::{ClusterRow, ClusterSource, StoreError, until_kept},
+    store::{ClusterRow, StoreError, until_kept},
 };
 
-use super::{CONFIRM_IDENTITY, Context, silent};
+use super::{CONFIRM_IDENTITY, Context, membership::Origin, silent};
 
 /// Waits between attempts to reach a cluster that was never reached in this life.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
@@ -32,9 +33,8 @@ const SEEN_PERIOD: Duration = Duration::from_secs(30);
 
 pub(super) struct Member {
     pub name: ClusterName,
-    pub secret: String,
-    pub kubeconfig: Vec<u8>,
-    pub kube_context: Option<String>,
+    pub origin: Origin,
+    pub access: Result<Access, String>,
     pub confirmed_identity: Option<String>,
     pub context: Context,
     pub cancel: CancellationToken,
@@ -53,11 +53,11 @@ enum Ended {
 impl Member {
     pub async fn run(mut self) {
         // Read once, and else kept as long as the cluster is joined.
-        let kubeconfig = std::mem::take(&mut self.kubeconfig);
+        let access = std::mem::replace(&mut self.access, Err(String::new()));
         let cancel = self.cancel.clone();
         tokio::select! {
             () = cancel.cancelled() => {}
-            outcome = self.live(kubeconfig) => if let Err(error) = outcome {
+            outcome = self.live(access) => if let Err(error) = outcome {
                 // A database that is full or busy is waited for; this one is damaged or closed.
                 warn!(cluster.name = %self.name, "Could not record `{}`: {error}", self.name);
                 self.context.publish(&self.name, |joined| {
@@ -70,12 +70,12 @@ impl Member {
         }
     }
 
-    async fn live(&self, kubeconfig: Vec<u8>) -> Result<(), StoreError> {
+    async fn live(&self, access: Result<Access, String>) -> Result<(), StoreError> {
         // Boxed: what happens once would otherwise be kept as long as the cluster is joined.
         let stored = Box::pin(self.remembered()).await?;
         self.context.publish(&self.name, |joined| joined.last_seen = stored);
-        let Some(client) = self.connect(&kubeconfig) else { return Ok(()) };
-        drop(kubeconfig);
+        let Some(client) = self.connect(&access) else { return Ok(()) };
+        drop(access);
         let mut known = true;
         loop {
             let identity = Box::pin(self.first_answer(&client)).await?;
@@ -110,7 +110,7 @@ impl Member {
             name: self.name.clone(),
             identity: None,
             server: String::new(),
-            source: ClusterSource::Secret,
+            source: self.origin.source(),
             connection: Connection::Connecting.word().to_owned(),
             last_seen: None,
             cordoned: false,
@@ -121,16 +121,20 @@ impl Member {
         Ok(None)
     }
 
-    fn connect(&self, kubeconfig: &[u8]) -> Option<ClusterClient> {
+    fn connect(&self, access: &Result<Access, String>) -> Option<ClusterClient> {
         let settings = &self.context.settings;
         let refused = |reason: String| {
-            warn!(cluster.name = %self.name, "The kubeconfig of `{}` is refused: {reason}", self.name);
+            warn!(cluster.name = %self.name, "What joins `{}` is refused: {reason}", self.name);
             self.set(Connection::Refused { reason });
         };
-        let checked = match kubeconfig::check(kubeconfig, self.kube_context.as_deref(), &settings.rules) {
+        let checked = access.as_ref().map_err(String::clone).and_then(|Access { kubeconfig, context }| {
+            kubeconfig::check(kubeconfig, context.as_deref(), &settings.rules)
+                .map_err(|error| error.to_string())
+        });
+        let checked = match checked {
             Ok(checked) => checked,
-            Err(error) => {
-                refused(error.to_string());
+            Err(reason) => {
+                refused(reason);
                 return None;
             }
         };
@@ -223,7 +227,7 @@ impl Member {
             name: self.name.clone(),
             identity: Some(found.clone()),
             server: client.server().to_string(),
-            source: ClusterSource::Secret,
+            source: self.origin.source(),
             connection: "Ready".to_owned(),
             last_seen: Some(now),
             cordoned: false,
@@ -235,7 +239,9 @@ impl Member {
             until_kept(|| store.confirm_identity(&self.name, &found)).await?;
             info!(cluster.name = %self.name, "`{}` is confirmed as {found}", self.name);
             let answered = serde_json::json!({"metadata": {"annotations": {CONFIRM_IDENTITY: null}}});
-            self.context.patch_secret(&self.secret, answered).await;
+            if let Origin::Secret(secret) = &self.origin {
+                self.context.patch_secret(secret, answered).await;
+            }
             return Ok(None);
         }
         match stored.and_then(|row| row.identity) {

@@ -16,7 +16,11 @@ use crate::{
         quota::{ClusterReport, HubQueuePlan, Untouched, WorkerCell},
         resources::{Cell, FlavorResource, Resources},
     },
-    k8s::{claims::ReadClaim, worker::Joined},
+    k8s::{
+        claims::ReadClaim,
+        read::managed::{managed_overview, unjoined},
+        worker::Joined,
+    },
 };
 
 use super::{QuotaController, Round, target::Target};
@@ -29,6 +33,10 @@ impl QuotaController {
                 .joined
                 .iter()
                 .map(|(name, joined)| (name.clone(), cluster(round, name, joined)))
+                .collect(),
+            managed: unjoined(&self.hub, &self.hub_id, round.joined)
+                .into_iter()
+                .map(|(name, managed)| (name, managed_overview(&managed)))
                 .collect(),
             claims: round
                 .claims

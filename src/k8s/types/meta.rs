@@ -140,6 +140,7 @@ macro_rules! record {
 record!(
     MetaOnly,
     super::cluster_metrics::ClusterMetrics,
+    super::cluster_profile::ClusterProfile,
     super::kueue::AdmissionCheck,
     super::kueue::ClusterQueue,
     super::kueue::Cohort,

@@ -2,6 +2,7 @@
 
 pub mod claim;
 pub mod cluster_metrics;
+pub mod cluster_profile;
 pub mod kueue;
 pub mod meta;
 pub mod ocm;

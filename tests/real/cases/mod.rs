@@ -4,6 +4,7 @@
 pub mod bed;
 pub mod capacity;
 pub mod claims;
+pub mod cluster_profile;
 pub mod command_line;
 pub mod conformance;
 pub mod faults;
@@ -97,8 +98,10 @@ pub fn all() -> Vec<Case> {
         multikueue::a_worker_whose_api_server_stops_and_returns_finishes_its_work,
         multikueue::placements_that_share_a_cluster_keep_their_own_objects,
         multikueue::what_is_wrong_with_a_check_is_said_and_nothing_else_moves,
+        multikueue::a_token_that_is_void_before_its_time_is_replaced_once,
         multikueue_stories::the_three_stories_of_the_guide_end_with_finished_jobs,
         multikueue::of_more_than_twenty_clusters_the_best_are_used_and_the_rest_is_told,
+        cluster_profile::a_cluster_is_joined_by_its_profile_and_runs_jobs_of_multikueue,
         placement::the_three_stories_end_in_finished_jobs,
         placement::a_placement_has_one_writer_and_what_is_wrong_is_told,
         reported::a_cluster_that_only_reports_counts_on_the_hub,
