@@ -1,4 +1,4 @@
-//! Joined clusters as OCM has clusters: a ManagedCluster for each where OCM does not register them, and scores
+//! Joined and reported clusters as OCM has clusters: a ManagedCluster for each where OCM does not register them, and scores
 //! where no addon writes any. Placements choose from these.
 //!
 //! What OCM or people made under these names is theirs. A cluster is looked at again when something of it
@@ -27,7 +27,7 @@ use crate::{
         list_watch::State,
         read,
         types::ocm::{AddOnPlacementScore, ManagedCluster},
-        worker::{Joined, JoinedClusters, KUBECONFIG, Worker},
+        worker::{CLUSTER_METRICS, Joined, JoinedClusters, Worker},
         write::{Change, Kind, Target},
     },
     telemetry::Metrics,
@@ -146,7 +146,7 @@ impl InventoryController {
             return;
         };
         self.clusters.retain(|name, _| joined.contains_key(name));
-        for (name, entry) in joined.iter().filter(|(_, entry)| entry.source == KUBECONFIG) {
+        for (name, entry) in joined {
             let seen = self.see(name, entry, capacity, keeps);
             let known = self.clusters.get(name);
             let due = |decided: &Decided| decided.again_at.is_some_and(|at| at <= now);
@@ -192,7 +192,8 @@ impl InventoryController {
             cluster: ocm.clusters.get(None, name.as_str()),
             scores: [RESOURCE, QUOTA_SCORES].map(|resource| ocm.scores.get(Some(name.as_str()), resource)),
             has_namespace: self.hub.namespaces.get(None, name.as_str()).is_some(),
-            keeps,
+            // Scores rest on what queues there hold.
+            keeps: Keeps { scores: keeps.scores && entry.source != CLUSTER_METRICS, ..keeps },
         }
     }
 

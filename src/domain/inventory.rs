@@ -50,8 +50,13 @@ pub fn availability(connection: &Connection) -> Option<Availability> {
         |status, reason, message: &str| Some(Availability { status, reason, message: message.to_owned() });
     match connection {
         Connection::Ready => said(Status::True, "ManagedClusterAvailable", "Managed cluster is available"),
-        // A cluster that is known by reports of others: their word on this is theirs.
-        Connection::Connecting | Connection::Unreached => None,
+        Connection::Connecting => None,
+        // An agent there reports its nodes to the hub; silence alone proves nothing.
+        Connection::Unreached => said(
+            Status::True,
+            "ManagedClusterReported",
+            "An agent reports the cluster, which fedq does not reach",
+        ),
         Connection::Stale { reason, .. } | Connection::Lost { reason, .. } => {
             said(Status::Unknown, "ManagedClusterLeaseUpdateStopped", reason)
         }
@@ -169,6 +174,7 @@ mod tests {
         assert_eq!(status(&Connection::Lost { since: now(), reason: silent("no answer") }), Some("Unknown"));
         assert_eq!(status(&Connection::Refused { reason: silent("exec") }), Some("False"));
         assert_eq!(status(&Connection::Connecting), None, "a restart says nothing new");
+        assert_eq!(status(&Connection::Unreached), Some("True"), "it is reported");
         let reason = QuarantineReason::VersionsWentBack { stored: 2, found: 1 };
         assert_eq!(status(&Connection::Quarantined { since: now(), reason }), Some("False"));
     }

@@ -183,3 +183,50 @@ async fn what_others_made_is_left_alone() {
     let cluster = hub.get("ManagedCluster", "", "one").unwrap();
     assert!(cluster["status"].is_null() && cluster["spec"]["taints"].is_null(), "{cluster}");
 }
+
+/// KubeStellar's agents report clusters that fedqd does not reach.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reported_cluster_is_a_managed_cluster_too() {
+    let mut bed = bed(&["one"]).await;
+    bed.start_daemon();
+    bed.join(&bed.workers[0]).await;
+    let hub = &bed.hub;
+    let report = |gpus: &str, unschedulable: bool| {
+        json!({"nodes": [
+            {"name": "a", "labels": {"accelerator": "h100"}, "allocatableResources": {"nvidia.com/gpu": gpus, "cpu": "64"}},
+            {"name": "b", "unschedulable": unschedulable, "allocatableResources": {"nvidia.com/gpu": "2", "cpu": "64"}},
+        ]})
+    };
+    hub.put(json!({
+        "apiVersion": "galaxy.kubestellar.io/v1alpha1", "kind": "ClusterMetrics", "metadata": {"name": "far"},
+        "status": report("8", true),
+    }))
+    .await
+    .unwrap();
+    let has = |field: &str, gpus: &str| {
+        let cluster = hub.get("ManagedCluster", "", "far");
+        cluster.is_some_and(|cluster| cluster["status"][field]["nvidia.com/gpu"] == gpus)
+    };
+    wait("what it reports", hub, || has("allocatable", "8") && has("capacity", "10")).await;
+    let available = "ManagedClusterConditionAvailable";
+    wait("it to be one that Placements choose", hub, || {
+        condition(hub, "far", available).as_deref() == Some("True") && taints(hub, "far").is_empty()
+    })
+    .await;
+    hub.put(json!({
+        "apiVersion": format!("{OCM}/v1beta2"), "kind": "ManagedClusterSetBinding",
+        "metadata": {"name": "global", "namespace": "kueue-system"}, "spec": {"clusterSet": "global"},
+    }))
+    .await
+    .unwrap();
+    place(hub, "all", json!({})).await;
+    decides(hub, "all", &["far", "one"]).await;
+    hub.set_status("ClusterMetrics", "far", report("4", false)).await.unwrap();
+    wait("the next report", hub, || has("allocatable", "6") && has("capacity", "6")).await;
+    rests(hub).await;
+    // What fedqd says there itself is not taken for another's word.
+    assert!(taints(hub, "far").is_empty());
+    hub.remove("ClusterMetrics", "far").await.unwrap();
+    wait("it to go", hub, || hub.get("ManagedCluster", "", "far").is_none()).await;
+    decides(hub, "all", &["one"]).await;
+}

@@ -162,11 +162,12 @@ async fn what_is_wrong_is_told_and_moves_nothing_else() {
     let cel = |text: &str| json!({"predicates": [{"requiredClusterSelector": {"celSelector": {"celExpressions": [text]}}}]});
     place(hub, "broken", cel("managedCluster.metadata.name ==")).await;
     place(hub, "deep", cel(&format!("{}true{}", "(".repeat(5000), ")".repeat(5000)))).await;
+    place(hub, "long", cel(&format!("{}true", "true && ".repeat(20_000)))).await;
     let list = "[1,2,3,4,5,6,7,8,9,10].all(";
     let slow: String = ["a", "b", "c", "d", "e", "f", "g"].map(|name| format!("{list}{name},")).concat();
     place(hub, "slow", cel(&format!("{slow}true{}", ")".repeat(7)))).await;
     place(hub, "negative", json!({"numberOfClusters": -1})).await;
-    for wrong in ["broken", "deep", "negative"] {
+    for wrong in ["broken", "deep", "long", "negative"] {
         says(hub, wrong, "PlacementMisconfigured", "True", "").await;
         decides(hub, wrong, &[]).await;
     }
@@ -276,4 +277,34 @@ async fn a_restart_and_kinds_that_come_later_change_no_decision() {
     bed.logs("Placements are decided by fedq", 3).await;
     rests(&bed.hub).await;
     assert_eq!(bed.hub.state.store.version(), version, "a restart writes nothing");
+}
+
+/// As when somebody removes OCM's CRDs, and installs them again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kinds_that_vanish_and_return_change_no_decision_and_hold_up_no_quota() {
+    let hub = Options { ocm: true, ..Options::named("hub") };
+    let mut bed = Bed::with_hub(hub, &["worker"]).await;
+    furnish(&bed.hub).await;
+    bed.configure("");
+    bed.start_daemon();
+    let hub = &bed.hub;
+    place(hub, "labelled", selects("name", "two")).await;
+    decides(hub, "labelled", &["two"]).await;
+    bed.join(&bed.workers[0]).await;
+    wait("the worker's ManagedCluster", hub, || hub.get("ManagedCluster", "", "worker").is_some()).await;
+
+    hub.state.serve_ocm(false);
+    // What is watched is asked for anew, and is not there.
+    hub.power_off().await;
+    hub.power_on().await.unwrap();
+    bed.assign(&bed.workers[0], "4").await;
+    bed.holds(&bed.workers[0], "4").await;
+    wait("the share on the hub", hub, || super::bed::nominal(hub).as_deref() == Some("4")).await;
+    assert_eq!(decided(hub, "labelled").unwrap(), ["two"]);
+
+    hub.state.serve_ocm(true);
+    hub.merge("ManagedCluster", "one", json!({"metadata": {"labels": {"name": "two"}}})).await.unwrap();
+    decides(hub, "labelled", &["one", "two"]).await;
+    assert!(hub.get("ManagedCluster", "", "worker").is_some(), "it has not left");
+    rests(hub).await;
 }
