@@ -1,8 +1,12 @@
-//! What Placements cost: one over a thousand clusters, and a thousand of them after one score changed.
+//! What Placements cost: one over a thousand clusters, a thousand of them after one score changed, and a hundred new ones
+//! in a real daemon.
 //!
 //! `cargo bench --bench placement`
 
-#![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs, reason = "a benchmark")]
+
+#[path = "placement/daemon.rs"]
+mod daemon;
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use criterion::{Criterion, criterion_group, criterion_main};
+use criterion::{Criterion, criterion_group};
 use fedq::{
     domain::{
         ids::ClusterName,
@@ -181,4 +185,9 @@ criterion_group! {
     config = Criterion::default().sample_size(10).measurement_time(Duration::from_secs(3));
     targets = one, touched
 }
-criterion_main!(benches);
+
+fn main() {
+    benches();
+    Criterion::default().configure_from_args().final_summary();
+    daemon::measure();
+}
