@@ -26,7 +26,7 @@ use crate::{
     },
     k8s::{
         client::{self, ClusterClient},
-        events::{ClaimEvents, EventSender, claim_events},
+        events::{EventSender, Events, event_channel},
         follow::Following,
         hub::Hub,
         kubeconfig::Rules,
@@ -223,7 +223,7 @@ impl Daemon {
         let (overview, claimed, reports) = (overview.clone(), claimed.clone(), reports.clone());
 
         // First of all: whether the store is a new one shows only while nobody has put anything there.
-        let (events, sender) = claim_events();
+        let (events, sender) = event_channel();
         let quotas = quota::QuotaController::new(
             (hub.clone(), hub_id.clone()),
             (self.store.clone(), self.clock.clone(), self.metrics.clone()),
@@ -274,9 +274,9 @@ impl Daemon {
             self.config.clone(),
             self.cancel.clone(),
         ));
-        self.start_claims(hub, (events, sender));
+        self.start_claims(hub, (events.clone(), sender));
         self.start_placement(hub, inventory_signal, &check_signal)?;
-        self.start_admission_checks(hub, check_signal);
+        self.start_admission_checks(hub, check_signal, events);
         self.serve_people(hub).await?;
         self.tasks.spawn(announce_ready(
             hub.clone(),
@@ -305,7 +305,7 @@ impl Daemon {
         self.tasks.spawn(tasks.run(self.cancel.clone()));
     }
 
-    fn start_claims(&mut self, hub: &Hub, (events, sender): (ClaimEvents, EventSender)) {
+    fn start_claims(&mut self, hub: &Hub, (events, sender): (Events, EventSender)) {
         let settings =
             claim::Settings { aliases: self.config.aliases(), writer: self.quota_settings().writer };
         let claims = claim::ClaimController::new(
@@ -322,7 +322,7 @@ impl Daemon {
         self.tasks.spawn(claims.run(inputs, self.cancel.clone()));
     }
 
-    fn start_admission_checks(&mut self, hub: &Hub, signal: Arc<Notify>) {
+    fn start_admission_checks(&mut self, hub: &Hub, signal: Arc<Notify>, events: Events) {
         let hub_id = self.hub_id(hub);
         let kueue_namespace = self.config.multikueue.kueue_namespace.clone();
         let dispatch_signal = self.dispatch_signal();
@@ -349,7 +349,7 @@ impl Daemon {
         };
         self.tasks.spawn(checks.run(inputs, self.cancel.clone()));
         if let Some(signal) = dispatch_signal {
-            self.start_dispatcher((hub, hub_id), &following, signal);
+            self.start_dispatcher((hub, hub_id), &following, (signal, events));
         }
     }
 
@@ -357,14 +357,16 @@ impl Daemon {
         &mut self,
         (hub, hub_id): (&Hub, String),
         following: &Following,
-        signal: Arc<Notify>,
+        (signal, events): (Arc<Notify>, Events),
     ) {
         hub.follow_policies(following, (&mut self.follows, &self.cancel));
         let settings = dispatcher::Settings {
             kueue_namespace: self.config.multikueue.kueue_namespace.clone(),
             writer: self.writer_config(),
         };
-        let dispatcher = dispatcher::DispatcherController::new((hub.clone(), hub_id), settings, signal);
+        let telling = (events, self.clock.clone());
+        let dispatcher =
+            dispatcher::DispatcherController::new((hub.clone(), hub_id), telling, settings, signal);
         let inputs = dispatcher::Inputs {
             joined: self.published.joined.subscribe(),
             draining: self.published.draining.subscribe(),

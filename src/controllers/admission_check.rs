@@ -46,6 +46,7 @@ use super::writer::{Writer, WriterConfig};
 mod credentials;
 mod gather;
 mod order;
+mod probes;
 mod render;
 mod target;
 mod workloads;
@@ -137,7 +138,7 @@ impl AdmissionCheckController {
                 changed = view.changed() => changed?,
                 changed = placements.changed() => changed?,
                 changed = decisions.changed() => changed?,
-                minted = self.credentials.minted() => self.credentials.take(minted?, self.clock.now()),
+                answered = self.credentials.answered() => self.credentials.take(answered?, self.clock.now()),
                 found = self.order.found() => self.order.take(found?),
                 () = tokio::time::sleep(next) => {}
             }

@@ -25,7 +25,7 @@ use crate::{
     k8s::{
         claims::keeping::{change, conflicting_key, kept_claim, last_editor},
         client::RetryClass,
-        events::{ClaimEvents, EventSender, Happening},
+        events::{EventSender, Events, Happening},
         hub::{CLUSTER_LABEL, Hub},
         list_watch::State,
         types::claim::ClusterResourceClaim,
@@ -51,7 +51,7 @@ pub struct ClaimController {
     store: Store,
     clock: Clock,
     settings: Settings,
-    events: ClaimEvents,
+    events: Events,
     sender: Option<EventSender>,
     writer: Writer,
     /// Claims as the store has them: uid, where it was seen by this process, and generation.
@@ -89,7 +89,7 @@ impl ClaimController {
         hub: Hub,
         (store, clock): (Store, Clock),
         settings: Settings,
-        (events, sender): (ClaimEvents, EventSender),
+        (events, sender): (Events, EventSender),
     ) -> Self {
         Self {
             hub,

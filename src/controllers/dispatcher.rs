@@ -1,5 +1,6 @@
 //! MultiKueue's dispatcher `fedq.dev/dispatcher`: nominates clusters for the Workloads of the hub by the order of the
-//! config and by what their queues have free. It writes nothing but `status.nominatedClusterNames`.
+//! config and by what their queues have free. It writes nothing but `status.nominatedClusterNames`, and Events on
+//! Workloads that no cluster can ever hold.
 //!
 //! Kueue has one dispatcher for all Workloads of a hub, so this one serves configs that are not fedq's, too. A
 //! nomination that somebody else has changed is left alone, so that two dispatchers never fight.
@@ -21,12 +22,14 @@ use tracing::{info, warn};
 
 use super::writer::{Outcome, Writer, WriterConfig};
 use crate::{
+    clock::Clock,
     domain::multikueue::{
         Use,
         dispatch::{Key, Nomination, Verdict, Waiting, nominate},
     },
     k8s::{
         client::RetryClass,
+        events::{Events, Happening},
         hub::Hub,
         list_watch::State,
         read::multikueue::{Dispatched, dispatching_checks},
@@ -65,6 +68,8 @@ pub struct Inputs {
 pub struct DispatcherController {
     hub: Hub,
     hub_id: String,
+    events: Events,
+    clock: Clock,
     settings: Settings,
     signal: Arc<Notify>,
     writer: Writer,
@@ -117,9 +122,14 @@ impl Seen {
 }
 
 impl DispatcherController {
-    pub fn new((hub, hub_id): (Hub, String), settings: Settings, signal: Arc<Notify>) -> Self {
+    pub fn new(
+        (hub, hub_id): (Hub, String),
+        (events, clock): (Events, Clock),
+        settings: Settings,
+        signal: Arc<Notify>,
+    ) -> Self {
         let writer = Writer::waking(Arc::clone(&signal));
-        Self { hub, hub_id, settings, signal, writer, seen: BTreeMap::new(), told: None }
+        Self { hub, hub_id, events, clock, settings, signal, writer, seen: BTreeMap::new(), told: None }
     }
 
     pub async fn run(
@@ -236,7 +246,12 @@ impl DispatcherController {
 
     fn change(&mut self, workload: &Workload, nomination: &Nomination) -> Option<Change> {
         let seen = self.seen.get_mut(&workload.metadata.uid)?;
-        tell_hopeless(seen, nomination);
+        if let Some(why) = newly_hopeless(seen, nomination) {
+            let (namespace, name) = &nomination.key;
+            warn!("No cluster can ever hold Workload {namespace}/{name}: {why}");
+            let note = format!("No cluster can ever hold it: {why}");
+            self.events.tell_of_workload(workload, Happening::NoClusterFits, note, self.clock.now());
+        }
         if nomination.clusters == workload.status.nominated_cluster_names {
             return None;
         }
@@ -256,18 +271,16 @@ impl DispatcherController {
     }
 }
 
-fn tell_hopeless(seen: &mut Seen, nomination: &Nomination) {
-    let (namespace, name) = &nomination.key;
+/// Why no cluster can ever hold it, if that was not so before.
+fn newly_hopeless(seen: &mut Seen, nomination: &Nomination) -> Option<String> {
     let never = |(cluster, verdict): &(String, Verdict)| match verdict {
         Verdict::Never(why) => Some(format!("{cluster}: {why}")),
         Verdict::Fits | Verdict::Waits | Verdict::Unknown => None,
     };
     let why: Vec<String> = nomination.verdicts.iter().filter_map(never).collect();
     let hopeless = !why.is_empty() && why.len() == nomination.verdicts.len();
-    if hopeless && !seen.hopeless {
-        warn!("No cluster can ever hold Workload {namespace}/{name}: {}", why.join("; "));
-    }
-    seen.hopeless = hopeless;
+    let was = std::mem::replace(&mut seen.hopeless, hopeless);
+    (hopeless && !was).then(|| why.join("; "))
 }
 
 fn key(workload: &Workload) -> Key {
@@ -285,6 +298,24 @@ fn tell(hub: &Hub, change: &Change, outcome: &Outcome) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn that_no_cluster_can_hold_it_is_told_once_as_long_as_it_is_so() {
+        let mut seen = Seen::new(&[], Instant::now());
+        let mut tell = |verdicts: &[Verdict]| {
+            let verdicts =
+                verdicts.iter().enumerate().map(|(at, one)| (format!("c{at}"), one.clone())).collect();
+            let key = ("team".to_owned(), "w".to_owned());
+            newly_hopeless(&mut seen, &Nomination { key, clusters: Vec::new(), verdicts })
+        };
+        let never = |why: &str| Verdict::Never(why.to_owned());
+        assert_eq!(tell(&[]), None, "no clusters at all");
+        assert_eq!(tell(&[never("small"), Verdict::Unknown]), None);
+        assert_eq!(tell(&[never("small"), never("no queue")]).as_deref(), Some("c0: small; c1: no queue"));
+        assert_eq!(tell(&[never("small"), never("no queue")]), None, "said already");
+        assert_eq!(tell(&[never("small"), Verdict::Waits]), None);
+        assert_eq!(tell(&[never("small")]).as_deref(), Some("c0: small"), "once more");
+    }
 
     #[test]
     fn what_somebody_else_nominates_is_theirs_until_it_is_emptied() {

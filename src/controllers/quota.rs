@@ -33,7 +33,7 @@ use crate::{
     },
     k8s::{
         claims::{ReadClaim, read_claims},
-        events::ClaimEvents,
+        events::Events,
         hub::Hub,
         types::claim::ClusterResourceClaim,
         worker::JoinedClusters,
@@ -90,7 +90,7 @@ pub struct Inputs {
 }
 
 pub struct Outputs {
-    pub events: ClaimEvents,
+    pub events: Events,
     pub overview: watch::Sender<Arc<Overview>>,
     pub claimed: watch::Sender<Arc<ClaimedQueues>>,
 }

@@ -48,6 +48,8 @@ pub struct Parameters {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Decided {
     pub clusters: Vec<ClusterName>,
+    /// Decided on under names that no joined cluster can have.
+    pub unnameable: Vec<String>,
     /// Why the Placement cannot be evaluated.
     pub misconfigured: Option<String>,
 }
@@ -261,7 +263,7 @@ fn config(placement: &str, input: &Input, leads: &Leads) -> (Option<Vec<String>>
     };
     if wanted.is_empty() {
         let mut message = format!("Placement {placement} decided on no cluster");
-        if !decided.clusters.is_empty() {
+        if !decided.clusters.is_empty() || !decided.unnameable.is_empty() {
             message = format!("none of the clusters can be used: {}", outcome.unusable());
         }
         return (last_good(), Outcome::failed(Reason::NoClustersAvailable, message));
@@ -281,6 +283,7 @@ fn usable(
     leads: &Leads,
     outcome: &mut Outcome,
 ) -> Result<Vec<String>, String> {
+    outcome.not_joined.extend(decided.unnameable.iter().cloned());
     let mut wanted: Vec<String> = Vec::new();
     for cluster in &decided.clusters {
         let name = cluster_name(input.naming, placement, cluster);

@@ -165,6 +165,13 @@ impl ClusterClient {
         self.origin.kubeconfig.as_ref().map(|kubeconfig| kubeconfig.render_with(token))
     }
 
+    /// The same server, for who has that token, over a connection of its own; `None` for a pod's own service
+    /// account.
+    pub fn with_token(&self, token: &str) -> Option<Self> {
+        let kubeconfig = self.origin.kubeconfig.as_ref()?.with_token(token);
+        connect(&kubeconfig, &self.origin.limits).ok()
+    }
+
     /// A connection of its own, for what would take the slots, streams or windows of this one; `adjust`
     /// changes its limits.
     pub(super) fn further(&self, adjust: impl FnOnce(&mut ClientLimits)) -> Result<Client, ConnectError> {

@@ -1,4 +1,4 @@
-//! Kubernetes Events on claims: what `kubectl describe` tells a person who asks what happened.
+//! Kubernetes Events on claims and Workloads: what `kubectl describe` tells a person who asks what happened.
 //!
 //! kube's own recorder is not used: it repeats the first text of a reason for ten minutes, and ours
 //! carry numbers.
@@ -17,12 +17,12 @@ use tracing::debug;
 
 use super::{
     client::{ClusterClient, call},
-    types::claim::ClusterResourceClaim,
+    types::{claim::ClusterResourceClaim, kueue::Workload},
 };
 
 /// What waits to be sent, while the hub is slow; more is dropped.
 const QUEUE: usize = 256;
-/// Between two events of one kind on one claim.
+/// Between two events of one kind on one object.
 const APART: Duration = Duration::from_mins(1);
 /// The same words are not repeated for this long.
 const SAME: Duration = Duration::from_mins(10);
@@ -33,7 +33,7 @@ const CONTROLLER: &str = "fedq.dev/fedqd";
 /// Where the API server wants the events of objects without a namespace.
 const NAMESPACE: &str = "default";
 
-/// Something that happened to a claim.
+/// Something that happened to a claim or a Workload.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Happening {
     ClaimCreated,
@@ -44,6 +44,7 @@ pub enum Happening {
     Lost,
     Returned,
     Conflict,
+    NoClusterFits,
 }
 
 impl Happening {
@@ -57,6 +58,7 @@ impl Happening {
             Self::Lost => "Lost",
             Self::Returned => "Returned",
             Self::Conflict => "Conflict",
+            Self::NoClusterFits => "NoClusterFits",
         }
     }
 
@@ -67,38 +69,62 @@ impl Happening {
             | Self::QuotaApplied
             | Self::Draining
             | Self::Returned => "Normal",
-            Self::OverCommitted | Self::Lost | Self::Conflict => "Warning",
+            Self::OverCommitted | Self::Lost | Self::Conflict | Self::NoClusterFits => "Warning",
         }
     }
 }
 
 #[derive(Clone, Debug)]
 struct Telling {
-    claim: ObjectReference,
+    about: ObjectReference,
     happening: Happening,
     note: String,
     at: Timestamp,
 }
 
+impl Telling {
+    fn namespace(&self) -> &str {
+        self.about.namespace.as_deref().unwrap_or(NAMESPACE)
+    }
+}
+
 /// Hands events over without waiting; clones feed the same sender.
 #[derive(Clone)]
-pub struct ClaimEvents(mpsc::Sender<Telling>);
+pub struct Events(mpsc::Sender<Telling>);
 
 /// Sends them.
 pub struct EventSender(mpsc::Receiver<Telling>);
 
 /// Both ends.
-pub fn claim_events() -> (ClaimEvents, EventSender) {
+pub fn event_channel() -> (Events, EventSender) {
     let (sender, receiver) = mpsc::channel(QUEUE);
-    (ClaimEvents(sender), EventSender(receiver))
+    (Events(sender), EventSender(receiver))
 }
 
-impl ClaimEvents {
+impl Events {
     /// Says that something happened to `claim`. Told twice within minutes, it is sent once.
     pub fn tell(&self, claim: &ClusterResourceClaim, happening: Happening, note: String, at: Timestamp) {
-        let telling = Telling { claim: claim.object_ref(&()), happening, note, at };
+        self.send(Telling { about: claim.object_ref(&()), happening, note, at });
+    }
+
+    /// The same of a Workload.
+    pub fn tell_of_workload(&self, workload: &Workload, happening: Happening, note: String, at: Timestamp) {
+        let meta = &workload.metadata;
+        let about = ObjectReference {
+            api_version: Some("kueue.x-k8s.io/v1beta2".to_owned()),
+            kind: Some("Workload".to_owned()),
+            namespace: meta.namespace.clone(),
+            name: Some(meta.name.clone()),
+            uid: Some(meta.uid.clone()),
+            resource_version: Some(meta.resource_version.clone()),
+            field_path: None,
+        };
+        self.send(Telling { about, happening, note, at });
+    }
+
+    fn send(&self, telling: Telling) {
         if self.0.try_send(telling).is_err() {
-            debug!("An event on a claim is dropped: the hub takes them too slowly");
+            debug!("An event is dropped: the hub takes them too slowly");
         }
     }
 }
@@ -106,7 +132,6 @@ impl ClaimEvents {
 impl EventSender {
     /// Runs until cancelled. Events are best effort: one that cannot be sent is logged and forgotten.
     pub async fn run(mut self, client: ClusterClient, cancel: CancellationToken) {
-        let events = Api::<Event>::namespaced(client.kube(), NAMESPACE);
         let mut pace = Pace::default();
         loop {
             let due = pace.due().unwrap_or_else(|| Instant::now() + APART);
@@ -119,9 +144,10 @@ impl EventSender {
                 },
             };
             for telling in ready {
+                let events = Api::<Event>::namespaced(client.kube(), telling.namespace());
                 let (parameters, event) = (PostParams::default(), event(&telling));
                 if let Err(error) = call(DEADLINE, events.create(&parameters, &event)).await {
-                    debug!("An event on a claim could not be written: {error}");
+                    debug!("An event could not be written: {error}");
                 }
             }
         }
@@ -130,7 +156,7 @@ impl EventSender {
 
 type Key = (Option<String>, Happening);
 
-/// At most one event of a kind on a claim a minute, with the latest words.
+/// At most one event of a kind on an object a minute, with the latest words.
 #[derive(Default)]
 struct Pace {
     sent: HashMap<Key, (Instant, String)>,
@@ -141,7 +167,7 @@ impl Pace {
     /// The event, if it may go now.
     fn take(&mut self, telling: Telling, now: Instant) -> Option<Telling> {
         self.sent.retain(|_, (at, _)| now < *at + SAME);
-        let key = (telling.claim.uid.clone(), telling.happening);
+        let key = (telling.about.uid.clone(), telling.happening);
         match self.sent.get(&key) {
             Some((_, note)) if *note == telling.note => {
                 // What it was meanwhile is over.
@@ -176,8 +202,8 @@ impl Pace {
 }
 
 fn event(telling: &Telling) -> Event {
-    let name = telling.claim.name.as_deref().unwrap_or("claim");
-    // Unique without randomness: one claim has no two events of one kind in a nanosecond.
+    let name = telling.about.name.as_deref().unwrap_or("object");
+    // Unique without randomness: one object has no two events of one kind in a nanosecond.
     let suffix = format!("{:x}.{}", telling.at.as_nanosecond(), telling.happening.word().to_lowercase());
     let room = 253 - suffix.len() - 1;
     let name: String = name.chars().take(room).collect();
@@ -186,7 +212,7 @@ fn event(telling: &Telling) -> Event {
     Event {
         metadata: ObjectMeta {
             name: Some(format!("{name}.{suffix}")),
-            namespace: Some(NAMESPACE.to_owned()),
+            namespace: Some(telling.namespace().to_owned()),
             ..ObjectMeta::default()
         },
         event_time: Some(MicroTime(telling.at)),
@@ -195,7 +221,7 @@ fn event(telling: &Telling) -> Event {
         action: Some(telling.happening.word().to_owned()),
         reason: Some(telling.happening.word().to_owned()),
         type_: Some(telling.happening.severity().to_owned()),
-        regarding: Some(telling.claim.clone()),
+        regarding: Some(telling.about.clone()),
         note: Some(note),
         ..Event::default()
     }
@@ -206,8 +232,8 @@ mod tests {
     use super::*;
 
     fn telling(happening: Happening, note: &str) -> Telling {
-        let claim = ObjectReference { name: Some("c".into()), uid: Some("u".into()), ..Default::default() };
-        Telling { claim, happening, note: note.to_owned(), at: Timestamp::UNIX_EPOCH }
+        let about = ObjectReference { name: Some("c".into()), uid: Some("u".into()), ..Default::default() };
+        Telling { about, happening, note: note.to_owned(), at: Timestamp::UNIX_EPOCH }
     }
 
     fn notes(tellings: impl IntoIterator<Item = Telling>) -> Vec<String> {
@@ -246,11 +272,20 @@ mod tests {
     #[test]
     fn an_event_is_what_the_server_takes() {
         let mut long = telling(Happening::OverCommitted, &"é".repeat(900));
-        long.claim.name = Some("c".repeat(253));
+        long.about.name = Some("c".repeat(253));
         let event = event(&long);
         assert!(event.metadata.name.unwrap().len() <= 253);
         assert_eq!(event.note.unwrap().len(), 1000);
         assert_eq!(event.type_.as_deref(), Some("Warning"));
         assert_eq!(event.metadata.namespace.as_deref(), Some("default"));
+    }
+
+    #[test]
+    fn an_event_is_where_its_object_is() {
+        let mut of_workload = telling(Happening::NoClusterFits, "too large");
+        of_workload.about.namespace = Some("team".to_owned());
+        let event = event(&of_workload);
+        assert_eq!(event.metadata.namespace.as_deref(), Some("team"));
+        assert_eq!(event.type_.as_deref(), Some("Warning"));
     }
 }

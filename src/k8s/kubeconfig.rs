@@ -369,6 +369,10 @@ impl CheckedKubeconfig {
         self.file(&json!({ "token": token }))
     }
 
+    pub(super) fn with_token(&self, token: &str) -> Self {
+        Self { credential: Credential::Token(token.to_owned()), expires: None, ..self.clone() }
+    }
+
     fn file(&self, user: &Value) -> String {
         let mut cluster = json!({ "server": self.server.to_string() });
         if let Some(pem) = &self.ca_pem {

@@ -163,6 +163,17 @@ async fn request(
     call(deadline, api.create_token_request(SERVICE_ACCOUNT, &PostParams::default(), &request)).await
 }
 
+/// Whether the cluster takes that token; `None` if it does not say.
+pub async fn takes_token(client: &ClusterClient, token: &str, deadline: Duration) -> Option<bool> {
+    let asker = client.with_token(token)?;
+    // Everybody may ask that, but for those whose token is worth nothing.
+    match call(deadline, asker.kube().apiserver_version()).await {
+        Ok(_) => Some(true),
+        Err(error) if error.class == RetryClass::Unauthorized => Some(false),
+        Err(_) => None,
+    }
+}
+
 /// What a Secret for Kueue holds. Deliberately without `Debug`.
 pub struct Credential {
     pub cluster: ClusterName,

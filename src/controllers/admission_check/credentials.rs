@@ -28,13 +28,17 @@ use crate::{
             Credential, MintError, Minted, kubeconfig, mint, read_secret, render_secret, secret_cluster,
             secret_name,
         },
-        worker::{Joined, JoinedClusters},
+        worker::{CLUSTER_METRICS, Joined, JoinedClusters},
         write::{Action, Change, Kind, Target},
     },
     telemetry::chain,
 };
 
-use super::{MANAGER, Settings, decided, gather::Seen};
+use super::{
+    MANAGER, Settings, decided,
+    gather::Seen,
+    probes::{Answer, Probes},
+};
 
 const FIRST_RETRY: SignedDuration = SignedDuration::from_secs(2);
 const LAST_RETRY: SignedDuration = SignedDuration::from_mins(5);
@@ -47,6 +51,13 @@ pub(super) struct Credentials {
     /// Made, and not yet in the Secret.
     made: BTreeMap<ClusterName, Made>,
     failed: BTreeMap<ClusterName, Failed>,
+    probes: Probes,
+}
+
+/// What came of a question to a cluster.
+pub(super) enum Answered {
+    Minted(ClusterName, Result<Minted, MintError>),
+    Probed(Answer),
 }
 
 struct Made {
@@ -79,18 +90,29 @@ impl Credentials {
             under_way: BTreeSet::new(),
             made: BTreeMap::new(),
             failed: BTreeMap::new(),
+            probes: Probes::default(),
         }
     }
 
-    /// The next token that is made, or was not.
-    pub async fn minted(&mut self) -> Result<(ClusterName, Result<Minted, MintError>), JoinError> {
-        match self.minting.join_next().await {
-            Some(ended) => ended,
-            None => pending().await,
+    /// The next token that is made, or was not, or that a cluster takes or does not.
+    pub async fn answered(&mut self) -> Result<Answered, JoinError> {
+        let minted = async {
+            match self.minting.join_next().await {
+                Some(ended) => ended,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            minted = minted => minted.map(|(cluster, outcome)| Answered::Minted(cluster, outcome)),
+            probed = self.probes.answered() => probed.map(Answered::Probed),
         }
     }
 
-    pub fn take(&mut self, (cluster, outcome): (ClusterName, Result<Minted, MintError>), now: Timestamp) {
+    pub fn take(&mut self, answered: Answered, now: Timestamp) {
+        let (cluster, outcome) = match answered {
+            Answered::Minted(cluster, outcome) => (cluster, outcome),
+            Answered::Probed(answer) => return self.probes.take(answer),
+        };
         self.under_way.remove(&cluster);
         match outcome {
             Ok(Minted { token, expires }) => {
@@ -121,8 +143,12 @@ impl Credentials {
         let needed: BTreeSet<&ClusterName> = decided(seen).chain(seen.secrets.keys()).collect();
         for cluster in needed {
             let Some(entry) = joined.get(cluster).filter(|entry| !entry.leaving) else { continue };
+            if is_reported(entry) && seen.profiles.contains(cluster) {
+                continue;
+            }
             let secret = seen.secrets.get(cluster);
-            let due = self.keep_one((cluster, entry), secret, &mut kept, now);
+            let refused = seen.refused.contains(cluster);
+            let due = self.keep_one((cluster, entry), (secret, refused), &mut kept, now);
             let wait = due.map(|due| Duration::try_from(due.duration_since(now)).unwrap_or_default());
             kept.next = [kept.next, wait].into_iter().flatten().min();
             if secret.is_some() {
@@ -136,12 +162,13 @@ impl Credentials {
             }
         }
         // Where fedq has no way to a cluster, Kueue may have one of its own.
-        let others = decided(seen).filter(|cluster| !joined.contains_key(*cluster));
+        let others = decided(seen).filter(|cluster| joined.get(*cluster).is_none_or(is_reported));
         for cluster in others.filter(|cluster| seen.profiles.contains(*cluster)) {
             kept.sources.insert(cluster.clone(), Source::ClusterProfile(cluster.to_string()));
         }
         self.made.retain(|cluster, _| joined.contains_key(cluster));
         self.failed.retain(|cluster, _| joined.contains_key(cluster));
+        self.probes.retain(|cluster| joined.contains_key(cluster));
         kept
     }
 
@@ -149,7 +176,7 @@ impl Credentials {
     fn keep_one(
         &mut self,
         (cluster, entry): (&ClusterName, &Joined),
-        secret: Option<&Arc<Secret>>,
+        (secret, refused): (Option<&Arc<Secret>>, bool),
         kept: &mut Kept,
         now: Timestamp,
     ) -> Option<Timestamp> {
@@ -166,13 +193,18 @@ impl Credentials {
             expires: made.expires,
         });
         let current = made.or(stored);
-        let due = current.as_ref().map_or(now, renewal);
+        let is_void = |credential: &&Credential| self.probes.is_void(credential);
+        let due = current.as_ref().filter(|current| !is_void(current)).map_or(now, renewal);
         let client = client(entry)?;
         if let Some(current) = &current {
             kept.changes.extend(self.change(current, client, secret));
         }
         if now < due || self.under_way.contains(cluster) {
-            return Some(due).filter(|due| now < *due);
+            let probed = current.filter(|_| secret.is_some()).and_then(|current| {
+                let deadline = self.settings.writer.deadline;
+                self.probes.look((client, deadline), &current, refused, now)
+            });
+            return [Some(due), probed].into_iter().flatten().filter(|due| now < *due).min();
         }
         if let Some(again) = self.failed.get(cluster).map(|failed| failed.again).filter(|again| now < *again)
         {
@@ -261,6 +293,10 @@ fn patch(mut body: Value, secret: &Secret) -> Value {
     body
 }
 
+fn is_reported(entry: &Joined) -> bool {
+    entry.source == CLUSTER_METRICS
+}
+
 fn client(entry: &Joined) -> Option<&ClusterClient> {
     let worker = entry.worker.as_deref()?;
     entry.connection.is_writable().then_some(&worker.client)
@@ -314,11 +350,12 @@ mod tests {
         let clusters = clusters.iter().map(|cluster| name(cluster)).collect();
         Seen {
             checks: vec![check],
-            placements: BTreeMap::from([("gpu".to_owned(), Decided { clusters, misconfigured: None })]),
+            placements: BTreeMap::from([("gpu".to_owned(), Decided { clusters, ..Decided::default() })]),
             configs: BTreeMap::new(),
             clusters: BTreeMap::new(),
             secrets: BTreeMap::new(),
             profiles: BTreeSet::new(),
+            refused: BTreeSet::new(),
             running: BTreeSet::new(),
         }
     }
@@ -356,7 +393,7 @@ mod tests {
         let now = time("2026-11-21T10:00:00Z");
         let mut pauses = Vec::new();
         for _ in 0..12 {
-            credentials.take((name("east"), Err(MintError::NoToken)), now);
+            credentials.take(Answered::Minted(name("east"), Err(MintError::NoToken)), now);
             pauses.push(credentials.failed[&name("east")].again.duration_since(now));
         }
         assert_eq!(pauses[..3], [2, 4, 8].map(SignedDuration::from_secs));

@@ -17,7 +17,7 @@ use crate::{
     k8s::{
         hub::Hub,
         multikueue::{secret_cluster, secret_name},
-        read::multikueue::{self as read, Dispatched, dispatching_checks},
+        read::multikueue::{self as read, Dispatched, dispatching_checks, refused},
         types::kueue::Workload,
     },
 };
@@ -34,6 +34,8 @@ pub(super) struct Seen {
     pub secrets: BTreeMap<ClusterName, Arc<Secret>>,
     /// Clusters that Kueue can reach by a ClusterProfile of its namespace.
     pub profiles: BTreeSet<ClusterName>,
+    /// Clusters that Kueue cannot connect to with what it was given.
+    pub refused: BTreeSet<ClusterName>,
     /// The configs and clusters that unfinished Workloads run by.
     pub running: BTreeSet<Use>,
 }
@@ -52,6 +54,7 @@ impl Seen {
             clusters: read::clusters(&hub.multikueue_clusters, hub_id),
             secrets: secrets(hub),
             profiles: profiles(hub),
+            refused: refused(&hub.multikueue_clusters),
             running: running(&hub.workloads.all(), &by_check, &configs),
             configs,
         }
@@ -169,6 +172,7 @@ mod tests {
             clusters: BTreeMap::new(),
             secrets: BTreeMap::new(),
             profiles: BTreeSet::new(),
+            refused: BTreeSet::new(),
             running: texts(running).into_iter().map(|name| ("gpu".to_owned(), name)).collect(),
         }
     }

@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     domain::{claim::AssignmentText, cluster::Connection},
     k8s::{
-        events::claim_events,
+        events::event_channel,
         testing::Server,
         worker::{CLUSTER_METRICS, Joined, Worker},
     },
@@ -42,7 +42,7 @@ impl Bed {
             copy_admission_checks: Vec::new(),
         };
         let outputs = Outputs {
-            events: claim_events().0,
+            events: event_channel().0,
             overview: watch::Sender::default(),
             claimed: watch::Sender::default(),
         };

@@ -43,7 +43,7 @@ impl Bed {
 
     fn decide(&mut self, placement: &str, clusters: &[&str]) {
         let clusters = clusters.iter().map(|cluster| name(cluster)).collect();
-        self.placements.insert(placement.to_owned(), Decided { clusters, misconfigured: None });
+        self.placements.insert(placement.to_owned(), Decided { clusters, ..Decided::default() });
     }
 
     fn join(&mut self, cluster: &str) {
@@ -369,6 +369,20 @@ fn a_name_that_is_too_long_becomes_a_condition() {
     assert!(active.message.ends_with("has more than 253 characters, which no MultiKueueCluster may"));
     bed.naming = Naming::Cluster;
     assert!(bed.active().holds);
+}
+
+#[test]
+fn a_cluster_whose_name_cannot_be_joined_is_told_of_and_the_others_are_used() {
+    let mut bed = Bed::new(&["cluster1"]);
+    bed.decide("gpu", &["cluster1"]);
+    let long = "a name of 70 characters";
+    bed.placements.get_mut("gpu").expect("decided").unnameable.push(long.to_owned());
+    let active = bed.active();
+    assert!(active.holds && active.message.contains(&format!("not joined: {long}")), "{}", active.message);
+    bed.placements.get_mut("gpu").expect("decided").clusters.clear();
+    let active = bed.active();
+    assert_eq!((active.holds, active.reason), (false, Reason::NoClustersAvailable));
+    assert!(active.message.contains(&format!("none of the clusters can be used: not joined: {long}")));
 }
 
 #[test]

@@ -93,14 +93,17 @@ fn decided(placement: &Placement, decisions: &[Arc<PlacementDecision>]) -> Decid
     slices.sort_by_key(|(place, _)| *place);
     let named = slices.iter().flat_map(|(_, decision)| &decision.status.decisions);
     let mut clusters: Vec<ClusterName> = Vec::new();
-    for cluster in named.filter_map(|decision| ClusterName::new(&decision.cluster_name).ok()) {
-        if !clusters.contains(&cluster) {
-            clusters.push(cluster);
+    let mut unnameable: Vec<String> = Vec::new();
+    for decision in named {
+        match ClusterName::new(&decision.cluster_name) {
+            Ok(cluster) if !clusters.contains(&cluster) => clusters.push(cluster),
+            Ok(_) => {}
+            Err(error) => unnameable.push(error.to_string()),
         }
     }
     let bad = placement.status.conditions.iter().find(|condition| condition.type_ == MISCONFIGURED);
     let bad = bad.filter(|condition| condition.status == "True");
-    Decided { clusters, misconfigured: bad.map(|condition| condition.message.clone()) }
+    Decided { clusters, unnameable, misconfigured: bad.map(|condition| condition.message.clone()) }
 }
 
 /// By group, then by the number at the end of the name; what says neither comes last.
@@ -108,6 +111,24 @@ fn place(meta: &Meta) -> (u64, u64) {
     let group = meta.labels.get(GROUP_INDEX).and_then(|index| index.parse().ok());
     let slice = meta.name.rsplit_once('-').and_then(|(_, number)| number.parse().ok());
     (group.unwrap_or(u64::MAX), slice.unwrap_or(u64::MAX))
+}
+
+/// The clusters that Kueue says it cannot connect to, by the Secrets of ours that it connects with.
+pub fn refused(table: &Table<MultiKueueCluster>) -> BTreeSet<ClusterName> {
+    let fails = |one: &MultiKueueCluster| {
+        let mut conditions = one.status.conditions.iter();
+        conditions.any(|one| {
+            one.type_ == "Active" && one.status == "False" && one.reason == "ClientConnectionFailed"
+        })
+    };
+    let all = table.all();
+    let failing = all.iter().filter(|one| fails(one));
+    failing
+        .filter_map(|one| {
+            let location = one.spec.cluster_source.kube_config.as_ref()?.location.clone();
+            source_cluster(&Source::Secret(location))
+        })
+        .collect()
 }
 
 pub fn configs(table: &Table<MultiKueueConfig>, hub_id: &str) -> BTreeMap<String, Existing<Vec<String>>> {

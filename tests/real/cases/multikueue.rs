@@ -90,6 +90,7 @@ fn secret(cluster: &'static str) -> Id<'static> {
     let name = match cluster {
         "place-one" => "fedq-multikueue-place-one",
         "rotate-one" => "fedq-multikueue-rotate-one",
+        "void-one" => "fedq-multikueue-void-one",
         _ => "fedq-multikueue-share-one",
     };
     id("v1", "Secret", name).within(NAMESPACE)
@@ -161,6 +162,51 @@ pub async fn running_work_outlives_tokens_restarts_and_comes_back_from_an_evicti
     runs_on(hub, case, "long", "gpu-rotate-one").await.context("once more")?;
     finish(one, case, "long").await?;
     completes(hub, case, "long").await
+}
+
+/// The account is deleted on the worker: all of its tokens are worth nothing at once, and Kueue's open watches do not
+/// notice.
+pub async fn a_token_that_is_void_before_its_time_is_replaced_once(fleet: &Fleet) -> Result<()> {
+    let case = "void";
+    let name = "a_token_that_is_void_before_its_time_is_replaced_once";
+    let stage = set(fleet, name, case).await?;
+    let (hub, one) = (stage.hub(), fleet.worker1());
+    decide(hub, "gpu", &["void-one"]).await?;
+    is_active(hub, "MultiKueueCluster", "gpu-void-one").await?;
+    let before = hub.get(secret("void-one")).await?.context("its credential")?;
+    stage.rest().await?;
+    let mark = hub.mark()?;
+    one.delete(id("v1", "ServiceAccount", "fedq-multikueue").within("fedq-system")).await?;
+    // The worker's API server believes a token that it has just seen for ten seconds more.
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    stage.daemon.kill()?;
+    stage.daemon.restart().await.context("which asks the clusters, as it does now and then")?;
+    let renewed = |secret: &Value| secret["data"] != before["data"];
+    hub.wait(secret("void-one"), "a token of the account that is there now", SOON, renewed).await?;
+    hub.apply_object("fedq-test", job(case, "late", case, &[(GPU, "4")], LONG)).await?;
+    runs_on(hub, case, "late", "gpu-void-one").await.context("Kueue connects with it")?;
+
+    // Once more; this time Kueue has to connect anew, fails, and that is seen.
+    let second = hub.get(secret("void-one")).await?.context("its credential")?;
+    one.delete(id("v1", "ServiceAccount", "fedq-multikueue").within("fedq-system")).await?;
+    one.plane.kill_api_server()?;
+    one.plane.restart_api_server().await?;
+    let renewed = |secret: &Value| secret["data"] != second["data"];
+    hub.wait(secret("void-one"), "another one", SOON * 2, renewed).await?;
+    is_active(hub, "MultiKueueCluster", "gpu-void-one").await?;
+    eventually("the pod of the Job to be there to finish", SOON * 2, async || {
+        finish(one, case, "late").await?;
+        let job = hub.get(super::stage::job_id(case, "late")).await?.context("the Job")?;
+        Ok(Seen::when(has_condition(&job, "Complete", "True"), || job["status"].to_string()))
+    })
+    .await?;
+    ensure!(evictions(hub, case, "late").await? == 0, "it was evicted");
+    stage.rest().await?;
+    let writes = hub.writes_since(mark, FEDQD).await?;
+    let of_secret =
+        writes.iter().filter(|one| one.name.as_deref() == Some("fedq-multikueue-void-one")).count();
+    ensure!(of_secret == 2, "each was replaced once: {writes:#?}");
+    Ok(())
 }
 
 pub async fn a_worker_whose_api_server_stops_and_returns_finishes_its_work(fleet: &Fleet) -> Result<()> {
@@ -283,12 +329,16 @@ spec: {clusterSource: {kubeConfig: {location: theirs, locationType: Secret}}}
     hub.apply(foreign).await?;
     decide(hub, "theirs", &["wrong-one"]).await?;
     decide(hub, "mixed", &["wrong-one", "nowhere"]).await?;
+    // OCM takes longer names than a cluster can be joined by.
+    let long = "l".repeat(200);
+    decide(hub, "long", &[&long]).await?;
     for (name, parameters, reason, words) in [
         ("bad-nil", Value::Null, "PlacementError", "spec.parameters is missing"),
         ("bad-kind", of(group, "ManagedCluster", "gpu"), "PlacementError", "names a ManagedCluster of"),
         ("bad-group", of("example.com", "Placement", "gpu"), "PlacementError", "of example.com"),
         ("bad-missing", of(group, "Placement", "none"), "PlacementNotFound", "Placement none"),
         ("bad-config", of(group, "Placement", "theirs"), "MultiKueueConfigError", "not fedq's"),
+        ("bad-name", of(group, "Placement", "long"), "NoClustersAvailable", "at most 63 characters"),
         ("bad-cluster", of(group, "Placement", "mixed"), "NoClustersAvailable", "not joined: nowhere"),
     ] {
         hub.apply_object("fedq-test", check(name, parameters)).await?;

@@ -35,7 +35,8 @@ pub async fn the_three_stories_of_the_guide_end_with_finished_jobs(fleet: &Fleet
     every_cluster_of_a_set(&stage, &workers).await.context("story 1")?;
     by_label(&stage, &workers).await.context("story 2")?;
     by_score(&stage, &workers).await.context("story 3")?;
-    too_large(&stage).await.context("a job that no cluster can hold")
+    too_large(&stage).await.context("a job that no cluster can hold")?;
+    handed_on(&stage, &workers).await.context("jobs whose first cluster does not take them")
 }
 
 /// What stands there before the stories begin: clusters, their set, and its binding to Kueue's namespace.
@@ -196,5 +197,65 @@ async fn too_large(stage: &Stage<'_>) -> Result<()> {
     let workload = workload_of(hub, "demo2", "huge").await?.context("its Workload")?;
     let nominated = &workload["status"]["nominatedClusterNames"];
     ensure!(nominated.is_null() || *nominated == json!([]), "it was sent somewhere: {nominated}");
+    eventually("its owner to be told", SOON, async || {
+        let events = hub.list("events.k8s.io/v1", "Event", Some("demo2")).await?;
+        let told = events.iter().any(|event| {
+            event["regarding"]["uid"] == workload["metadata"]["uid"]
+                && event["reason"] == "NoClusterFits"
+                && event["note"].to_string().contains("it can have 3 of nvidia.com/gpu at most, not 5")
+        });
+        Ok(Seen::when(told, || format!("{events:#?}")))
+    })
+    .await
+}
+
+/// The first cluster has room and never admits, since a check there is never passed.
+async fn handed_on(stage: &Stage<'_>, workers: &[(&str, &Cluster)]) -> Result<()> {
+    let (hub, second) = (stage.hub(), workers[1].1);
+    let both = ["placement-demo2-cluster2", "placement-demo2-cluster3"];
+    place(hub, "placement-demo2", accelerated()).await?;
+    config_is(hub, "placement-demo2", &both).await?;
+    let check = json!({
+        "apiVersion": KUEUE, "kind": "AdmissionCheck", "metadata": {"name": "demo2-never"},
+        "spec": {"controllerName": "example.com/never"},
+    });
+    second.apply_object("fedq-test", check).await?;
+    let active = json!({"status": {"conditions": [{
+        "type": "Active", "status": "True", "reason": "Active", "message": "never passed", "observedGeneration": 1,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }]}});
+    second.merge(id(KUEUE, "AdmissionCheck", "demo2-never"), Part::Status, active).await?;
+    let checked =
+        json!({"spec": {"admissionChecksStrategy": {"admissionChecks": [{"name": "demo2-never"}]}}});
+    second.merge(id(KUEUE, "ClusterQueue", "demo2"), Part::Whole, checked).await?;
+    is_active(second, "ClusterQueue", "demo2").await?;
+
+    // Its time there runs out, and the next one is asked as well.
+    hub.apply_object("fedq-test", job("demo2", "late", "demo2", &[(GPU, "1")], LONG)).await?;
+    is_nominated(hub, "late", &both[..1]).await?;
+    runs_on(hub, "demo2", "late", both[1]).await?;
+
+    // The cluster leaves the decision: what it has not taken goes elsewhere at once.
+    hub.apply_object("fedq-test", job("demo2", "moved", "demo2", &[(GPU, "1")], LONG)).await?;
+    is_nominated(hub, "moved", &both[..1]).await?;
+    let labels = json!({"metadata": {"labels": {"accelerator": null}}});
+    hub.merge(id(CLUSTERS, "ManagedCluster", "cluster2"), Part::Whole, labels).await?;
+    runs_on(hub, "demo2", "moved", both[1]).await?;
+    only_on(workers, "cluster3", "demo2", "moved", hub).await?;
+    config_is(hub, "placement-demo2", &both[1..]).await?;
+    for job in ["late", "moved"] {
+        finish(workers[2].1, "demo2", job).await?;
+        completes(hub, "demo2", job).await?;
+        ensure!(evictions(hub, "demo2", job).await? == 0, "{job} was evicted");
+    }
     Ok(())
+}
+
+async fn is_nominated(hub: &Cluster, job: &str, clusters: &[&str]) -> Result<()> {
+    eventually(&format!("{job} to be nominated for {clusters:?}"), SOON, async || {
+        let workload = workload_of(hub, "demo2", job).await?.context("no Workload yet")?;
+        let nominated = &workload["status"]["nominatedClusterNames"];
+        Ok(Seen::when(*nominated == json!(clusters), || format!("{:#}", workload["status"])))
+    })
+    .await
 }
