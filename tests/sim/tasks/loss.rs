@@ -1,6 +1,9 @@
 //! Clusters that fall silent with tasks on them.
 
-use super::stage::{Stage, wrong};
+use std::time::Instant;
+
+use super::super::bed::WITHIN;
+use super::stage::{Stage, of_task, wrong};
 
 const SOON: &str = ", lostTimeout: 6s";
 
@@ -36,4 +39,31 @@ async fn a_task_on_a_cluster_that_was_let_go_of_runs_elsewhere_if_that_is_the_po
     let reasons = stage.reasons(&id).await;
     assert!(reasons.iter().any(|reason| reason == "Fenced"), "{reasons:?}");
     stage.fedq(&["task", "stop", &id, "--yes"], "").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_whose_answers_make_no_sense_gets_its_task_once_they_do() {
+    let stage = Stage::set(&[("one", 8)]).await;
+    let worker = stage.worker("one");
+    let tries = || {
+        let requests = worker.state.counts.requests();
+        requests.get(&("create", "jobs".to_owned())).copied().unwrap_or_default()
+    };
+    let before = tries();
+    wrong(worker, "create jobs: endless-body");
+    let id = stage.submit(1, "run: x\nresources: {accelerators: 1}\n").await;
+    let began = Instant::now();
+    let told = loop {
+        let told = stage.status(&id).await;
+        if before + 2 <= tries() {
+            break told;
+        }
+        assert!(began.elapsed() < WITHIN, "it is not tried again: {told:#}");
+    };
+    let reason = told["pendingReason"].as_str().unwrap_or_default();
+    assert!(told["phase"] == "dispatching" && reason.contains(": "), "with what came instead: {told:#}");
+    assert!(of_task(worker, "Job", &id).is_empty());
+    wrong(worker, "");
+    stage.reaches(&id, "succeeded").await;
+    assert_eq!((stage.ever(&id, "Job").len(), stage.ever(&id, "Pod").len()), (1, 1));
 }
