@@ -177,6 +177,25 @@ async fn history(store: &Store) {
     stream::iter(0..HISTORY).for_each_concurrent(256, one).await;
 }
 
+/// `fedq task list` as a process, from its start to its end.
+async fn processes(store: &Store) -> Vec<Duration> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let serving = tokio::spawn(axum::serve(listener, api(store)).into_future());
+    let mut took = Vec::new();
+    for _ in 0..LISTS {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_fedq"));
+        command.args(["task", "list"]).env_clear().env("FEDQ_SERVER", &url).env("FEDQ_TOKEN", TOKEN);
+        command.env("FEDQ_CONFIG", "/nowhere/config.yaml");
+        let began = Instant::now();
+        let output = command.output().await.unwrap();
+        took.push(began.elapsed());
+        assert!(output.status.success() && 50 <= output.stdout.split(|byte| *byte == b'\n').count());
+    }
+    serving.abort();
+    took
+}
+
 async fn lists(store: &Store, query: &str) -> Vec<Duration> {
     let router = api(store);
     let mut took = Vec::new();
@@ -217,5 +236,6 @@ async fn main() {
     for query in ["limit=50", "limit=50&allUsers=true", "limit=50&over=true"] {
         tell(&format!("list with {HISTORY} in history, {query}"), lists(&store, query).await);
     }
+    tell("fedq task list, a process", processes(&store).await);
     store.close().await;
 }
