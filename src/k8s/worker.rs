@@ -117,6 +117,10 @@ pub struct KnownObjects {
     namespaces: Option<Known<MetaOnly>>,
     priority_classes: Option<Known<WorkloadPriorityClass>>,
     direct_workloads: Option<Known<Workload>>,
+    jobs: Option<Known<TaskJob>>,
+    job_sets: Option<Known<TaskJob>>,
+    pods: Option<Known<LogPod>>,
+    volume_claims: Option<Known<VolumeClaim>>,
 }
 
 impl Worker {
@@ -153,6 +157,10 @@ impl Worker {
             namespaces: self.namespaces.known(),
             priority_classes: self.priority_classes.known(),
             direct_workloads: self.direct_workloads.known(),
+            jobs: self.tasks.jobs.known(),
+            job_sets: self.tasks.job_sets.known(),
+            pods: self.tasks.pods.known(),
+            volume_claims: self.tasks.claims.known(),
         }
     }
 
@@ -173,6 +181,10 @@ impl Worker {
         fill(&self.namespaces, known.namespaces);
         fill(&self.priority_classes, known.priority_classes);
         fill(&self.direct_workloads, known.direct_workloads);
+        fill(&self.tasks.jobs, known.jobs);
+        fill(&self.tasks.job_sets, known.job_sets);
+        fill(&self.tasks.pods, known.pods);
+        fill(&self.tasks.claims, known.volume_claims);
     }
 
     pub fn follow(&self, timing: &Timing, (hub_id, wake): (&str, &Wake), tasks: &mut JoinSet<()>) {

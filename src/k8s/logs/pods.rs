@@ -1,6 +1,6 @@
 //! What of a Pod says whether its containers have logs to read.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Container, ContainerState, Pod};
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// A Pod, projected; a [`crate::k8s::list_watch::Table`] can keep it.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct LogPod {
     pub metadata: Metadata,
     spec: Spec,
@@ -25,7 +25,7 @@ pub struct LogPod {
     status: Status,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
     pub name: String,
@@ -37,7 +37,7 @@ pub struct Metadata {
     pub labels: std::collections::BTreeMap<String, String>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Spec {
     containers: Vec<Named>,
@@ -45,12 +45,12 @@ struct Spec {
     restart_policy: String,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 struct Named {
     name: String,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Status {
     phase: String,
@@ -59,7 +59,7 @@ struct Status {
     conditions: Vec<Condition>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ContainerStatus {
     name: String,
@@ -69,21 +69,25 @@ struct ContainerStatus {
     restart_count: u32,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 struct StateOf {
     waiting: Option<Reason>,
-    running: Option<serde::de::IgnoredAny>,
+    running: Option<Running>,
     terminated: Option<Terminated>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+/// Since when is nobody's question.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct Running {}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 struct Reason {
     reason: String,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Terminated {
     #[serde(default)]
@@ -92,7 +96,7 @@ struct Terminated {
     reason: String,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 struct Condition {
     #[serde(rename = "type")]
     kind: String,

@@ -1,7 +1,7 @@
 //! What fedq reads of a task's objects: little of each, since there may be many.
 
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     domain::task::phase::Epoch,
@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Metadata of something that belongs to a task or volume of this hub.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskMeta {
     pub name: String,
@@ -20,13 +20,18 @@ pub struct TaskMeta {
     #[serde(default)]
     pub resource_version: String,
     /// Being deleted.
-    #[serde(default, rename = "deletionTimestamp", deserialize_with = "is_there")]
+    #[serde(
+        default,
+        rename = "deletionTimestamp",
+        deserialize_with = "is_there",
+        skip_serializing_if = "is_not"
+    )]
     pub going: bool,
     #[serde(default)]
     pub labels: TaskLabels,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct TaskLabels {
     #[serde(default, rename = "task-id")]
     pub task: Option<String>,
@@ -35,16 +40,26 @@ pub struct TaskLabels {
     #[serde(default, rename = "volume-id")]
     pub volume: Option<String>,
     /// A Job that a JobSet made.
-    #[serde(default, rename = "jobset.sigs.k8s.io/jobset-name", deserialize_with = "is_there")]
+    #[serde(
+        default,
+        rename = "jobset.sigs.k8s.io/jobset-name",
+        deserialize_with = "is_there",
+        skip_serializing_if = "is_not"
+    )]
     pub of_job_set: bool,
     /// Put there by MultiKueue, which also takes it away.
-    #[serde(default, rename = "kueue.x-k8s.io/multikueue-origin", deserialize_with = "is_there")]
+    #[serde(
+        default,
+        rename = "kueue.x-k8s.io/multikueue-origin",
+        deserialize_with = "is_there",
+        skip_serializing_if = "is_not"
+    )]
     pub dispatched: bool,
 }
 
 /// A Job or JobSet.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(from = "RawJob")]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(from = "RawJob", into = "RawJob")]
 pub struct TaskJob {
     pub metadata: TaskMeta,
     pub suspended: bool,
@@ -65,7 +80,7 @@ impl TaskJob {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 struct RawJob {
     metadata: TaskMeta,
     #[serde(default)]
@@ -74,19 +89,19 @@ struct RawJob {
     status: RawStatus,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, Serialize)]
 struct RawSpec {
     #[serde(default)]
     suspend: bool,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, Serialize)]
 struct RawStatus {
     #[serde(default)]
     conditions: Vec<RawCondition>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RawCondition {
     #[serde(rename = "type")]
@@ -119,21 +134,43 @@ impl From<RawJob> for TaskJob {
 }
 
 /// A PersistentVolumeClaim.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct VolumeClaim {
     pub metadata: TaskMeta,
     #[serde(default)]
     pub status: ClaimStatus,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct ClaimStatus {
     #[serde(default)]
     pub phase: String,
 }
 
+/// As little as says the same again.
+impl From<TaskJob> for RawJob {
+    fn from(job: TaskJob) -> Self {
+        let ended = |end: JobEnd| RawCondition {
+            kind: if end.succeeded { "Complete" } else { "Failed" }.to_owned(),
+            status: "True".to_owned(),
+            message: end.message,
+            last_transition_time: end.at.map(|at| at.to_string()),
+        };
+        Self {
+            metadata: job.metadata,
+            spec: RawSpec { suspend: job.suspended },
+            status: RawStatus { conditions: job.end.into_iter().map(ended).collect() },
+        }
+    }
+}
+
 fn is_there<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     Ok(Option::<serde::de::IgnoredAny>::deserialize(deserializer)?.is_some())
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it so")]
+fn is_not(there: &bool) -> bool {
+    !there
 }
 
 macro_rules! record {

@@ -30,7 +30,7 @@ fn fill<T: Record>(table: &Table<T>, spec: &Value) {
 }
 
 /// As the tables hold it.
-fn objects(worker: &Worker) -> [String; 9] {
+fn objects(worker: &Worker) -> [String; 13] {
     [
         format!("{:?}", worker.queues.all()),
         format!("{:?}", worker.local_queues.all()),
@@ -41,7 +41,52 @@ fn objects(worker: &Worker) -> [String; 9] {
         format!("{:?}", worker.namespaces.all()),
         format!("{:?}", worker.priority_classes.all()),
         format!("{:?}", worker.direct_workloads.all()),
+        format!("{:?}", worker.tasks.jobs.all()),
+        format!("{:?}", worker.tasks.job_sets.all()),
+        format!("{:?}", worker.tasks.pods.all()),
+        format!("{:?}", worker.tasks.claims.all()),
     ]
+}
+
+/// Each of a task's objects with all that is read of it.
+fn fill_tasks(worker: &Worker) {
+    let metadata = json!({
+        "name": "a", "namespace": "n", "uid": "u", "resourceVersion": "7",
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+        "labels": {
+            "task-id": "1a2b3c4d", "fedq.dev/epoch": "2", "volume-id": "v", "jobset.sigs.k8s.io/jobset-name": "s",
+            "kueue.x-k8s.io/multikueue-origin": "o",
+        },
+    });
+    let ended = |kind: &str| {
+        json!({"conditions": [{
+            "type": kind, "status": "True", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]})
+    };
+    fill(
+        &worker.tasks.jobs,
+        &json!({"metadata": metadata, "spec": {"suspend": true}, "status": ended("Failed")}),
+    );
+    fill(&worker.tasks.job_sets, &json!({"metadata": metadata, "status": ended("Completed")}));
+    let states = [
+        json!({"running": {"startedAt": "2026-01-01T00:00:00Z"}}),
+        json!({"waiting": {"reason": "ImagePullBackOff", "message": "m"}}),
+        json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}}),
+    ];
+    let of = |state: &Value| json!({"name": "main", "restartCount": 2, "state": state});
+    let condition =
+        json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "m"});
+    fill(
+        &worker.tasks.pods,
+        &json!({
+            "spec": {"containers": [{"name": "main"}], "restartPolicy": "Never"},
+            "status": {
+                "phase": "Failed", "reason": "Evicted", "conditions": [condition],
+                "containerStatuses": states.iter().map(of).collect::<Vec<_>>(),
+            },
+        }),
+    );
+    fill(&worker.tasks.claims, &json!({"metadata": metadata, "status": {"phase": "Bound"}}));
 }
 
 #[tokio::test]
@@ -105,6 +150,8 @@ async fn what_was_known_is_known_again_word_for_word() {
         }}),
     );
 
+    fill_tasks(&before);
+
     let text = serde_json::to_vec(&before.known()).expect("JSON");
     let after = worker();
     after.restore(serde_json::from_slice(&text).expect("as it was written"));
@@ -120,5 +167,5 @@ async fn a_kind_that_is_not_served_or_was_not_whole_is_not_known() {
     before.queues.sink().begin();
     let text = serde_json::to_string(&before.known()).expect("JSON");
     let all: serde_json::Map<String, Value> = serde_json::from_str(&text).expect("an object");
-    assert!(all.len() == 9 && all.values().all(Value::is_null), "{text}");
+    assert!(all.len() == 13 && all.values().all(Value::is_null), "{text}");
 }

@@ -173,3 +173,37 @@ async fn killed_at_any_commit_of_a_stop_it_finishes_that() {
         assert_eq!(stage.ever(&id, "Pod").len(), 1, "{name}");
     }
 }
+
+/// Bytes of all lists of a cluster's task objects so far.
+fn listed(cluster: &Cluster) -> [u64; 4] {
+    let sent = cluster.state.counts.bytes_sent();
+    let of = |plural: &str| sent.get(&("list", plural.to_owned())).copied().unwrap_or_default();
+    ["jobs", "jobsets", "pods", "persistentvolumeclaims"].map(of)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stopped_and_started_it_reads_of_its_tasks_only_what_came_meanwhile() {
+    let mut stage = Stage::set(&[("one", 8)]).await;
+    let long = stage.submit(600, "run: x\nresources: {accelerators: 1}\n").await;
+    let short = stage.submit(15, "run: x\nresources: {accelerators: 1}\n").await;
+    for id in [&long, &short] {
+        stage.reaches(id, "running").await;
+    }
+    stage.bed.stop().await;
+    let before = listed(stage.worker("one"));
+    let one = stage.worker("one");
+    wait("the short task to end", one, || {
+        one.list("Pod").iter().any(|pod| pod["status"]["phase"] == "Succeeded")
+    })
+    .await;
+    stage.start();
+    stage.reaches(&short, "succeeded").await;
+    stage.reaches(&long, "running").await;
+    for (after, before) in listed(stage.worker("one")).into_iter().zip(before) {
+        // What version the server has is asked, perhaps more than once; an object takes more.
+        assert!(after - before < 1000, "{} bytes were listed", after - before);
+    }
+    for id in [&long, &short] {
+        assert_eq!((stage.ever(id, "Job").len(), stage.ever(id, "Pod").len()), (1, 1), "{id}");
+    }
+}
