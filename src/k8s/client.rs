@@ -1,6 +1,7 @@
 //! One client a cluster: HTTP/2 on a single TCP connection under `kube::Client`, with limits of its
 //! own, so that one hung cluster costs the others nothing.
 
+mod again;
 mod error;
 mod transport;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::draw::mix;
 pub use control::Faults;
-pub(super) use control::{Freezable, Spoiler};
+pub(super) use control::{Freezable, Lifetime, Spoiler};
 pub use parse::FaultError;
 
 /// One way to be wrong.
@@ -48,6 +48,9 @@ pub enum Fault {
     WrongCertificate,
     /// Connections break, and new ones are refused.
     RefuseConnections,
+    /// The connection of a request takes no more of them, as with kube-apiserver's `--goaway-chance`: what is open
+    /// on it goes on.
+    GoAway(Share),
 }
 
 /// From 0, none, to 1, all.
@@ -97,6 +100,8 @@ pub enum Connection {
 pub struct Decision {
     /// Before anything else.
     pub wait: Duration,
+    /// The connection takes no more requests.
+    pub go_away: bool,
     pub answer: Answer,
     /// Of a watch that is answered.
     pub stream: Stream,
@@ -204,6 +209,7 @@ impl Plan {
             let draw = draw(self.seed, number, place);
             match &rule.fault {
                 Fault::Latency(mean) => decision.wait += mean.mul_f64(unit(draw) * 2.0),
+                Fault::GoAway(share) => decision.go_away |= share.takes(draw),
                 fault if decision.answer == Answer::Honest => {
                     decision.answer = fault.answer(verb, draw).unwrap_or_default();
                 }
@@ -251,7 +257,8 @@ impl Fault {
             | Self::RestoredEtcd
             | Self::NewIdentity
             | Self::WrongCertificate
-            | Self::RefuseConnections => None,
+            | Self::RefuseConnections
+            | Self::GoAway(_) => None,
         }
     }
 }
@@ -276,7 +283,8 @@ impl Stream {
             | Fault::RestoredEtcd
             | Fault::NewIdentity
             | Fault::WrongCertificate
-            | Fault::RefuseConnections => {}
+            | Fault::RefuseConnections
+            | Fault::GoAway(_) => {}
         }
     }
 

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::api;
 use super::cluster::State;
-use super::faults::{Connection, Freezable};
+use super::faults::{Connection, Freezable, Lifetime};
 
 /// As kube-apiserver has it.
 const STREAMS: u32 = 100;
@@ -68,9 +68,11 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, state: Arc<State>)
     let _counted = state.counts.connection();
     let stream = Freezable { socket: stream, era: Arc::clone(&era) };
     let Ok(stream) = acceptor.accept(stream).await else { return };
-    let of_request = Arc::clone(&state);
-    let router = Router::new().fallback(move |request: Request<Body>| {
-        let state = Arc::clone(&of_request);
+    let lifetime = Lifetime::new(Arc::clone(&era));
+    let of_request = (Arc::clone(&state), lifetime.clone());
+    let router = Router::new().fallback(move |mut request: Request<Body>| {
+        let (state, lifetime) = of_request.clone();
+        request.extensions_mut().insert(lifetime);
         async move { api::answer(state, request).await }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -78,6 +80,12 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, state: Arc<State>)
     builder.http1().timer(TokioTimer::new());
     // Clients break off as they like; what goes wrong is theirs.
     let serving = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut serving = std::pin::pin!(serving);
+    tokio::select! {
+        _ = serving.as_mut() => return,
+        () = era.broken() => return,
+        () = lifetime.is_going() => serving.as_mut().graceful_shutdown(),
+    }
     tokio::select! {
         _ = serving => {}
         () = era.broken() => {}

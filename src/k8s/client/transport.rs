@@ -30,7 +30,7 @@ use tower::{
     util::BoxCloneSyncService,
 };
 
-use super::{ClientLimits, Streamed, error::Refused};
+use super::{ClientLimits, Streamed, again::Again, error::Refused};
 use crate::k8s::kubeconfig::check_address;
 
 /// How the server is reached.
@@ -73,7 +73,7 @@ pub(super) fn client(config: &Config, route: Route, limits: &ClientLimits) -> Re
         .layer(TimeoutLayer::new(limits.headers))
         // Freed with the headers, so a watch holds no slot.
         .layer(ConcurrencyLimitLayer::new(limits.concurrent))
-        .service(http);
+        .service(Again(http));
     Ok(Client::new(service, config.default_namespace.clone()))
 }
 

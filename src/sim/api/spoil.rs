@@ -8,7 +8,7 @@ use futures::stream;
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 
 use super::super::cluster::State;
-use super::super::faults::{Answer, Delivery, Spoiler};
+use super::super::faults::{Answer, Delivery, Lifetime, Spoiler};
 use super::super::status::Refusal;
 use super::query::Query;
 use super::route::Route;
@@ -34,6 +34,11 @@ pub(super) async fn meet(state: &State, parts: &mut Parts) -> Option<Response<Bo
     let attributes = super::attributes(&route, verb, parts.uri.path());
     let kind = attributes.resource.split('/').next().unwrap_or_default();
     let decision = state.faults.on_request(verb, kind);
+    if decision.go_away
+        && let Some(connection) = parts.extensions.get::<Lifetime>()
+    {
+        connection.takes_no_more();
+    }
     if Duration::ZERO < decision.wait {
         tokio::time::sleep(decision.wait).await;
     }

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::super::cluster::State;
 use super::super::counts::Sent;
+use super::super::faults::Lifetime;
 use super::super::nodes::{Encoding, ServedHerd};
 use super::super::protobuf::{self, ProtoKind};
 use super::super::selector::Selector;
@@ -64,6 +65,7 @@ pub(super) fn watch(call: &Call<'_>, resource: &Resource) -> Result<Response<Bod
         bookmark: Instant::now() + BOOKMARK_EVERY,
         over: false,
         outlet: Outlet::default(),
+        connection: call.parts.extensions.get::<Lifetime>().cloned(),
     };
     watch.bookmark = watch.bookmark.min(watch.end.checked_sub(LAST_BOOKMARK).unwrap_or(watch.end));
     if initial || version == 0 {
@@ -100,6 +102,13 @@ fn check_match(query: &Query) -> Result<(), Refusal> {
     Err(Refusal::invalid_options("ListOptions", &[Cause::new(reason, "resourceVersionMatch", message)]))
 }
 
+async fn ends(connection: Option<&Lifetime>) {
+    match connection {
+        Some(connection) => connection.ends().await,
+        None => std::future::pending().await,
+    }
+}
+
 struct Watch {
     state: Arc<State>,
     sent: Sent,
@@ -116,6 +125,8 @@ struct Watch {
     bookmark: Instant,
     over: bool,
     outlet: Outlet,
+    /// None where there is no socket, as in tests.
+    connection: Option<Lifetime>,
 }
 
 impl Watch {
@@ -184,6 +195,7 @@ impl Watch {
             tokio::select! {
                 changed = moved.changed() => changed.ok()?,
                 () = tokio::time::sleep_until(self.end) => self.over = true,
+                () = ends(self.connection.as_ref()) => self.over = true,
                 () = tokio::time::sleep_until(self.bookmark), if self.bookmarks => self.mark(),
             }
         }

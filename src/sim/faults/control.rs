@@ -32,6 +32,16 @@ struct Inner {
 pub(in super::super) struct Era {
     frozen: AtomicBool,
     broken: CancellationToken,
+    /// What is asked for is still answered, watches end, and then the connection does.
+    leaving: CancellationToken,
+}
+
+/// How long one connection takes requests, and what is open on it lasts.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Lifetime {
+    era: Arc<Era>,
+    /// This connection takes no more requests.
+    going: CancellationToken,
 }
 
 impl Faults {
@@ -54,6 +64,12 @@ impl Faults {
     /// Open connections end, as when the server starts anew.
     pub fn break_connections(&self) {
         std::mem::take(&mut self.lock().era).broken.cancel();
+    }
+
+    /// As when the server is updated: clients are told to go away, what they have asked for is answered, watches
+    /// end, and who comes back is served.
+    pub fn close_connections(&self) {
+        std::mem::take(&mut self.lock().era).leaving.cancel();
     }
 
     pub fn any(&self) -> bool {
@@ -110,6 +126,29 @@ impl Spoiler {
 impl Era {
     pub async fn broken(&self) {
         self.broken.cancelled().await;
+    }
+}
+
+impl Lifetime {
+    pub fn new(era: Arc<Era>) -> Self {
+        Self { era, going: CancellationToken::new() }
+    }
+
+    pub fn takes_no_more(&self) {
+        self.going.cancel();
+    }
+
+    /// Until the client is to be told to go away.
+    pub async fn is_going(&self) {
+        tokio::select! {
+            () = self.going.cancelled() => {}
+            () = self.era.leaving.cancelled() => {}
+        }
+    }
+
+    /// Until what else would last is to end.
+    pub async fn ends(&self) {
+        self.era.leaving.cancelled().await;
     }
 }
 

@@ -16,7 +16,7 @@ pub enum FaultError {
     Scope(String),
 }
 
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 19] = [
     "latency",
     "hang",
     "half-open",
@@ -35,6 +35,7 @@ const NAMES: [&str; 18] = [
     "new-identity",
     "wrong-certificate",
     "refuse-connections",
+    "go-away",
 ];
 const VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
 
@@ -103,6 +104,7 @@ fn fault(text: &str) -> Result<Fault, FaultError> {
         "new-identity" => Fault::NewIdentity,
         "wrong-certificate" => Fault::WrongCertificate,
         "refuse-connections" => Fault::RefuseConnections,
+        "go-away" => Fault::GoAway(share(word())?),
         _ => return Err(FaultError::Unknown(name.to_owned())),
     };
     match words.next() {

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use fedq::sim::cluster::Cluster;
 use tokio::net::TcpListener;
 
-use super::super::bed::gpu_node;
+use super::super::bed::{WITHIN, gpu_node};
 use super::stage::{Stage, wrong};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -147,6 +148,67 @@ async fn slow_and_failing_answers_everywhere_only_delay() {
         wrong(cluster, "");
     }
     stage.ends_with([[7, 6], [5, 5]]).await;
+}
+
+fn opened(cluster: &Cluster) -> u64 {
+    cluster.state.counts.connections().1
+}
+
+/// Until somebody has opened more connections than these.
+async fn reconnected(cluster: &Cluster, before: u64) {
+    let began = Instant::now();
+    while opened(cluster) <= before {
+        assert!(began.elapsed() < WITHIN, "nobody comes back to `{}`", cluster.state.name);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// What crossed a GOAWAY on its way is asked again, and nobody hears of it.
+fn tells_of_none(stage: &Stage) {
+    let log = stage.log();
+    let told: Vec<&str> = log.lines().filter(|line| line.contains("not a result of an error")).collect();
+    assert!(told.is_empty(), "{told:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_sends_its_clients_elsewhere_now_and_then_loses_no_request() {
+    let stage = Stage::set().await;
+    let before = opened(stage.one());
+    let clusters = [stage.hub(), stage.one(), stage.two()];
+    for cluster in clusters {
+        wrong(cluster, "go-away 40%");
+    }
+    for number in 1..=8 {
+        stage.one().put(gpu_node(&format!("c{number}"), 1)).await.unwrap();
+        stage.give(stage.one(), [6 + number, 4]).await;
+        stage.give(stage.two(), [3, 5 + number / 2]).await;
+        stage.has(stage.one(), [6 + number, 4]).await;
+    }
+    stage.holds([[14, 4], [3, 9]]).await;
+    assert!(before < opened(stage.one()), "nobody was sent away");
+    tells_of_none(&stage);
+    for cluster in clusters {
+        wrong(cluster, "");
+    }
+    stage.ends_with([[14, 4], [3, 9]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_that_are_updated_cost_a_new_connection_and_nothing_else() {
+    let stage = Stage::set().await;
+    for number in 1..=3 {
+        // In the midst of what follows from it.
+        stage.give(stage.one(), [6 + number, 4]).await;
+        stage.give(stage.two(), [3, 5 + number]).await;
+        for cluster in [stage.hub(), stage.one(), stage.two()] {
+            let opened = opened(cluster);
+            cluster.state.faults.close_connections();
+            reconnected(cluster, opened).await;
+        }
+        stage.holds([[6 + number, 4], [3, 5 + number]]).await;
+    }
+    tells_of_none(&stage);
+    stage.ends_with([[9, 4], [3, 8]]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -39,6 +39,7 @@
 //! | clock jumps | `process`: a clock that jumps, that of fedqd and those of the clusters |
 //! | credential revoked and renewed | `trust`: a revoked credential |
 //! | kubeconfig with exec, files, insecure TLS, proxy, link-local | `trust`: kubeconfigs that reach too far |
+//! | GOAWAY, of one connection and of a server that is updated | `link`: sends its clients elsewhere, are updated |
 //! | redirect | `link`: a redirect is not followed |
 //! | another's certificate or UID, joined twice | `link`: another certificate; `trust`: kubeconfigs, another cluster |
 //! | inflated capacity | `trust`: a worker that says it is huge |
