@@ -2,7 +2,10 @@
 //! watches must not wait behind somebody's log.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -16,6 +19,9 @@ use crate::k8s::client::{ClientLimits, ClusterClient, ConnectError};
 const STREAMS: usize = 80;
 /// One of a cluster's log connections for each 80 logs: 1,280 logs of one cluster at a time.
 const CONNECTIONS: usize = 16;
+/// One place in so many is kept for sessions that hold less than a connection's worth: somebody who follows a task of
+/// a thousand nodes must not keep everybody else from reading at all.
+const KEPT: usize = 5;
 /// What a log that nobody reads holds in memory.
 const STREAM_WINDOW: u32 = 64 << 10;
 /// All of a connection's streams may lie unread, and the next one still moves.
@@ -29,6 +35,8 @@ struct Inner {
     cluster: ClusterClient,
     streams: usize,
     free: Arc<Semaphore>,
+    /// The rest, for sessions that hold few.
+    kept: Arc<Semaphore>,
     open: Mutex<Vec<Connection>>,
 }
 
@@ -44,6 +52,29 @@ pub(super) struct Place {
     connection: u64,
     inner: Arc<Inner>,
     _permit: OwnedSemaphorePermit,
+    _held: Held,
+}
+
+/// How many logs of one cluster a session reads or waits to read.
+#[derive(Clone, Default)]
+pub(super) struct Share(Arc<AtomicUsize>);
+
+struct Held {
+    share: Share,
+    /// Those that the session had already.
+    before: usize,
+}
+
+impl Share {
+    fn one_more(&self) -> Held {
+        Held { share: self.clone(), before: self.0.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.share.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl LogConnections {
@@ -52,18 +83,30 @@ impl LogConnections {
     }
 
     fn with(cluster: ClusterClient, connections: usize, streams: usize) -> Self {
-        let free = Arc::new(Semaphore::new(connections * streams));
-        Self(Arc::new(Inner { cluster, streams, free, open: Mutex::default() }))
+        let all = connections * streams;
+        let (free, kept) = (Arc::new(Semaphore::new(all - all / KEPT)), Arc::new(Semaphore::new(all / KEPT)));
+        Self(Arc::new(Inner { cluster, streams, free, kept, open: Mutex::default() }))
     }
 
-    /// Whether the next log has to wait until another one ends.
-    pub(super) fn is_full(&self) -> bool {
-        self.0.free.available_permits() == 0
+    /// Whether the next log of a session has to wait until another one ends.
+    pub(super) fn is_full(&self, share: &Share) -> bool {
+        let few = share.0.load(Ordering::Relaxed) < self.0.streams;
+        self.0.free.available_permits() == 0 && !(few && 0 < self.0.kept.available_permits())
     }
 
-    /// Waits while as many logs of this cluster are read as fedq allows.
-    pub(super) async fn place(&self) -> Result<Place, ConnectError> {
-        let permit = Arc::clone(&self.0.free).acquire_owned().await.expect("the semaphore is never closed");
+    /// Waits while as many logs of this cluster are read as fedq allows, or as one session may.
+    pub(super) async fn place(&self, share: &Share) -> Result<Place, ConnectError> {
+        let held = share.one_more();
+        let permit = if held.before < self.0.streams {
+            tokio::select! {
+                biased;
+                permit = Arc::clone(&self.0.free).acquire_owned() => permit,
+                permit = Arc::clone(&self.0.kept).acquire_owned() => permit,
+            }
+        } else {
+            Arc::clone(&self.0.free).acquire_owned().await
+        };
+        let permit = permit.expect("the semaphore is never closed");
         let mut open = self.0.open.lock().unwrap_or_else(PoisonError::into_inner);
         // The fullest that has room, so that the others empty and close.
         let fullest = open.iter_mut().filter(|one| one.used < self.0.streams).max_by_key(|one| one.used);
@@ -76,7 +119,7 @@ impl LogConnections {
         };
         connection.used += 1;
         let (client, connection) = (connection.client.clone(), connection.id);
-        Ok(Place { client, connection, inner: Arc::clone(&self.0), _permit: permit })
+        Ok(Place { client, connection, inner: Arc::clone(&self.0), _permit: permit, _held: held })
     }
 }
 
@@ -104,6 +147,7 @@ fn of_logs(limits: &mut ClientLimits) {
 #[cfg(test)]
 mod tests {
     use axum::Router;
+    use futures::FutureExt;
 
     use super::*;
     use crate::k8s::testing::Server;
@@ -119,14 +163,15 @@ mod tests {
         let connections = LogConnections::with(server.client(), 2, 2);
         let mut places = Vec::new();
         for _ in 0..4 {
-            assert!(!connections.is_full());
-            places.push(connections.place().await.expect("a place"));
+            let share = Share::default();
+            assert!(!connections.is_full(&share));
+            places.push(connections.place(&share).await.expect("a place"));
         }
         assert_eq!(used(&connections), [2, 2]);
-        assert!(connections.is_full());
+        assert!(connections.is_full(&Share::default()));
         let waiting = tokio::spawn({
             let connections = connections.clone();
-            async move { connections.place().await.map(|place| place.connection) }
+            async move { connections.place(&Share::default()).await.map(|place| place.connection) }
         });
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
@@ -136,5 +181,23 @@ mod tests {
         assert_eq!(used(&connections), [2], "the empty one is closed");
         places.clear();
         assert_eq!(used(&connections), [0], "one is kept");
+    }
+
+    #[tokio::test]
+    async fn a_session_with_many_logs_leaves_some_places_to_others() {
+        let server = Server::start(Router::new());
+        let connections = LogConnections::with(server.client(), 4, 2);
+        let (many, few) = (Share::default(), Share::default());
+        let mut places = Vec::new();
+        for _ in 0..7 {
+            assert!(!connections.is_full(&many));
+            places.push(connections.place(&many).await.expect("a place"));
+        }
+        assert!(connections.is_full(&many));
+        assert!(connections.place(&many).now_or_never().is_none(), "the last place is not for it");
+        let other = connections.place(&few).now_or_never().expect("at once").expect("a place");
+        places.clear();
+        assert!(!connections.is_full(&many), "what it gave back, or no longer waits for, does not count");
+        drop(other);
     }
 }

@@ -17,6 +17,7 @@ use tokio::{
 
 use super::{
     ContainerState, Limits, LogConnections, Options, Record, Since, Status,
+    connections::Share,
     outlet::Tap,
     request::Refusal,
     transcript::{Fresh, Transcript},
@@ -30,6 +31,7 @@ use stream::End;
 /// Which log.
 pub(super) struct Source {
     pub connections: LogConnections,
+    pub share: Share,
     pub namespace: String,
     pub pod: String,
     pub container: String,

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Container, ContainerState, Event, Options, Origin, Pod, Pods,
+    connections::Share,
     outlet::{Intake, Outlet, outlet},
     reader::{Reader, Source},
 };
@@ -31,6 +32,7 @@ pub fn open(options: Options, pods: watch::Receiver<Pods>) -> Session {
         outlet,
         begun: BTreeMap::new(),
         lanes: BTreeMap::new(),
+        shares: BTreeMap::new(),
         running: JoinSet::new(),
     };
     let mut task = JoinSet::new();
@@ -58,6 +60,8 @@ struct Readers {
     /// Also those that have ended, while their pods are there: they are not begun again.
     begun: BTreeMap<Key, watch::Sender<ContainerState>>,
     lanes: BTreeMap<(u32, String), Lane>,
+    /// Of the places of each cluster.
+    shares: BTreeMap<ClusterName, Share>,
     running: JoinSet<()>,
 }
 
@@ -123,6 +127,7 @@ impl Readers {
         };
         let source = Source {
             connections: pod.connections.clone(),
+            share: self.shares.entry(pod.cluster.clone()).or_default().clone(),
             namespace: pod.namespace.clone(),
             pod: pod.name.clone(),
             container: container.name.clone(),

@@ -40,10 +40,10 @@ const DIALLED: Duration = Duration::from_secs(6);
 impl Reader {
     /// One stream, to its end.
     pub(super) async fn stream(&mut self, follow: bool) -> Result<End, Refusal> {
-        if self.source.connections.is_full() {
-            self.waits_for("as many logs of this cluster are read as fedq allows".to_owned());
+        if self.source.connections.is_full(&self.source.share) {
+            self.waits_for("as many logs of this cluster are read as fedq allows at a time".to_owned());
         }
-        let place = self.source.connections.place().await;
+        let place = self.source.connections.place(&self.source.share).await;
         let place =
             place.map_err(|error| Refusal::Failed(ApiError::new(RetryClass::Invalid, error.to_string())))?;
         let query = self.query(follow);
