@@ -186,6 +186,17 @@ mod served {
     }
 
     #[test]
+    fn the_log_of_the_run_before_is_asked_for_once() {
+        let api = listening();
+        let id = submit(&api, &["--", "x"]);
+        let output = api.run(&["task", "logs", &id, "--previous"]);
+        assert_eq!(output.status.code(), Some(101), "{}", stderr(&output));
+        assert!(stderr(&output).contains("The task is pending"), "{}", stderr(&output));
+        let asked = api.served.hub.world().requests.len();
+        assert!(asked < 50, "it asked again and again");
+    }
+
+    #[test]
     fn a_command_needs_no_file() {
         let api = listening();
         let id = submit(&api, &["--image", "img", "--", "python", "train.py", "--name", "two words"]);

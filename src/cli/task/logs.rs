@@ -84,12 +84,21 @@ async fn follow(args: &LogsArgs, render: &Render, api: &Api, printer: &mut Print
             tries = 0;
         }
         match (ended, last) {
-            (Ok(()), Some(task)) if is_over(&task.phase) || args.no_follow => {
+            (Ok(()), Some(task)) if is_over(&task.phase) || !follows(args) => {
                 return Ok(finish(&task, printer));
             }
             // The server ends a stream now and then, or was itself ended.
-            (Ok(()), _) => {}
-            (Err(error), _) if is_lost(&error) && tries < TRIES && !args.no_follow => {
+            (Ok(()), _) if tries < TRIES => {
+                tries += 1;
+                sleep(WAIT).await;
+            }
+            (Ok(()), _) => {
+                return Err(CliError::Failed {
+                    message: "the stream of its logs ends without a word".to_owned(),
+                    next: None,
+                });
+            }
+            (Err(error), _) if is_lost(&error) && tries < TRIES && follows(args) => {
                 tries += 1;
                 printer.progress(&format!("{error}; going on as soon as it can be reached"));
                 sleep((WAIT * tries).min(LONGEST_WAIT)).await;
@@ -97,6 +106,11 @@ async fn follow(args: &LogsArgs, render: &Render, api: &Api, printer: &mut Print
             (Err(error), _) => return Err(error),
         }
     }
+}
+
+/// The run before has ended, so that there is nothing to wait for.
+fn follows(args: &LogsArgs) -> bool {
+    !args.no_follow && !args.previous
 }
 
 fn is_over(phase: &str) -> bool {
@@ -120,7 +134,7 @@ fn finish(task: &LogTask, printer: &mut Printer) -> u8 {
 }
 
 fn path(args: &LogsArgs, seen: &Seen) -> String {
-    let mut query = vec![format!("follow={}", !args.no_follow)];
+    let mut query = vec![format!("follow={}", follows(args))];
     if args.previous {
         query.push("previous=true".to_owned());
     }
