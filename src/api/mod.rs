@@ -79,6 +79,8 @@ pub struct Parts {
     pub placements: watch::Receiver<Arc<PlacementView>>,
     pub tenants: Tenants,
     pub kept_logs: Option<KeptLogs>,
+    /// Of one person, that are not over.
+    pub max_live_tasks: u32,
     /// k8s-cli's `X-User` is believed without a token.
     pub insecure_x_user: bool,
     pub clock: Clock,

@@ -77,12 +77,6 @@ pub async fn create(
     {
         return Err(super::cluster::unknown(cluster));
     }
-    let own = state.store.volumes(Some(owner.user())).await?;
-    if own.iter().any(|volume| volume.spec.name() == spec.name()) {
-        let detail = format!("you have a volume `{}` already", spec.name());
-        return Err(Failure::new(StatusCode::CONFLICT, Code::AlreadyExists, detail)
-            .next("choose another name: tasks mount volumes by name"));
-    }
     let mut row = VolumeRow {
         id: TaskId::draw(fastrand::u64(..)),
         owner: owner.user().to_owned(),
@@ -96,6 +90,12 @@ pub async fn create(
         if state.store.insert_volume(&row).await? {
             state.task_signal.notify_one();
             return Ok(row);
+        }
+        let own = state.store.volumes(Some(&row.owner)).await?;
+        if own.iter().any(|volume| volume.spec.name() == row.spec.name()) {
+            let detail = format!("you have a volume `{}` already", row.spec.name());
+            return Err(Failure::new(StatusCode::CONFLICT, Code::AlreadyExists, detail)
+                .next("choose another name: tasks mount volumes by name"));
         }
         row.id = TaskId::draw(fastrand::u64(..));
     }

@@ -20,6 +20,7 @@ pub struct Tasks {
     #[serde(with = "text::duration")]
     pub spill_after: Duration,
     pub lost_policy: LostPolicy,
+    pub max_live_per_user: u32,
     #[serde(with = "text::duration")]
     pub keep_objects: Duration,
     pub history: TaskHistory,
@@ -92,6 +93,7 @@ impl Default for Tasks {
         Self {
             spill_after: Duration::from_secs(30),
             lost_policy: LostPolicy::Wait,
+            max_live_per_user: 10_000,
             keep_objects: Duration::from_mins(30),
             history: TaskHistory::default(),
             gang: GangChoice::Auto,

@@ -181,6 +181,7 @@ impl Daemon {
             task_signal: self.published.task_signal.clone(),
             tenants: self.config.tenants(),
             kept_logs: self.kept_logs.as_ref().map(|logs| logs.kept.clone()),
+            max_live_tasks: self.config.tasks.max_live_per_user,
             insecure_x_user: config.insecure_x_user,
             clock: self.clock.clone(),
         });

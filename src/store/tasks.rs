@@ -238,6 +238,17 @@ impl Store {
             .map_err(reading("read the live tasks"))
     }
 
+    /// How many of a person's tasks are not over; counted up to `most`.
+    pub async fn live_tasks_of(&self, owner: &str, most: u32) -> Result<u32, StoreError> {
+        let count = "SELECT count(*) FROM (SELECT 1 FROM tasks WHERE owner = ?1 AND over = 0 LIMIT ?2)";
+        sqlx::query_scalar(count)
+            .bind(owner)
+            .bind(most)
+            .fetch_one(self.readers())
+            .await
+            .map_err(reading("count the live tasks"))
+    }
+
     /// Tasks that were accepted or moved since `seen`; from 0 on, all that are not over.
     pub async fn task_changes(&self, seen: i64) -> Result<Changes, StoreError> {
         let failed = || reading("read what became of tasks");

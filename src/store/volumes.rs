@@ -8,7 +8,10 @@ use sqlx::{Row, sqlite::SqliteRow};
 use super::{Store, StoreError, column, error::reading};
 use crate::domain::{
     ids::ClusterName,
-    task::{names::TaskId, volume::VolumeSpec},
+    task::{
+        names::TaskId,
+        volume::{Known, VolumeSpec},
+    },
 };
 
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -24,15 +27,27 @@ pub struct VolumeRow {
     pub deleting: bool,
 }
 
+impl VolumeRow {
+    /// As far as it decides which one a task means.
+    pub fn known(&self) -> Known<'_> {
+        let Self { id, owner, namespace, cluster, spec, deleting, .. } = self;
+        Known { id, owner, namespace, spec, cluster: cluster.as_ref(), deleting: *deleting }
+    }
+}
+
 impl Store {
-    /// Accepts a volume. `false`: the id is taken, so draw another.
+    /// Accepts a volume. `false`: the id is taken, or its owner has one of that name.
     pub async fn insert_volume(&self, volume: &VolumeRow) -> Result<bool, StoreError> {
         let volume = volume.clone();
         self.write("accept the volume", move |connection| {
             async move {
                 let done = sqlx::query(
                     "INSERT INTO volumes (id, owner, namespace, cluster, spec, created_ms, deleting)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO NOTHING",
+                     SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7
+                     WHERE NOT EXISTS (
+                         SELECT 1 FROM volumes WHERE owner = ?2 AND json_extract(spec, '$.name') = ?8
+                     )
+                     ON CONFLICT (id) DO NOTHING",
                 )
                 .bind(volume.id.as_str())
                 .bind(&volume.owner)
@@ -41,6 +56,7 @@ impl Store {
                 .bind(column::json_text(&volume.spec)?)
                 .bind(volume.created.as_millisecond())
                 .bind(volume.deleting)
+                .bind(volume.spec.name())
                 .execute(connection)
                 .await?;
                 Ok(0 < done.rows_affected())
@@ -152,6 +168,8 @@ mod tests {
         assert!(store.insert_volume(&mine).await.expect("stored"));
         assert!(store.insert_volume(&theirs).await.expect("stored"));
         assert!(!store.insert_volume(&mine).await.expect("no failure"), "its id is taken");
+        let again = VolumeRow { id: TaskId::draw(9), ..mine.clone() };
+        assert!(!store.insert_volume(&again).await.expect("no failure"), "its name is taken");
         assert_eq!(store.volumes(None).await.expect("read"), [mine.clone(), theirs]);
 
         let cluster = |name: &str| ClusterName::new(name).expect("a name");

@@ -109,6 +109,7 @@ fn api(store: &Store) -> Router {
         placements: watch::channel(Arc::default()).1,
         tenants: Tenants(vec![everybody]),
         kept_logs: None,
+        max_live_tasks: u32::MAX,
         insecure_x_user: false,
         clock: Clock::system(),
     }))

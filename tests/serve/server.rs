@@ -116,6 +116,7 @@ pub async fn served_as(authenticator: Authenticator, insecure_x_user: bool) -> S
         task_signal: Arc::clone(&task_signal),
         tenants: tenants(),
         kept_logs: None,
+        max_live_tasks: 50,
         insecure_x_user,
         clock: Clock::test(Timestamp::from_second(1_700_000_000).unwrap()),
     });

@@ -332,3 +332,55 @@ async fn a_stream_of_logs_ends_with_a_word_on_the_task() {
         assert_eq!(served.call(token, &format!("GET /tasks/{id}/logs"), Value::Null).await.0, status);
     }
 }
+
+#[tokio::test]
+async fn a_request_that_was_cut_off_behind_its_secrets_goes_on_when_it_is_repeated() {
+    let served = served().await;
+    let path = "/api/v1/namespaces/fedq-system/secrets/fedq-task-0a1b2c3d";
+    let left = |owner: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "fedq-task-0a1b2c3d", "annotations": {"fedq.dev/owner": owner}},
+            "data": {"OLD": "b2xk"},
+        })
+    };
+    let task = json!({"file": "run: x\nsecrets: {TOKEN: hush}\n", "id": "0a1b2c3d"});
+    served.hub.world().put(path, left("bob@example.com"));
+    assert_eq!(served.call(ANN, "POST /tasks", task.clone()).await.0, 409, "it is somebody else's");
+    assert_eq!(served.hub.world().objects[path]["data"], json!({"OLD": "b2xk"}));
+    served.hub.world().put(path, left("ann"));
+    let (status, answer) = served.call(ANN, "POST /tasks", task.clone()).await;
+    assert_eq!((status, &answer["id"]), (201, &json!("0a1b2c3d")), "{answer}");
+    assert_eq!(served.hub.world().objects[path]["data"], json!({"TOKEN": "aHVzaA=="}));
+    assert_eq!(served.call(ANN, "POST /tasks", task).await, (201, answer));
+    assert!(served.hub.world().objects.contains_key(path), "the task needs them");
+}
+
+#[tokio::test]
+async fn an_id_that_stands_on_objects_of_no_known_task_is_not_given_again() {
+    let served = served().await;
+    let id = fedq::domain::task::names::TaskId::parse("0a1b2c3d").unwrap();
+    served.task_views.send_modify(|views| {
+        std::sync::Arc::make_mut(views).orphans.insert(id);
+    });
+    let task = |id: &str| json!({"file": "run: x", "id": id});
+    let (status, problem) = served.call(ANN, "POST /tasks", task("0a1b2c3d")).await;
+    assert_eq!((status, &problem["code"]), (409, &json!("already-exists")), "{problem}");
+    assert_eq!(served.call(ANN, "POST /tasks", task("0a1b2c3e")).await.0, 201);
+}
+
+#[tokio::test]
+async fn a_person_has_no_more_tasks_than_they_may() {
+    let served = served().await;
+    let first = submit(&served, ANN, "run: x").await;
+    for _ in 1..50 {
+        submit(&served, ANN, "run: x").await;
+    }
+    let (status, problem) = served.call(ANN, "POST /tasks", json!({"file": "run: x"})).await;
+    assert_eq!((status, &problem["code"]), (429, &json!("too-many-requests")), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("you have 50 tasks"), "{problem}");
+    let body = json!({"file": "run: x", "queue": "q"});
+    assert_eq!(served.call(BOB, "POST /tasks", body).await.0, 201, "others may");
+    served.call(ANN, &format!("POST /tasks/{first}/stop"), Value::Null).await;
+    submit(&served, ANN, "run: x").await;
+}

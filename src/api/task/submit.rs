@@ -10,7 +10,7 @@ use crate::{
     domain::{
         ids::ClusterName,
         task::{
-            choose::{Choice, Outcome, Verdict, Wish, view::VolumeView},
+            choose::{Choice, Outcome, Verdict, Wish},
             fleet::Tenancy,
             names::TaskId,
             phase,
@@ -20,7 +20,7 @@ use crate::{
             yaml::YamlError,
         },
     },
-    store::TaskRow,
+    store::{TaskRow, VolumeRow},
     wire::problem::{Cause, Code},
 };
 
@@ -78,6 +78,7 @@ pub async fn check(
     wanted: &Wanted,
 ) -> Result<Vec<Checked>, Failure> {
     owner.may(state, "create", TASKS).await?;
+    admit(state, owner, wanted, file.tasks.len()).await?;
     let several = 1 < file.tasks.len();
     let mut checked = Vec::new();
     for (number, task) in (1..).zip(file.tasks) {
@@ -95,6 +96,27 @@ pub async fn check(
     }
     link(&mut checked, file.name.as_deref());
     Ok(checked)
+}
+
+/// Whether the person may have so many tasks more, under the id that they made up.
+async fn admit(state: &State, owner: &Owner, wanted: &Wanted, more: usize) -> Result<(), Failure> {
+    if let Some(id) = &wanted.id {
+        if state.store.task(id).await?.is_some() {
+            // Accepted before, or somebody else's: it adds nothing.
+            return Ok(());
+        }
+        if state.task_views.borrow().orphans.contains(id) {
+            return Err(taken(id));
+        }
+    }
+    let (most, more) = (state.max_live_tasks, u32::try_from(more).unwrap_or(u32::MAX));
+    let live = state.store.live_tasks_of(owner.user(), most).await?;
+    if live.saturating_add(more) <= most {
+        return Ok(());
+    }
+    let detail = format!("you have {live} tasks that are not over, of at most {most}");
+    let next = "wait for some to end or stop them; tasks.maxLivePerUser of fedqd is the bound";
+    Err(Failure::too_many_requests(detail).next(next))
 }
 
 /// Several tasks are a pipeline.
@@ -180,24 +202,17 @@ fn nowhere(choice: &Choice) -> Failure {
 /// What each cluster says to the task now.
 pub async fn choose(state: &State, row: &TaskRow) -> Result<Choice, Failure> {
     let wish = Wish { cluster: row.cluster.clone(), queue: row.queue.clone(), avoid: None };
-    let tenancy = tenancy(state, row).await?;
+    let volumes =
+        if row.spec.volumes.is_empty() { Vec::new() } else { state.store.volumes(Some(&row.owner)).await? };
+    let (tenancy, placeless) = Tenancy::of(&row.owner, &row.namespace, volumes.iter().map(VolumeRow::known));
     let fleet = state.task_views.borrow().fleet.clone();
-    Ok(fleet.choose(&row.spec, &wish, &tenancy))
-}
-
-async fn tenancy(state: &State, row: &TaskRow) -> Result<Tenancy, Failure> {
-    let mut tenancy = Tenancy { namespace: row.namespace.clone(), ..Tenancy::default() };
-    if row.spec.volumes.is_empty() {
-        return Ok(tenancy);
+    let mut choice = fleet.choose(&row.spec, &wish, &tenancy);
+    let waits = row.spec.volumes.iter().any(|mount| placeless.contains(&mount.volume));
+    if waits && choice.outcome == Outcome::Never {
+        // A cluster is being chosen for the volume.
+        choice.outcome = Outcome::Wait;
     }
-    for volume in state.store.volumes(Some(&row.owner)).await? {
-        if let Some(cluster) = volume.cluster.filter(|_| !volume.deleting) {
-            let view =
-                VolumeView { claim: volume.spec.claim_name(&volume.id), shared: volume.spec.is_shared() };
-            tenancy.volumes.insert(volume.spec.name().to_owned(), (cluster, view));
-        }
-    }
-    Ok(tenancy)
+    Ok(choice)
 }
 
 /// Stores the tasks. Their secrets are on the hub before; where they are not accepted, they are gone again.
@@ -231,9 +246,9 @@ async fn put(state: &State, checked: &[Checked]) -> Result<bool, Failure> {
     let stored = store(state, checked, &mut kept).await;
     if !matches!(stored, Ok(true)) {
         for id in kept {
-            if let Err(error) = state.hub.forget_secrets(id).await {
+            if let Err(error) = forget(state, id).await {
                 // The controller removes Secrets of tasks that there are not.
-                tracing::warn!(task.id = %id, %error, "The Secret of a task that was not accepted stays for now");
+                tracing::warn!(task.id = %id, error = %error.0, "The Secret of a task that was not accepted stays for now");
             }
         }
     }
@@ -250,13 +265,33 @@ async fn store<'a>(
         if secrets.reveal().next().is_none() {
             continue;
         }
-        if !state.hub.keep_secrets(&row.id, &row.owner, secrets).await? {
+        if !keep(state, row, secrets).await? {
             return Ok(false);
         }
         kept.push(&row.id);
     }
     let rows: Vec<TaskRow> = checked.iter().map(|one| one.row.clone()).collect();
     Ok(state.store.insert_tasks(&rows).await?)
+}
+
+/// Puts the secrets on the hub. `false`: the id is taken.
+async fn keep(state: &State, row: &TaskRow, secrets: &Secrets) -> Result<bool, Failure> {
+    if state.hub.keep_secrets(&row.id, &row.owner, secrets).await? {
+        return Ok(true);
+    }
+    if state.store.task(&row.id).await?.is_some() {
+        return Ok(false);
+    }
+    // Left by the same request, if that was cut off before the task was stored.
+    Ok(state.hub.replace_secrets(&row.id, &row.owner, secrets).await?)
+}
+
+async fn forget(state: &State, id: &TaskId) -> Result<(), Failure> {
+    if state.store.task(id).await?.is_some() {
+        // The same request came twice at once, and the other one was faster.
+        return Ok(());
+    }
+    Ok(state.hub.forget_secrets(id).await?)
 }
 
 /// The answer may have been lost, so that the same request came again.
@@ -274,6 +309,10 @@ async fn repeated(state: &State, checked: Vec<Checked>) -> Result<Vec<TaskRow>, 
     if known.iter().map(asked).eq(checked.iter().map(|one| asked(&one.row))) {
         return Ok(known);
     }
-    Err(Failure::new(StatusCode::CONFLICT, Code::AlreadyExists, format!("the id {id} is taken"))
-        .next("submit it under another id"))
+    Err(taken(id))
+}
+
+fn taken(id: &TaskId) -> Failure {
+    Failure::new(StatusCode::CONFLICT, Code::AlreadyExists, format!("the id {id} is taken"))
+        .next("submit it under another id")
 }

@@ -11,7 +11,7 @@ use crate::{
         task::{
             choose::{
                 Choice, Outcome, Placement, Wish,
-                view::{Access, View, VolumeView},
+                view::{Access, View},
             },
             fleet::{Fleet, Tenancy},
         },
@@ -75,25 +75,12 @@ impl<'a> Chooser<'a> {
     }
 
     fn tenancy(&self, task: &TaskRow) -> Result<Tenancy, String> {
-        let mut volumes = BTreeMap::new();
-        // The oldest of a name counts.
-        for volume in self.volumes.iter().rev() {
-            let mine = volume.owner == task.owner && volume.namespace == task.namespace;
-            if !mine || volume.deleting {
-                continue;
-            }
-            let name = volume.spec.name();
-            let Some(cluster) = &volume.cluster else {
-                if task.spec.volumes.iter().any(|mount| mount.volume == name) {
-                    return Err(format!("volume {name} has no cluster yet"));
-                }
-                continue;
-            };
-            let view =
-                VolumeView { claim: volume.spec.claim_name(&volume.id), shared: volume.spec.is_shared() };
-            volumes.insert(name.to_owned(), (cluster.clone(), view));
+        let known = self.volumes.iter().map(VolumeRow::known);
+        let (tenancy, placeless) = Tenancy::of(&task.owner, &task.namespace, known);
+        match task.spec.volumes.iter().find(|mount| placeless.contains(&mount.volume)) {
+            Some(mount) => Err(format!("volume {} has no cluster yet", mount.volume)),
+            None => Ok(tenancy),
         }
-        Ok(Tenancy { namespace: task.namespace.clone(), volumes })
     }
 }
 

@@ -7,11 +7,13 @@ use std::{
 
 use super::{
     choose::{
-        Choice, Outcome, Weights, Wish, choose,
+        Choice, Outcome, Verdict, Weights, Wish, choose,
         gather::{ClusterFacts, LocalQueueFacts, queue_views},
+        obstacle::Obstacle,
         view::{Access, ClusterView, View, VolumeView},
     },
     spec::{Priority, TaskSpec},
+    volume::Known,
 };
 use crate::domain::ids::ClusterName;
 
@@ -42,6 +44,33 @@ pub struct Tenancy {
     pub volumes: BTreeMap<String, (ClusterName, VolumeView)>,
 }
 
+impl Tenancy {
+    /// Which volumes a person's tasks in a namespace mean by their names, and the names of those that have no cluster
+    /// yet. `volumes`: oldest first; the oldest of a name counts.
+    pub fn of<'a>(
+        owner: &str,
+        namespace: &str,
+        volumes: impl IntoIterator<Item = Known<'a>>,
+    ) -> (Self, BTreeSet<String>) {
+        let mut tenancy = Self { namespace: namespace.to_owned(), volumes: BTreeMap::new() };
+        let mut placeless = BTreeSet::new();
+        for volume in volumes {
+            let name = volume.spec.name();
+            let other = volume.owner != owner || volume.namespace != namespace || volume.deleting;
+            if other || tenancy.volumes.contains_key(name) || placeless.contains(name) {
+                continue;
+            }
+            let Some(cluster) = volume.cluster else {
+                placeless.insert(name.to_owned());
+                continue;
+            };
+            let (claim, shared) = (volume.spec.claim_name(volume.id), volume.spec.is_shared());
+            tenancy.volumes.insert(name.to_owned(), (cluster.clone(), VolumeView { claim, shared }));
+        }
+        (tenancy, placeless)
+    }
+}
+
 impl Fleet {
     pub fn view(&self, tenancy: &Tenancy) -> View {
         View { clusters: self.clusters.iter().map(|(name, member)| member.view(name, tenancy)).collect() }
@@ -53,12 +82,31 @@ impl Fleet {
 
     /// `view`: as [`Fleet::view`] gives it. A cluster that is still unknown is no cluster that can never.
     pub fn choose_in(&self, task: &TaskSpec, wish: &Wish, view: &View) -> Choice {
-        let mut choice = choose(task, wish, view, self.weights);
+        let lacking = self.without_class(task);
+        let mut choice = if lacking.is_empty() {
+            choose(task, wish, view, self.weights)
+        } else {
+            let others = view.clusters.iter().filter(|cluster| !lacking.contains_key(&cluster.name));
+            choose(task, wish, &View { clusters: others.cloned().collect() }, self.weights)
+        };
+        choice.verdicts.extend(lacking.into_iter().map(|(name, why)| (name, Verdict::Never(vec![why]))));
         let nothing_known = self.clusters.is_empty() || !self.unknown.is_empty();
         if choice.outcome == Outcome::Never && nothing_known {
             choice.outcome = Outcome::Wait;
         }
         choice
+    }
+
+    /// Clusters that do not know the class that the task names: Kueue would take it there as one without a class.
+    fn without_class(&self, task: &TaskSpec) -> BTreeMap<ClusterName, Obstacle> {
+        let Some(Priority::Class(wanted)) = &task.priority else { return BTreeMap::new() };
+        let lacking = self.clusters.iter().filter(|(_, member)| !member.priorities.contains_key(wanted));
+        lacking
+            .map(|(name, member)| {
+                let there = member.priorities.keys().cloned().collect();
+                (name.clone(), Obstacle::NoPriorityClass { wanted: wanted.clone(), there })
+            })
+            .collect()
     }
 
     /// The names of the LocalQueues that a namespace has anywhere.
@@ -101,7 +149,7 @@ impl Member {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::task::testing::cluster_name;
+    use crate::domain::task::{names::TaskId, testing::cluster_name, volume::VolumeSpec};
 
     fn member(priorities: &[(&str, i64)]) -> Member {
         Member {
@@ -124,6 +172,53 @@ mod tests {
         assert_eq!(class(999).as_deref(), Some("mid"));
         assert_eq!(class(5000).as_deref(), Some("high"));
         assert_eq!(member.priority_class(&Priority::Class("own".to_owned())).as_deref(), Some("own"));
+    }
+
+    #[test]
+    fn a_class_that_a_cluster_does_not_know_is_said_with_those_it_knows() {
+        let fleet = Fleet {
+            clusters: [("one", member(&[("low", 1), ("mid", 5)])), ("two", member(&[("urgent", 9)]))]
+                .map(|(name, member)| (cluster_name(name), member))
+                .into(),
+            ..Fleet::default()
+        };
+        let mut task = crate::domain::task::testing::task("run: x\n");
+        task.priority = Some(Priority::Class("urgent".to_owned()));
+        let choice = fleet.choose(&task, &Wish::default(), &Tenancy::default());
+        let Verdict::Never(one) = &choice.verdicts[&cluster_name("one")] else {
+            panic!("{choice:?}");
+        };
+        assert_eq!(one[0].to_string(), "there is no WorkloadPriorityClass urgent; there are low, mid");
+        let Verdict::Never(two) = &choice.verdicts[&cluster_name("two")] else {
+            panic!("{choice:?}");
+        };
+        assert!(!two.iter().any(|obstacle| matches!(obstacle, Obstacle::NoPriorityClass { .. })), "{two:?}");
+        task.priority = Some(Priority::Value(3));
+        assert!(fleet.without_class(&task).is_empty(), "a value is no name");
+    }
+
+    #[test]
+    fn the_oldest_volume_of_a_name_in_the_tenants_namespace_is_meant() {
+        let spec = VolumeSpec::new("data", "1Gi", None, None).expect("a volume");
+        let ids = [1, 2, 3, 4, 5].map(TaskId::draw);
+        let (one, two) = (cluster_name("one"), cluster_name("two"));
+        let volume = |id: usize, namespace, cluster| Known {
+            id: &ids[id],
+            owner: "ann",
+            namespace,
+            spec: &spec,
+            cluster,
+            deleting: false,
+        };
+        let bobs = Known { owner: "bob", ..volume(0, "team", Some(&two)) };
+        let going = Known { deleting: true, ..volume(1, "team", Some(&two)) };
+        let elsewhere = volume(2, "other", Some(&two));
+        let (older, newer) = (volume(3, "team", Some(&one)), volume(4, "team", Some(&two)));
+        let (tenancy, placeless) = Tenancy::of("ann", "team", [bobs, going, elsewhere, older, newer]);
+        let (cluster, view) = &tenancy.volumes["data"];
+        assert_eq!((cluster, &view.claim, placeless.len()), (&one, &spec.claim_name(&ids[3]), 0));
+        let (tenancy, placeless) = Tenancy::of("ann", "team", [volume(0, "team", None), newer]);
+        assert!(tenancy.volumes.is_empty() && placeless.contains("data"), "the older one is waited for");
     }
 
     #[test]

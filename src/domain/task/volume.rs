@@ -9,7 +9,7 @@ use super::{
     render::naive,
 };
 use crate::domain::{
-    ids::{NameError, QueueName},
+    ids::{ClusterName, NameError, QueueName},
     quantity::{Quantity, QuantityError},
     queue::objects::{HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ},
 };
@@ -27,6 +27,18 @@ pub struct VolumeSpec {
     size: String,
     storage_class: Option<String>,
     access_modes: Vec<String>,
+}
+
+/// What is stored of a volume, as far as it decides which one a task means.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    pub id: &'a TaskId,
+    pub owner: &'a str,
+    pub namespace: &'a str,
+    pub spec: &'a VolumeSpec,
+    /// `None`: to be chosen.
+    pub cluster: Option<&'a ClusterName>,
+    pub deleting: bool,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]

@@ -57,6 +57,10 @@ pub enum Obstacle {
         needed: Amount,
         largest: Amount,
     },
+    NoPriorityClass {
+        wanted: String,
+        there: Vec<String>,
+    },
     NoVolume {
         volume: String,
     },
@@ -96,6 +100,10 @@ impl fmt::Display for Obstacle {
                 largest.text(resource),
                 needed.text(resource)
             ),
+            Self::NoPriorityClass { wanted, there } => {
+                let there = if there.is_empty() { "is none".to_owned() } else { list(there) };
+                write!(f, "there is no WorkloadPriorityClass {wanted}; there {there}")
+            }
             Self::NoVolume { volume } => write!(f, "volume {volume} is not there"),
             Self::VolumeOfOneNode { volume } => write!(
                 f,
