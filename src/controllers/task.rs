@@ -11,7 +11,7 @@ use std::{
 };
 
 use futures::future::join_all;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tokio::{
     sync::{Notify, watch},
     task::{AbortHandle, JoinSet},
@@ -31,8 +31,8 @@ use crate::{
             choose::{Placement, Weights},
             event::Event,
             names::TaskId,
-            phase::{LostPolicy, Move, Phase, State},
-            progress::{Step, pause},
+            phase::{LostPolicy, State},
+            progress::Step,
             render::{Gang, Tenant},
             view::{TaskView, TaskViews, VolumeViews},
         },
@@ -49,13 +49,8 @@ use crate::{
 
 pub use self::keep::LogKeeping;
 use self::{
-    awaited::Awaited,
-    gather::Gathered,
-    index::Index,
-    keep::Keeping,
-    secrets::SecretValues,
-    target::Target,
-    wishes::{Dispatching, Past},
+    awaited::Awaited, gather::Gathered, index::Index, keep::Keeping, rest::Rest, secrets::SecretValues,
+    target::Target, wishes::Past,
 };
 
 mod awaited;
@@ -64,7 +59,9 @@ mod decide;
 mod gather;
 mod index;
 mod keep;
+mod on_hub;
 mod publish;
+mod rest;
 mod secrets;
 mod target;
 mod volumes;
@@ -72,10 +69,6 @@ mod wishes;
 
 /// A look may take up half of the time, and no more: what changes meanwhile is seen by the next one.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
-/// Secrets that were left behind are found this often.
-const SWEEP_PERIOD: SignedDuration = SignedDuration::from_hours(1);
-/// A cluster that did not take a task's objects is left alone by that task for so long.
-const AVOIDED: SignedDuration = SignedDuration::from_mins(2);
 /// A move may make the next one possible at once.
 const ROUNDS: usize = 4;
 
@@ -117,7 +110,6 @@ pub struct TaskController {
     past: HashMap<TaskId, Past>,
     gathered: Gathered,
     awaited: Awaited,
-    /// Whether there was one of those that are awaited at the last look.
     more_come: bool,
     clusters: BTreeMap<ClusterName, Cluster>,
     /// The hub itself, for tasks that MultiKueue dispatches.
@@ -132,29 +124,6 @@ pub struct TaskController {
     /// Tasks that are over and had some.
     spent: BTreeSet<TaskId>,
     sweeping: Option<AbortHandle>,
-}
-
-/// The time that a task is left alone after `step`.
-fn rest(step: &Step, row: &TaskRow, now: Timestamp) -> Option<Rest> {
-    let detail = step.detail.as_deref().unwrap_or_default();
-    match &step.to {
-        Move::ProgramFailed { restart: true } if !step.counts => {
-            let until = now.checked_add(pause(row.state.epoch)).ok()?;
-            let reason = format!("it was ended and is started again at {until:.0}: {detail}");
-            Some(Rest { until, from: None, reason })
-        }
-        Move::TurnedAway => {
-            let until = now.checked_add(AVOIDED).ok()?;
-            let dispatch = row.dispatch.as_ref()?;
-            // Through the hub it may have been any of several.
-            let from = (!dispatch.by_multikueue).then(|| dispatch.placement.cluster.clone());
-            let place = from.as_ref().map_or(HUB, ClusterName::as_str);
-            let reason =
-                format!("{place} did not take its objects and is tried again at {until:.0}: {detail}");
-            Some(Rest { until, from, reason })
-        }
-        _ => None,
-    }
 }
 
 /// What others may know of it.
@@ -177,15 +146,6 @@ struct Live {
     destined: Option<Placement>,
     rest: Option<Rest>,
     view: Option<Arc<TaskView>>,
-}
-
-/// A while in which a task is not dispatched. It is not stored: after a start it is tried at once.
-#[derive(Clone, Debug)]
-struct Rest {
-    until: Timestamp,
-    /// `None`: anywhere.
-    from: Option<ClusterName>,
-    reason: String,
 }
 
 /// A step with all that is stored of it.
@@ -380,21 +340,10 @@ impl TaskController {
             if let Some(live) = self.live.get_mut(&step.id) {
                 live.destined = decided.destined;
                 live.judged = None;
-                live.rest = rest(&decided.step, &live.row, now).or(live.rest.take());
+                live.rest = rest::after(&decided.step, &live.row, now).or(live.rest.take());
             }
         }
         self.read_store().await
-    }
-
-    /// What is being withdrawn must not be made any more.
-    fn retract(&self) {
-        for Live { row, .. } in self.live.values() {
-            let withdrawn = matches!(row.state.phase, Phase::Withdrawing { .. });
-            let cluster = self.cluster_of(row).filter(|_| withdrawn);
-            if let (Some(cluster), Some(dispatch)) = (cluster, &row.dispatch) {
-                cluster.target.writer.retract(&Dispatching { task: row, dispatch }.mains());
-            }
-        }
     }
 
     fn keep_targets(&mut self, joined: &JoinedClusters) {
@@ -435,32 +384,6 @@ impl TaskController {
             self.past.insert(id, past);
         }
         Ok(())
-    }
-
-    /// Removes the Secrets of tasks that are over from the hub, and looks through all of them now and then for those
-    /// that were left behind. One at a time: what comes meanwhile waits for the next look.
-    fn sweep(&mut self) {
-        let now = self.clock.now();
-        let due = self.sweep_at.is_none_or(|at| at <= now);
-        let busy = self.sweeping.as_ref().is_some_and(|sweeping| !sweeping.is_finished());
-        if busy || (!due && self.spent.is_empty()) {
-            return;
-        }
-        if due {
-            self.sweep_at = now.checked_add(SWEEP_PERIOD).ok();
-        }
-        let spent = std::mem::take(&mut self.spent);
-        let (hub, store, signal) = (self.hub.clone(), self.store.clone(), Arc::clone(&self.signal));
-        let deadline = self.settings.writer.deadline;
-        self.sweeping = Some(self.tasks.spawn(async move {
-            for id in spent {
-                secrets::forget(&hub, &id, deadline).await;
-            }
-            if due {
-                secrets::sweep(&hub, &store, now, deadline).await;
-            }
-            signal.notify_one();
-        }));
     }
 }
 

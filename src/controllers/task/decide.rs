@@ -22,7 +22,7 @@ use crate::{
             view::{NodePhase, TaskView},
         },
     },
-    k8s::{list_watch::State, worker::JoinedClusters},
+    k8s::worker::JoinedClusters,
     store::{Dispatch, TaskRow, VolumeRow},
 };
 
@@ -32,6 +32,7 @@ use super::{
     chooser::{self, Chooser},
     gather::{self, InFlight, Routes},
     index::Expected,
+    on_hub::{is_dispatched, route},
     wishes::Dispatching,
 };
 
@@ -201,61 +202,6 @@ impl TaskController {
         }
     }
 
-    /// Whether JobSets can be dispatched: they must be known wherever one may land.
-    fn has_jobsets(&self, clusters: &BTreeSet<ClusterName>, chooser: &Chooser<'_>) -> bool {
-        let on_hub = self
-            .place
-            .as_ref()
-            .is_some_and(|hub| matches!(hub.target.worker.tasks.job_sets.state(), State::Synced { .. }));
-        let known = |name| chooser.fleet.clusters.get(name).is_some_and(|member| member.has_jobsets);
-        on_hub && clusters.iter().all(known)
-    }
-
-    /// A task whose objects are on the hub, and copies of them wherever MultiKueue put them.
-    fn follow_on_hub(&self, id: &TaskId) -> Option<Decided> {
-        let live = self.live.get(id)?;
-        let row = &live.row;
-        let hub = self.place.as_ref().filter(|hub| hub.index.current)?;
-        let seen = self.observe_dispatched(hub, row);
-        let step = progress::next(&row.state.phase, &seen, (&row.spec.recovery, row.restarts))?;
-        let nodes = over(&step, &seen, row);
-        let mut dispatch = row.dispatch.clone()?;
-        dispatch.landed = self.landed(row).cloned().or(dispatch.landed);
-        let mut next = decided(row, step, Some(dispatch), None)?;
-        next.nodes = nodes;
-        Some(next)
-    }
-
-    /// With the pods of the cluster it landed on, and whatever of it is left on any.
-    pub(super) fn observe_dispatched(&self, hub: &Cluster, row: &TaskRow) -> Observed {
-        let mut seen = observe(hub, row);
-        seen.complete = seen.expected <= seen.objects;
-        let owned = row.dispatch.as_ref().map(|dispatch| Dispatching { task: row, dispatch }.owned());
-        let owned = owned.unwrap_or_default();
-        for cluster in self.clusters.values() {
-            let Some(here) = cluster.index.of(row) else { continue };
-            seen.left += here.copies.len();
-            if !here.copies.is_empty() {
-                here.add_nodes(row.state.epoch, &mut seen);
-                let refused = || owned.iter().find_map(|object| cluster.target.refusal(object));
-                seen.refused = seen.refused.or_else(refused);
-            }
-        }
-        seen.refused = seen.refused.or_else(|| self.secrets.gone(&row.id));
-        seen
-    }
-
-    /// The cluster that has a copy of a task's objects.
-    pub(super) fn landed(&self, row: &TaskRow) -> Option<&ClusterName> {
-        let has_copy = |cluster: &Cluster| {
-            cluster
-                .index
-                .of(row)
-                .is_some_and(|here| here.copies.iter().any(|job| job.epoch() == Some(row.state.epoch)))
-        };
-        self.clusters.iter().find(|(_, cluster)| has_copy(cluster)).map(|(name, _)| name)
-    }
-
     /// A lost cluster answers again, or can never again.
     fn after_loss(
         &self,
@@ -345,22 +291,8 @@ impl TaskController {
     }
 }
 
-pub(super) fn is_dispatched(row: &TaskRow) -> bool {
-    row.dispatch.as_ref().is_some_and(|dispatch| dispatch.by_multikueue)
-}
-
-/// Where MultiKueue may put the task, if its queue on the hub is MultiKueue's. A task that has to be on one cluster
-/// goes there directly.
-fn route<'a>(row: &TaskRow, placement: &Placement, routes: &'a Routes) -> Option<&'a BTreeSet<ClusterName>> {
-    let pinned = row.cluster.is_some()
-        || !row.spec.volumes.is_empty()
-        || row.spec.candidates.iter().any(|candidate| candidate.cluster.is_some());
-    let clusters = routes.get(&(row.namespace.clone(), placement.queue.clone()))?;
-    (!pinned && clusters.contains(&placement.cluster)).then_some(clusters)
-}
-
 /// A step that was decided from what may be old is left out: the next look has what is new.
-fn decided(
+pub(super) fn decided(
     row: &TaskRow,
     step: Step,
     dispatch: Option<Dispatch>,
@@ -414,7 +346,7 @@ pub(super) fn observe(cluster: &Cluster, row: &TaskRow) -> Observed {
 }
 
 /// How its nodes ended, if this is its end.
-fn over(step: &Step, seen: &Observed, row: &TaskRow) -> Option<NodeCounts> {
+pub(super) fn over(step: &Step, seen: &Observed, row: &TaskRow) -> Option<NodeCounts> {
     match &step.to {
         Move::Succeeded => Some(NodeCounts { succeeded: row.spec.num_nodes, ..NodeCounts::default() }),
         Move::ProgramFailed { restart: false } => {

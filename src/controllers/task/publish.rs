@@ -32,6 +32,7 @@ use crate::{
 use super::{
     Cluster, Live, TaskController, decide,
     index::Whose,
+    on_hub::is_dispatched,
     secrets::Asking,
     wishes::{self, Cleaning, Dispatching, Maker, Past},
 };
@@ -58,6 +59,17 @@ impl Plan {
 }
 
 impl TaskController {
+    /// What is being withdrawn must not be made any more.
+    pub(super) fn retract(&self) {
+        for Live { row, .. } in self.live.values() {
+            let withdrawn = matches!(row.state.phase, Phase::Withdrawing { .. });
+            let cluster = self.cluster_of(row).filter(|_| withdrawn);
+            if let (Some(cluster), Some(dispatch)) = (cluster, &row.dispatch) {
+                cluster.target.writer.retract(&Dispatching { task: row, dispatch }.mains());
+            }
+        }
+    }
+
     /// Hands each cluster all that its tasks need now.
     pub(super) fn write(
         &mut self,
@@ -100,7 +112,7 @@ impl TaskController {
         let landed: HashMap<TaskId, ClusterName> = self
             .live
             .iter()
-            .filter(|(_, live)| decide::is_dispatched(&live.row) && is_starting(live))
+            .filter(|(_, live)| is_dispatched(&live.row) && is_starting(live))
             .filter_map(|(id, live)| Some((id.clone(), self.landed(&live.row)?.clone())))
             .collect();
         let needs_secrets = |id: &TaskId| {
@@ -116,7 +128,7 @@ impl TaskController {
         let asking = Asking { hub, signal, deadline: settings.writer.deadline };
         for live in live.values() {
             let Some(name) = live.row.state.phase.cluster() else { continue };
-            let (place, cluster) = if decide::is_dispatched(&live.row) {
+            let (place, cluster) = if is_dispatched(&live.row) {
                 (None, on_hub.as_ref())
             } else {
                 (Some(name.clone()), clusters.get(name))
@@ -205,7 +217,7 @@ impl TaskController {
         let name = row.state.phase.cluster();
         let cluster = self.cluster_of(row).filter(|_| name.is_some());
         let seen = cluster.map(|cluster| {
-            if decide::is_dispatched(row) {
+            if is_dispatched(row) {
                 self.observe_dispatched(cluster, row)
             } else {
                 decide::observe(cluster, row)
@@ -213,7 +225,7 @@ impl TaskController {
         });
         let workload = cluster.and_then(|cluster| cluster.index.workload(row));
         let mut view = decide::view(live, seen.as_ref(), workload);
-        if decide::is_dispatched(row) {
+        if is_dispatched(row) {
             view.cluster = self.landed(row).cloned();
         }
         view.pending_reason = match (&row.state.phase, &seen, name) {
@@ -224,7 +236,7 @@ impl TaskController {
             }
             (phase, Some(seen), Some(name)) => {
                 let silent = joined.get(name).filter(|entry| !entry.connection.is_writable());
-                let silent = silent.filter(|_| !decide::is_dispatched(row));
+                let silent = silent.filter(|_| !is_dispatched(row));
                 let broken = cluster.and_then(|cluster| cluster.target.worker.tasks.broken());
                 match (pending_reason(phase, seen), silent, broken) {
                     (None, ..) => None,

@@ -30,6 +30,8 @@ use crate::{
     store::{Store, StoreError},
 };
 
+use super::TaskController;
+
 #[derive(Clone, Default)]
 pub(super) struct SecretValues(Arc<Mutex<HashMap<TaskId, Found>>>);
 
@@ -117,8 +119,39 @@ fn values(secret: Secret) -> Secrets {
     Secrets::new(data.into_iter().filter_map(|(name, value)| Some((name, text(value)?))).collect())
 }
 
+/// Secrets that were left behind are found this often.
+const SWEEP_PERIOD: SignedDuration = SignedDuration::from_hours(1);
+
+impl TaskController {
+    /// Removes the Secrets of tasks that are over from the hub, and looks through all of them now and then for those
+    /// that were left behind. One at a time: what comes meanwhile waits for the next look.
+    pub(super) fn sweep(&mut self) {
+        let now = self.clock.now();
+        let due = self.sweep_at.is_none_or(|at| at <= now);
+        let busy = self.sweeping.as_ref().is_some_and(|sweeping| !sweeping.is_finished());
+        if busy || (!due && self.spent.is_empty()) {
+            return;
+        }
+        if due {
+            self.sweep_at = now.checked_add(SWEEP_PERIOD).ok();
+        }
+        let spent = std::mem::take(&mut self.spent);
+        let (hub, store, signal) = (self.hub.clone(), self.store.clone(), Arc::clone(&self.signal));
+        let deadline = self.settings.writer.deadline;
+        self.sweeping = Some(self.tasks.spawn(async move {
+            for id in spent {
+                forget(&hub, &id, deadline).await;
+            }
+            if due {
+                look_through(&hub, &store, now, deadline).await;
+            }
+            signal.notify_one();
+        }));
+    }
+}
+
 /// Removes the Secret of a task that is over. One that stays is found when all are looked through.
-pub(super) async fn forget(hub: &Hub, id: &TaskId, deadline: Duration) {
+async fn forget(hub: &Hub, id: &TaskId, deadline: Duration) {
     let secrets = Api::<Secret>::namespaced(hub.client.kube().clone(), &hub.namespace);
     match call(deadline, secrets.delete(&hub_secret_name(id), &DeleteParams::default())).await {
         Ok(_) => info!(task.id = %id, "Removed the secrets of task {id} from the hub"),
@@ -131,8 +164,8 @@ pub(super) async fn forget(hub: &Hub, id: &TaskId, deadline: Duration) {
 const YOUNG: SignedDuration = SignedDuration::from_mins(10);
 
 /// Removes Secrets of tasks that are over or that there are not.
-pub(super) async fn sweep(hub: &Hub, store: &Store, now: Timestamp, deadline: Duration) {
-    if let Err(error) = try_sweep(hub, store, now, deadline).await {
+async fn look_through(hub: &Hub, store: &Store, now: Timestamp, deadline: Duration) {
+    if let Err(error) = try_to_look_through(hub, store, now, deadline).await {
         warn!("Could not look through the Secrets of tasks; it is tried again: {error}");
     }
 }
@@ -145,7 +178,12 @@ enum SweepError {
     Store(#[from] StoreError),
 }
 
-async fn try_sweep(hub: &Hub, store: &Store, now: Timestamp, deadline: Duration) -> Result<(), SweepError> {
+async fn try_to_look_through(
+    hub: &Hub,
+    store: &Store,
+    now: Timestamp,
+    deadline: Duration,
+) -> Result<(), SweepError> {
     let client = hub.client.kube();
     let secrets = Api::<Secret>::namespaced(client.clone(), &hub.namespace);
     let ours = ListParams::default().labels(&format!("{SECRET_LABEL}=true"));

@@ -1,0 +1,51 @@
+//! Pauses of tasks that would otherwise be dispatched to the same end at once.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    domain::{
+        ids::ClusterName,
+        task::{
+            phase::Move,
+            progress::{Step, pause},
+        },
+    },
+    store::TaskRow,
+};
+
+use super::HUB;
+
+/// A cluster that did not take a task's objects is left alone by that task for so long.
+const AVOIDED: SignedDuration = SignedDuration::from_mins(2);
+
+/// A while in which a task is not dispatched. It is not stored: after a start it is tried at once.
+#[derive(Clone, Debug)]
+pub(super) struct Rest {
+    pub until: Timestamp,
+    /// `None`: anywhere.
+    pub from: Option<ClusterName>,
+    pub reason: String,
+}
+
+/// The time that a task is left alone after `step`.
+pub(super) fn after(step: &Step, row: &TaskRow, now: Timestamp) -> Option<Rest> {
+    let detail = step.detail.as_deref().unwrap_or_default();
+    match &step.to {
+        Move::ProgramFailed { restart: true } if !step.counts => {
+            let until = now.checked_add(pause(row.state.epoch)).ok()?;
+            let reason = format!("it was ended and is started again at {until:.0}: {detail}");
+            Some(Rest { until, from: None, reason })
+        }
+        Move::TurnedAway => {
+            let until = now.checked_add(AVOIDED).ok()?;
+            let dispatch = row.dispatch.as_ref()?;
+            // Through the hub it may have been any of several.
+            let from = (!dispatch.by_multikueue).then(|| dispatch.placement.cluster.clone());
+            let place = from.as_ref().map_or(HUB, ClusterName::as_str);
+            let reason =
+                format!("{place} did not take its objects and is tried again at {until:.0}: {detail}");
+            Some(Rest { until, from, reason })
+        }
+        _ => None,
+    }
+}
