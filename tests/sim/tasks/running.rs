@@ -8,7 +8,7 @@ use super::stage::{Stage, of_task, wrong};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_of_one_and_four_nodes_run_where_there_is_room_to_their_end() {
     let stage = Stage::set(&[("one", 8), ("two", 4)]).await;
-    let one = stage.submit(4, "name: train\nrun: python train.py\nresources: {accelerators: 6}\n").await;
+    let one = stage.submit(3600, "name: train\nrun: python train.py\nresources: {accelerators: 6}\n").await;
     let running = stage.reaches(&one, "running").await;
     assert_eq!(running["cluster"], "one", "only there it fits");
     assert!(running["pendingReason"].is_null(), "{running:#}");
@@ -18,7 +18,8 @@ async fn tasks_of_one_and_four_nodes_run_where_there_is_room_to_their_end() {
     assert_eq!(ended["nodes"]["succeeded"], 4);
     assert_eq!(of_task(stage.worker("two"), "Job", &four).len(), 1, "one Job stands for all four nodes");
     assert_eq!(of_task(stage.worker("two"), "Workload", &four).len(), 1);
-    stage.reaches(&one, "succeeded").await;
+    assert_eq!(stage.status(&one).await["phase"], "running");
+    stage.fedq(&["task", "stop", &one, "--yes"], "").await.unwrap();
     let told = ["Submitted", "Chosen", "Created"];
     assert_eq!(stage.reasons(&one).await[..3], told);
 }
@@ -56,7 +57,7 @@ async fn a_task_that_waits_moves_to_a_cluster_that_gets_room_and_is_never_on_bot
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_preempted_task_is_shown_as_queued_again_and_runs_to_its_end() {
+async fn a_preempted_task_is_shown_as_queued_again_and_runs_again() {
     let stage = Stage::set(&[("one", 8)]).await;
     let class = json!({
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "WorkloadPriorityClass",
@@ -75,16 +76,18 @@ async fn a_preempted_task_is_shown_as_queued_again_and_runs_to_its_end() {
         preempts && worker.get("WorkloadPriorityClass", "", "urgent").is_some()
     })
     .await;
-    let low = stage.submit(3, "run: x\nresources: {accelerators: 8}\n").await;
+    let low = stage.submit(3600, "run: x\nresources: {accelerators: 8}\n").await;
     stage.reaches(&low, "running").await;
-    let high = stage.submit(2, "run: x\nresources: {accelerators: 8, priority_class: urgent}\n").await;
+    let high = stage.submit(3600, "run: x\nresources: {accelerators: 8, priority_class: urgent}\n").await;
     stage.reaches(&high, "running").await;
-    stage.reaches(&high, "succeeded").await;
-    stage.reaches(&low, "succeeded").await;
+    stage.reaches(&low, "queued").await;
+    stage.fedq(&["task", "stop", &high, "--yes"], "").await.unwrap();
+    stage.reaches(&low, "running").await;
     let reasons = stage.reasons(&low).await;
     assert!(reasons.iter().any(|reason| reason == "Evicted"), "{reasons:?}");
     assert!(!reasons.iter().any(|reason| reason == "Failed"), "{reasons:?}");
     assert_eq!(stage.status(&low).await["restarts"], 0);
+    stage.fedq(&["task", "stop", &low, "--yes"], "").await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -112,13 +115,15 @@ async fn what_a_finished_task_leaves_goes_after_a_while_and_foreign_objects_stay
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn secrets_are_on_the_worker_while_it_runs_and_nowhere_afterwards() {
     let stage = Stage::set_with(&[("one", 8)], "", ", keepObjects: 1s").await;
-    let id = stage.submit(3, "run: x\nsecrets: {TOKEN: hush-hush-42}\nresources: {accelerators: 1}\n").await;
+    let id =
+        stage.submit(3600, "run: x\nsecrets: {TOKEN: hush-hush-42}\nresources: {accelerators: 1}\n").await;
     stage.reaches(&id, "running").await;
     let of_worker = |kind: &str| of_task(stage.worker("one"), kind, &id);
     assert_eq!(of_worker("Secret").len(), 1);
     let pod = of_worker("Pod")[0].to_string();
     assert!(pod.contains("secretKeyRef") && !pod.contains("hush-hush-42"), "{pod}");
-    stage.reaches(&id, "succeeded").await;
+    stage.fedq(&["task", "stop", &id, "--yes"], "").await.unwrap();
+    stage.reaches(&id, "stopped").await;
     stage.is_gone(&id).await;
     let worker = stage.worker("one");
     wait("its Secret to go with its Job", worker, || of_task(worker, "Secret", &id).is_empty()).await;
