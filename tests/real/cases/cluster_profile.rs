@@ -4,9 +4,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::multikueue_stage::{
-    checks, completes, decide, hub_queue, install_ocm, is_active, runs_on, worker_queue,
+    checks, decide, finishes, hub_queue, install_ocm, is_active, runs_on, worker_queue,
 };
-use super::stage::{CLAIM, CLAIMS, FEDQD, GPU, SOON, Setup, Stage, claim_name, clear, finish, job};
+use super::stage::{CLAIM, CLAIMS, FEDQD, GPU, SOON, Setup, Stage, claim_name, clear, job};
 use crate::support::cluster::{Cluster, Part, id};
 use crate::support::fleet::Fleet;
 use crate::support::wait::{Seen, eventually};
@@ -90,8 +90,7 @@ pub async fn a_cluster_is_joined_by_its_profile_and_runs_jobs_of_multikueue(flee
     is_active(hub, "MultiKueueCluster", "gpu-profile-one").await?;
     hub.apply_object("fedq-test", job(case, "runs", case, &[(GPU, "4")], LONG)).await?;
     runs_on(hub, case, "runs", "gpu-profile-one").await?;
-    finish(worker, case, "runs").await?;
-    completes(hub, case, "runs").await?;
+    finishes(hub, worker, case, "runs").await?;
 
     // It is the manager's object: read, never written.
     let found = hub.get(profile).await?.context("the profile")?;

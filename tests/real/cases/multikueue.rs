@@ -6,11 +6,11 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::multikueue_stage::{
-    NAMESPACE, check_says, check_tells, checks, completes, config_is, decide, evictions, hub_queue,
+    NAMESPACE, check_says, check_tells, checks, config_is, decide, evictions, finishes, hub_queue,
     install_ocm, is_active, mk, ocm, placement_check, runs_on, worker_queue, workload_of,
 };
 use super::stage::{FEDQD, GPU, KUEUE, Recorder, SOON, Setup, Stage, clear, finish, job, queue};
-use crate::support::cluster::{Id, Part, has_condition, id};
+use crate::support::cluster::{Id, Part, id};
 use crate::support::fleet::Fleet;
 use crate::support::wait::{Seen, eventually, throughout};
 
@@ -70,8 +70,7 @@ pub async fn jobs_run_where_a_placement_decides_and_no_change_of_it_evicts_them(
     decide(hub, "gpu", &["place-two"]).await?;
     check_says(hub, "placement-place", "True", "Active").await?;
 
-    finish(one, case, "first").await?;
-    completes(hub, case, "first").await?;
+    finishes(hub, one, case, "first").await?;
     ensure!(evictions(hub, case, "first").await? == 0, "it was evicted");
     config_is(hub, "gpu", &["gpu-place-two"]).await.context("removed when empty")?;
     hub.wait_gone(mk("MultiKueueCluster", "gpu-place-one"), SOON).await?;
@@ -160,8 +159,7 @@ pub async fn running_work_outlives_tokens_restarts_and_comes_back_from_an_evicti
     .await?;
     finish(one, case, "urgent").await?;
     runs_on(hub, case, "long", "gpu-rotate-one").await.context("once more")?;
-    finish(one, case, "long").await?;
-    completes(hub, case, "long").await
+    finishes(hub, one, case, "long").await
 }
 
 /// The account is deleted on the worker: all of its tokens are worth nothing at once, and Kueue's open watches do not
@@ -194,12 +192,7 @@ pub async fn a_token_that_is_void_before_its_time_is_replaced_once(fleet: &Fleet
     let renewed = |secret: &Value| secret["data"] != second["data"];
     hub.wait(secret("void-one"), "another one", SOON * 2, renewed).await?;
     is_active(hub, "MultiKueueCluster", "gpu-void-one").await?;
-    eventually("the pod of the Job to be there to finish", SOON * 2, async || {
-        finish(one, case, "late").await?;
-        let job = hub.get(super::stage::job_id(case, "late")).await?.context("the Job")?;
-        Ok(Seen::when(has_condition(&job, "Complete", "True"), || job["status"].to_string()))
-    })
-    .await?;
+    finishes(hub, one, case, "late").await?;
     ensure!(evictions(hub, case, "late").await? == 0, "it was evicted");
     stage.rest().await?;
     let writes = hub.writes_since(mark, FEDQD).await?;
@@ -229,12 +222,7 @@ pub async fn a_worker_whose_api_server_stops_and_returns_finishes_its_work(fleet
     check_says(hub, "placement-outage", "True", "Active").await?;
     one.plane.restart_api_server().await?;
     is_active(hub, "MultiKueueCluster", "gpu-outage-one").await.context("connected again")?;
-    eventually("the pod of the Job to be there to finish", SOON, async || {
-        finish(one, case, "long").await?;
-        let job = hub.get(super::stage::job_id(case, "long")).await?.context("the Job")?;
-        Ok(Seen::when(has_condition(&job, "Complete", "True"), || job["status"].to_string()))
-    })
-    .await?;
+    finishes(hub, one, case, "long").await?;
     ensure!(evictions(hub, case, "long").await? == 0, "it was evicted");
     let states = config.stop()?;
     ensure!(

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::stage::{GPU, KUEUE, OCM_CRDS, SOON, condition, ground, job_id};
+use super::stage::{GPU, KUEUE, OCM_CRDS, SOON, condition, finish, ground, job_id};
 use crate::support::cluster::{Cluster, Id, Part, has_condition, id};
 use crate::support::kueue::install_crds;
 use crate::support::nodes::node;
@@ -178,10 +178,14 @@ pub async fn runs_on(hub: &Cluster, case: &str, job: &str, cluster: &str) -> Res
     .await
 }
 
-pub async fn completes(hub: &Cluster, case: &str, job: &str) -> Result<()> {
-    let complete = |job: &Value| has_condition(job, "Complete", "True");
-    hub.wait(job_id(case, job), "complete", CONNECTS_WITHIN, complete).await?;
-    Ok(())
+/// Lets the Job's pods on the worker succeed, once they are there, until the Job of the hub is complete.
+pub async fn finishes(hub: &Cluster, worker: &Cluster, case: &str, job: &str) -> Result<()> {
+    eventually(&format!("{job} to finish"), CONNECTS_WITHIN, async || {
+        finish(worker, case, job).await?;
+        let found = hub.get(job_id(case, job)).await?.context("the Job")?;
+        Ok(Seen::when(has_condition(&found, "Complete", "True"), || found["status"].to_string()))
+    })
+    .await
 }
 
 /// How often Kueue has evicted the Job's Workload.

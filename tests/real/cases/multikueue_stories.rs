@@ -5,10 +5,10 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::multikueue_stage::{
-    NAMESPACE, OCM, check_says, checks, completes, config_is, evictions, hub_queue, install_ocm, is_active,
+    NAMESPACE, OCM, check_says, checks, config_is, evictions, finishes, hub_queue, install_ocm, is_active,
     runs_on, worker_queue, workload_of,
 };
-use super::stage::{GPU, KUEUE, SOON, Setup, Stage, clear, finish, job};
+use super::stage::{GPU, KUEUE, SOON, Setup, Stage, clear, job};
 use crate::support::cluster::{Cluster, Part, id};
 use crate::support::fleet::Fleet;
 use crate::support::wait::{Seen, eventually};
@@ -125,8 +125,7 @@ async fn every_cluster_of_a_set(stage: &Stage<'_>, workers: &[(&str, &Cluster)])
     hub.apply_object("fedq-test", job("demo1", "job-demo1", "demo1", &[(GPU, "1")], LONG)).await?;
     runs_on(hub, "demo1", "job-demo1", clusters[0]).await?;
     only_on(workers, "cluster1", "demo1", "job-demo1", hub).await?;
-    finish(workers[0].1, "demo1", "job-demo1").await?;
-    completes(hub, "demo1", "job-demo1").await
+    finishes(hub, workers[0].1, "demo1", "job-demo1").await
 }
 
 async fn by_label(stage: &Stage<'_>, workers: &[(&str, &Cluster)]) -> Result<()> {
@@ -175,10 +174,8 @@ async fn by_score(stage: &Stage<'_>, workers: &[(&str, &Cluster)]) -> Result<()>
     runs_on(hub, "demo2", "job-demo3", "placement-demo2-cluster3").await?;
     only_on(workers, "cluster3", "demo2", "job-demo3", hub).await?;
     only_on(workers, "cluster2", "demo2", "job-demo2", hub).await.context("the older job stays")?;
-    finish(workers[1].1, "demo2", "job-demo2").await?;
-    finish(workers[2].1, "demo2", "job-demo3").await?;
-    for job in ["job-demo2", "job-demo3"] {
-        completes(hub, "demo2", job).await?;
+    for (job, worker) in [("job-demo2", workers[1].1), ("job-demo3", workers[2].1)] {
+        finishes(hub, worker, "demo2", job).await?;
         ensure!(evictions(hub, "demo2", job).await? == 0, "{job} was evicted");
     }
     config_is(hub, "placement-demo2", &both[..1]).await.context("removed when empty")
@@ -244,8 +241,7 @@ async fn handed_on(stage: &Stage<'_>, workers: &[(&str, &Cluster)]) -> Result<()
     only_on(workers, "cluster3", "demo2", "moved", hub).await?;
     config_is(hub, "placement-demo2", &both[1..]).await?;
     for job in ["late", "moved"] {
-        finish(workers[2].1, "demo2", job).await?;
-        completes(hub, "demo2", job).await?;
+        finishes(hub, workers[2].1, "demo2", job).await?;
         ensure!(evictions(hub, "demo2", job).await? == 0, "{job} was evicted");
     }
     Ok(())

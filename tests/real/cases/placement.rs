@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::multikueue_stage::{
-    NAMESPACE, OCM, checks, completes, config_is, evictions, hub_queue, is_active, ocm, runs_on, worker_queue,
+    NAMESPACE, OCM, checks, config_is, evictions, finishes, hub_queue, is_active, ocm, runs_on, worker_queue,
 };
-use super::stage::{FEDQD, GPU, OCM_CRDS, SOON, Setup, Stage, clear, finish, job};
+use super::stage::{FEDQD, GPU, OCM_CRDS, SOON, Setup, Stage, clear, job};
 use crate::support::cluster::{Cluster, Part, has_condition, id};
 use crate::support::fleet::Fleet;
 use crate::support::kueue::install_crds;
@@ -155,8 +155,7 @@ pub async fn the_three_stories_end_in_finished_jobs(fleet: &Fleet) -> Result<()>
     decides(hub, "gpu", &["story-two"]).await?;
     for (job, worker) in [("first", two), ("second", one)] {
         ensure!(evictions(hub, case, job).await? == 0, "{job} was evicted");
-        finish(worker, case, job).await?;
-        completes(hub, case, job).await?;
+        finishes(hub, worker, case, job).await?;
     }
     Ok(())
 }
