@@ -116,6 +116,12 @@ struct Published {
     dispatch_signal: Arc<Notify>,
 }
 
+impl Published {
+    fn new() -> Self {
+        Self { task_views: watch::Sender::new(Arc::new(TaskViews::starting())), ..Self::default() }
+    }
+}
+
 /// Runs a daemon until it is cancelled. Its caller has set up logging and [`host::use_ring`], once a process.
 pub async fn serve(config: Config, host: Host) -> anyhow::Result<()> {
     let metrics = Metrics::new();
@@ -133,7 +139,7 @@ pub async fn serve(config: Config, host: Host) -> anyhow::Result<()> {
         metrics,
         store,
         kept_logs,
-        published: Published::default(),
+        published: Published::new(),
         host,
     };
     daemon.serve_metrics(daemon.host.ready.subscribe()).await?;
@@ -293,7 +299,11 @@ impl Daemon {
             (hub.clone(), hub_id),
             (self.store.clone(), self.clock.clone(), self.metrics.clone()),
             self.task_settings(),
-            published.joined.subscribe(),
+            task::Inputs {
+                joined: published.joined.subscribe(),
+                claimed: published.claimed.subscribe(),
+                capacity: published.capacity.subscribe(),
+            },
             (
                 task::Published {
                     tasks: published.task_views.clone(),

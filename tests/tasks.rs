@@ -207,6 +207,7 @@ fn cluster(name: &str, flavors: &[FlavorView]) -> ClusterView {
         name: ClusterName::new(name).unwrap(),
         access: Access::Ready,
         queues: vec![queue("default"), queue("research")],
+        promised: [].into(),
         volumes: BTreeMap::new(),
     }
 }

@@ -78,6 +78,8 @@ pub async fn create(
         return Err(super::cluster::unknown(cluster));
     }
     let mut row = VolumeRow {
+        made: false,
+        lost: false,
         id: TaskId::draw(fastrand::u64(..)),
         owner: owner.user().to_owned(),
         namespace: owner.namespace().to_owned(),

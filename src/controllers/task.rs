@@ -23,10 +23,12 @@ use crate::{
     clock::Clock,
     controllers::{
         driver::{Controller, Driver, Next, Pace},
-        writer::{WriterConfig, keep_for_workers},
+        writer::WriterConfig,
     },
     domain::{
         ids::ClusterName,
+        overview::CapacityView,
+        queue::ClaimedQueues,
         task::{
             choose::{Placement, Weights},
             event::Event,
@@ -37,20 +39,15 @@ use crate::{
             view::{TaskView, TaskViews, VolumeViews},
         },
     },
-    k8s::{
-        follow::Following,
-        hub::Hub,
-        list_watch::Timing,
-        worker::{JoinedClusters, Worker},
-    },
+    k8s::{hub::Hub, list_watch::Timing, worker::JoinedClusters},
     store::{Dispatch, Store, StoreError, TaskMove, TaskRow},
     telemetry::Metrics,
 };
 
 pub use self::keep::LogKeeping;
 use self::{
-    awaited::Awaited, gather::Gathered, index::Index, keep::Keeping, rest::Rest, secrets::SecretValues,
-    target::Target, wishes::Past,
+    awaited::Awaited, gather::Gathered, index::Index, job_sets::JobSets, keep::Keeping, rest::Rest,
+    secrets::SecretValues, target::Target, wishes::Past,
 };
 
 mod awaited;
@@ -58,8 +55,11 @@ mod chooser;
 mod decide;
 mod gather;
 mod index;
+mod job_sets;
 mod keep;
+mod measure;
 mod on_hub;
+mod places;
 mod publish;
 mod rest;
 mod secrets;
@@ -101,6 +101,8 @@ pub struct TaskController {
     metrics: Metrics,
     settings: Settings,
     joined: watch::Receiver<Arc<JoinedClusters>>,
+    claimed: watch::Receiver<Arc<ClaimedQueues>>,
+    capacity: watch::Receiver<Arc<CapacityView>>,
     published: Published,
     signal: Arc<Notify>,
     /// Up to where the store's moves are known.
@@ -126,6 +128,13 @@ pub struct TaskController {
     sweeping: Option<AbortHandle>,
 }
 
+/// What others found out.
+pub struct Inputs {
+    pub joined: watch::Receiver<Arc<JoinedClusters>>,
+    pub claimed: watch::Receiver<Arc<ClaimedQueues>>,
+    pub capacity: watch::Receiver<Arc<CapacityView>>,
+}
+
 /// What others may know of it.
 pub struct Published {
     pub tasks: watch::Sender<Arc<TaskViews>>,
@@ -135,6 +144,7 @@ pub struct Published {
 struct Cluster {
     target: Target,
     index: Index,
+    job_sets: JobSets,
 }
 
 /// A task that is not over.
@@ -162,7 +172,7 @@ impl TaskController {
         (hub, hub_id): (Hub, String),
         (store, clock, metrics): (Store, Clock, Metrics),
         settings: Settings,
-        joined: watch::Receiver<Arc<JoinedClusters>>,
+        Inputs { joined, claimed, capacity }: Inputs,
         (published, signal): (Published, Arc<Notify>),
     ) -> Self {
         let gathered = Gathered::new(settings.weights);
@@ -174,6 +184,8 @@ impl TaskController {
             metrics,
             settings,
             joined,
+            claimed,
+            capacity,
             published,
             signal,
             seen: 0,
@@ -198,6 +210,7 @@ impl TaskController {
     pub async fn run(mut self, cancel: CancellationToken) -> anyhow::Result<()> {
         self.cancel = cancel.clone();
         self.follow_hub();
+        places::wake_on(self.claimed.clone(), &self.signal, (&mut self.tasks, &cancel));
         let driver = Driver {
             name: "task",
             signal: Arc::clone(&self.signal),
@@ -212,26 +225,6 @@ impl TaskController {
         Ok(())
     }
 
-    /// The hub is followed as its workers are, for what MultiKueue dispatches from it.
-    fn follow_hub(&mut self) {
-        let name = ClusterName::new(HUB).expect("a constant name is valid");
-        let hub = &self.hub;
-        let mut worker = Worker::new(name, hub.client.clone(), hub.uid.clone(), self.cancel.clone());
-        worker.direct_workloads = hub.workloads.clone();
-        let wake = vec![Arc::clone(&self.signal)];
-        let following = Following::new(hub.client.clone(), self.settings.timing.clone(), wake);
-        worker.follow_jobs(&following, &self.hub_id, &mut self.tasks);
-        let (mut changed, signal) = (hub.workloads.changed(), Arc::clone(&self.signal));
-        let cancel = self.cancel.clone();
-        self.tasks.spawn(async move {
-            while let Some(Ok(())) = cancel.run_until_cancelled(changed.changed()).await {
-                signal.notify_one();
-            }
-        });
-        let target = self.start_target(&Arc::new(worker));
-        self.place = Some(Cluster { target, index: Index::default() });
-    }
-
     /// Where the objects of a task are written, as far as it has been dispatched.
     fn cluster_of(&self, row: &TaskRow) -> Option<&Cluster> {
         match &row.dispatch {
@@ -243,6 +236,8 @@ impl TaskController {
     async fn look(&mut self) -> Result<Next, StoreError> {
         self.read_store().await?;
         let joined = Arc::clone(&self.joined.borrow_and_update());
+        let claimed = Arc::clone(&self.claimed.borrow_and_update());
+        self.gathered.promise(&self.hub, claimed);
         self.keep_targets(&joined);
         if !self.hub.secrets.synced() || !self.hub.lists(&joined) {
             // Not the same as clusters that have all left.
@@ -256,6 +251,7 @@ impl TaskController {
             let current = hub.target.worker.follows_jobs();
             hub.index.refresh(&hub.target.worker, current);
         }
+        self.ask_for_job_sets(&joined);
         let mut volumes = self.store.volumes(None).await?;
         self.place_volumes(&mut volumes).await?;
         for _ in 0..ROUNDS {
@@ -270,9 +266,10 @@ impl TaskController {
         self.learn_past().await?;
         let held = self.keep_logs();
         let tended = self.tend_volumes(&volumes, &joined);
-        self.forget_volumes(&tended.gone).await?;
+        self.record_volumes(&volumes, &tended).await?;
         self.write(&joined, tended.wishes, &held);
         self.publish(&joined, tended.views);
+        self.count_tasks();
         self.sweep();
         Ok(self.next_look())
     }
@@ -280,10 +277,11 @@ impl TaskController {
     /// Takes in what was submitted, stopped or moved since the last look.
     async fn read_store(&mut self) -> Result<(), StoreError> {
         let changes = self.store.task_changes(self.seen).await?;
-        self.seen = changes.seen;
         for row in changes.tasks {
+            self.count_submitted(&row);
             self.keep(row);
         }
+        self.seen = changes.seen;
         Ok(())
     }
 
@@ -327,6 +325,7 @@ impl TaskController {
             if !outcome? {
                 continue;
             }
+            self.measure(&row, &step, &decided.step.to);
             info!(task.id = %step.id, phase = step.to.phase.word(), "Task {}: {}", step.id, step.event.message);
             let row = TaskRow {
                 state: step.to,
@@ -344,23 +343,6 @@ impl TaskController {
             }
         }
         self.read_store().await
-    }
-
-    fn keep_targets(&mut self, joined: &JoinedClusters) {
-        let mut clusters = std::mem::take(&mut self.clusters);
-        keep_for_workers(
-            &mut clusters,
-            joined,
-            |cluster| Some(&cluster.target.worker),
-            |worker| Cluster { target: self.start_target(worker), index: Index::default() },
-        );
-        self.clusters = clusters;
-        while self.tasks.try_join_next().is_some() {}
-    }
-
-    fn start_target(&mut self, worker: &Arc<Worker>) -> Target {
-        let told = (self.metrics.clone(), Arc::clone(&self.signal));
-        Target::start(worker, self.settings.writer.clone(), told, (&mut self.tasks, &self.cancel))
     }
 
     /// Of tasks that are not live and still have objects somewhere.

@@ -102,6 +102,9 @@ pub struct Capacity {
     pub all: Resources,
     /// The most that one usable node has; of memory, what nodes alike in all else have on average.
     pub largest: Resources,
+    /// The most that one node of each flavor has, usable at this moment or not. Without memory, of which only
+    /// averages are known.
+    pub largest_of: BTreeMap<FlavorName, Resources>,
 }
 
 /// One node as the store keeps it.

@@ -6,6 +6,7 @@ pub mod client;
 pub mod events;
 pub mod follow;
 pub mod hub;
+pub mod job_sets;
 pub mod kubeconfig;
 pub mod list_watch;
 pub mod logs;

@@ -322,6 +322,19 @@ async fn insert(connection: &mut SqliteConnection, task: &TaskRow) -> sqlx::Resu
     .await
 }
 
+/// Something that happened to a live task and moved it nowhere.
+pub(super) async fn note(
+    connection: &mut SqliteConnection,
+    id: &TaskId,
+    (at, reason, message): (Timestamp, Reason, &str),
+) -> sqlx::Result<()> {
+    let found = sqlx::query("SELECT seq, state FROM tasks WHERE id = ?1 AND over = 0").bind(id.as_str());
+    let Some(row) = found.fetch_optional(&mut *connection).await? else { return Ok(()) };
+    let State { phase, epoch } = column::json(&row, "state")?;
+    append(connection, row.try_get("seq")?, &Event { at, epoch, phase, reason, message: message.to_owned() })
+        .await
+}
+
 async fn append(connection: &mut SqliteConnection, seq: i64, event: &Event) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO task_events (task, at_ms, epoch, phase, reason, message) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
@@ -378,5 +391,7 @@ fn event(row: &SqliteRow) -> sqlx::Result<Event> {
     })
 }
 
+#[cfg(test)]
+pub(super) mod testing;
 #[cfg(test)]
 mod tests;

@@ -5,10 +5,11 @@ use futures::FutureExt;
 use jiff::Timestamp;
 use sqlx::{Row, sqlite::SqliteRow};
 
-use super::{Store, StoreError, column, error::reading};
+use super::{Store, StoreError, column, error::reading, tasks};
 use crate::domain::{
     ids::ClusterName,
     task::{
+        event::Reason,
         names::TaskId,
         volume::{Known, VolumeSpec},
     },
@@ -25,6 +26,10 @@ pub struct VolumeRow {
     pub created: Timestamp,
     /// Somebody wants it gone.
     pub deleting: bool,
+    /// Its claim was seen on its cluster.
+    pub made: bool,
+    /// And is not there any more, though nobody asked fedq to delete it.
+    pub lost: bool,
 }
 
 impl VolumeRow {
@@ -74,6 +79,37 @@ impl Store {
             async move {
                 let update = sqlx::query(statement).bind(id.as_str()).bind(cluster.as_str());
                 Ok(0 < update.execute(connection).await?.rows_affected())
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    /// Its claim is on its cluster.
+    pub async fn volume_made(&self, id: &TaskId) -> Result<bool, StoreError> {
+        self.change_volume("record the volume", "UPDATE volumes SET made = 1, lost = 0 WHERE id = ?1", id)
+            .await
+    }
+
+    /// Its claim was deleted on its cluster. `users`, the tasks that mount it, are told of it in their history.
+    pub async fn volume_lost(
+        &self,
+        id: &TaskId,
+        users: Vec<TaskId>,
+        (now, message): (Timestamp, String),
+    ) -> Result<(), StoreError> {
+        let id = id.clone();
+        self.write("record the volume", move |connection| {
+            async move {
+                let lost =
+                    sqlx::query("UPDATE volumes SET lost = 1 WHERE id = ?1 AND lost = 0").bind(id.as_str());
+                if lost.execute(&mut *connection).await?.rows_affected() == 0 {
+                    return Ok(());
+                }
+                for user in &users {
+                    tasks::note(connection, user, (now, Reason::VolumeLost, &message)).await?;
+                }
+                Ok(())
             }
             .boxed()
         })
@@ -139,6 +175,8 @@ fn volume(row: &SqliteRow) -> sqlx::Result<VolumeRow> {
         spec: column::json(row, "spec")?,
         created: column::time(row, "created_ms")?,
         deleting: row.try_get("deleting")?,
+        made: row.try_get("made")?,
+        lost: row.try_get("lost")?,
     })
 }
 
@@ -157,6 +195,8 @@ mod tests {
             spec: VolumeSpec::new("data", "10Gi", Some("fast"), None).expect("valid"),
             created: Timestamp::from_second(1_700_000_000).expect("in range"),
             deleting: false,
+            made: false,
+            lost: false,
         }
     }
 
@@ -182,5 +222,26 @@ mod tests {
         assert!(store.forget_volume(&mine.id).await.expect("stored"));
         assert_eq!(store.volume(&mine.id).await.expect("read"), None);
         assert!(!store.delete_volume(&mine.id).await.expect("no failure"));
+    }
+
+    #[tokio::test]
+    async fn a_claim_that_went_by_itself_is_told_once_to_the_tasks_that_mount_it() {
+        let folder = TempDir::new().expect("a temporary folder");
+        let store = Store::open(&folder.path().join("fedq.db")).await.expect("opens");
+        let volume = row(1, "ann");
+        assert!(store.insert_volume(&volume).await.expect("stored"));
+        let task = tasks::testing::row(2, "ann");
+        assert!(store.insert_task(&task).await.expect("stored"));
+        assert!(store.volume_made(&volume.id).await.expect("stored"));
+        let found = async || store.volume(&volume.id).await.expect("read").expect("a volume");
+        assert_eq!(found().await, VolumeRow { made: true, ..volume.clone() });
+        for _ in 0..2 {
+            let told = (volume.created, "volume data was deleted on one".to_owned());
+            store.volume_lost(&volume.id, vec![task.id.clone()], told).await.expect("stored");
+        }
+        assert!(found().await.lost);
+        let events = store.task_events(&task.id).await.expect("read");
+        assert_eq!((events.len(), events[1].reason), (2, Reason::VolumeLost));
+        assert_eq!(events[1].phase, task.state.phase);
     }
 }

@@ -25,6 +25,7 @@ use crate::domain::{
     ids::{ClusterName, FlavorName, ResourceName},
     quantity::Amount,
     resources::FlavorResource,
+    task::{event::Reason, phase::LIVE_WORDS},
 };
 
 /// A handle; clones share the values.
@@ -47,6 +48,10 @@ struct Families {
     store_commit_seconds: Histogram,
     store_errors: Counter,
     capacity_to_write_seconds: Histogram,
+    tasks: Family<PhaseLabels, Gauge>,
+    task_events: Family<ReasonLabels, Counter>,
+    task_dispatch_seconds: Histogram,
+    task_start_seconds: Histogram,
     /// Which series of quota each cluster has, so that those of a flavor that went do not stay.
     quota_series: Mutex<BTreeMap<ClusterName, BTreeSet<FlavorResource>>>,
 }
@@ -153,6 +158,16 @@ struct ControllerLabels {
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct PhaseLabels {
+    phase: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct ReasonLabels {
+    reason: String,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct QuotaLabels {
     cluster: ClusterName,
     flavor: FlavorName,
@@ -166,6 +181,11 @@ pub const CONNECTION_WORDS: [&str; 7] =
 /// 100 µs to 52 s: from a plan in memory to a write against a slow cluster.
 fn seconds() -> Histogram {
     Histogram::new(exponential_buckets(0.0001, 2.0, 20))
+}
+
+/// A tenth of a second to half a day: tasks wait for quota.
+fn waits() -> Histogram {
+    Histogram::new(exponential_buckets(0.1, 2.0, 20))
 }
 
 impl Metrics {
@@ -189,6 +209,10 @@ impl Metrics {
             store_commit_seconds: seconds(),
             store_errors: Counter::default(),
             capacity_to_write_seconds: seconds(),
+            tasks: Family::default(),
+            task_events: Family::default(),
+            task_dispatch_seconds: seconds(),
+            task_start_seconds: waits(),
             quota_series: Mutex::default(),
         };
         families.register();
@@ -252,6 +276,28 @@ impl Metrics {
     /// From the event that changed capacity to the first queue written for it.
     pub fn capacity_written(&self, took: Duration) {
         self.0.capacity_to_write_seconds.observe(took.as_secs_f64());
+    }
+
+    /// How many tasks that are not over are in each phase.
+    pub fn tasks(&self, counts: &BTreeMap<&'static str, i64>) {
+        for phase in LIVE_WORDS {
+            let count = counts.get(phase).copied().unwrap_or_default();
+            self.0.tasks.get_or_create(&PhaseLabels { phase }).set(count);
+        }
+    }
+
+    pub fn task_event(&self, reason: Reason) {
+        self.0.task_events.get_or_create(&ReasonLabels { reason: reason.to_string() }).inc();
+    }
+
+    /// From the acceptance of a task until its objects were all on a cluster.
+    pub fn task_dispatched(&self, took: Duration) {
+        self.0.task_dispatch_seconds.observe(took.as_secs_f64());
+    }
+
+    /// From the acceptance of a task until all its nodes ran.
+    pub fn task_started(&self, took: Duration) {
+        self.0.task_start_seconds.observe(took.as_secs_f64());
     }
 
     /// Sets the cluster's gauges; series of cells that are not in `cells` go.
@@ -340,6 +386,23 @@ impl Families {
             "From a change of capacity seen to the first queue written for it",
             latency,
         );
+        self.register_tasks();
+    }
+
+    fn register_tasks(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("tasks", "Tasks that are not over, by phase", self.tasks.clone());
+        registry.register("task_events", "What happened to tasks, by reason", self.task_events.clone());
+        registry.register(
+            "task_dispatch_seconds",
+            "From the acceptance of a task to its objects on a cluster, the first time",
+            self.task_dispatch_seconds.clone(),
+        );
+        registry.register(
+            "task_start_seconds",
+            "From the acceptance of a task until all its nodes run, the first time",
+            self.task_start_seconds.clone(),
+        );
     }
 }
 
@@ -407,6 +470,10 @@ mod tests {
         metrics.committed(Duration::from_millis(2), true);
         metrics.committed(Duration::from_millis(2), false);
         metrics.capacity_written(Duration::from_secs(1));
+        metrics.tasks(&[("queued", 3)].into());
+        metrics.task_event(Reason::Chosen);
+        metrics.task_dispatched(Duration::from_millis(30));
+        metrics.task_started(Duration::from_mins(3));
         metrics.quota(&cluster(), &[gauge("cpu", 1500), gauge("nvidia.com/gpu", 8)]);
         for line in [
             concat!("fedq_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
@@ -417,6 +484,11 @@ mod tests {
             "fedq_api_requests_total{cluster=\"worker-1\",verb=\"Patch\",outcome=\"Conflict\"} 1",
             "fedq_writes_total{cluster=\"worker-1\",kind=\"ClusterQueue\"} 1",
             "fedq_plan_seconds_count 1",
+            "fedq_tasks{phase=\"queued\"} 3",
+            "fedq_tasks{phase=\"running\"} 0",
+            "fedq_task_events_total{reason=\"Chosen\"} 1",
+            "fedq_task_dispatch_seconds_count 1",
+            "fedq_task_start_seconds_count 1",
             "fedq_reconcile_seconds_count{controller=\"quota\"} 1",
             "fedq_reconcile_errors_total{controller=\"quota\"} 1",
             "fedq_reconcile_errors_total{controller=\"capacity\"} 0",

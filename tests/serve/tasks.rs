@@ -1,10 +1,20 @@
 //! `/api/v1/tasks`.
 
+use std::sync::Arc;
+
 use axum::{body::Body, http::Request};
 use fedq::{
     domain::{
         ids::ClusterName,
-        task::{event::Event, names::TaskId, phase::Move, record::NodeCounts},
+        task::{
+            choose::{obstacle::Obstacle, view::Access},
+            event::Event,
+            fleet::{Fleet, Member},
+            names::TaskId,
+            phase::Move,
+            record::NodeCounts,
+            view::TaskViews,
+        },
     },
     store::{TaskMove, TaskRow},
 };
@@ -308,7 +318,7 @@ async fn a_list_can_be_followed() {
     let begin = next().await;
     assert!(begin.starts_with("data: {\"type\":\"ADDED\"") && begin.contains("SYNCED"), "{begin}");
     moves(&served, &id, &[dispatch()]).await;
-    served.task_views.send_replace(std::sync::Arc::default());
+    served.task_views.send_replace(Arc::default());
     let change = next().await;
     assert!(change.contains("MODIFIED") && change.contains("\"phase\":\"dispatching\""), "{change}");
 }
@@ -359,9 +369,9 @@ async fn a_request_that_was_cut_off_behind_its_secrets_goes_on_when_it_is_repeat
 #[tokio::test]
 async fn an_id_that_stands_on_objects_of_no_known_task_is_not_given_again() {
     let served = served().await;
-    let id = fedq::domain::task::names::TaskId::parse("0a1b2c3d").unwrap();
+    let id = TaskId::parse("0a1b2c3d").unwrap();
     served.task_views.send_modify(|views| {
-        std::sync::Arc::make_mut(views).orphans.insert(id);
+        Arc::make_mut(views).orphans.insert(id);
     });
     let task = |id: &str| json!({"file": "run: x", "id": id});
     let (status, problem) = served.call(ANN, "POST /tasks", task("0a1b2c3d")).await;
@@ -383,4 +393,54 @@ async fn a_person_has_no_more_tasks_than_they_may() {
     assert_eq!(served.call(BOB, "POST /tasks", body).await.0, 201, "others may");
     served.call(ANN, &format!("POST /tasks/{first}/stop"), Value::Null).await;
     submit(&served, ANN, "run: x").await;
+}
+
+/// With a cluster `east` that has no queue, and `west`, of which nothing is known yet.
+fn half_known() -> TaskViews {
+    let name = |name: &str| ClusterName::new(name).unwrap();
+    let east = Member {
+        access: Access::Ready,
+        facts: Arc::default(),
+        local_queues: Arc::default(),
+        promised: Arc::default(),
+        priorities: Arc::default(),
+        has_jobsets: false,
+    };
+    let fleet = Fleet {
+        clusters: [(name("east"), east)].into(),
+        unknown: [name("west")].into(),
+        coming: [name("west")].into(),
+        ..Fleet::default()
+    };
+    TaskViews { fleet: Arc::new(fleet), ..TaskViews::default() }
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_known_in_a_moment_is_waited_for_before_a_task_is_accepted() {
+    let served = served().await;
+    served.task_views.send_replace(Arc::new(half_known()));
+    let known = async {
+        let mut fleet = Fleet::clone(&half_known().fleet);
+        (fleet.unknown, fleet.coming) = Default::default();
+        let far = ClusterName::new("west").unwrap();
+        fleet.unusable.insert(far, Obstacle::OutOfReach);
+        served
+            .task_views
+            .send_replace(Arc::new(TaskViews { fleet: Arc::new(fleet), ..TaskViews::default() }));
+    };
+    let submit = served.call(ANN, "POST /tasks", json!({"file": "run: x\n"}));
+    let ((status, problem), ()) = tokio::join!(submit, known);
+    assert_eq!(status, 422, "{problem}");
+    let causes: Vec<_> =
+        problem["causes"].as_array().unwrap().iter().map(|cause| cause["field"].clone()).collect();
+    assert_eq!(causes, ["east", "west"], "{problem}");
+    assert!(served.store.live_tasks().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_cluster_that_stays_unknown_may_be_able_to_hold_a_task() {
+    let served = served().await;
+    served.task_views.send_replace(Arc::new(half_known()));
+    submit(&served, ANN, "run: x\n").await;
+    assert_eq!(served.store.live_tasks().await.unwrap().len(), 1);
 }

@@ -1,5 +1,7 @@
 //! A task from the request to the disk. It is acknowledged once it is there; whoever dispatches finds it.
 
+use std::time::Duration;
+
 use axum::http::StatusCode;
 
 use crate::{
@@ -24,6 +26,8 @@ use crate::{
     wire::problem::{Cause, Code},
 };
 
+/// Less than any client waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// Ids drawn in vain before something must be wrong.
 const DRAWS: usize = 8;
 
@@ -159,10 +163,10 @@ async fn check_one(state: &State, owner: &Owner, task: NewTask, wanted: &Wanted)
     {
         return Err(crate::api::cluster::unknown(cluster));
     }
-    let choice = choose(state, &row).await?;
+    let choice = choose_settled(state, &row).await?;
     match &choice.outcome {
-        Outcome::Never if knows_all(state, &choice) => Err(nowhere(&choice)),
-        Outcome::Never | Outcome::Run(_) | Outcome::Wait => Ok(Checked { row, secrets, choice }),
+        Outcome::Never => Err(nowhere(&choice)),
+        Outcome::Run(_) | Outcome::Wait => Ok(Checked { row, secrets, choice }),
     }
 }
 
@@ -180,10 +184,25 @@ fn no_queue(state: &State, owner: &Owner) -> Failure {
         .next("name one with --queue, or as config.kubernetes.kueue.local_queue_name in the file")
 }
 
-/// Before all clusters are looked at, that no cluster holds a task says nothing.
-fn knows_all(state: &State, choice: &Choice) -> bool {
-    let overview = state.overview();
-    !choice.verdicts.is_empty() && overview.clusters.keys().all(|name| choice.verdicts.contains_key(name))
+/// As [`choose`]. Where only clusters that will be known in a moment could take it, that moment is waited for:
+/// a task that can never run is better refused than accepted to fail.
+async fn choose_settled(state: &State, row: &TaskRow) -> Result<Choice, Failure> {
+    let mut views = state.task_views.clone();
+    let until = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let unsettled = {
+            let views = views.borrow_and_update();
+            views.starting || !views.fleet.coming.is_empty()
+        };
+        let choice = choose(state, row).await?;
+        let away = choice.verdicts.values().any(|verdict| matches!(verdict, Verdict::Away(..)));
+        if choice.outcome != Outcome::Wait || away || !unsettled {
+            return Ok(choice);
+        }
+        if !matches!(tokio::time::timeout_at(until, views.changed()).await, Ok(Ok(()))) {
+            return Ok(choice);
+        }
+    }
 }
 
 fn nowhere(choice: &Choice) -> Failure {

@@ -27,8 +27,6 @@ pub(super) struct Chooser<'a> {
     /// Of tasks without volumes, by namespace.
     views: HashMap<String, View>,
     volumes: &'a [VolumeRow],
-    /// Whether clusters are about to be known, so that a task that would wait may as well wait for them.
-    pub more_come: bool,
 }
 
 impl<'a> Chooser<'a> {
@@ -36,7 +34,7 @@ impl<'a> Chooser<'a> {
         for cluster in in_flight.keys() {
             gather::count(&mut fleet, cluster, &in_flight);
         }
-        Self { fleet, in_flight, views: HashMap::new(), volumes, more_come: false }
+        Self { fleet, in_flight, views: HashMap::new(), volumes }
     }
 
     /// `Err`: a volume that has no place yet.
@@ -75,6 +73,13 @@ impl<'a> Chooser<'a> {
     }
 
     fn tenancy(&self, task: &TaskRow) -> Result<Tenancy, String> {
+        let mounts = |volume: &&VolumeRow| {
+            let mine = volume.owner == task.owner && volume.namespace == task.namespace && !volume.deleting;
+            mine && task.spec.volumes.iter().any(|mount| mount.volume == volume.spec.name())
+        };
+        if let Some(lost) = self.volumes.iter().filter(|volume| volume.lost).find(mounts) {
+            return Err(format!("volume {} was deleted on its cluster", lost.spec.name()));
+        }
         let known = self.volumes.iter().map(VolumeRow::known);
         let (tenancy, placeless) = Tenancy::of(&task.owner, &task.namespace, known);
         match task.spec.volumes.iter().find(|mount| placeless.contains(&mount.volume)) {

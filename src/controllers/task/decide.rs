@@ -32,6 +32,7 @@ use super::{
     chooser::{self, Chooser},
     gather::{self, InFlight, Routes},
     index::Expected,
+    job_sets,
     on_hub::{is_dispatched, route},
     wishes::Dispatching,
 };
@@ -43,10 +44,15 @@ impl TaskController {
         volumes: &[VolumeRow],
         now: Timestamp,
     ) -> Vec<(TaskId, Decided)> {
-        let fleet = self.gathered.read(joined);
+        let clusters = &self.clusters;
+        let runs_job_sets =
+            |name: &ClusterName| clusters.get(name).is_some_and(|cluster| cluster.job_sets.are_run());
+        let fleet = self.gathered.read(joined, &self.capacity.borrow(), runs_job_sets);
         let in_flight = self.in_flight(&fleet);
         let mut chooser = Chooser::new(fleet, in_flight, volumes);
-        chooser.more_come = self.more_come(&chooser.fleet.unknown, joined, now);
+        if !self.more_come(&chooser.fleet.unknown, joined, now) {
+            chooser.fleet.coming.clear();
+        }
         self.gathered.replace(chooser.fleet.clone());
         let routes = self.gathered.routes(&self.hub).clone();
         let mut decided = Vec::new();
@@ -155,10 +161,12 @@ impl TaskController {
             }
         };
         match &choice.outcome {
-            Outcome::Run(placement) if !placement.now && chooser.more_come => {
+            Outcome::Run(placement) if !placement.now && !chooser.fleet.coming.is_empty() => {
                 live.judged = Some((revision, "waits for clusters that are being connected".to_owned()));
                 None
             }
+            // The answer comes in a moment, and decides on the form of the task.
+            Outcome::Run(placement) if job_sets::is_asked(&self.clusters, &row, placement) => None,
             Outcome::Run(placement) => {
                 let mut dispatch = self.dispatch(&row, placement, chooser);
                 chooser.take(&row, placement);

@@ -7,13 +7,17 @@ use std::{
 
 use crate::{
     domain::{
-        ids::{ClusterName, QueueName},
+        cluster::Connection,
+        ids::{ClusterName, FlavorName, QueueName},
+        overview::CapacityView,
         quantity::Amount,
+        queue::ClaimedQueues,
         resources::Cell,
         task::{
             choose::{
                 Placement, Weights,
                 gather::{ClusterFacts, LocalQueueFacts},
+                obstacle::Obstacle,
                 verdict::per_node,
                 view::Access,
             },
@@ -23,7 +27,6 @@ use crate::{
     },
     k8s::{
         hub::Hub,
-        list_watch::State,
         read::tasks::{dispatched_queues, local_queues_by_namespace, worker_facts},
         worker::{Joined, JoinedClusters, Worker},
     },
@@ -45,6 +48,9 @@ pub(super) struct Gathered {
     /// Counts changes of the fleet.
     pub revision: u64,
     weights: Weights,
+    /// LocalQueues that each cluster is to have, and the changes and claims that are in it.
+    promised: BTreeMap<ClusterName, Arc<BTreeMap<String, BTreeSet<String>>>>,
+    promised_by: Option<(u64, Arc<ClaimedQueues>)>,
     /// Queues of the hub that MultiKueue dispatches, and the changes that are in it.
     routes: (Option<[u64; 5]>, Routes),
 }
@@ -74,8 +80,36 @@ impl Gathered {
         &self.routes.1
     }
 
+    /// Takes in which queues clusters are to have.
+    pub fn promise(&mut self, hub: &Hub, claimed: Arc<ClaimedQueues>) {
+        let revision = hub.local_queues.revision();
+        let is_read = |(seen, by): &(u64, Arc<ClaimedQueues>)| *seen == revision && Arc::ptr_eq(by, &claimed);
+        if self.promised_by.as_ref().is_some_and(is_read) {
+            return;
+        }
+        let queues = local_queues_by_namespace(&hub.local_queues.all());
+        let of_cluster = |claimed: &BTreeMap<QueueName, BTreeSet<FlavorName>>| {
+            let mut promised: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+            for (namespace, queues) in &queues {
+                let named = queues.iter().filter(|local| claimed.contains_key(&local.queue));
+                let names: BTreeSet<String> = named.map(|local| local.name.clone()).collect();
+                if !names.is_empty() {
+                    promised.insert(namespace.clone(), names);
+                }
+            }
+            Arc::new(promised)
+        };
+        self.promised = claimed.iter().map(|(name, claimed)| (name.clone(), of_cluster(claimed))).collect();
+        self.promised_by = Some((revision, claimed));
+    }
+
     /// The fleet without what is on its way.
-    pub fn read(&mut self, joined: &JoinedClusters) -> Fleet {
+    pub fn read(
+        &mut self,
+        joined: &JoinedClusters,
+        capacity: &CapacityView,
+        runs_job_sets: impl Fn(&ClusterName) -> bool,
+    ) -> Fleet {
         self.known.retain(|name, _| joined.contains_key(name));
         let mut fleet = Fleet { weights: self.weights, ..Fleet::default() };
         for (name, entry) in joined {
@@ -83,22 +117,36 @@ impl Gathered {
             if let Some(worker) = worker {
                 self.read_cluster(name, worker);
             }
+            self.measure(name, capacity);
             let Some(known) = self.known.get(name) else {
-                if entry.worker.as_ref().is_none_or(|worker| !worker.synced()) {
-                    fleet.unknown.insert(name.clone());
-                }
+                leave_out(&mut fleet, name, entry);
                 continue;
             };
             let member = Member {
                 access: access(entry),
                 facts: Arc::clone(&known.facts),
                 local_queues: Arc::clone(&known.local_queues),
+                promised: self.promised.get(name).cloned().unwrap_or_default(),
                 priorities: Arc::clone(&known.priorities),
-                has_jobsets: matches!(known.worker.tasks.job_sets.state(), State::Synced { .. }),
+                has_jobsets: runs_job_sets(name),
             };
             fleet.clusters.insert(name.clone(), member);
         }
         fleet
+    }
+
+    /// Takes in how large the cluster's nodes are.
+    fn measure(&mut self, name: &ClusterName, capacity: &CapacityView) {
+        let (Some(known), Some(found)) = (self.known.get_mut(name), capacity.get(name)) else { return };
+        let largest = &found.capacity.largest_of;
+        if known.facts.largest_nodes != *largest {
+            Arc::make_mut(&mut known.facts).largest_nodes.clone_from(largest);
+        }
+    }
+
+    /// One that the cluster has, and that tasks may be in.
+    pub fn namespace_of(&self, cluster: &ClusterName) -> Option<String> {
+        self.known.get(cluster)?.local_queues.keys().next().cloned()
     }
 
     fn read_cluster(&mut self, name: &ClusterName, worker: &Arc<Worker>) {
@@ -140,6 +188,22 @@ pub(super) fn count(fleet: &mut Fleet, cluster: &ClusterName, in_flight: &InFlig
     let Some(member) = fleet.clusters.get_mut(cluster) else { return };
     if let Some(cells) = in_flight.get(cluster) {
         Arc::make_mut(&mut member.facts).in_flight.clone_from(cells);
+    }
+}
+
+/// A cluster of which nothing can be read: it is unknown, unless nothing will ever be.
+fn leave_out(fleet: &mut Fleet, name: &ClusterName, entry: &Joined) {
+    if entry.connection == Connection::Unreached {
+        fleet.unusable.insert(name.clone(), Obstacle::OutOfReach);
+        return;
+    }
+    if entry.worker.as_ref().is_some_and(|worker| worker.synced()) {
+        fleet.unusable.insert(name.clone(), Obstacle::NoKueue);
+        return;
+    }
+    fleet.unknown.insert(name.clone());
+    if matches!(entry.connection, Connection::Connecting | Connection::Ready) {
+        fleet.coming.insert(name.clone());
     }
 }
 

@@ -22,6 +22,10 @@ use crate::{
     store::TaskRow,
 };
 
+mod places;
+
+use places::Places;
+
 /// Kueue sets it on each Workload.
 const JOB_UID_LABEL: &str = "kueue.x-k8s.io/job-uid";
 
@@ -33,6 +37,7 @@ pub(super) struct Index {
     tasks: HashMap<TaskId, OnCluster>,
     /// By the UID of the Job or JobSet.
     workloads: HashMap<String, Arc<Workload>>,
+    places: Places,
 }
 
 /// What tells a task's own objects from others that carry its id.
@@ -121,7 +126,9 @@ impl Index {
             let uid = workload.metadata.labels.get(JOB_UID_LABEL)?.clone();
             ours.contains(uid.as_str()).then_some((uid, workload))
         };
-        self.workloads = worker.direct_workloads.all().into_iter().filter_map(of).collect();
+        let all = worker.direct_workloads.all();
+        self.places = Places::of(worker, &all);
+        self.workloads = all.into_iter().filter_map(of).collect();
     }
 
     pub fn tasks(&self) -> impl Iterator<Item = (&TaskId, &OnCluster)> {
@@ -152,6 +159,7 @@ impl Index {
             let Some(workload) = self.workloads.get(&job.metadata.uid) else { continue };
             seen.evicted = seen.evicted.or_else(|| true_message(&workload.status.conditions, "Evicted"));
             seen.waits = seen.waits.or_else(|| waits(&workload.status.conditions));
+            seen.place = seen.place.or_else(|| self.places.get(&workload.metadata.uid));
         }
         here.add_nodes(expected.epoch, &mut seen);
         seen.end = here.end(&jobs, expected);

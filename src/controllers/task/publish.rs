@@ -179,9 +179,9 @@ impl TaskController {
         let fleet = Arc::clone(&self.gathered.fleet);
         self.published.tasks.send_if_modified(|known| {
             let same = known.tasks.len() == tasks.len() && Arc::ptr_eq(&known.fleet, &fleet);
-            let differs = changed || !same || known.orphans != orphans;
+            let differs = changed || !same || known.orphans != orphans || known.starting;
             if differs {
-                *known = Arc::new(TaskViews { tasks, fleet, orphans });
+                *known = Arc::new(TaskViews { tasks, fleet, orphans, starting: false });
             }
             differs
         });

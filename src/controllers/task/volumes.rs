@@ -30,6 +30,10 @@ pub(super) struct Volumes {
     pub views: VolumeViews,
     /// Of which nothing is left anywhere.
     pub gone: Vec<TaskId>,
+    /// Seen for the first time.
+    made: Vec<TaskId>,
+    /// Deleted by somebody else, and where.
+    lost: Vec<(TaskId, ClusterName)>,
 }
 
 impl TaskController {
@@ -96,6 +100,13 @@ impl TaskController {
         let wishes = done.wishes.entry(name.clone()).or_default();
         match (&claim, volume.deleting) {
             (None, true) => None,
+            (None, false) if volume.made => {
+                done.lost.push((volume.id.clone(), name.clone()));
+                let reason = format!(
+                    "somebody deleted it on {name}, and what was in it is gone; delete it here too to make it anew"
+                );
+                Some(VolumeState { phase: VolumePhase::Lost, reason: Some(reason) })
+            }
             (None, false) => {
                 let place =
                     Place { namespace: &volume.namespace, hub_id: &self.hub_id, created: volume.created };
@@ -105,30 +116,54 @@ impl TaskController {
                 Some(VolumeState { phase: VolumePhase::Pending, reason })
             }
             (Some(claim), true) => {
-                let reason = self.users(volume).map(|user| format!("task {user} uses it"));
+                let reason = self.users(volume).next().map(|user| format!("task {user} uses it"));
                 if reason.is_none() && !claim.metadata.going {
                     wishes.push(Change { target, action: deleted(claim), manager: MANAGER });
                 }
                 Some(VolumeState { phase: VolumePhase::Deleting, reason })
             }
-            (Some(claim), false) => Some(bound(claim)),
+            (Some(claim), false) => {
+                if !volume.made || volume.lost {
+                    done.made.push(volume.id.clone());
+                }
+                Some(bound(claim))
+            }
         }
     }
 
-    /// A task that mounts the volume, if there is one.
-    fn users(&self, volume: &VolumeRow) -> Option<&TaskId> {
+    /// Tasks that mount the volume.
+    fn users<'a>(&'a self, volume: &'a VolumeRow) -> impl Iterator<Item = &'a TaskId> {
         let mounts = |live: &&super::Live| {
             let row = &live.row;
             row.owner == volume.owner
                 && row.namespace == volume.namespace
                 && row.spec.volumes.iter().any(|mount| mount.volume == volume.spec.name())
         };
-        self.live.values().find(mounts).map(|live| &live.row.id)
+        self.live.values().filter(mounts).map(|live| &live.row.id)
     }
 
-    pub(super) async fn forget_volumes(&self, gone: &[TaskId]) -> Result<(), StoreError> {
-        for id in gone {
+    /// Has on the disk what was found out of volumes.
+    pub(super) async fn record_volumes(
+        &self,
+        volumes: &[VolumeRow],
+        found: &Volumes,
+    ) -> Result<(), StoreError> {
+        for id in &found.gone {
             self.store.forget_volume(id).await?;
+        }
+        for id in &found.made {
+            self.store.volume_made(id).await?;
+        }
+        let now = self.clock.now();
+        for (id, cluster) in &found.lost {
+            let Some(volume) = volumes.iter().find(|volume| volume.id == *id && !volume.lost) else {
+                continue;
+            };
+            let name = volume.spec.name();
+            tracing::warn!(volume.id = %id, cluster.name = %cluster, "Volume {name} was deleted on `{cluster}`");
+            let users = self.users(volume).cloned().collect();
+            let message = format!("volume {name} was deleted on {cluster}, with what was in it");
+            self.store.volume_lost(id, users, (now, message)).await?;
         }
         Ok(())
     }

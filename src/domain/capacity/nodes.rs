@@ -180,17 +180,21 @@ impl NodeTable {
             flavors.iter().map(|flavor| (flavor.name.clone(), Sums::default())).collect();
         let (mut total, mut all) = (Sums::default(), Sums::default());
         let mut largest = Resources::new();
+        let mut largest_of: BTreeMap<FlavorName, Resources> = BTreeMap::new();
         let mut nodes = 0;
         for ((shape, amounts), group) in &self.groups {
             let shape = self.shapes.get(*shape);
             self.add_group(group, *amounts, &mut all);
+            let matching = flavors.iter().filter(|flavor| flavor.matches(&shape.labels, &shape.taints));
+            let matching: BTreeSet<_> = matching.map(|flavor| flavor.name.clone()).collect();
+            for flavor in &matching {
+                self.raise_to(*amounts, largest_of.entry(flavor.clone()).or_default());
+            }
             if !shape.usable {
                 continue;
             }
             nodes += group.nodes;
             self.raise_to_one_of(group, *amounts, &mut largest);
-            let matching = flavors.iter().filter(|flavor| flavor.matches(&shape.labels, &shape.taints));
-            let matching: BTreeSet<_> = matching.map(|flavor| flavor.name.clone()).collect();
             self.add_group(group, *amounts, &mut total);
             for flavor in &matching {
                 if let Some(sums) = by_flavor.get_mut(flavor) {
@@ -214,21 +218,22 @@ impl NodeTable {
             nodes,
             all: raw(all),
             largest,
+            largest_of,
         }
     }
 
     /// Makes each amount at least what a node of the group has.
     fn raise_to_one_of(&self, group: &Group, amounts: u32, largest: &mut Resources) {
-        let mut raise = |resource: ResourceName, units: i64| {
-            let known = largest.entry(resource).or_default();
-            *known = (*known).max(Amount::new(units));
-        };
         if group.memory != 0 {
             let nodes = i128::try_from(group.nodes.max(1)).unwrap_or(i128::MAX);
-            raise(memory(), i64::try_from(group.memory / nodes).unwrap_or(i64::MAX));
+            raise(largest, memory(), i64::try_from(group.memory / nodes).unwrap_or(i64::MAX));
         }
+        self.raise_to(amounts, largest);
+    }
+
+    fn raise_to(&self, amounts: u32, largest: &mut Resources) {
         for (id, units) in self.amounts.get(amounts) {
-            raise(self.resource(*id).clone(), *units);
+            raise(largest, self.resource(*id).clone(), *units);
         }
     }
 
@@ -356,6 +361,11 @@ impl Shape {
             && repelling(facts).all(|found| self.taints.iter().any(|taint| same(taint, found)))
             && self.taints.iter().all(|taint| repelling(facts).any(|found| same(taint, found)))
     }
+}
+
+fn raise(largest: &mut Resources, resource: ResourceName, units: i64) {
+    let known = largest.entry(resource).or_default();
+    *known = (*known).max(Amount::new(units));
 }
 
 fn memory() -> ResourceName {

@@ -306,3 +306,23 @@ fn fill(table: &mut NodeTable, name: &str, (pool, ready, cpu): (usize, bool, i64
     let allocatable = [("cpu", cpu.as_str()), ("memory", cpu.as_str())];
     table.set(&NodeFacts { ready, allocatable: &allocatable, ..node(name, &[("pool", &pool)]) })
 }
+
+#[test]
+fn the_largest_node_of_a_flavor_counts_whether_it_is_usable_now_or_not() {
+    let mut table = table();
+    let flavors = [flavor("gpu", &[("pool", "gpu")]), flavor("none", &[("pool", "none")])];
+    table.set(&NodeFacts {
+        allocatable: &[("cpu", "128"), ("memory", "1Ti")],
+        ..node("a", &[("pool", "gpu")])
+    });
+    table.set(&NodeFacts { unschedulable: true, ..node("b", &[("pool", "gpu")]) });
+    table.set(&NodeFacts { allocatable: &[("cpu", "500")], ..node("other", &[("pool", "cpu")]) });
+    let capacity = table.capacity(&flavors, &Headroom::default());
+    let largest = &capacity.largest_of[&flavors[0].name];
+    assert_eq!((of(largest, "cpu"), of(largest, "nvidia.com/gpu")), (128_000, 8));
+    assert!(!largest.contains_key(&name_of("memory")), "it is known on average only");
+    assert!(!capacity.largest_of.contains_key(&flavors[1].name), "nothing is known of it");
+    table.remove("b");
+    let capacity = table.capacity(&flavors, &Headroom::default());
+    assert_eq!(of(&capacity.largest_of[&flavors[0].name], "nvidia.com/gpu"), 0);
+}

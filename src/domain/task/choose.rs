@@ -63,6 +63,18 @@ pub enum Verdict {
     Never(Vec<Obstacle>),
 }
 
+impl Verdict {
+    /// What else it would say is known once the queue is there.
+    pub fn has_queue_to_come(&self) -> bool {
+        match self {
+            Self::Never(obstacles) => {
+                obstacles.iter().any(|obstacle| matches!(obstacle, Obstacle::QueueToCome { .. }))
+            }
+            Self::Fits(_) | Self::Waits(_) | Self::Away(..) => false,
+        }
+    }
+}
+
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Choice {
     /// Of each cluster, by name.
@@ -73,7 +85,7 @@ pub struct Choice {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Outcome {
     Run(Placement),
-    /// Clusters that could hold it are away.
+    /// Clusters that could hold it are away, or not ready for it yet.
     Wait,
     /// No joined cluster can ever hold it.
     Never,
@@ -134,7 +146,8 @@ pub fn choose(task: &TaskSpec, wish: &Wish, view: &View, weights: Weights) -> Ch
         };
         verdicts.insert(cluster.name.clone(), verdict);
     }
-    let away = verdicts.values().any(|verdict| matches!(verdict, Verdict::Away(..)));
+    let away =
+        verdicts.values().any(|verdict| matches!(verdict, Verdict::Away(..)) || verdict.has_queue_to_come());
     let outcome = match best {
         Some((_, placement)) => Outcome::Run(placement),
         None if away => Outcome::Wait,
@@ -152,6 +165,11 @@ fn offers(task: &TaskSpec, wish: &Wish, cluster: &ClusterView) -> Result<Vec<Off
     let wanted = wish.queue.as_deref();
     let queues: Vec<_> =
         cluster.queues.iter().filter(|queue| wanted.is_some_and(|name| name == queue.local)).collect();
+    if let Some(queue) = wanted.filter(|wanted| queues.is_empty() && cluster.promised.contains(*wanted)) {
+        // A volume that is not there, or another wish, would not change.
+        let obstacle = Obstacle::QueueToCome { queue: queue.to_owned() };
+        return Err(if obstacles.is_empty() { vec![obstacle] } else { obstacles });
+    }
     if queues.is_empty() {
         let mut there: Vec<_> = cluster.queues.iter().map(|queue| queue.local.clone()).collect();
         there.sort();

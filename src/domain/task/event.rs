@@ -41,13 +41,15 @@ pub enum Reason {
     /// The stage before it did not succeed.
     Cancelled,
     Withdrawn,
+    /// A volume that it mounts was deleted on its cluster.
+    VolumeLost,
     ClusterLost,
     ClusterBack,
     Fenced,
 }
 
 impl Reason {
-    const ALL: [Self; 21] = [
+    const ALL: [Self; 22] = [
         Self::Submitted,
         Self::Due,
         Self::Chosen,
@@ -66,6 +68,7 @@ impl Reason {
         Self::Stopping,
         Self::Cancelled,
         Self::Withdrawn,
+        Self::VolumeLost,
         Self::ClusterLost,
         Self::ClusterBack,
         Self::Fenced,

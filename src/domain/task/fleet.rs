@@ -22,6 +22,10 @@ pub struct Fleet {
     pub clusters: BTreeMap<ClusterName, Member>,
     /// Joined, but nothing is known of them yet: they may be able to hold any task.
     pub unknown: BTreeSet<ClusterName>,
+    /// Those of them that answer or are being asked, so that they are known in a moment.
+    pub coming: BTreeSet<ClusterName>,
+    /// Joined, and as they are no task can be sent there.
+    pub unusable: BTreeMap<ClusterName, Obstacle>,
     pub weights: Weights,
 }
 
@@ -31,8 +35,11 @@ pub struct Member {
     pub facts: Arc<ClusterFacts>,
     /// By namespace.
     pub local_queues: Arc<BTreeMap<String, Vec<LocalQueueFacts>>>,
+    /// LocalQueues of the hub that the cluster is to have, by namespace: it may not have them yet.
+    pub promised: Arc<BTreeMap<String, BTreeSet<String>>>,
     /// WorkloadPriorityClasses with their values.
     pub priorities: Arc<BTreeMap<String, i64>>,
+    /// And something that makes Jobs of them.
     pub has_jobsets: bool,
 }
 
@@ -90,7 +97,10 @@ impl Fleet {
             choose(task, wish, &View { clusters: others.cloned().collect() }, self.weights)
         };
         choice.verdicts.extend(lacking.into_iter().map(|(name, why)| (name, Verdict::Never(vec![why]))));
-        let nothing_known = self.clusters.is_empty() || !self.unknown.is_empty();
+        let unusable =
+            self.unusable.iter().map(|(name, why)| (name.clone(), Verdict::Never(vec![why.clone()])));
+        choice.verdicts.extend(unusable);
+        let nothing_known = choice.verdicts.is_empty() || !self.unknown.is_empty();
         if choice.outcome == Outcome::Never && nothing_known {
             choice.outcome = Outcome::Wait;
         }
@@ -130,6 +140,7 @@ impl Member {
             name: name.clone(),
             access: self.access,
             queues: queue_views(&self.facts, local),
+            promised: self.promised.get(&tenancy.namespace).cloned().unwrap_or_default(),
             volumes: here.map(|(volume, (_, view))| (volume.clone(), view.clone())).collect(),
         }
     }
@@ -156,6 +167,7 @@ mod tests {
             access: Access::Ready,
             facts: Arc::default(),
             local_queues: Arc::default(),
+            promised: Arc::default(),
             priorities: Arc::new(
                 priorities.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
             ),
@@ -219,6 +231,44 @@ mod tests {
         assert_eq!((cluster, &view.claim, placeless.len()), (&one, &spec.claim_name(&ids[3]), 0));
         let (tenancy, placeless) = Tenancy::of("ann", "team", [volume(0, "team", None), newer]);
         assert!(tenancy.volumes.is_empty() && placeless.contains("data"), "the older one is waited for");
+    }
+
+    #[test]
+    fn what_can_never_be_reached_is_told_and_does_not_keep_a_task_waiting() {
+        let task = crate::domain::task::testing::task("run: x\n");
+        let wish = Wish { queue: Some("default".to_owned()), ..Wish::default() };
+        let outcome = |fleet: &Fleet| fleet.choose(&task, &wish, &Tenancy::default()).outcome;
+        let mut fleet = Fleet::default();
+        assert_eq!(outcome(&fleet), Outcome::Wait, "nothing is joined");
+        fleet.clusters.insert(cluster_name("one"), member(&[]));
+        assert_eq!(outcome(&fleet), Outcome::Never);
+        fleet.unusable.insert(cluster_name("far"), Obstacle::OutOfReach);
+        let choice = fleet.choose(&task, &wish, &Tenancy::default());
+        assert_eq!(choice.outcome, Outcome::Never);
+        assert_eq!(choice.verdicts[&cluster_name("far")], Verdict::Never(vec![Obstacle::OutOfReach]));
+        fleet.unknown.insert(cluster_name("two"));
+        assert_eq!(outcome(&fleet), Outcome::Wait, "it may hold any task");
+    }
+
+    #[test]
+    fn a_queue_that_is_still_being_made_is_no_queue_that_is_missing() {
+        let task = crate::domain::task::testing::task("run: x\n");
+        let tenancy = Tenancy { namespace: "team".to_owned(), ..Tenancy::default() };
+        let promised = BTreeMap::from([("team".to_owned(), BTreeSet::from(["default".to_owned()]))]);
+        let one = Member { promised: Arc::new(promised), ..member(&[]) };
+        let fleet = Fleet { clusters: [(cluster_name("one"), one)].into(), ..Fleet::default() };
+        let chosen = |queue: &str, cluster: Option<&str>| {
+            let cluster = cluster.map(cluster_name);
+            fleet.choose(&task, &Wish { queue: Some(queue.to_owned()), cluster, avoid: None }, &tenancy)
+        };
+        let choice = chosen("default", None);
+        assert_eq!(choice.outcome, Outcome::Wait);
+        assert_eq!(
+            crate::domain::task::progress::undecided(&choice, &[]),
+            "one: queue default is still being made there"
+        );
+        assert_eq!(chosen("other", None).outcome, Outcome::Never);
+        assert_eq!(chosen("default", Some("two")).outcome, Outcome::Never, "there is no such cluster");
     }
 
     #[test]

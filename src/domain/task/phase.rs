@@ -150,6 +150,10 @@ pub struct State {
     pub epoch: Epoch,
 }
 
+/// The words of those that are not over.
+pub const LIVE_WORDS: [&str; 8] =
+    ["pending", "dispatching", "queued", "starting", "running", "stopping", "withdrawing", "lost"];
+
 impl Default for State {
     fn default() -> Self {
         Self { phase: Phase::Pending, epoch: 0 }

@@ -33,6 +33,8 @@ pub struct Observed {
     pub nodes: Vec<NodeView>,
     /// Kueue's word on why it is not admitted.
     pub waits: Option<String>,
+    /// Its place among those that wait in its queue, from 1, and how many they are.
+    pub place: Option<(usize, usize)>,
     /// The scheduler's word on a pod that has no node.
     pub unschedulable: Option<String>,
 }
@@ -162,7 +164,7 @@ pub fn pending_reason(phase: &Phase, seen: &Observed) -> Option<String> {
             None => format!("its objects are being created on {cluster}"),
         }),
         Phase::Queued { cluster } => Some(match &seen.waits {
-            Some(reason) => format!("waits for quota on {cluster}: {reason}"),
+            Some(reason) => format!("waits for quota on {cluster}: {reason}{}", placed(seen.place)),
             None => format!("waits for Kueue on {cluster} to look at it"),
         }),
         Phase::Starting { cluster } => Some(starting(cluster.as_str(), seen)),
@@ -188,6 +190,10 @@ pub fn pending_reason(phase: &Phase, seen: &Observed) -> Option<String> {
         | Phase::Failed { .. }
         | Phase::Stopped => None,
     }
+}
+
+fn placed(place: Option<(usize, usize)>) -> String {
+    place.map(|(place, of)| format!(" (number {place} of {of} in its queue)")).unwrap_or_default()
 }
 
 fn starting(cluster: &str, seen: &Observed) -> String {
@@ -218,6 +224,7 @@ pub fn undecided(choice: &Choice, unknown: &[&str]) -> String {
         Outcome::Wait if !away.is_empty() => {
             format!("no cluster takes it now; it could run on {}, which cannot be used", away.join(", "))
         }
+        Outcome::Wait if choice.verdicts.values().any(Verdict::has_queue_to_come) => never(choice),
         Outcome::Wait if !unknown.is_empty() => {
             format!("no cluster takes it so far, and {} did not answer yet", unknown.join(", "))
         }
@@ -341,6 +348,11 @@ mod tests {
         assert_eq!(reason(&dispatching, &there(vec![])), "its objects are being created on one");
         let waits = Observed { waits: Some("1 more needed".to_owned()), ..there(vec![]) };
         assert_eq!(reason(&queued, &waits), "waits for quota on one: 1 more needed");
+        let placed = Observed { place: Some((2, 3)), ..waits };
+        assert_eq!(
+            reason(&queued, &placed),
+            "waits for quota on one: 1 more needed (number 2 of 3 in its queue)"
+        );
         let pulls = there(vec![node(NodePhase::Starting, Some("ImagePullBackOff"), None)]);
         assert_eq!(reason(&starting, &pulls), "node 0 is not running on one yet: ImagePullBackOff");
         let unschedulable = Observed { unschedulable: Some("unbound claims".to_owned()), ..pulls };

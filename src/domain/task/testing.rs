@@ -1,6 +1,6 @@
 //! Views and tasks for tests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     choose::view::{Access, CellView, ClusterView, FlavorView, GroupView, QueueView, VolumeView},
@@ -36,6 +36,7 @@ pub fn cluster(name: &str, gpus: (i64, i64)) -> ClusterView {
         name: cluster_name(name),
         access: Access::Ready,
         queues: vec![queue(vec![flavor("gpu", &[], &[("nvidia.com/gpu", gpus)])])],
+        promised: BTreeSet::new(),
         volumes: BTreeMap::new(),
     }
 }

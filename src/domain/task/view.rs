@@ -19,6 +19,14 @@ pub struct TaskViews {
     pub fleet: Arc<Fleet>,
     /// Ids on objects of some cluster, of which the store knows no task.
     pub orphans: BTreeSet<TaskId>,
+    /// Nothing was looked at yet.
+    pub starting: bool,
+}
+
+impl TaskViews {
+    pub fn starting() -> Self {
+        Self { starting: true, ..Self::default() }
+    }
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]

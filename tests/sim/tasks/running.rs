@@ -146,3 +146,14 @@ async fn a_worker_that_answers_nonsense_is_tried_on_and_makes_nothing_twice() {
     stage.reaches(&id, "succeeded").await;
     assert_eq!(stage.ever(&id, "Job").len(), 1);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_larger_than_every_node_is_refused_though_the_quota_would_do() {
+    let stage = Stage::set(&[("one", 16)]).await;
+    // A node has 8.
+    let refused = stage.try_submit(1, "run: x\nresources: {accelerators: 12}\n", &[]).await.unwrap_err();
+    let reason = "the largest node of flavor gpus has 8 nvidia.com/gpu, one node of the task needs 12";
+    assert!(refused.contains(reason), "{refused}");
+    let id = stage.submit(1, "run: x\nnum_nodes: 2\nresources: {accelerators: 6}\n").await;
+    stage.reaches(&id, "succeeded").await;
+}

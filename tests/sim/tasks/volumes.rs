@@ -1,8 +1,10 @@
 //! Volumes on clusters, and tasks that follow them.
 
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 
-use super::super::bed::wait;
+use super::super::bed::{WITHIN, wait};
 use super::stage::{Stage, wrong};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -33,4 +35,49 @@ async fn a_volume_is_made_and_its_task_goes_where_it_is_and_it_stays_while_it_is
     wrong(stage.worker("two"), "");
     stage.start();
     wait("the claim to be gone", stage.worker("two"), || there(&stage, "two") == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_volume_that_somebody_deleted_is_told_of_and_not_made_anew() {
+    let stage = Stage::set(&[("one", 8)]).await;
+    stage.fedq(&["volume", "create", "data", "1Gi"], "").await.unwrap();
+    let worker = stage.worker("one");
+    let claims = || worker.list("PersistentVolumeClaim");
+    wait("the claim", worker, || claims().len() == 1).await;
+    let task = "run: x\nvolumes: {/data: data}\nresources: {accelerators: 1}\n";
+    let id = stage.submit(600, task).await;
+    stage.reaches(&id, "running").await;
+    let claim = claims()[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    let kind = fedq::sim::kind::Kind::named("PersistentVolumeClaim").unwrap();
+    let what = fedq::sim::api::Internal::Delete;
+    fedq::sim::api::write_internally(&worker.state, "admin", (kind, ("team".to_owned(), claim)), what)
+        .await
+        .unwrap();
+    let shown = async || -> Value {
+        let told = stage.fedq(&["volume", "show", "data", "-o", "json"], "").await.unwrap_or_default();
+        serde_json::from_str(&told).unwrap_or_default()
+    };
+    let began = Instant::now();
+    loop {
+        let volume = shown().await;
+        if volume["state"] == "Lost" {
+            assert!(volume["reason"].as_str().unwrap().contains("somebody deleted it on one"), "{volume:#}");
+            break;
+        }
+        assert!(began.elapsed() < WITHIN, "{volume:#}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let began = Instant::now();
+    while !stage.reasons(&id).await.iter().any(|reason| reason == "VolumeLost") {
+        assert!(began.elapsed() < WITHIN, "its task is not told");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // A task that comes now looks at all there is, the claim included: it is not there again.
+    let waits = stage.submit(1, task).await;
+    stage.waits_because(&waits, "volume data was deleted on its cluster").await;
+    assert!(claims().is_empty());
+    for id in [&waits, &id] {
+        stage.fedq(&["task", "stop", id, "--yes"], "").await.unwrap();
+    }
+    stage.fedq(&["volume", "delete", "data", "--force"], "").await.unwrap();
 }

@@ -16,6 +16,13 @@ pub enum Obstacle {
         wanted: Option<String>,
         there: Vec<String>,
     },
+    /// The hub has it, and the cluster is to have it.
+    QueueToCome {
+        queue: String,
+    },
+    /// It is known by what it reports to the hub only.
+    OutOfReach,
+    NoKueue,
     /// Pods that request what their queue does not cover are never admitted.
     NotCovered {
         queue: String,
@@ -77,6 +84,11 @@ impl fmt::Display for Obstacle {
                 write!(f, "there is no queue {wanted}; there {}", list(there))
             }
             Self::NoQueue { wanted: None, there } => write!(f, "no queue was named; there {}", list(there)),
+            Self::QueueToCome { queue } => write!(f, "queue {queue} is still being made there"),
+            Self::OutOfReach => {
+                f.write_str("nothing can be sent there: it only reports what it has to the hub")
+            }
+            Self::NoKueue => f.write_str("Kueue 0.16 or newer does not run there"),
             Self::NotCovered { queue, resource } => write!(f, "queue {queue} has no quota for {resource}"),
             Self::NoAccelerator { queue, kind } => write!(f, "no flavor of queue {queue} has {kind}"),
             Self::NoInstanceType { queue, kind } => write!(f, "no flavor of queue {queue} is of type {kind}"),

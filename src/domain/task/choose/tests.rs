@@ -292,6 +292,7 @@ fn any_cluster(name: String) -> impl Strategy<Value = ClusterView> {
                 name: cluster_name(&name),
                 access,
                 queues: vec![queue],
+                promised: [].into(),
                 volumes: shared
                     .map(|shared| ("data".to_owned(), crate::domain::task::testing::volume(shared)))
                     .into_iter()

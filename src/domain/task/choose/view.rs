@@ -1,6 +1,6 @@
 //! What is known of clusters when one is chosen: facts, already parsed, of one moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::{
     capacity::Taint,
@@ -21,6 +21,8 @@ pub struct ClusterView {
     pub access: Access,
     /// Queues that the task's tenant may use there.
     pub queues: Vec<QueueView>,
+    /// Names of queues that are being made there.
+    pub promised: BTreeSet<String>,
     /// Volumes of the task's tenant that are there, by the name its tasks give them.
     pub volumes: BTreeMap<String, VolumeView>,
 }

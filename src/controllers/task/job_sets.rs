@@ -1,0 +1,124 @@
+//! Whether JobSets are run on a cluster, asked again now and then.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::{sync::Notify, task::JoinSet};
+use tracing::{info, warn};
+
+use crate::{
+    domain::{ids::ClusterName, task::choose::Placement},
+    k8s::{
+        job_sets,
+        list_watch::State,
+        worker::{JoinedClusters, Worker},
+    },
+    store::TaskRow,
+};
+
+use super::{Cluster, TaskController};
+
+/// A controller that was installed is used after this long, and one that broke down no longer.
+const PERIOD: SignedDuration = SignedDuration::from_mins(5);
+
+#[derive(Default)]
+pub(super) struct JobSets(Arc<Mutex<Known>>);
+
+#[derive(Default)]
+struct Known {
+    /// `None`: nobody has answered yet.
+    are_run: Option<bool>,
+    ask_at: Option<Timestamp>,
+}
+
+impl JobSets {
+    pub fn are_run(&self) -> bool {
+        self.lock().are_run == Some(true)
+    }
+
+    /// Whether the answer is on its way.
+    pub fn is_asked(&self) -> bool {
+        let known = self.lock();
+        known.are_run.is_none() && known.ask_at.is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        lock(&self.0)
+    }
+
+    fn is_due(&self, now: Timestamp) -> bool {
+        let mut known = self.lock();
+        let due = known.ask_at.is_none_or(|at| at <= now);
+        if due {
+            known.ask_at = now.checked_add(PERIOD).ok();
+        }
+        due
+    }
+
+    fn ask(
+        &self,
+        (worker, namespace): (&Arc<Worker>, &str),
+        (signal, deadline): (&Arc<Notify>, Duration),
+        tasks: &mut JoinSet<()>,
+    ) {
+        let (known, signal) = (Arc::clone(&self.0), Arc::clone(signal));
+        let (worker, namespace) = (Arc::clone(worker), namespace.to_owned());
+        tasks.spawn(async move {
+            let name = &worker.name;
+            let client = worker.client.kube();
+            let asked = job_sets::are_run(&client, &namespace, deadline);
+            let Some(answer) = worker.cancel.run_until_cancelled(asked).await else { return };
+            let are_run = answer.unwrap_or_else(|error| {
+                warn!(cluster.name = %name, "JobSets are not used on `{name}`, which refuses one: {error}");
+                false
+            });
+            let mut known = lock(&known);
+            if known.are_run != Some(are_run) {
+                known.are_run = Some(are_run);
+                drop(known);
+                info!(cluster.name = %name, are_run, "Whether JobSets are run on `{name}`: {are_run}");
+                signal.notify_one();
+            }
+        });
+    }
+}
+
+fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
+    known.lock().expect("no code panics while holding this lock")
+}
+
+/// Whether the form of a task that goes there waits for an answer.
+pub(super) fn is_asked(
+    clusters: &BTreeMap<ClusterName, Cluster>,
+    row: &TaskRow,
+    placement: &Placement,
+) -> bool {
+    let cluster = clusters.get(&placement.cluster);
+    1 < row.spec.num_nodes && cluster.is_some_and(|cluster| cluster.job_sets.is_asked())
+}
+
+impl TaskController {
+    /// Asks each cluster that has the kind, where the form of tasks is left to fedq.
+    pub(super) fn ask_for_job_sets(&mut self, joined: &JoinedClusters) {
+        if self.settings.gang.is_some() {
+            return;
+        }
+        let now = self.clock.now();
+        for (name, cluster) in &self.clusters {
+            let worker = &cluster.target.worker;
+            let has_kind = matches!(worker.tasks.job_sets.state(), State::Synced { broken: None });
+            let writable = joined.get(name).is_some_and(|entry| entry.connection.is_writable());
+            let Some(namespace) = self.gathered.namespace_of(name).filter(|_| has_kind && writable) else {
+                continue;
+            };
+            if cluster.job_sets.is_due(now) {
+                let asking = (&self.signal, self.settings.writer.deadline);
+                cluster.job_sets.ask((worker, &namespace), asking, &mut self.tasks);
+            }
+        }
+    }
+}
