@@ -25,6 +25,7 @@ impl Daemon {
         }
     }
 
+    /// The hub has its own, so that no cluster takes what it needs.
     pub(super) fn limits(&self) -> ClientLimits {
         let clusters = &self.config.clusters;
         ClientLimits {

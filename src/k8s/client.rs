@@ -13,7 +13,10 @@ use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::{Api, Client, Config, api::PostParams, client::Body};
 use serde::Deserialize;
 
-use super::kubeconfig::{self, CheckedKubeconfig, KubeconfigError, Rules};
+use super::{
+    kubeconfig::{self, CheckedKubeconfig, KubeconfigError, Rules},
+    list_watch::Budget,
+};
 
 pub(super) use error::clean;
 pub use error::{ApiError, RetryClass};
@@ -36,6 +39,8 @@ pub struct ClientLimits {
     /// many streams as fill the latter, left unread, stop every other one.
     pub stream_window: u32,
     pub connection_window: u32,
+    /// What lists and watches of all clusters with these limits may keep of large objects on their way.
+    pub reading: Budget,
 }
 
 impl Default for ClientLimits {
@@ -49,6 +54,7 @@ impl Default for ClientLimits {
             answer_bytes: 64 << 20,
             stream_window: 256 << 10,
             connection_window: 2 << 20,
+            reading: Budget::default(),
         }
     }
 }
@@ -159,6 +165,10 @@ impl ClusterClient {
 
     pub fn server(&self) -> &Uri {
         &self.origin.config.cluster_url
+    }
+
+    pub fn reading(&self) -> &Budget {
+        &self.origin.limits.reading
     }
 
     /// A kubeconfig for the same server with another token; `None` for a pod's own service account.

@@ -36,6 +36,7 @@ pub fn follow_table<T: Record>(
     let mut follow = Follow::new(following.client.kube(), path, Codec::Json);
     follow.selector = selector;
     follow.timing = following.timing.clone();
+    follow.budget = following.client.reading().clone();
     follow.answers = Arc::clone(&following.answers);
     table.wakes(following.changed.clone());
     let table = table.clone();

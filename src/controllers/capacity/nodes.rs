@@ -233,6 +233,7 @@ impl Followed {
         let mut follow = Follow::new(self.worker.client.kube(), "/api/v1/nodes", Codec::Protobuf);
         follow.start = start;
         follow.timing = self.settings.timing.clone();
+        follow.budget = self.worker.client.reading().clone();
         follow.answers = Arc::clone(&self.worker.answers);
         tokio::select! {
             // Whoever runs this ends it by dropping it.

@@ -16,9 +16,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Caps, Codec, Link, Record, Selector, Sink, Table, Timing,
+    Budget, Caps, Codec, Link, Record, Selector, Sink, Table, Timing,
     backoff::jittered,
     body::{self, Plain},
+    budget::{Share, slow},
     events::Event,
     json,
     progress::{Ended, Progress, deliver},
@@ -37,6 +38,8 @@ pub struct Follow {
     pub start: Option<u64>,
     pub timing: Timing,
     pub caps: Caps,
+    /// What it shares with all others that read at the same time.
+    pub budget: Budget,
     /// Told when somebody else finds that the server answers: what broke need not wait any longer.
     pub answers: Arc<Notify>,
 }
@@ -81,6 +84,7 @@ impl Follow {
             start: None,
             timing: Timing::default(),
             caps: Caps::default(),
+            budget: Budget::default(),
             answers: Arc::default(),
         }
     }
@@ -197,7 +201,10 @@ impl Follow {
     async fn list_protobuf(&self, sink: &mut impl Sink) -> Result<u64, ApiError> {
         let answer = self.send("", "application/vnd.kubernetes.protobuf").await?;
         let mut reader = protobuf::ListReader::new(self.caps.object);
-        let mut on = |data: &[u8]| reader.feed(data, &mut |object| deliver(sink, object, self.codec));
+        let mut on = |data: &[u8]| {
+            reader.feed(data, &mut |object| deliver(sink, object, self.codec))?;
+            Ok(reader.held())
+        };
         self.read(answer, self.caps.list, &mut on).await?;
         reader.finish()
     }
@@ -223,7 +230,8 @@ impl Follow {
             let mut bytes = 0;
             let mut on = |data: &[u8]| {
                 bytes += data.len();
-                reader.feed(data, &mut |object| deliver(sink, object, self.codec))
+                reader.feed(data, &mut |object| deliver(sink, object, self.codec))?;
+                Ok(reader.held())
             };
             self.read(answer, left, &mut on).await?;
             left -= bytes;
@@ -251,12 +259,18 @@ impl Follow {
         };
         progress.alive(sink);
         let mut reader = WatchReader::new(self.codec, self.caps.object);
+        let mut share = Share::of(&self.budget);
         let mut body = answer.into_body();
         // The server ends it at `length`; one that trickles on is cut.
         let end = (Instant::now() + length + self.timing.request).min(progress.list_due);
         loop {
             let silent = if progress.synced { self.timing.silent } else { SETTLED };
-            let Ok(frame) = timeout_at(end.min(Instant::now() + silent), body.frame()).await else {
+            let due = share.due(self.timing.object);
+            let until = end.min(Instant::now() + silent).min(due.unwrap_or(end));
+            let Ok(frame) = timeout_at(until, body.frame()).await else {
+                if due == Some(until) {
+                    return Err(slow(self.timing.object).into());
+                }
                 if progress.synced || end <= Instant::now() {
                     return Ok(Ended::Closed);
                 }
@@ -275,6 +289,7 @@ impl Follow {
             if let Some(ended) = ended? {
                 return Ok(ended);
             }
+            share.hold(reader.held())?;
             progress.alive(sink);
         }
     }
@@ -316,21 +331,23 @@ impl Follow {
         Err(ApiError::from_answer(status.as_u16(), &body))
     }
 
+    /// `on` says how much is kept of what it was given.
     async fn read(
         &self,
         answer: Response<Body>,
         cap: usize,
-        on: &mut impl FnMut(&[u8]) -> Result<(), ApiError>,
+        on: &mut impl FnMut(&[u8]) -> Result<usize, ApiError>,
     ) -> Result<(), ApiError> {
+        let mut share = Share::of(&self.budget);
         let mut plain = Plain::new(&answer, cap);
         let mut body = answer.into_body();
-        while let Some(frame) = body.frame().await {
+        while let Some(frame) = share.in_time(self.timing.object, body.frame()).await? {
             let frame = frame.map_err(|error| ApiError::from_body(&error))?;
             if let Ok(data) = frame.into_data() {
-                plain.feed(&data, on)?;
+                plain.feed(&data, &mut |data| share.hold(on(data)?))?;
             }
         }
-        plain.finish(on)
+        plain.finish(&mut |data| share.hold(on(data)?))
     }
 }
 
@@ -351,6 +368,13 @@ impl WatchReader {
         match self {
             Self::Protobuf(reader) => reader.feed(data, on),
             Self::Json(reader) => reader.feed(data, on),
+        }
+    }
+
+    fn held(&self) -> usize {
+        match self {
+            Self::Protobuf(reader) => reader.held(),
+            Self::Json(reader) => reader.held(),
         }
     }
 }

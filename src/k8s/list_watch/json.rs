@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Skipped, body, events::Event, table::full_name};
+use super::{Skipped, body, budget, events::Event, table::full_name};
 use crate::k8s::client::ApiError;
 
 /// A page from which the items were taken.
@@ -86,7 +86,9 @@ impl ListReader {
             // Between the objects are commas, and perhaps what is no object: neither is kept.
             self.step(*byte)?;
             if self.in_items && (OF_LIST < before || OF_LIST < self.depth) {
-                self.item.push(*byte);
+                if !self.skipping {
+                    self.item.push(*byte);
+                }
                 if self.depth == OF_LIST {
                     self.hand_out(on);
                 } else if self.cap < self.item.len() {
@@ -100,6 +102,11 @@ impl ListReader {
             }
         }
         Ok(())
+    }
+
+    /// Bytes that are kept for what has not arrived whole.
+    pub(super) fn held(&self) -> usize {
+        self.item.capacity() + self.frame.capacity()
     }
 
     pub(super) fn finish(self) -> Result<PageEnd, ApiError> {
@@ -148,13 +155,13 @@ impl ListReader {
             on(Ok(&self.item));
         }
         self.item.clear();
+        budget::give_back(&mut self.item);
     }
 
     fn pass_over(&mut self, on: &mut impl FnMut(Result<&[u8], Skipped>)) {
-        if !std::mem::replace(&mut self.skipping, true) {
-            on(Err(too_large(&self.item, self.item.len())));
-        }
-        self.item.clear();
+        self.skipping = true;
+        on(Err(too_large(&self.item, self.item.len())));
+        self.item = Vec::new();
     }
 }
 
@@ -208,12 +215,18 @@ impl WatchReader {
     }
 
     pub(super) fn feed(&mut self, data: &[u8], on: &mut impl FnMut(Event<'_>)) {
+        let mut data = data;
+        if self.skipping {
+            let Some(end) = data.iter().position(|byte| *byte == b'\n') else { return };
+            data = &data[end + 1..];
+            self.skipping = false;
+        }
         self.buffer.extend_from_slice(data);
         let mut start = 0;
         while let Some(end) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') {
             let end = self.searched + end;
             let line = &self.buffer[start..end];
-            if !std::mem::take(&mut self.skipping) && !line.trim_ascii().is_empty() {
+            if !line.trim_ascii().is_empty() {
                 on(if self.cap < line.len() {
                     Event::Skipped(too_large(line, line.len()))
                 } else {
@@ -225,12 +238,17 @@ impl WatchReader {
         }
         self.buffer.drain(..start);
         if self.cap < self.buffer.len() {
-            if !std::mem::replace(&mut self.skipping, true) {
-                on(Event::Skipped(too_large(&self.buffer, self.buffer.len())));
-            }
+            // Only the end of it is looked for.
+            self.skipping = true;
+            on(Event::Skipped(too_large(&self.buffer, self.buffer.len())));
             self.buffer.clear();
         }
+        budget::give_back(&mut self.buffer);
         self.searched = self.buffer.len();
+    }
+
+    pub(super) fn held(&self) -> usize {
+        self.buffer.capacity()
     }
 }
 

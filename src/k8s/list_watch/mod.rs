@@ -6,6 +6,7 @@
 
 pub(super) mod backoff;
 mod body;
+mod budget;
 mod events;
 mod follow;
 mod json;
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+pub use budget::Budget;
 pub use follow::{Follow, Stopped};
 pub use table::{Key, Known, Record, State, Table, TableSink};
 
@@ -89,6 +91,8 @@ pub struct Timing {
     pub list: Duration,
     /// A small request.
     pub request: Duration,
+    /// An object that takes more than its reader's own share.
+    pub object: Duration,
     /// A full list against lost events, ± 10 %.
     pub consistency: Duration,
     /// Between looks for a kind that is not installed.
@@ -107,6 +111,7 @@ impl Default for Timing {
             silent: seconds(90),
             list: seconds(120),
             request: seconds(10),
+            object: seconds(30),
             consistency: seconds(3600),
             absent: seconds(30),
             backoff_min: Duration::from_millis(500),

@@ -250,6 +250,75 @@ async fn a_list_larger_than_allowed_is_refused() {
     running.stop().await;
 }
 
+/// A list of one object of that size.
+fn large_list(bytes: usize) -> Vec<u8> {
+    let mut large = object("large", 1);
+    large["data"] = "x".repeat(bytes).into();
+    json!({"metadata": {"resourceVersion": "1000000"}, "items": [large]}).to_string().into_bytes()
+}
+
+#[tokio::test]
+async fn while_others_read_large_objects_only_large_ones_wait() {
+    // A buffer for 1.5 MiB has grown to 2.
+    let budget = Budget::new(4 << 20);
+    let mut others = Share::of(&budget);
+    others.hold(3 << 20).expect("room for it");
+    let of = |script: Script| follow(script, Codec::Json, |follow| follow.budget = budget.clone());
+    let small = of(Script::default().answer("limit", list("5", &["a"])));
+    small.log.until("synced").await;
+    let mut script = Script::default();
+    for _ in 0..100 {
+        script = script.answer("limit", answer(200, large_list(3 << 19)));
+    }
+    let large = of(script);
+    large.log.until("broken Throttled { retry_after: Some(1s) } too many large objects").await;
+    drop(others);
+    large.log.until("set large").await;
+    large.log.until("synced").await;
+    for running in [small, large] {
+        running.stop().await;
+    }
+    assert_eq!(budget.left(), 4 << 20);
+}
+
+#[tokio::test]
+async fn who_never_ends_a_large_object_gives_back_what_it_took() {
+    let budget = Budget::new(2 << 20);
+    let begun = large_list(1 << 20)[..1_000_000].to_vec();
+    let script = Script::default().answer("limit", stream_of(vec![begun]));
+    let running = follow(script, Codec::Json, |follow| {
+        follow.budget = budget.clone();
+        follow.timing.object = Duration::from_millis(500);
+    });
+    running.log.until("broken Timeout a large object did not arrive within 500ms").await;
+    running.log.until("synced").await;
+    assert_eq!(budget.left(), 2 << 20);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_watch_gives_back_what_a_large_object_took() {
+    let budget = Budget::new(2 << 20);
+    let mut large = object("large", 6);
+    large["data"] = "x".repeat(1 << 20).into();
+    let sent = [event("ADDED", &large).into_bytes(), event("ADDED", &object("b", 7)).into_bytes()];
+    let script = Script::default()
+        .answer("limit", list("5", &["a"]))
+        .answer("watch=1 resourceVersion=5", stream_of(sent.to_vec()));
+    let running = follow(script, Codec::Json, |follow| follow.budget = budget.clone());
+    running.log.until("set b").await;
+    // What is held is only told after what has arrived.
+    running.log.until("at 7").await;
+    let given = async {
+        while budget.left() < 2 << 20 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(WITHIN, given).await.expect("all of it is given back");
+    let (log, _) = running.stop().await;
+    assert_eq!((log.count("set large"), log.count("broken")), (1, 0));
+}
+
 #[tokio::test]
 async fn a_silent_watch_is_renewed() {
     let script = Script::default()

@@ -5,7 +5,7 @@ use std::str;
 use super::wire::{Fields, entry, get, integer, text, version};
 use crate::k8s::{
     client::ApiError,
-    list_watch::{Malformed, Skipped, body, events::Event},
+    list_watch::{Malformed, Skipped, body, budget, events::Event},
 };
 
 /// Before every message: Kubernetes' own envelope (`runtime.Unknown`) follows.
@@ -70,7 +70,13 @@ impl ListReader {
         let used = buffer.len() - rest.len();
         self.buffer = buffer;
         self.buffer.drain(..used);
+        budget::give_back(&mut self.buffer);
         Ok(())
+    }
+
+    /// Bytes that are kept for what has not arrived whole.
+    pub(in crate::k8s::list_watch) fn held(&self) -> usize {
+        self.buffer.capacity()
     }
 
     /// Takes one field off `rest`; false when more has to arrive.
@@ -183,6 +189,11 @@ impl WatchReader {
         }
         let used = self.buffer.len() - rest.len();
         self.buffer.drain(..used);
+        budget::give_back(&mut self.buffer);
+    }
+
+    pub(in crate::k8s::list_watch) fn held(&self) -> usize {
+        self.buffer.capacity()
     }
 }
 
