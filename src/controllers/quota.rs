@@ -28,11 +28,13 @@ use crate::{
         overview::{CapacityView, Overview},
         quantity::Amount,
         queue::{ClaimedQueues, report::QueueReports},
-        quota::{ClusterInput, ClusterPlan, ClusterReport, HubQueueInput, HubQueuePlan, Mode, Planner},
+        quota::{
+            ClusterInput, ClusterPlan, ClusterReport, HubQueueInput, HubQueuePlan, Mode, Planner, Touched,
+        },
         resources::{Aliases, Cell},
     },
     k8s::{
-        claims::{ReadClaim, read_claims},
+        claims::{ReadClaims, read_claims},
         events::Events,
         hub::Hub,
         types::claim::ClusterResourceClaim,
@@ -106,8 +108,9 @@ pub struct QuotaController {
     signal: Arc<Notify>,
     planner: Planner,
     accepted: Accepted,
-    /// Statuses that would say only that a write is under way.
-    underway: status::Underway,
+    /// As of the last round.
+    claims: ReadClaims,
+    statuses: status::Statuses,
     settling: Settling,
     writing: Writing,
     targets: BTreeMap<ClusterName, Target>,
@@ -123,7 +126,7 @@ pub struct QuotaController {
     /// As of the last round.
     plans: Plans,
     started: Instant,
-    /// When every cluster is read anew, whatever its stamp says.
+    /// When every cluster and claim is read anew, whatever its stamp says.
     look_at_all: Instant,
     tasks: JoinSet<()>,
 }
@@ -146,8 +149,8 @@ struct Round<'a> {
     joined: &'a JoinedClusters,
     capacity: &'a CapacityView,
     reports: QueueReports,
-    claims: BTreeMap<ClaimName, ReadClaim>,
-    in_force: BTreeMap<ClusterName, ValidClaim>,
+    claims: ReadClaims,
+    in_force: BTreeMap<ClusterName, Arc<ValidClaim>>,
     modes: BTreeMap<ClusterName, Mode>,
     plans: BTreeMap<ClusterName, (ClusterPlan, ClusterReport)>,
     queues: BTreeMap<QueueName, HubQueuePlan>,
@@ -155,9 +158,11 @@ struct Round<'a> {
     /// Queues whose cells somebody keeps changing back: by place and queue, who.
     conflicts: BTreeMap<(String, String), String>,
     /// What each claim's status is to say, whether or not it says so yet.
-    said: BTreeMap<ClaimName, Vec<Condition>>,
+    said: BTreeMap<ClaimName, Arc<Vec<Condition>>>,
     /// When something changes by time alone.
     next: Option<Instant>,
+    /// Whose plans are not those of the last round.
+    touched: Touched,
 }
 
 impl Round<'_> {
@@ -178,7 +183,7 @@ impl QuotaController {
         let cells = store.load_quota_cells().await?;
         let store_was_empty = store.clusters(&PageRequest::first(1)).await?.items.is_empty();
         let terms = cells.into_iter().map(|(cluster, cells)| (cluster, terms_of(&cells))).collect();
-        let underway = status::Underway::new(settings.writer.merge_window);
+        let statuses = status::Statuses::new(settings.writer.merge_window);
         let drift = Arc::new(Mutex::new(Drift::new(settings.drift_reverts_per_minute)));
         let writing = Writing {
             config: settings.writer.clone(),
@@ -189,6 +194,7 @@ impl QuotaController {
         };
         Ok(Self {
             accepted: Accepted::new((settings.writer.merge_window, settings.removal_window), known),
+            claims: ReadClaims::new(),
             hub,
             hub_id,
             store,
@@ -198,7 +204,7 @@ impl QuotaController {
             outputs,
             signal,
             planner: Planner::default(),
-            underway,
+            statuses,
             settling: Settling::default(),
             writing,
             targets: BTreeMap::new(),
@@ -288,7 +294,8 @@ impl QuotaController {
         (joined, capacity, reports): (&'a JoinedClusters, &'a CapacityView, &QueueReports),
         now: Instant,
     ) -> Round<'a> {
-        let claims = read_claims(&self.hub.claims, &self.settings.aliases);
+        let claims = read_claims(&self.hub.claims, &self.settings.aliases, &self.claims);
+        self.claims.clone_from(&claims);
         let next = gather::accept(&claims, &self.hub.claims.skipped(), &mut self.accepted, now);
         let clock = self.clock.now();
         let modes = joined
@@ -313,6 +320,7 @@ impl QuotaController {
             conflicts: BTreeMap::new(),
             said: BTreeMap::new(),
             next,
+            touched: Touched::default(),
         }
     }
 
@@ -344,12 +352,12 @@ impl QuotaController {
 }
 
 /// The claims as they were last in force, which is what a claim that vanished meanwhile is judged by.
-async fn known_claims(store: &Store, aliases: &Aliases) -> Result<Vec<ValidClaim>, StoreError> {
+async fn known_claims(store: &Store, aliases: &Aliases) -> Result<Vec<Arc<ValidClaim>>, StoreError> {
     let mut known = Vec::new();
     let mut page = PageRequest::first(500);
     loop {
         let rows = store.claims(&page).await?;
-        known.extend(rows.items.iter().filter_map(|row| claim_of_row(row, aliases)));
+        known.extend(rows.items.iter().filter_map(|row| claim_of_row(row, aliases)).map(Arc::new));
         match rows.next {
             Some(cursor) => page = PageRequest::after(cursor, 500),
             None => return Ok(known),

@@ -115,8 +115,10 @@ impl Writer {
         state.wanted = changes.into_iter().map(|change| (change.target.clone(), change)).collect();
         let State { wanted, objects, .. } = &mut *state;
         objects.retain(|target, pace| pace.is_needed(wanted.contains_key(target)));
-        drop(state);
-        self.wake.notify_one();
+        // Each round hands a wish to every cluster's writer, and mostly there is none.
+        if !state.wanted.is_empty() {
+            self.wake.notify_one();
+        }
     }
 
     /// Creates nothing of these any more, unless it is being sent already.

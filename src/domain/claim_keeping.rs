@@ -90,10 +90,11 @@ pub fn keep(input: &KeepingInput<'_>) -> Vec<Step> {
 
 /// Clusters that cannot have their claim because its name is taken by a claim for another cluster.
 pub fn name_taken<'a>(input: &'a KeepingInput<'_>) -> impl Iterator<Item = (&'a ClusterName, ClaimName)> {
-    let named =
-        |cluster: &&ClusterName| !input.claims.iter().any(|claim| claim.text.cluster == cluster.as_str());
-    let clusters = input.capacity.keys().filter(named).map(|cluster| (cluster, default_name(cluster)));
-    clusters.filter(|(_, name)| input.claims.iter().any(|claim| claim.text.name == name.as_str()))
+    let claimed: BTreeSet<&str> = input.claims.iter().map(|claim| claim.text.cluster.as_str()).collect();
+    let clusters = input.capacity.keys().filter(move |cluster| !claimed.contains(cluster.as_str()));
+    clusters
+        .map(|cluster| (cluster, default_name(cluster)))
+        .filter(|(_, name)| input.claims.iter().any(|claim| claim.text.name == name.as_str()))
 }
 
 fn create(input: &KeepingInput<'_>, cluster: &ClusterName, capacity: &Resources) -> Option<Step> {

@@ -45,7 +45,7 @@ pub struct ReadClaim {
     /// Caps and assignments; of a claim that is not accepted as far as they can be read.
     pub input: ClaimInput,
     /// What the validator made of it, also where an older claim has the cluster.
-    pub valid: Option<ValidClaim>,
+    pub valid: Option<Arc<ValidClaim>>,
 }
 
 impl ReadClaim {
@@ -54,11 +54,15 @@ impl ReadClaim {
     }
 }
 
-/// All claims, each with its verdict: of several for one cluster the oldest is in force.
+pub type ReadClaims = BTreeMap<ClaimName, Arc<ReadClaim>>;
+
+/// All claims, each with its verdict: of several for one cluster the oldest is in force. An object that is the
+/// same as `before` is not read again.
 pub fn read_claims(
     claims: &Table<ClusterResourceClaim>,
     aliases: &Aliases,
-) -> BTreeMap<ClaimName, ReadClaim> {
+    before: &ReadClaims,
+) -> ReadClaims {
     let objects = claims.all();
     let mut first: HashMap<&str, &ClusterResourceClaim> = HashMap::new();
     for claim in &objects {
@@ -69,11 +73,15 @@ pub fn read_claims(
     }
     let read = |object: &Arc<ClusterResourceClaim>| {
         let name = ClaimName::new(object.metadata.name.as_deref()?).ok()?;
-        let mut claim = read_claim(object, aliases);
+        let known = before.get(&name).filter(|known| {
+            // What it says by itself was put aside where another one has the cluster.
+            Arc::ptr_eq(&known.object, object) && !matches!(known.verdict, Verdict::ClaimedBy(_))
+        });
+        let mut claim = known.cloned().unwrap_or_else(|| Arc::new(read_claim(object, aliases)));
         let holder = first.get(object.spec.cluster_name.as_str())?;
         let holder = ClaimName::new(holder.metadata.name.as_deref()?).ok()?;
         if holder != name && claim.in_force() {
-            claim.verdict = Verdict::ClaimedBy(holder);
+            Arc::make_mut(&mut claim).verdict = Verdict::ClaimedBy(holder);
         }
         Some((name, claim))
     };
@@ -97,7 +105,7 @@ pub fn read_claim(object: &Arc<ClusterResourceClaim>, aliases: &Aliases) -> Read
                 resources: assignment.resources.clone(),
             };
             let assignments = valid.assignments().iter().map(assignment).collect();
-            (Verdict::Accepted, ClaimInput { caps: valid.caps(), assignments }, Some(valid))
+            (Verdict::Accepted, ClaimInput { caps: valid.caps(), assignments }, Some(Arc::new(valid)))
         }
         Err(problems) => {
             let problem = |problem: &crate::domain::claim::problem::ClaimProblem| {
@@ -317,7 +325,7 @@ mod tests {
         table.absorb(of("a-younger", 200, "5"));
         table.absorb(of("b-older", 100, "5"));
         table.absorb(of("c-same-second", 100, "5"));
-        let read = read_claims(&table, &Aliases::default());
+        let read = read_claims(&table, &Aliases::default(), &ReadClaims::new());
         let claimed = Verdict::ClaimedBy(ClaimName::new("b-older").unwrap());
         let verdicts: Vec<&Verdict> = read.values().map(|claim| &claim.verdict).collect();
         assert_eq!(verdicts, [&claimed, &Verdict::Accepted, &claimed]);
@@ -326,6 +334,26 @@ mod tests {
         assert!(older.in_force());
         assert_eq!(older.input.caps, Resources::from([(gpu.clone(), Amount::new(10))]));
         assert_eq!(older.input.assignments[0].resources[&gpu], Amount::new(5));
+    }
+
+    #[test]
+    fn a_claim_is_read_once_and_a_verdict_on_it_is_made_each_time() {
+        let (table, aliases) = (Table::new(), Aliases::default());
+        table.absorb(of("a-younger", 200, "5"));
+        let first = read_claims(&table, &aliases, &ReadClaims::new());
+        assert!(Arc::ptr_eq(&read_claims(&table, &aliases, &first)["a-younger"], &first["a-younger"]));
+        table.absorb(of("b-older", 100, "5"));
+        let second = read_claims(&table, &aliases, &first);
+        assert!(!second["a-younger"].in_force() && second["b-older"].in_force());
+        assert!(read_claims(&table, &aliases, &second)["b-older"].in_force());
+        let alone = Table::new();
+        alone.absorb(table.get(None, "a-younger").expect("it is there").as_ref().clone());
+        assert!(read_claims(&alone, &aliases, &second)["a-younger"].in_force(), "the older one is gone");
+        let mut changed = of("b-older", 100, "6");
+        changed.metadata.resource_version = Some("6".to_owned());
+        table.absorb(changed);
+        let third = read_claims(&table, &aliases, &second);
+        assert_ne!(third["b-older"].input, second["b-older"].input);
     }
 
     #[test]

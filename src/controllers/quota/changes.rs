@@ -10,7 +10,6 @@ use tokio::time::Instant;
 
 use crate::{
     domain::{
-        claim::ValidClaim,
         ids::{ClusterName, FlavorName, QueueName},
         queue::{
             policy::{QueuePolicy, WorkerRules, immutable_difference, policy_difference, worker_policy},
@@ -114,7 +113,7 @@ impl QuotaController {
     ) -> BTreeMap<QueueName, BTreeSet<FlavorName>> {
         let leaving = round.joined.get(cluster).is_none_or(|joined| joined.leaving);
         let claim = round.in_force.get(cluster).filter(|_| !leaving);
-        let assignments = claim.into_iter().flat_map(ValidClaim::assignments);
+        let assignments = claim.into_iter().flat_map(|claim| claim.assignments());
         let mut queues: BTreeMap<QueueName, BTreeSet<FlavorName>> = BTreeMap::new();
         for assignment in assignments.filter(|one| self.told.queues.contains_key(&one.queue)) {
             queues.entry(assignment.queue.clone()).or_default().insert(assignment.flavor.clone());

@@ -19,7 +19,7 @@ use crate::{
         quota::{Assignment, ClaimInput, ClusterInput, HubQueueInput, Mode, WorkerQueueInput},
     },
     k8s::{
-        claims::ReadClaim,
+        claims::ReadClaims,
         hub::Hub,
         list_watch::Skipped,
         read,
@@ -32,7 +32,7 @@ use super::{Settings, removal::Accepted, settling::Settling, target::Target};
 
 /// Feeds the claims into what is in force; when to look again.
 pub(super) fn accept(
-    claims: &BTreeMap<ClaimName, ReadClaim>,
+    claims: &ReadClaims,
     skipped: &[Skipped],
     accepted: &mut Accepted,
     now: Instant,
@@ -45,10 +45,10 @@ pub(super) fn accept(
 }
 
 /// The claim in force for each cluster: one that is there beats one that is held.
-pub(super) fn by_cluster(accepted: &Accepted) -> BTreeMap<ClusterName, ValidClaim> {
-    let mut claims: Vec<&ValidClaim> = accepted.claims().collect();
+pub(super) fn by_cluster(accepted: &Accepted) -> BTreeMap<ClusterName, Arc<ValidClaim>> {
+    let mut claims: Vec<&Arc<ValidClaim>> = accepted.claims().collect();
     claims.sort_by_key(|claim| !accepted.held().contains(claim.name()));
-    claims.into_iter().map(|claim| (claim.cluster().clone(), claim.clone())).collect()
+    claims.into_iter().map(|claim| (claim.cluster().clone(), Arc::clone(claim))).collect()
 }
 
 fn claim_input(claim: &ValidClaim) -> ClaimInput {
@@ -85,7 +85,7 @@ pub(super) struct ClusterFacts<'a> {
     pub name: &'a ClusterName,
     pub joined: &'a Joined,
     pub mode: Mode,
-    pub claim: Option<&'a ValidClaim>,
+    pub claim: Option<&'a Arc<ValidClaim>>,
     pub capacity: &'a CapacityView,
     pub target: Option<&'a Target>,
 }
@@ -104,7 +104,7 @@ pub(super) struct Stamp {
     /// Of the worker's tables and of its writer.
     revisions: (u64, u64),
     capacity: Option<Arc<ClusterCapacity>>,
-    claim: Option<ClaimInput>,
+    claim: Option<Arc<ValidClaim>>,
 }
 
 impl PartialEq for Stamp {
@@ -115,7 +115,7 @@ impl PartialEq for Stamp {
             && same(self.worker.as_ref(), other.worker.as_ref())
             && self.revisions == other.revisions
             && same(self.capacity.as_ref(), other.capacity.as_ref())
-            && self.claim == other.claim
+            && (same(self.claim.as_ref(), other.claim.as_ref()) || self.claim == other.claim)
     }
 }
 
@@ -140,7 +140,7 @@ impl ClusterFacts<'_> {
             worker,
             revisions: (tables, writes),
             capacity: self.capacity.get(self.name).cloned(),
-            claim: self.claim.map(claim_input),
+            claim: self.claim.cloned(),
         }
     }
 
@@ -158,7 +158,7 @@ impl ClusterFacts<'_> {
         input.cordoned = self.joined.cordoned;
         input.count_foreign = settings.count_foreign;
         // A leaving cluster has no share, whatever its claim says.
-        input.claim = self.claim.filter(|_| !self.joined.leaving).map(claim_input);
+        input.claim = self.claim.filter(|_| !self.joined.leaving).map(|claim| claim_input(claim));
         if let Some(known) = self.capacity.get(self.name) {
             input.capacity = Some(known.capacity.clone());
             input.headroom.clone_from(&known.headroom);
@@ -291,7 +291,7 @@ mod tests {
         Joined { cordoned, leaving, ..Joined::new(Connection::Unreached, CLUSTER_METRICS) }
     }
 
-    fn claim(cpu: &str) -> ValidClaim {
+    fn claim(cpu: &str) -> Arc<ValidClaim> {
         let assignment = AssignmentText {
             queue: "q".to_owned(),
             flavor: "f".to_owned(),
@@ -304,7 +304,7 @@ mod tests {
             assignments: vec![assignment],
             owners: Owners::default(),
         };
-        validate(&text, &Aliases::default()).expect("a valid claim")
+        Arc::new(validate(&text, &Aliases::default()).expect("a valid claim"))
     }
 
     fn view(nodes: usize) -> CapacityView {

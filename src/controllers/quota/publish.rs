@@ -41,7 +41,9 @@ impl QuotaController {
             claims: round
                 .claims
                 .iter()
-                .filter_map(|(name, claim)| Some((name.clone(), claim_overview(round, (name, claim))?)))
+                .filter_map(|(name, claim)| {
+                    Some((name.clone(), claim_overview(round, (name, claim.as_ref()))?))
+                })
                 .collect(),
             queues: round
                 .queues
@@ -264,7 +266,7 @@ fn claim_overview(round: &Round<'_>, (name, claim): (&ClaimName, &ReadClaim)) ->
         assignments.extend(overviews.map(|assignment| assignment_overview(round, &cluster, assignment)));
     }
     // Not what the object says, which may be of before these amounts.
-    let conditions = round.said.get(name).map(Vec::as_slice).unwrap_or_default();
+    let conditions = round.said.get(name).map(|said| said.as_slice()).unwrap_or_default();
     Some(ClaimOverview {
         cluster,
         generation: claim.object.metadata.generation.unwrap_or_default(),

@@ -4,6 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -22,7 +23,7 @@ pub(super) struct Accepted {
     window: Duration,
     /// What went within this time counts with what goes now.
     span: Duration,
-    claims: BTreeMap<ClaimName, ValidClaim>,
+    claims: BTreeMap<ClaimName, Arc<ValidClaim>>,
     vanished: BTreeMap<ClaimName, Instant>,
     held: BTreeSet<ClaimName>,
     /// What claims of clusters gave out that went within the span, by when.
@@ -31,7 +32,10 @@ pub(super) struct Accepted {
 
 impl Accepted {
     /// `known`: the claims that were in force when fedqd last ran.
-    pub fn new((window, span): (Duration, Duration), known: impl IntoIterator<Item = ValidClaim>) -> Self {
+    pub fn new(
+        (window, span): (Duration, Duration),
+        known: impl IntoIterator<Item = Arc<ValidClaim>>,
+    ) -> Self {
         let claims = known.into_iter().map(|claim| (claim.name().clone(), claim)).collect();
         Self { window, span, claims, vanished: BTreeMap::new(), held: BTreeSet::new(), gone: BTreeMap::new() }
     }
@@ -40,7 +44,7 @@ impl Accepted {
     /// the last valid spec in force. When to look again, if a removal is being judged.
     pub fn observe(
         &mut self,
-        valid: Vec<ValidClaim>,
+        valid: Vec<Arc<ValidClaim>>,
         present: &BTreeSet<ClaimName>,
         now: Instant,
     ) -> Option<Instant> {
@@ -94,7 +98,7 @@ impl Accepted {
         &self.held
     }
 
-    pub fn claims(&self) -> impl Iterator<Item = &ValidClaim> {
+    pub fn claims(&self) -> impl Iterator<Item = &Arc<ValidClaim>> {
         self.claims.values()
     }
 
@@ -149,7 +153,7 @@ mod tests {
     const WINDOW: Duration = Duration::from_secs(1);
     const SPAN: Duration = Duration::from_mins(10);
 
-    fn claim(cluster: &str, gpus: u32) -> ValidClaim {
+    fn claim(cluster: &str, gpus: u32) -> Arc<ValidClaim> {
         let text = ClaimText {
             name: format!("{cluster}-resource-claim"),
             cluster: cluster.to_owned(),
@@ -160,10 +164,10 @@ mod tests {
             }],
             ..ClaimText::default()
         };
-        validate(&text, &Aliases::default()).expect("a valid claim")
+        Arc::new(validate(&text, &Aliases::default()).expect("a valid claim"))
     }
 
-    fn present(claims: &[&ValidClaim]) -> BTreeSet<ClaimName> {
+    fn present(claims: &[&Arc<ValidClaim>]) -> BTreeSet<ClaimName> {
         claims.iter().map(|claim| claim.name().clone()).collect()
     }
 
@@ -212,7 +216,7 @@ mod tests {
     }
 
     /// Deletes these claims, and waits until that is judged; what is in force then.
-    fn delete(accepted: &mut Accepted, rest: &[&ValidClaim], at: Instant) -> usize {
+    fn delete(accepted: &mut Accepted, rest: &[&Arc<ValidClaim>], at: Instant) -> usize {
         let valid = || rest.iter().copied().cloned().collect();
         accepted.observe(valid(), &present(rest), at);
         accepted.observe(valid(), &present(rest), at + WINDOW);
@@ -237,7 +241,7 @@ mod tests {
     #[test]
     fn what_went_long_ago_or_came_back_is_not_counted() {
         let claims: Vec<_> = (0..4).map(|number| claim(&format!("c{number}"), 4)).collect();
-        let all: Vec<&ValidClaim> = claims.iter().collect();
+        let all: Vec<&Arc<ValidClaim>> = claims.iter().collect();
         let mut accepted = Accepted::new((WINDOW, SPAN), claims.clone());
         let start = Instant::now();
         assert_eq!(delete(&mut accepted, &all[1..], start), 3);

@@ -1,13 +1,15 @@
 //! The status of every claim, written when it says something new.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 use crate::{
     domain::{
-        claim_status::{Condition, ConditionKind, HubCell, StatusInput, WriteState, claim_status},
+        claim_status::{Condition, ConditionKind, HubCell, StatusInput, Verdict, WriteState, claim_status},
+        cluster::Connection,
         ids::{ClaimName, ClusterName},
+        overview::ClusterCapacity,
         queue::report::{Problem, QueueReport},
         quota::Assignment,
         resources::{Cell, FlavorResource},
@@ -15,6 +17,7 @@ use crate::{
     k8s::{
         claims::{ReadClaim, conditions, status_change},
         events::Happening,
+        types::claim::ClusterResourceClaim,
         worker::Joined,
         write::Change,
     },
@@ -25,6 +28,59 @@ use super::{QuotaController, Round, target::Target};
 /// A write is mostly acknowledged in a moment; a status that says it is under way would be written for
 /// nothing, and once more when it is through.
 const MOMENT: Duration = Duration::from_millis(250);
+
+/// What is known of the claims' statuses from one round to the next.
+pub(super) struct Statuses {
+    underway: Underway,
+    /// Of claims that say what they should: what that was found from, and what it is.
+    same: BTreeMap<ClaimName, (Basis, Arc<Vec<Condition>>)>,
+}
+
+impl Statuses {
+    pub fn new(merge_window: Duration) -> Self {
+        Self { underway: Underway::new(merge_window), same: BTreeMap::new() }
+    }
+
+    /// In this round each is made anew, so that nothing that was missed stays missed.
+    pub fn look_at_all(&mut self) {
+        self.same.clear();
+    }
+}
+
+/// What a status is made from, beside the plan. A round looks anew at those claims for which something of it
+/// changed: each takes longer than a plan.
+struct Basis {
+    object: Arc<ClusterResourceClaim>,
+    verdict: Verdict,
+    connection: Option<Connection>,
+    capacity: Option<Arc<ClusterCapacity>>,
+    reports: Vec<QueueReport>,
+}
+
+impl Basis {
+    fn of(round: &Round<'_>, claim: &ReadClaim, cluster: Option<&ClusterName>) -> Self {
+        Self {
+            object: Arc::clone(&claim.object),
+            verdict: claim.verdict.clone(),
+            connection: cluster.and_then(|name| round.joined.get(name)).map(Joined::told),
+            capacity: cluster.and_then(|name| round.capacity.get(name)).cloned(),
+            reports: cluster.and_then(|name| round.reports.get(name)).cloned().unwrap_or_default(),
+        }
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        let same_capacity = match (&self.capacity, &other.capacity) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        same_capacity
+            && Arc::ptr_eq(&self.object, &other.object)
+            && self.verdict == other.verdict
+            && self.connection == other.connection
+            && self.reports == other.reports
+    }
+}
 
 /// The claims whose status would say that a write is under way, since when, and nothing was written of it.
 pub(super) struct Underway {
@@ -70,21 +126,50 @@ impl QuotaController {
             .into_iter()
             .map(|(target, reason)| (format!("{target} on the hub"), reason))
             .collect();
-        let mut underway = std::mem::replace(&mut self.underway, Underway::new(Duration::ZERO));
-        underway.since.retain(|name, _| round.claims.contains_key(name));
+        let mut statuses = std::mem::replace(&mut self.statuses, Statuses::new(Duration::ZERO));
+        statuses.underway.since.retain(|name, _| round.claims.contains_key(name));
+        let before = std::mem::take(&mut statuses.same);
         let (mut changes, mut due, mut said) = (Vec::new(), None, BTreeMap::new());
         for (name, claim) in &round.claims {
-            let (status, conditions) = self.status_change(round, (name, claim), &failures, &mut underway);
-            said.insert(name.clone(), conditions);
+            let cluster = ClusterName::new(&claim.cluster).ok();
+            let basis = Basis::of(round, claim, cluster.as_ref());
+            let quiet = failures.is_empty() && self.is_quiet(round, claim, cluster.as_ref());
+            if let Some((_, conditions)) = before.get(name).filter(|(known, _)| quiet && known.is(&basis)) {
+                said.insert(name.clone(), Arc::clone(conditions));
+                statuses.same.insert(name.clone(), (basis, Arc::clone(conditions)));
+                continue;
+            }
+            let underway = &mut statuses.underway;
+            let (status, conditions) = self.status_change(round, (name, claim), &failures, underway);
+            let conditions = Arc::new(conditions);
+            said.insert(name.clone(), Arc::clone(&conditions));
             match status {
+                // While something is being written this was found from more than the basis.
+                Status::Same if failures.is_empty() && self.nothing_is_written(round, cluster.as_ref()) => {
+                    statuses.same.insert(name.clone(), (basis, conditions));
+                }
                 Status::Same => {}
                 Status::Waits(until) => due = [due, Some(until)].into_iter().flatten().min(),
                 Status::Changes(change) => changes.push(change),
             }
         }
-        (self.underway, round.said) = (underway, said);
+        (self.statuses, round.said) = (statuses, said);
         round.look_again(due);
         changes
+    }
+
+    /// Whether neither plan nor writes of this round concern the claim.
+    fn is_quiet(&self, round: &Round<'_>, claim: &ReadClaim, cluster: Option<&ClusterName>) -> bool {
+        let touched = &round.touched;
+        let mut assignments = claim.input.assignments.iter();
+        !cluster.is_some_and(|cluster| touched.clusters.contains(cluster))
+            && !assignments.any(|assignment| touched.queues.contains(&assignment.queue))
+            && self.nothing_is_written(round, cluster)
+    }
+
+    fn nothing_is_written(&self, round: &Round<'_>, cluster: Option<&ClusterName>) -> bool {
+        let target = cluster.and_then(|cluster| self.targets.get(cluster));
+        round.conflicts.is_empty() && target.is_none_or(|target| target.writer.wanted().is_empty())
     }
 
     fn status_change(

@@ -40,19 +40,19 @@ impl QuotaController {
         }
         self.told.queues = queues;
         self.tell_clusters(round);
-        let touched = self.planner.replan();
+        round.touched = self.planner.replan();
         // What the replan did not touch is as it was: the plans go from round to round.
         (round.plans, round.queues) = std::mem::take(&mut self.plans);
-        for name in touched.clusters {
-            match self.planner.cluster(&name) {
-                Some(plan) => drop(round.plans.insert(name, plan)),
-                None => drop(round.plans.remove(&name)),
+        for name in &round.touched.clusters {
+            match self.planner.cluster(name) {
+                Some(plan) => drop(round.plans.insert(name.clone(), plan)),
+                None => drop(round.plans.remove(name)),
             }
         }
-        for name in touched.queues {
-            match self.planner.queue(&name) {
-                Some(plan) => drop(round.queues.insert(name, plan)),
-                None => drop(round.queues.remove(&name)),
+        for name in &round.touched.queues {
+            match self.planner.queue(name) {
+                Some(plan) => drop(round.queues.insert(name.clone(), plan)),
+                None => drop(round.queues.remove(name)),
             }
         }
     }
@@ -135,6 +135,7 @@ impl QuotaController {
         if self.look_at_all <= now {
             self.look_at_all = now + PERIOD;
             self.told.stamps.clear();
+            self.statuses.look_at_all();
         }
         let joined = round.joined;
         for (name, entry) in joined {
