@@ -37,8 +37,11 @@ impl Home {
         let [api, metrics] = free_ports()?;
         std::fs::write(dir.path().join("hub.kubeconfig"), hub_kubeconfig)?;
         let home = Self { dir, program, pin: args.pin, api, metrics };
+        // Kept so short that hours show whether its bound holds.
+        let history =
+            if args.endurance.is_some() { ", history: {keepRows: 2000, pruneInterval: 1m}" } else { "" };
         let config = format!(
-            "hub: {{kubeconfig: {}}}\nstore: {{path: {}}}\napi: {{address: 127.0.0.1:{api}}}\n\
+            "hub: {{kubeconfig: {}}}\nstore: {{path: {}{history}}}\napi: {{address: 127.0.0.1:{api}}}\n\
              webhook: {{address: disabled}}\nmetrics: {{address: 127.0.0.1:{metrics}}}\n\
              clusters: {{allowLoopback: true}}\n",
             home.path("hub.kubeconfig").display(),

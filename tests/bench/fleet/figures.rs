@@ -1,5 +1,7 @@
 //! Numbers over sizes: medians, spreads and slopes.
 
+use std::time::SystemTime;
+
 use serde_json::{Value, json};
 
 /// What was measured at one size, once a run.
@@ -14,12 +16,14 @@ pub struct Point {
 pub struct Curve {
     pub name: String,
     /// Whose: fedq's, or another client's.
-    pub who: &'static str,
-    pub x: &'static str,
-    pub unit: &'static str,
+    pub who: String,
+    pub x: String,
+    pub unit: String,
     pub points: Vec<Point>,
     /// What it has to stay below, or is to be compared with, in words.
-    pub goal: &'static str,
+    pub goal: String,
+    /// When.
+    pub measured: String,
     /// What one more of `x` costs, rather than each size by itself.
     pub is_slope: bool,
 }
@@ -28,16 +32,19 @@ pub struct Curve {
 pub struct Figures(pub Vec<Curve>);
 
 impl Curve {
-    pub fn new(name: &str, x: &'static str, unit: &'static str, goal: &'static str) -> Self {
-        Self { name: name.to_owned(), who: "fedq", x, unit, points: Vec::new(), goal, is_slope: false }
+    pub fn new(name: &str, x: &str, unit: &str, goal: &str) -> Self {
+        let now = jiff::Timestamp::try_from(SystemTime::now()).unwrap_or_default();
+        let [name, who, x, unit, goal] = [name, "fedq", x, unit, goal].map(str::to_owned);
+        let measured = now.strftime("%F %R UTC").to_string();
+        Self { name, who, x, unit, points: Vec::new(), goal, measured, is_slope: false }
     }
 
     pub fn slope_of(self) -> Self {
         Self { is_slope: true, ..self }
     }
 
-    pub fn by(self, who: &'static str) -> Self {
-        Self { who, ..self }
+    pub fn by(self, who: &str) -> Self {
+        Self { who: who.to_owned(), ..self }
     }
 
     pub fn add(&mut self, x: usize, value: f64) {
@@ -67,8 +74,44 @@ impl Curve {
         };
         json!({
             "name": self.name, "who": self.who, "x": self.x, "unit": self.unit, "goal": self.goal,
+            "measured": self.measured,
             "slope": if self.is_slope { json!(self.slope()) } else { Value::Null },
             "points": self.points.iter().map(point).collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl Figures {
+    /// These, and of the earlier ones those that were not measured again.
+    pub fn after(self, earlier: Vec<Curve>) -> Self {
+        let mut all = earlier;
+        for curve in self.0 {
+            match all.iter_mut().find(|other| other.name == curve.name && other.who == curve.who) {
+                Some(other) => *other = curve,
+                None => all.push(curve),
+            }
+        }
+        Self(all)
+    }
+}
+
+impl Curve {
+    /// As [`Self::json`] has it.
+    pub fn read(json: &Value) -> Option<Self> {
+        let text = |field: &str| json[field].as_str().map(str::to_owned);
+        let point = |point: &Value| {
+            let runs = point["runs"].as_array()?.iter().filter_map(Value::as_f64).collect();
+            Some(Point { x: point["x"].as_f64()?, runs })
+        };
+        Some(Self {
+            name: text("name")?,
+            who: text("who")?,
+            x: text("x")?,
+            unit: text("unit")?,
+            goal: text("goal")?,
+            measured: text("measured").unwrap_or_default(),
+            points: json["points"].as_array()?.iter().filter_map(point).collect(),
+            is_slope: !json["slope"].is_null(),
         })
     }
 }

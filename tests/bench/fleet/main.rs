@@ -46,5 +46,5 @@ fn run(args: &Args) -> Result<()> {
     let figures = runtime.block_on(measure::all(args));
     // Not waited for: what clusters that are gone have left open.
     runtime.shutdown_background();
-    report::write(&figures?)
+    report::write(figures?)
 }

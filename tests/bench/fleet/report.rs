@@ -5,26 +5,40 @@ mod chart;
 use std::fmt::Write as _;
 
 use anyhow::{Context, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::figures::{Curve, Figures};
 
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;color:#222}\
-    section{display:grid;grid-template-columns:minmax(0,3fr) minmax(0,2fr);gap:1.5rem;margin:2rem 0}\
-    h2{grid-column:1/-1;margin:0;font-size:1.05rem}h2 small{color:#666;font-weight:400}\
-    svg text{font-size:11px;fill:#555}.grid{stroke:#ddd}\
-    table{border-collapse:collapse;font-variant-numeric:tabular-nums}td,th{text-align:right;padding:.1rem .7rem}";
+    section{display:grid;grid-template-columns:minmax(0,3fr) minmax(0,2fr);gap:1.5rem;margin:2.5rem 0}\
+    h2{grid-column:1/-1;margin:0;font-size:1.05rem}small{color:#666;font-weight:400}\
+    svg{width:100%}svg text{font-size:11px;fill:#555}.grid{stroke:#ddd}\
+    table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin-bottom:1rem}\
+    td,th{text-align:right;padding:.1rem .7rem}.all{width:100%}.all td:first-child,.all td:last-child,\
+    .all th:first-child,.all th:last-child{text-align:left}.all tr+tr{border-top:1px solid #eee}\
+    @media(max-width:50rem){section{grid-template-columns:1fr}}";
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench");
 
-pub fn write(figures: &Figures) -> Result<()> {
-    print(figures);
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench");
-    std::fs::create_dir_all(folder).context(folder)?;
+/// Beside what was measured before: one command need not measure everything.
+pub fn write(figures: Figures) -> Result<()> {
+    print(&figures);
+    std::fs::create_dir_all(FOLDER).context(FOLDER)?;
+    let file = format!("{FOLDER}/fleet.json");
+    let figures = figures.after(earlier(&file)?);
     let curves: Vec<_> = figures.0.iter().map(Curve::json).collect();
     let json = json!({"curves": curves});
-    std::fs::write(format!("{folder}/fleet.json"), format!("{json:#}\n"))?;
-    std::fs::write(format!("{folder}/fleet.html"), page(figures))?;
-    println!("\n{folder}/fleet.json\n{folder}/fleet.html");
+    std::fs::write(&file, format!("{json:#}\n"))?;
+    std::fs::write(format!("{FOLDER}/fleet.html"), page(&figures))?;
+    println!("\n{file}\n{FOLDER}/fleet.html");
     Ok(())
+}
+
+fn earlier(file: &str) -> Result<Vec<Curve>> {
+    if !std::fs::exists(file)? {
+        return Ok(Vec::new());
+    }
+    let json: Value = serde_json::from_str(&std::fs::read_to_string(file)?).context(file.to_owned())?;
+    Ok(json["curves"].as_array().into_iter().flatten().filter_map(Curve::read).collect())
 }
 
 fn print(figures: &Figures) {
@@ -32,12 +46,12 @@ fn print(figures: &Figures) {
         let goal = goal(curve);
         println!("\n{}, {}{goal}", curve.name, curve.who);
         for point in &curve.points {
-            let [median, min, max] = [point.median(), point.min(), point.max()].map(text);
-            let (x, unit) = (text(point.x), curve.unit);
-            println!("{x:>12} {:<12}{median:>12} {unit:<6} {min} to {max}", curve.x);
+            let [median, min, max] =
+                [point.median(), point.min(), point.max()].map(|value| amount(value, &curve.unit));
+            println!("{:>12} {:<12}{median:>16}   {min} to {max}", text(point.x), curve.x);
         }
         if curve.is_slope {
-            println!("{:>12} more: {} {}", "each one", text(curve.slope()), curve.unit);
+            println!("{:>12} more: {}", "each one", amount(curve.slope(), &curve.unit));
         }
     }
 }
@@ -47,33 +61,61 @@ fn goal(curve: &Curve) -> String {
 }
 
 fn page(figures: &Figures) -> String {
-    let mut page = format!(
-        "<!doctype html><meta charset=utf-8><title>What one hub carries</title><style>{STYLE}</style>\
-         <h1>What one hub carries</h1>\n"
-    );
     let mut names: Vec<&str> = Vec::new();
     for curve in &figures.0 {
         if !names.contains(&curve.name.as_str()) {
             names.push(&curve.name);
         }
     }
+    let mut page = format!(
+        "<!doctype html><html lang=en><meta charset=utf-8>\
+         <meta name=viewport content=\"width=device-width\"><title>What one hub carries</title>\
+         <style>{STYLE}</style>\n<h1>What one hub carries</h1>\n{}",
+        summary(figures)
+    );
     for name in names {
         let curves: Vec<&Curve> = figures.0.iter().filter(|curve| curve.name == name).collect();
-        let goals: String = curves.iter().map(|curve| goal(curve)).collect();
+        let goals: String = curves.iter().map(|curve| escape(&goal(curve))).collect();
         let (chart, legend) = (chart::svg(&curves), chart::legend(&curves));
         let tables: String = curves.iter().map(|curve| table(curve)).collect();
+        let (name, measured) = (escape(name), curves.first().map_or("", |curve| &curve.measured));
         let _ = writeln!(
             page,
-            "<section><h2>{name}<small>{goals}</small></h2><div>{chart}<p>{legend}</p></div><div>{tables}</div></section>"
+            "<section><h2>{name}<small>{goals}</small></h2><div>{chart}<p>{legend} <small>{measured}</small></p></div>\
+             <div>{tables}</div></section>"
         );
     }
     page
 }
 
+/// What there is a goal for, at the largest size.
+fn summary(figures: &Figures) -> String {
+    let mut rows = String::from("<table class=all><tr><th>goal<th>at<th>measured<th>aim</tr>\n");
+    for curve in figures.0.iter().filter(|curve| !curve.goal.is_empty()) {
+        let last = curve.points.iter().max_by(|a, b| a.x.total_cmp(&b.x));
+        let Some(last) = last else { continue };
+        let (at, value) = if curve.is_slope {
+            (format!("one more ({})", curve.x), curve.slope())
+        } else {
+            (format!("{} {}", text(last.x), curve.x), last.median())
+        };
+        let [name, goal] = [&curve.name, &curve.goal].map(|text| escape(text));
+        let value = amount(value, &curve.unit);
+        let _ = writeln!(rows, "<tr><td>{name}<td>{at}<td>{value}<td>{goal}</tr>");
+    }
+    rows + "</table>\n"
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;")
+}
+
 fn table(curve: &Curve) -> String {
-    let unit = curve.unit;
+    let unit = &curve.unit;
     let mut rows = format!("<table><tr><th>{}<th>{} {unit}<th>least<th>most</tr>", curve.x, curve.who);
-    for point in &curve.points {
+    // Of a long run not each moment.
+    let every = curve.points.len().div_ceil(16).max(1);
+    for point in curve.points.iter().step_by(every) {
         let [x, median, min, max] = [point.x, point.median(), point.min(), point.max()].map(text);
         let _ = write!(rows, "<tr><td>{x}<td>{median}<td>{min}<td>{max}</tr>");
     }
@@ -81,6 +123,13 @@ fn table(curve: &Curve) -> String {
         let _ = write!(rows, "<tr><th>each more<td>{}<td><td></tr>", text(curve.slope()));
     }
     rows + "</table>"
+}
+
+/// `315.5 k bytes`, but `1.20 ms`.
+fn amount(value: f64, unit: &str) -> String {
+    let number = text(value);
+    let joined = unit == "s" && number.ends_with(char::is_alphabetic);
+    if joined { number + unit } else { format!("{number} {unit}").trim_end().to_owned() }
 }
 
 /// With as many digits as say something.

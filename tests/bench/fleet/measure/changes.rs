@@ -27,13 +27,15 @@ pub async fn measure(args: &Args) -> Result<Vec<Curve>> {
     let mut slow = curve("change of a node to quota on the hub, p99", "≤100 ms");
     let mut worker = curve("change of a node to quota on the worker, p50", "");
     let mut writes = Curve::new("writes of queues a changed queue", "clusters", "", "1");
+    let mut cpu = Curve::new("CPU of a change of a node, all in", "clusters", "s", "");
+    let mut plan = Curve::new("reading and planning at each look, mean", "clusters", "s", "");
     for &clusters in &args.clusters {
         let mut stage = Stage::new(args, Size { clusters, nodes: args.nodes }, &template).await?;
         stage.start()?;
         stage.settled().await?;
         stage.quiet().await?;
         for run in 0..args.runs {
-            let before = stage.totals();
+            let (before, cost) = (stage.totals(), Cost::now(&stage).await?);
             let (on_hub, on_worker) = spaced(&stage, run, clusters).await?;
             stage.quiet().await?;
             median.add(clusters, percentile(&on_hub, 50.0));
@@ -41,11 +43,47 @@ pub async fn measure(args: &Args) -> Result<Vec<Curve>> {
             worker.add(clusters, percentile(&on_worker, 50.0));
             let wrote = queue_writes(&stage, &before);
             writes.add(clusters, count(wrote) / count(2 * CHANGES));
+            let cost = Cost::now(&stage).await?.since(&cost);
+            let (each, look) = (cost.cpu / count(CHANGES), cost.planning / cost.plans);
+            cpu.add(clusters, each);
+            plan.add(clusters, look);
             let (p50, p99) = (percentile(&on_hub, 50.0), percentile(&on_hub, 99.0));
-            println!("{clusters} clusters: p50 {p50:.1} ms, p99 {p99:.1} ms, {wrote} writes");
+            println!(
+                "{clusters} clusters: p50 {p50:.1} ms, p99 {p99:.1} ms, {wrote} writes, {:.1} ms CPU a change, \
+                 {:.2} ms a plan, {} of them",
+                each * 1e3,
+                look * 1e3,
+                cost.plans
+            );
         }
     }
-    Ok(vec![median, slow, worker, writes, drain(args, &template).await?])
+    Ok(vec![median, slow, worker, writes, cpu, plan, drain(args, &template).await?])
+}
+
+/// What the daemon has used so far.
+struct Cost {
+    cpu: f64,
+    planning: f64,
+    plans: f64,
+}
+
+impl Cost {
+    async fn now(stage: &Stage) -> Result<Self> {
+        let daemon = stage.daemon()?;
+        Ok(Self {
+            cpu: stage.process()?.cpu_seconds()?,
+            planning: daemon.metric("fedq_plan_seconds_sum", "").await?,
+            plans: daemon.metric("fedq_plan_seconds_count", "").await?,
+        })
+    }
+
+    fn since(&self, before: &Self) -> Self {
+        Self {
+            cpu: self.cpu - before.cpu,
+            planning: self.planning - before.planning,
+            plans: self.plans - before.plans,
+        }
+    }
 }
 
 /// One change after the other, each of another queue, in the first `clusters`: milliseconds until the hub's and

@@ -61,7 +61,7 @@ pub fn svg(curves: &[&Curve]) -> String {
     let ys: Vec<f64> = points().flat_map(|point| [point.min(), point.max()]).collect();
     let x = Scale::of(&xs, LEFT, WIDTH - RIGHT);
     let y = Scale::of(&ys, HEIGHT - BOTTOM, TOP);
-    let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">\n");
+    let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=img aria-hidden=true>\n");
     for mark in y.marks() {
         let at = y.place(mark);
         let _ = writeln!(
@@ -104,7 +104,7 @@ fn line(svg: &mut String, curve: &Curve, color: &str, (x, y): (&Scale, &Scale)) 
         let spread = [point.min(), point.max()].map(|value| at(point.x, value));
         let _ = writeln!(
             svg,
-            "<path d=\"M{}L{}\" stroke=\"{color}\" stroke-width=5 opacity=0.4 />",
+            "<path d=\"M{}L{}\" stroke=\"{color}\" stroke-width=5 stroke-linecap=round opacity=0.4 />",
             spread[0], spread[1]
         );
     }
