@@ -9,7 +9,7 @@ use std::{
 use tokio::sync::{Notify, Semaphore};
 use tracing::{debug, warn};
 
-use super::{TaskController, wishes::Past};
+use super::{TaskController, index::Whose, wishes::Past};
 use crate::{
     clock::Clock,
     domain::task::{names::TaskId, phase::Phase},
@@ -70,7 +70,8 @@ impl TaskController {
         });
         for cluster in self.clusters.values().filter(|cluster| cluster.index.current) {
             for (id, here) in cluster.index.tasks() {
-                let Some((run, within)) = self.ending(id) else { continue };
+                let Some((run, whose, within)) = self.ending(id) else { continue };
+                let here = here.only(&whose);
                 match runs.get(&run) {
                     Some(Progress::Done) => continue,
                     Some(Progress::Reading) => {
@@ -111,14 +112,14 @@ impl TaskController {
     }
 
     /// The run that is over or being ended, and how long its log may take.
-    fn ending(&self, id: &TaskId) -> Option<(Run, Duration)> {
+    fn ending(&self, id: &TaskId) -> Option<(Run, Whose, Duration)> {
         if let Some(live) = self.live.get(id) {
             let state = &live.row.state;
             let ends = matches!(state.phase, Phase::Withdrawing { .. });
-            return ends.then(|| ((id.clone(), state.epoch), WITHIN_OF_STOP));
+            return ends.then(|| ((id.clone(), state.epoch), Whose::of(&live.row), WITHIN_OF_STOP));
         }
         match self.past.get(id)? {
-            Past::Over { epoch, .. } => Some(((id.clone(), *epoch), WITHIN)),
+            Past::Over { epoch, whose, .. } => Some(((id.clone(), *epoch), whose.clone(), WITHIN)),
             Past::Unknown => None,
         }
     }
