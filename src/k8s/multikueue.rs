@@ -112,8 +112,12 @@ pub enum MintError {
 /// A token that was made. Deliberately without `Debug`.
 pub struct Minted {
     pub token: String,
-    pub expires: Timestamp,
+    /// How long, not until when: the cluster's clock may be another than ours.
+    pub lasts: Duration,
 }
+
+/// No server makes a token for less. One that says so must not be asked without end.
+const SHORTEST: Duration = Duration::from_mins(10);
 
 /// Asks the worker for a token of MultiKueue's account, and makes the account first where it is missing.
 pub async fn mint(
@@ -135,7 +139,11 @@ pub async fn mint(
         _ => MintError::Token(error),
     })?;
     let status = answer.status.ok_or(MintError::NoToken)?;
-    Ok(Minted { token: status.token, expires: status.expiration_timestamp.0 })
+    let lasts = answer.spec.expiration_seconds.map_or(lifetime, |granted| {
+        // As the server granted it, which may be another time than was asked for.
+        Duration::from_secs(u64::try_from(granted).unwrap_or_default())
+    });
+    Ok(Minted { token: status.token, lasts: lasts.max(SHORTEST) })
 }
 
 fn unapplied(error: OnboardError) -> MintError {

@@ -115,7 +115,8 @@ impl Credentials {
         };
         self.under_way.remove(&cluster);
         match outcome {
-            Ok(Minted { token, expires }) => {
+            Ok(Minted { token, lasts }) => {
+                let expires = now.saturating_add(lasts).unwrap_or(Timestamp::MAX);
                 info!(cluster.name = %cluster, "Made a token of `{cluster}` for Kueue, good until {expires}");
                 self.failed.remove(&cluster);
                 self.made.insert(cluster, Made { token, issued: now, expires });
