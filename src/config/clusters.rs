@@ -32,7 +32,7 @@ pub struct Clusters {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Profiles {
-    /// Whether ClusterProfiles in [`Config::namespace`] join clusters.
+    /// Whether ClusterProfiles in `namespace` join clusters.
     pub enabled: bool,
     pub managed_service_account: String,
 }
