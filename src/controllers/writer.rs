@@ -321,6 +321,16 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_is_retracted_is_not_created_and_all_else_is_written() {
+        let writer = Writer::default();
+        let made = |queue: &str| Change { action: Action::Create(json!({})), ..change(queue, 1) };
+        writer.want(vec![made("gone"), made("kept"), change("merged", 1)]);
+        writer.retract([&made("gone").target, &change("merged", 1).target]);
+        let names: Vec<String> = writer.wanted().into_iter().map(|target| target.name).collect();
+        assert_eq!(names, ["kept", "merged"]);
+    }
+
     /// Answers with `statuses` in turn, then with 200; remembers when it was asked for what.
     struct Server {
         client: Client,

@@ -261,3 +261,43 @@ fn waits(conditions: &[Condition]) -> Option<String> {
         .find(|condition| condition.type_ == "QuotaReserved" && condition.status == "False")?;
     Some(found.message.clone()).filter(|message| !message.is_empty())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn job(namespace: &str, name: &str) -> Arc<TaskJob> {
+        let metadata = json!({"name": name, "namespace": namespace, "labels": {"task-id": "1a2b3c4d"}});
+        Arc::new(serde_json::from_value(json!({"metadata": metadata})).expect("a Job"))
+    }
+
+    fn pod(namespace: &str) -> Arc<LogPod> {
+        let metadata = json!({
+            "name": "p", "uid": "u", "resourceVersion": "1", "namespace": namespace,
+            "labels": {"task-id": "1a2b3c4d"},
+        });
+        let pod = json!({"metadata": metadata, "spec": {"containers": []}, "status": {}});
+        Arc::new(serde_json::from_value(pod).expect("a pod"))
+    }
+
+    #[test]
+    fn an_id_alone_makes_nothing_a_tasks() {
+        let whose = Whose { namespace: "team".to_owned(), object: "train-1a2b3c4d".to_owned(), nodes: 2 };
+        let own = OnCluster {
+            jobs: vec![(Kind::Job, job("team", "train-1a2b3c4d-node-1"))],
+            copies: vec![job("team", "train-1a2b3c4d")],
+            pods: vec![pod("team")],
+        };
+        assert!(matches!(own.only(&whose), Cow::Borrowed(_)));
+        let mut mixed = own.clone();
+        mixed.jobs.push((Kind::Job, job("other", "train-1a2b3c4d")));
+        mixed.jobs.push((Kind::Job, job("team", "mine")));
+        mixed.copies.push(job("other", "train-1a2b3c4d"));
+        mixed.pods.push(pod("other"));
+        let left = mixed.only(&whose);
+        assert_eq!((left.jobs.len(), left.copies.len(), left.pods.len()), (1, 1, 1));
+        assert_eq!(left.jobs[0].1, own.jobs[0].1);
+    }
+}
