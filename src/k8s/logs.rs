@@ -42,8 +42,16 @@ pub struct Options {
     /// Only the node of this rank.
     pub node: Option<u32>,
     /// By node and container, where an earlier session stopped: `tail` and `since` do not count there.
-    pub after: BTreeMap<(u32, String), Position>,
+    pub after: BTreeMap<(u32, String), After>,
     pub limits: Limits,
+}
+
+/// Where an earlier session stopped.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct After {
+    /// Whose log it read then: of a pod that came in its place everything is new, whatever the clock of its node says.
+    pub pod: String,
+    pub position: Position,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -224,6 +232,12 @@ pub struct Position {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("not a place in a log, such as 2026-11-21T07:00:00.5Z+1")]
 pub struct NoPosition;
+
+impl Position {
+    fn is_before(self, other: Self) -> bool {
+        (self.ts, self.lines) < (other.ts, other.lines)
+    }
+}
 
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -376,6 +376,7 @@ pub struct LogLine {
     pub ts: Option<String>,
     pub cluster: String,
     pub node: u32,
+    pub pod: String,
     pub container: String,
     pub seq: u64,
     pub line: String,

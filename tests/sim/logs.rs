@@ -8,8 +8,8 @@ use fedq::k8s::follow::{Following, follow_table};
 use fedq::k8s::kubeconfig::{self, Rules};
 use fedq::k8s::list_watch::{Selector, Table, Timing};
 use fedq::k8s::logs::{
-    Container, ContainerState, Event, Limits, LogConnections, LogPod, Options as Wanted, Pod, Pods, Record,
-    Session, Status, open,
+    After, Container, ContainerState, Event, Limits, LogConnections, LogPod, Options as Wanted, Pod, Pods,
+    Record, Session, Status, open,
 };
 use fedq::sim::api::{Internal, write_internally};
 use fedq::sim::cluster::{Cluster, Options};
@@ -313,7 +313,8 @@ async fn what_is_asked_for_is_what_comes() {
     .await;
     drop(session);
     let third = lines(&heard).filter(|record| record.origin.node == 0).nth(2).unwrap();
-    let after = BTreeMap::from([((0, "main".to_owned()), third.position.unwrap())]);
+    let after = After { pod: third.origin.pod.clone(), position: third.position.unwrap() };
+    let after = BTreeMap::from([((0, "main".to_owned()), after)]);
     let rest = seen(Wanted { after, ..Wanted::default() }).await;
     assert_eq!(rest, ["1 3, 2 4", "1 0, 2 1, 3 2, 4 3, 5 4"]);
 }

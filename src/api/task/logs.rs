@@ -87,7 +87,7 @@ fn options(row: &TaskRow, query: &LogsQuery, places: &Places) -> Result<Options,
         tail: query.tail,
         since: query.since_time.map(Since::Time).or(ago),
         node: query.node,
-        after: places.positions(),
+        after: places.after(),
         ..Options::default()
     })
 }

@@ -1,7 +1,7 @@
 //! What is kept of the logs of pods that will go, as JSON lines, and how it is read again.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     io::SeekFrom,
     sync::Arc,
     time::Duration,
@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use super::{
-    Event, Options, Origin, Pod, Pods, Position, Record, Since, Status,
+    After, Event, Options, Origin, Pod, Pods, Position, Record, Since, Status,
     outlet::{Outlet, Tap, outlet},
     session::{self, Session},
 };
@@ -364,9 +364,11 @@ impl<'a> Entries<'a> {
 /// Which lines somebody wants to see, but for the tail.
 struct Filter<'a> {
     node: Option<u32>,
-    after: &'a BTreeMap<Lane, Position>,
+    after: &'a BTreeMap<Lane, After>,
     since: Option<Timestamp>,
     at: BTreeMap<Lane, Position>,
+    /// Of those in `after`, whose pod has come: what follows of others is of pods that came in its place.
+    came: BTreeSet<Lane>,
 }
 
 /// Where the next session would go on; what is no line has no place of its own and goes with the lines before it.
@@ -381,7 +383,7 @@ impl<'a> Filter<'a> {
                 now.saturating_sub(ago).unwrap_or(Timestamp::MIN)
             }
         });
-        Self { node: options.node, after: &options.after, since, at: BTreeMap::new() }
+        Self { node: options.node, after: &options.after, since, at: BTreeMap::new(), came: BTreeSet::new() }
     }
 
     /// Whether an earlier session of this container is gone on with.
@@ -405,10 +407,13 @@ impl<'a> Filter<'a> {
         if let Some(at) = at {
             self.at.insert(lane.clone(), at);
         }
-        let wanted = match (self.after.get(&lane), at) {
-            (Some(after), Some(at)) => (after.ts, after.lines) < (at.ts, at.lines),
-            (Some(_), None) => false,
-            (None, at) => self.since.is_none_or(|since| at.is_some_and(|at| since <= at.ts)),
+        let wanted = match self.after.get(&lane) {
+            Some(after) if after.pod == entry.pod => {
+                self.came.insert(lane);
+                at.is_some_and(|at| after.position.is_before(at))
+            }
+            Some(after) => self.came.contains(&lane) || at.is_some_and(|at| after.position.is_before(at)),
+            None => self.since.is_none_or(|since| at.is_some_and(|at| since <= at.ts)),
         };
         wanted.then_some(Place(at.filter(|_| is_line)))
     }

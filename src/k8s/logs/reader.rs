@@ -80,8 +80,9 @@ impl Reader {
             healthy: limits.backoff_max,
             ..Timing::default()
         };
-        let after = options.after.get(&(tap.origin.node, source.container.clone())).copied();
-        let (tail, since) = if after.is_none() { (options.tail, options.since) } else { (None, None) };
+        let resumed = options.after.get(&(tap.origin.node, source.container.clone()));
+        let after = resumed.filter(|after| after.pod == source.pod).map(|after| after.position);
+        let (tail, since) = if resumed.is_none() { (options.tail, options.since) } else { (None, None) };
         let from_now = tail == Some(0);
         Self {
             transcript: Transcript::new(limits.line, after),

@@ -53,6 +53,7 @@ struct Line<'a> {
     ts: Option<String>,
     cluster: &'a str,
     node: u32,
+    pod: &'a str,
     container: &'a str,
     seq: u64,
     #[serde(rename = "line")]
@@ -74,13 +75,14 @@ struct Told<'a> {
 
 impl<'a> Line<'a> {
     fn new(record: &'a Record) -> Self {
-        let Origin { cluster, node, pod: _, container } = record.origin.as_ref();
+        let Origin { cluster, node, pod, container } = record.origin.as_ref();
         let text = String::from_utf8_lossy(&record.line);
         let bytes = matches!(text, Cow::Owned(_));
         Self {
             ts: record.ts.map(|ts| format!("{ts:.9}")),
             cluster: cluster.as_str(),
             node: *node,
+            pod,
             container,
             seq: record.seq,
             text,
@@ -145,12 +147,12 @@ mod tests {
         let line = json(&Event::Line(record(b"a \"b\"\x1b")));
         assert_eq!(
             line,
-            r#"{"ts":"2026-11-21T07:00:00.250000000Z","cluster":"east","node":3,"container":"main","seq":7,"line":"a \"b\"\u001b"}"#
+            r#"{"ts":"2026-11-21T07:00:00.250000000Z","cluster":"east","node":3,"pod":"p","container":"main","seq":7,"line":"a \"b\"\u001b"}"#
         );
         let line = json(&Event::Line(Record { cut: 2, ts: None, ..record(b"\xff\xfe") }));
         assert_eq!(
             line,
-            "{\"cluster\":\"east\",\"node\":3,\"container\":\"main\",\"seq\":7,\"line\":\"\u{fffd}\u{fffd}\",\"bytes\":\"//4=\",\"cut\":2}"
+            "{\"cluster\":\"east\",\"node\":3,\"pod\":\"p\",\"container\":\"main\",\"seq\":7,\"line\":\"\u{fffd}\u{fffd}\",\"bytes\":\"//4=\",\"cut\":2}"
         );
     }
 

@@ -457,6 +457,28 @@ async fn a_line_that_is_too_long_is_cut_visibly() {
     assert_eq!(said[1], "2 next");
 }
 
+#[tokio::test]
+async fn a_session_goes_on_behind_its_last_line_but_not_in_the_log_of_another_pod() {
+    let after = |pod: &str| {
+        let position = Position { ts: "2026-11-21T07:00:05Z".parse().expect("a time"), lines: 1 };
+        BTreeMap::from([((0, "c".to_owned()), After { pod: pod.to_owned(), position })])
+    };
+    let log = "2026-11-21T07:00:04Z one\n2026-11-21T07:00:05Z two\n2026-11-21T07:00:06Z three\n";
+    for (pod, given, asked) in
+        [("p", &["1 three"][..], true), ("before", &["1 one", "2 two", "3 three"], false)]
+    {
+        let script = Script::default().stream("", log, Then::Ends);
+        let stage = Stage::set(script, ContainerState::Ended, |options| {
+            (options.after, options.tail) = (after(pod), Some(1));
+        });
+        let (mut said, queries) = stage.all().await;
+        assert_eq!(said.pop().as_deref(), Some("the log is over"));
+        assert_eq!(said, given, "{pod}");
+        assert_eq!(queries[0].contains("sinceTime"), asked, "{queries:?}");
+        assert!(!queries[0].contains("tailLines"), "{queries:?}");
+    }
+}
+
 #[test]
 fn a_position_is_text() {
     let position = Position { ts: "2026-11-21T07:00:00.000000001Z".parse().expect("a time"), lines: 2 };

@@ -113,6 +113,7 @@ mod tests {
             ts: Some("2026-11-21T07:00:00.000000000Z".to_owned()),
             cluster: "one".to_owned(),
             node: 7,
+            pod: "p".to_owned(),
             container: "task".to_owned(),
             seq: 1,
             line: text.to_owned(),

@@ -4,25 +4,33 @@ use std::collections::BTreeMap;
 
 use crate::wire::task::LogLine;
 
-/// Of each container: the time of its last line, and how many lines with that time there were.
 #[derive(Debug, Default)]
-pub struct Seen(BTreeMap<(u32, String), (String, u32)>);
+pub struct Seen(BTreeMap<(u32, String), Last>);
+
+/// The last line of a container.
+#[derive(Debug, Default)]
+struct Last {
+    pod: String,
+    ts: String,
+    /// How many lines with that time there were.
+    lines: u32,
+}
 
 impl Seen {
     pub fn note(&mut self, line: &LogLine) {
         // Without a time it is a word of the kubelet's, and not in the log.
         let Some(ts) = &line.ts else { return };
         let last = self.0.entry((line.node, line.container.clone())).or_default();
-        if last.0 == *ts {
-            last.1 += 1;
+        if last.ts == *ts && last.pod == line.pod {
+            last.lines += 1;
         } else {
-            *last = (ts.clone(), 1);
+            *last = Last { pod: line.pod.clone(), ts: ts.clone(), lines: 1 };
         }
     }
 
     pub fn after(&self) -> Option<String> {
-        let place = |((node, container), (ts, lines)): (&(u32, String), &(String, u32))| {
-            format!("{node}/{container}={ts}+{lines}")
+        let place = |((node, container), Last { pod, ts, lines }): (&(u32, String), &Last)| {
+            format!("{node}/{container}/{pod}={ts}+{lines}")
         };
         let places: Vec<String> = self.0.iter().map(place).collect();
         (!places.is_empty()).then(|| places.join(","))
@@ -37,10 +45,11 @@ mod tests {
     fn lines_of_one_moment_are_counted() {
         let mut seen = Seen::default();
         assert_eq!(seen.after(), None);
-        let line = |node, ts: Option<&str>| LogLine {
+        let line = |node, pod: &str, ts: Option<&str>| LogLine {
             ts: ts.map(str::to_owned),
             cluster: "one".to_owned(),
             node,
+            pod: pod.to_owned(),
             container: "task".to_owned(),
             seq: 1,
             line: String::new(),
@@ -48,8 +57,10 @@ mod tests {
             cut: 0,
         };
         for (node, ts) in [(0, Some("A")), (1, Some("A")), (0, None), (0, Some("B")), (0, Some("B"))] {
-            seen.note(&line(node, ts));
+            seen.note(&line(node, "p", ts));
         }
-        assert_eq!(seen.after().as_deref(), Some("0/task=B+2,1/task=A+1"));
+        assert_eq!(seen.after().as_deref(), Some("0/task/p=B+2,1/task/p=A+1"));
+        seen.note(&line(0, "q", Some("B")));
+        assert_eq!(seen.after().as_deref(), Some("0/task/q=B+1,1/task/p=A+1"));
     }
 }

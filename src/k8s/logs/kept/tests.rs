@@ -121,7 +121,8 @@ async fn who_asks_for_less_gets_that() {
     assert_eq!(lines(Options { since: Some(Since::Time(at(3))), ..all() }).await, "efg");
     assert_eq!(lines(Options { since: Some(Since::Ago(Duration::from_secs(96))), ..all() }).await, "fg");
     assert_eq!(lines(Options { since: Some(Since::Time(at(2))), tail: Some(1), ..all() }).await, "fg");
-    let after = BTreeMap::from([((0, "c".to_owned()), Position { ts: at(2), lines: 1 })]);
+    let after = After { pod: "p-0".to_owned(), position: Position { ts: at(2), lines: 1 } };
+    let after = BTreeMap::from([((0, "c".to_owned()), after)]);
     assert_eq!(lines(Options { after, tail: Some(1), ..all() }).await, "defg", "the tail is for what is new");
 }
 
@@ -188,6 +189,27 @@ async fn all_that_pods_wrote_is_gathered_and_what_cannot_be_read_is_said() {
     assert_eq!(said, expected);
 }
 
+/// A task that moved, to a cluster whose clock is behind.
+#[tokio::test]
+async fn what_a_later_pod_wrote_comes_whatever_its_clock_said() {
+    let of = |pod: &str, second: i64, text: &str| {
+        let Event::Line(record) = line(0, second, text) else { unreachable!("a line") };
+        let origin = Arc::new(Origin { pod: pod.to_owned(), ..(*record.origin).clone() });
+        Event::Line(Record { origin, ..record })
+    };
+    let first = kept(1 << 20, [of("a", 10, "a ten"), of("a", 11, "a eleven")]);
+    let second = kept(1 << 20, [of("b", 3, "b three"), of("b", 12, "b twelve")]);
+    let after = |pod: &str, second: i64| {
+        let after = After { pod: pod.to_owned(), position: Position { ts: at(second), lines: 1 } };
+        Options { after: BTreeMap::from([((0, "c".to_owned()), after)]), ..Options::default() }
+    };
+    let files: [&[u8]; 2] = [&first, &second];
+    let rest = ["node-0 | a eleven", "node-0 | b three", "node-0 | b twelve", "node-0: the log is over"];
+    assert_eq!(said(after("a", 10), &files).await, rest);
+    // Of a pod of which nothing was kept only the times are known.
+    assert_eq!(said(after("gone", 11), &files).await, rest[2..]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
@@ -202,7 +224,8 @@ proptest! {
         runtime.block_on(async {
             let (all, positions) = heard(Options::default(), &[&text]).await;
             let stop = stop.index(positions.len());
-            let after = BTreeMap::from([((0, "c".to_owned()), positions[stop].expect("lines with a time"))]);
+            let position = positions[stop].expect("lines with a time");
+            let after = BTreeMap::from([((0, "c".to_owned()), After { pod: "p-0".to_owned(), position })]);
             let rest = said(Options { after, ..Options::default() }, &[&text]).await;
             let lines = |said: &[String]| said.iter().filter(|line| line.contains('|')).cloned().collect::<Vec<_>>();
             assert_eq!(lines(&rest), lines(&all)[stop + 1..]);
