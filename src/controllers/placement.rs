@@ -25,7 +25,8 @@ use crate::{
         ids::ClusterName,
         placement::{
             self,
-            changes::changes,
+            board::Touched,
+            changes::Desired,
             spec::{Placement, PlacementKey},
             view::{PlacementRow, PlacementView},
         },
@@ -61,6 +62,8 @@ pub struct PlacementController {
     rows: BTreeMap<PlacementKey, Arc<PlacementRow>>,
     /// The clusters that each Placement of ours chose, best first.
     best: BTreeMap<PlacementKey, Arc<[ClusterName]>>,
+    /// What each of them was last evaluated to.
+    desired: BTreeMap<PlacementKey, Desired>,
     failing: BTreeSet<PlacementKey>,
     /// Whether OCM decides, as it was at the last look.
     ocm_places: Option<bool>,
@@ -68,9 +71,9 @@ pub struct PlacementController {
 
 /// What came of one Placement.
 struct Evaluated {
-    object: Arc<types::Placement>,
+    key: PlacementKey,
     best: Arc<[ClusterName]>,
-    changes: Vec<placement::changes::Change>,
+    desired: Desired,
     warning: Option<String>,
     again_at: Option<Timestamp>,
 }
@@ -101,6 +104,7 @@ impl PlacementController {
             warned: BTreeMap::new(),
             rows: BTreeMap::new(),
             best: BTreeMap::new(),
+            desired: BTreeMap::new(),
             failing: BTreeSet::new(),
             ocm_places: None,
         }
@@ -154,28 +158,47 @@ impl PlacementController {
         }
     }
 
-    /// Off the threads that the other controllers share: expressions of many Placements take their time.
+    /// Off the threads that the other controllers share: expressions of many Placements take their time. One after the
+    /// other, each with what was decided for those before it, written or not: with the same view of all clusters,
+    /// Placements that balance would all choose the same ones.
     async fn evaluate(
         &self,
         keys: Vec<PlacementKey>,
         now: Timestamp,
     ) -> Result<Vec<Evaluated>, PlacementError> {
-        let hub = Arc::clone(self.gathered.board.hub());
-        let of = |key: PlacementKey| {
-            let object = self.hub.ocm.placements.get(Some(&key.namespace), &key.name)?;
-            Some((Arc::clone(self.gathered.board.placement(&key)?), object))
-        };
-        let placements: Vec<_> = keys.into_iter().filter_map(of).collect();
+        let board = &self.gathered.board;
+        let placements: Vec<Arc<Placement>> =
+            keys.iter().filter_map(|key| board.placement(key)).cloned().collect();
         if placements.is_empty() {
             return Ok(Vec::new());
         }
-        let evaluate = move |(placement, object): (Arc<Placement>, Arc<types::Placement>)| {
-            let evaluation = placement::evaluate(&placement, &hub, now);
-            let changes = changes(&placement, &hub, &evaluation, &read::ocm::report(&object));
-            let best = evaluation.decisions(&hub).cloned().collect();
-            Evaluated { object, best, changes, warning: evaluation.warning, again_at: evaluation.again_at }
+        let evaluated: BTreeSet<&PlacementKey> = keys.iter().collect();
+        let unwritten = self.wishes.keys().filter(|key| !evaluated.contains(key));
+        let assume = |key: &PlacementKey| {
+            let decisions = self.desired.get(key)?.decisions(board.placement(key)?)?;
+            Some((key.clone(), decisions))
         };
-        let all = move || placements.into_iter().map(evaluate).collect();
+        let assumed: Vec<_> = unwritten.filter_map(assume).collect();
+        let mut hub = Arc::clone(board.hub());
+        let all = move || {
+            for (key, decisions) in assumed {
+                Arc::make_mut(&mut hub).set_decisions(Some(key), decisions);
+            }
+            let mut evaluated = Vec::new();
+            for placement in &placements {
+                let evaluation = placement::evaluate(placement, &hub, now);
+                let desired = Desired::of(placement, &hub, &evaluation);
+                let best = evaluation.decisions(&hub).cloned().collect();
+                let key = placement.key.clone();
+                let decisions = desired.decisions(placement).filter(|_| 1 < placements.len());
+                if let Some(decisions) = decisions {
+                    Arc::make_mut(&mut hub).set_decisions(Some(key.clone()), decisions);
+                }
+                let (warning, again_at) = (evaluation.warning, evaluation.again_at);
+                evaluated.push(Evaluated { key, best, desired, warning, again_at });
+            }
+            evaluated
+        };
         tokio::task::spawn_blocking(all).await.map_err(PlacementError::Evaluate)
     }
 
@@ -192,6 +215,7 @@ impl PlacementController {
                 self.wishes.remove(key);
                 self.warned.remove(key);
                 self.best.remove(key);
+                self.desired.remove(key);
             }
         }
         ours
@@ -209,18 +233,30 @@ impl PlacementController {
         }
     }
 
-    fn decide(&mut self, key: PlacementKey, evaluated: &Evaluated) {
-        self.warn(&key, evaluated.warning.as_deref());
-        self.gathered.board.evaluated(&key, evaluated.again_at);
-        self.best.insert(key.clone(), Arc::clone(&evaluated.best));
+    fn decide(&mut self, evaluated: Evaluated) {
+        let Evaluated { key, best, desired, warning, again_at } = evaluated;
+        self.warn(&key, warning.as_deref());
+        self.gathered.board.evaluated(&key, again_at);
+        self.best.insert(key.clone(), best);
+        self.desired.insert(key, desired);
+    }
+
+    /// What is still to be written, so that a Placement is as it was last evaluated.
+    fn compare(&mut self, key: PlacementKey) {
+        let object = self.hub.ocm.placements.get(Some(&key.namespace), &key.name);
+        let placement = self.gathered.board.placement(&key);
+        let (Some(desired), Some(placement), Some(object)) = (self.desired.get(&key), placement, object)
+        else {
+            return;
+        };
         let rendering = render::Rendering {
             hub_id: &self.hub_id,
-            placement: &evaluated.object,
+            placement: &object,
             decisions: &self.hub.ocm.decisions,
             now: self.clock.now(),
         };
-        let changes: Vec<Change> =
-            evaluated.changes.iter().filter_map(|change| rendering.change(change)).collect();
+        let wanted = desired.changes(placement, self.gathered.board.hub(), &read::ocm::report(&object));
+        let changes: Vec<Change> = wanted.iter().filter_map(|change| rendering.change(change)).collect();
         if changes.is_empty() {
             self.wishes.remove(&key);
         } else {
@@ -308,17 +344,21 @@ impl Controller for PlacementController {
             self.wishes.remove(&key);
             self.rows.remove(&key);
             self.best.remove(&key);
+            self.desired.remove(&key);
         }
-        let mut keys = self.gathered.board.take_touched(now);
+        let Touched { evaluate, compare } = self.gathered.board.take_touched(now);
+        let mut keys: BTreeSet<PlacementKey> = evaluate.union(&compare).cloned().collect();
         let ours = self.leave_to_others(&keys, ocm_places);
-        match self.evaluate(ours, now).await {
-            Ok(evaluated) => evaluated.iter().for_each(|one| {
-                self.decide(read::ocm::placement_key(&one.object.metadata), one);
-            }),
+        let is_open = |key: &&PlacementKey| evaluate.contains(*key) || !self.desired.contains_key(*key);
+        match self.evaluate(ours.iter().filter(is_open).cloned().collect(), now).await {
+            Ok(evaluated) => evaluated.into_iter().for_each(|one| self.decide(one)),
             Err(error) => {
                 self.gathered.board.touch_all();
                 return Err(error);
             }
+        }
+        for key in ours {
+            self.compare(key);
         }
         let failures = self.failures();
         let failing: BTreeSet<PlacementKey> = failures.keys().cloned().collect();

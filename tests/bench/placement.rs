@@ -20,7 +20,7 @@ use fedq::{
         ids::ClusterName,
         placement::{
             board::Board,
-            changes::{Report, changes},
+            changes::{Desired, Report},
             evaluate,
             hub::{AddOnScores, Binding, ClusterSet, ManagedCluster, SetSelection},
             selector::{Expression, LabelSelector},
@@ -126,11 +126,15 @@ fn board(placements: usize) -> Board {
 
 /// Evaluates what was touched, with all that would have to be written; how many there were.
 fn settle(board: &mut Board) -> usize {
-    let touched = board.take_touched(now());
+    let touched = board.take_touched(now()).evaluate;
     for key in &touched {
         let placement = board.placement(key).unwrap();
         let evaluation = evaluate(placement, board.hub(), now());
-        black_box(changes(placement, board.hub(), &evaluation, &Report::default()));
+        black_box(Desired::of(placement, board.hub(), &evaluation).changes(
+            placement,
+            board.hub(),
+            &Report::default(),
+        ));
         board.evaluated(key, evaluation.again_at);
     }
     touched.len()

@@ -16,7 +16,7 @@ use fedq::{
         cel::{Program, value::Value as CelValue},
         placement::{
             Evaluation, Writer,
-            changes::{Change, changes},
+            changes::{Change, Desired},
             conditions::Condition,
             evaluate,
             hub::{Decision, Hub, ManagedCluster},
@@ -224,8 +224,11 @@ fn run(path: &Path) -> Result<(), Failed> {
     compared.conditions(&scenario.expect, &evaluation);
     compared.output(&scenario.expect, &placement, &hub, &evaluation);
     if let Some(expected) = &scenario.expect.changes {
-        let found: Vec<_> =
-            changes(&placement, &hub, &evaluation, &reported).iter().map(change_text).collect();
+        let found: Vec<_> = Desired::of(&placement, &hub, &evaluation)
+            .changes(&placement, &hub, &reported)
+            .iter()
+            .map(change_text)
+            .collect();
         compared.check("changes", expected, &found);
     }
     if let Some(expected) = &scenario.expect.claims {
@@ -482,12 +485,16 @@ impl Compared {
         });
         self.maybe("slices", expect.slices.as_ref(), &slices.collect());
         let none = fedq::domain::placement::changes::Report::default();
-        let report = changes(placement, hub, evaluation, &none).into_iter().find_map(|change| match change {
-            Change::Report(report) => Some(report),
-            Change::Create { .. } | Change::Label { .. } | Change::Decide { .. } | Change::Delete { .. } => {
-                None
-            }
-        });
+        let report = Desired::of(placement, hub, evaluation)
+            .changes(placement, hub, &none)
+            .into_iter()
+            .find_map(|change| match change {
+                Change::Report(report) => Some(report),
+                Change::Create { .. }
+                | Change::Label { .. }
+                | Change::Decide { .. }
+                | Change::Delete { .. } => None,
+            });
         let report = report.unwrap_or_default();
         self.maybe("selected", expect.selected.as_ref(), &report.selected);
         let groups = report.groups.into_iter().map(|group| ReportedGroup {

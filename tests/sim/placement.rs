@@ -308,3 +308,40 @@ async fn kinds_that_vanish_and_return_change_no_decision_and_hold_up_no_quota() 
     assert!(hub.get("ManagedCluster", "", "worker").is_some(), "it has not left");
     rests(hub).await;
 }
+
+/// With the same view of all clusters they would all choose the same one, and then all another, for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn placements_that_balance_spread_at_once_and_come_to_rest() {
+    const PLACEMENTS: usize = 12;
+    let bed = bed().await;
+    let hub = &bed.hub;
+    let balance = json!({
+        "numberOfClusters": 1,
+        "prioritizerPolicy": {"mode": "Exact", "configurations": [{
+            "scoreCoordinate": {"type": "BuiltIn", "builtIn": "Balance"}, "weight": 1,
+        }]},
+    });
+    for number in 0..PLACEMENTS {
+        place(hub, &format!("p{number}"), balance.clone()).await;
+    }
+    let chosen = || {
+        let of = |number: usize| decided(hub, &format!("p{number}")).unwrap_or_default();
+        let mut chosen: Vec<String> = (0..PLACEMENTS).flat_map(of).collect();
+        chosen.sort();
+        chosen
+    };
+    wait("all to be decided", hub, || chosen().len() == PLACEMENTS).await;
+    for number in 0..PLACEMENTS {
+        says(hub, &format!("p{number}"), "PlacementSatisfied", "True", "").await;
+    }
+    let spread: Vec<usize> = chosen().chunk_by(|one, other| one == other).map(<[String]>::len).collect();
+    assert_eq!(spread, [PLACEMENTS / 3; 3], "{:?}", chosen());
+    // Longer than writes to one object are apart.
+    let versions = || {
+        let all = ["Placement", "PlacementDecision"].into_iter().flat_map(|kind| hub.list(kind));
+        all.map(|object| object["metadata"]["resourceVersion"].clone()).collect::<Vec<_>>()
+    };
+    let before = versions();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(versions(), before, "{:?}", chosen());
+}

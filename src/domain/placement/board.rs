@@ -2,7 +2,8 @@
 //! that it touches are evaluated again.
 //!
 //! As in OCM, decisions of other Placements touch none, though Balance counts them: two that
-//! balance against each other would otherwise never come to rest. Beyond OCM, users of scores in
+//! balance against each other would otherwise never come to rest. For the same reason a Placement's own decisions
+//! are only compared with what they should be. Beyond OCM, users of scores in
 //! expressions are touched by scores, and a label that no selector of a Placement names touches it not.
 
 use std::{
@@ -24,7 +25,16 @@ use crate::domain::{ids::ClusterName, queue::selector::Labels};
 pub struct Board {
     hub: Arc<Hub>,
     placements: BTreeMap<PlacementKey, Entry>,
-    touched: BTreeSet<PlacementKey>,
+    touched: Touched,
+}
+
+/// Placements that are not as they were.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Touched {
+    /// Something that decides them changed.
+    pub evaluate: BTreeSet<PlacementKey>,
+    /// Only what was written of them did.
+    pub compare: BTreeSet<PlacementKey>,
 }
 
 #[derive(Debug)]
@@ -65,13 +75,18 @@ impl Board {
     pub fn set_placement(&mut self, key: PlacementKey, placement: Option<Placement>) {
         let Some(placement) = placement else {
             self.placements.remove(&key);
-            self.touched.remove(&key);
+            self.touched.evaluate.remove(&key);
+            self.touched.compare.remove(&key);
             return;
         };
+        if self.placements.get(&key).is_some_and(|entry| *entry.placement == placement) {
+            self.touched.compare.insert(key);
+            return;
+        }
         let uses = Uses::of(&placement);
         let entry = Entry { placement: Arc::new(placement), uses, again_at: None };
         self.placements.insert(key.clone(), entry);
-        self.touched.insert(key);
+        self.touched.evaluate.insert(key);
     }
 
     /// What is new of these clusters; `None` for one that is gone.
@@ -81,7 +96,7 @@ impl Board {
         for (name, cluster) in &changed {
             let before = self.hub.cluster(name.as_str()).map(Arc::as_ref);
             let touched = self.touched_by(before, cluster.as_deref());
-            self.touched.extend(touched);
+            self.touched.evaluate.extend(touched);
         }
         if !changed.is_empty() {
             Arc::make_mut(&mut self.hub).set_clusters(changed);
@@ -143,7 +158,7 @@ impl Board {
             .filter(|(key, entry)| changed.iter().any(|set| self.asks(key, &entry.placement, set)))
             .map(|(key, _)| key.clone())
             .collect();
-        self.touched.extend(touched);
+        self.touched.evaluate.extend(touched);
         Arc::make_mut(&mut self.hub).set_sets(sets);
     }
 
@@ -158,7 +173,7 @@ impl Board {
             !before.eq(after.get(namespace).into_iter().flatten().copied())
         };
         let touched: Vec<_> = self.placements.keys().filter(|key| changed(&key.namespace)).cloned().collect();
-        self.touched.extend(touched);
+        self.touched.evaluate.extend(touched);
         Arc::make_mut(&mut self.hub).set_bindings(bindings);
     }
 
@@ -177,7 +192,7 @@ impl Board {
                 })
                 .map(|(key, _)| key.clone())
                 .collect::<Vec<_>>();
-            self.touched.extend(touched);
+            self.touched.evaluate.extend(touched);
         }
         if changed.is_empty() {
             return;
@@ -198,20 +213,32 @@ impl Board {
         }
         let hub = Arc::make_mut(&mut self.hub);
         for (key, decisions) in changed {
-            self.touched.extend(key.clone().filter(|key| self.placements.contains_key(key)));
+            if let Some(key) = &key
+                && let Some(entry) = self.placements.get(key)
+            {
+                let touched = &mut self.touched;
+                let set = if entry.placement.tolerates_for_a_time() {
+                    &mut touched.evaluate
+                } else {
+                    &mut touched.compare
+                };
+                set.insert(key.clone());
+            }
             hub.set_decisions(key, decisions);
         }
     }
 
     pub fn touch_all(&mut self) {
-        self.touched.extend(self.placements.keys().cloned());
+        self.touched.evaluate.extend(self.placements.keys().cloned());
     }
 
-    /// Placements to be evaluated: those that something touched, and those whose time has come.
-    pub fn take_touched(&mut self, now: Timestamp) -> BTreeSet<PlacementKey> {
+    /// Placements that something touched, and those whose time has come.
+    pub fn take_touched(&mut self, now: Timestamp) -> Touched {
         let mut touched = std::mem::take(&mut self.touched);
         let due = |entry: &Entry| entry.again_at.is_some_and(|at| at <= now);
-        touched.extend(self.placements.iter().filter(|(_, entry)| due(entry)).map(|(key, _)| key.clone()));
+        let due = self.placements.iter().filter(|(_, entry)| due(entry)).map(|(key, _)| key.clone());
+        touched.evaluate.extend(due);
+        touched.compare.retain(|key| !touched.evaluate.contains(key));
         touched
     }
 

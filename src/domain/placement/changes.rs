@@ -50,22 +50,57 @@ pub struct GroupReport {
     pub clusters: usize,
 }
 
-/// Changes in the order they are to be written. `reported` is the status that the Placement has.
-pub fn changes(placement: &Placement, hub: &Hub, evaluation: &Evaluation, reported: &Report) -> Vec<Change> {
-    let mut changes = Vec::new();
-    let mut report =
-        Report { conditions: evaluation.conditions.all().cloned().collect(), ..reported.clone() };
-    // Who the members are is not known: what was decided stands.
-    if evaluation.candidates.problem.is_none() {
-        let slices = evaluation.groups.slices(placement, hub);
-        changes.extend(decision_changes(placement, hub, &slices));
-        report.selected = evaluation.chosen.len();
-        report.groups = group_reports(evaluation, &slices);
+/// What an evaluation leads to, by name: it holds as long as nothing touches the Placement.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Desired {
+    conditions: Vec<Condition>,
+    /// `None`: who the members are is not known, and what was decided stands.
+    decided: Option<Decided>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Decided {
+    selected: usize,
+    groups: Vec<GroupReport>,
+    slices: Vec<Slice>,
+}
+
+impl Desired {
+    pub fn of(placement: &Placement, hub: &Hub, evaluation: &Evaluation) -> Self {
+        let decided = || {
+            let slices = evaluation.groups.slices(placement, hub);
+            let groups = group_reports(evaluation, &slices);
+            Decided { selected: evaluation.chosen.len(), groups, slices }
+        };
+        let conditions = evaluation.conditions.all().cloned().collect();
+        Self { conditions, decided: evaluation.candidates.problem.is_none().then(decided) }
     }
-    if report != *reported {
-        changes.push(Change::Report(report));
+
+    /// Changes in the order they are to be written. `reported` is the status that the Placement has.
+    pub fn changes(&self, placement: &Placement, hub: &Hub, reported: &Report) -> Vec<Change> {
+        let mut changes = Vec::new();
+        let mut report = Report { conditions: self.conditions.clone(), ..reported.clone() };
+        if let Some(decided) = &self.decided {
+            changes.extend(decision_changes(placement, hub, &decided.slices));
+            report.selected = decided.selected;
+            report.groups.clone_from(&decided.groups);
+        }
+        if report != *reported {
+            changes.push(Change::Report(report));
+        }
+        changes
     }
-    changes
+
+    /// The Placement's decisions as they are to be; `None` where they stand.
+    pub fn decisions(&self, placement: &Placement) -> Option<Vec<Decision>> {
+        let decision = |slice: &Slice| Decision {
+            namespace: placement.key.namespace.clone(),
+            name: slice.name.clone(),
+            labels: labels(placement, slice),
+            clusters: slice.clusters.iter().map(ToString::to_string).collect(),
+        };
+        Some(self.decided.as_ref()?.slices.iter().map(decision).collect())
+    }
 }
 
 fn decision_changes(placement: &Placement, hub: &Hub, slices: &[Slice]) -> Vec<Change> {

@@ -179,7 +179,7 @@ impl Hub {
     }
 
     /// Replaces all decisions that are labelled with the Placement, or with none.
-    pub(super) fn set_decisions(&mut self, placement: Option<PlacementKey>, mut decisions: Vec<Decision>) {
+    pub fn set_decisions(&mut self, placement: Option<PlacementKey>, mut decisions: Vec<Decision>) {
         decisions.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
         for cluster in decisions.iter().flat_map(|decision| &decision.clusters) {
             *self.counts.entry(cluster.clone()).or_default() += 1;

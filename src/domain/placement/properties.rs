@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::{prelude::*, sample::select as one_of};
 
 use super::{
-    changes::{Change, Report, changes},
+    changes::{self, Change, Desired, Report},
     explain::{Outcome, explain},
     groups::MAX_DECISIONS,
     hub::{AddOnScores, Binding, ClusterSet, Decision, ManagedCluster, PLACEMENT_LABEL, SetSelection, Taint},
@@ -269,10 +269,10 @@ proptest! {
     fn once_written_nothing_is_left_to_write(parts in parts(), placement in placement()) {
         let hub = parts.hub();
         let evaluation = evaluate(&placement, &hub, now());
-        let reported = report(changes(&placement, &hub, &evaluation, &Report::default()))
+        let reported = report(Desired::of(&placement, &hub, &evaluation).changes(&placement, &hub, &Report::default()))
             .expect("a first report");
         let hub = written(&parts, &placement, &evaluation, &hub).hub();
-        prop_assert_eq!(changes(&placement, &hub, &evaluation, &reported), Vec::new());
+        prop_assert_eq!(Desired::of(&placement, &hub, &evaluation).changes(&placement, &hub, &reported), Vec::new());
     }
 
     #[test]

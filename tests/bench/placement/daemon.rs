@@ -16,6 +16,8 @@ const PLACEMENTS: usize = 100;
 /// Of the kernel's accounting.
 const TICKS_A_SECOND: f64 = 100.0;
 const WITHIN: Duration = Duration::from_mins(2);
+/// Longer than writes to one object are apart.
+const RESTS: Duration = Duration::from_millis(1500);
 
 pub fn measure() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
@@ -37,8 +39,7 @@ async fn of_placements(what: &str, cel: bool) {
     for number in 0..PLACEMENTS {
         hub.put(placement(&format!("placement-{number:03}"), cel)).await.expect("a Placement");
     }
-    settled(&hub, &daemon, PLACEMENTS + 1).await;
-    let took = begun.elapsed();
+    let took = settled(&hub, &daemon, PLACEMENTS + 1).await.duration_since(begun);
     println!(
         "{PLACEMENTS} Placements x {CLUSTERS} clusters, {what}: {:.2} CPU-s within {took:.1?}",
         daemon.cpu_seconds() - before
@@ -124,8 +125,8 @@ fn placement(name: &str, cel: bool) -> Value {
     })
 }
 
-/// So many Placements are satisfied, and nothing more is written.
-async fn settled(hub: &Cluster, daemon: &Daemon, placements: usize) {
+/// Until so many Placements are satisfied, and nothing more is written; when the last write was.
+async fn settled(hub: &Cluster, daemon: &Daemon, placements: usize) -> Instant {
     let begun = Instant::now();
     let satisfied = |placement: &Value| {
         let conditions = placement["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -139,8 +140,8 @@ async fn settled(hub: &Cluster, daemon: &Daemon, placements: usize) {
         if version != rested.0 {
             rested = (version, Instant::now());
         }
-        if done == placements && Duration::from_millis(500) <= rested.1.elapsed() {
-            return;
+        if done == placements && RESTS <= rested.1.elapsed() {
+            return rested.1;
         }
         assert!(begun.elapsed() < WITHIN, "{done} of {placements} are satisfied: {}", daemon.log());
         tokio::time::sleep(Duration::from_millis(20)).await;

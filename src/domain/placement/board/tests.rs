@@ -95,7 +95,7 @@ fn board() -> Board {
 }
 
 fn settle(board: &mut Board) -> Vec<String> {
-    let touched = board.take_touched(now());
+    let touched = board.take_touched(now()).evaluate;
     for key in &touched {
         evaluate_one(board, key);
     }
@@ -179,7 +179,7 @@ fn sets_and_bindings_touch_the_namespaces_that_are_bound() {
 }
 
 #[test]
-fn decisions_touch_their_own_placement_and_positions_follow_clusters() {
+fn decisions_are_compared_and_touch_nobody_and_positions_follow_clusters() {
     let mut board = board();
     let decision = Decision {
         namespace: "ns".into(),
@@ -188,7 +188,9 @@ fn decisions_touch_their_own_placement_and_positions_follow_clusters() {
         clusters: vec!["two".to_owned(), "gone".to_owned()],
     };
     board.set_decisions(vec![(decision.placement(), vec![decision.clone()])]);
-    assert_eq!(settle(&mut board), ["plain"]);
+    let touched = board.take_touched(now());
+    assert_eq!(touched.compare, BTreeSet::from([key("ns", "plain")]));
+    assert!(touched.evaluate.is_empty());
     assert_eq!(board.hub().decided(&key("ns", "plain")), [1]);
     assert_eq!((board.hub().count("two"), board.hub().count("gone")), (1, 1));
     let shared = Arc::clone(board.hub());
@@ -229,6 +231,6 @@ fn a_placement_is_due_when_a_toleration_ends() {
     settle(&mut board);
     let end = now() + jiff::SignedDuration::from_secs(30);
     assert_eq!(board.next_at(), Some(end));
-    assert!(board.take_touched(now()).is_empty());
-    assert_eq!(board.take_touched(end).len(), 1);
+    assert_eq!(board.take_touched(now()), Touched::default());
+    assert_eq!(board.take_touched(end).evaluate.len(), 1);
 }
