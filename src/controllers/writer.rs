@@ -22,7 +22,7 @@ use crate::{
     k8s::{
         client::{ApiError, RetryClass},
         worker::{JoinedClusters, Worker},
-        write::{self, Action, Change, Target},
+        write::{self, Change, Target},
     },
 };
 
@@ -125,7 +125,7 @@ impl Writer {
     pub fn retract<'a>(&self, targets: impl IntoIterator<Item = &'a Target>) {
         let mut state = self.lock();
         for target in targets {
-            if state.wanted.get(target).is_some_and(|change| matches!(change.action, Action::Create(_))) {
+            if state.wanted.get(target).is_some_and(Change::creates) {
                 state.wanted.remove(target);
             }
         }
@@ -147,6 +147,11 @@ impl Writer {
     pub fn is_idle(&self) -> bool {
         let state = self.lock();
         state.wanted.is_empty() && state.objects.values().all(|pace| pace.in_flight.is_none())
+    }
+
+    /// Whether no object waits to be written.
+    pub fn wants_nothing(&self) -> bool {
+        self.lock().wanted.is_empty()
     }
 
     /// The objects that wait to be written.
@@ -263,6 +268,10 @@ impl Writer {
         match outcome {
             Ok(_) => {
                 *pace = Pace { not_before: Some(now + config.merge_window), ..Pace::default() };
+                // Decided on while this one was under way: by whoever did not see yet that it is there.
+                if change.creates() && state.wanted.get(&change.target).is_some_and(Change::creates) {
+                    state.wanted.remove(&change.target);
+                }
             }
             // Somebody wrote in between: what to write is decided anew from what they left, at once.
             Err(error) if error.class == RetryClass::Conflict => {
@@ -309,7 +318,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::k8s::write::Kind;
+    use crate::k8s::write::{Action, Kind};
 
     const WINDOW: Duration = Duration::from_millis(80);
 
@@ -423,6 +432,21 @@ mod tests {
         .await;
         assert_eq!(server.times("q").len(), 1);
         assert!(writer.is_idle() && writer.failures().is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_was_created_is_not_created_again_by_a_wish_from_before_it_was_there() {
+        let (server, writer) = (Server::new(vec![], WINDOW), Writer::default());
+        let made = Change { action: Action::Create(json!({})), ..change("q", 1) };
+        run(&server, &writer, async {
+            writer.want(vec![made.clone()]);
+            tokio::time::sleep(WINDOW / 4).await;
+            writer.want(vec![made.clone()]);
+            tokio::time::sleep(WINDOW * 4).await;
+        })
+        .await;
+        assert_eq!(server.asked.lock().expect("the log").len(), 1);
+        assert!(writer.is_idle());
     }
 
     #[tokio::test]
