@@ -41,7 +41,10 @@ use self::{
     render::Render,
     target::start_writer,
 };
-use super::writer::{Writer, WriterConfig};
+use super::{
+    driver::Share,
+    writer::{Writer, WriterConfig},
+};
 
 mod credentials;
 mod gather;
@@ -130,7 +133,12 @@ impl AdmissionCheckController {
         loop {
             let clusters = Arc::clone(&joined.borrow_and_update());
             let scored = Arc::clone(&view.borrow_and_update());
+            let begun = Instant::now();
             let next = self.reconcile(&clusters, &scored).unwrap_or(PERIOD).min(PERIOD);
+            let pause = Share::TENTH.pause(begun.elapsed());
+            if cancel.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+                break;
+            }
             tokio::select! {
                 () = cancel.cancelled() => break,
                 () = self.signal.notified() => {}

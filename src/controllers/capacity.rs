@@ -36,7 +36,7 @@ use crate::{
     telemetry::Metrics,
 };
 
-use super::writer::WriterConfig;
+use super::{driver::Share, writer::WriterConfig};
 
 use self::nodes::{Followed, Rows};
 use self::publish::Publisher;
@@ -159,7 +159,12 @@ impl CapacityController {
         loop {
             let clusters = Arc::clone(&joined.borrow_and_update());
             if self.hub.flavors.synced() && self.hub.secrets.synced() {
+                let begun = Instant::now();
                 self.reconcile(&clusters, &cancel).await?;
+                let pause = Share::HALF.pause(begun.elapsed());
+                if cancel.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+                    break;
+                }
             }
             tokio::select! {
                 () = cancel.cancelled() => break,

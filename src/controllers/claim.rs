@@ -10,6 +10,7 @@ use std::{
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
+    time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -35,7 +36,10 @@ use crate::{
     store::{ClaimRow, PageRequest, Store, StoreError},
 };
 
-use super::writer::{Outcome, Writer, WriterConfig};
+use super::{
+    driver::Share,
+    writer::{Outcome, Writer, WriterConfig},
+};
 
 /// Looks again at least this often, should a write have been refused for a reason that has passed.
 const PERIOD: Duration = Duration::from_mins(1);
@@ -112,7 +116,17 @@ impl ClaimController {
         let mut claims = self.hub.claims.changed();
         loop {
             claims.borrow_and_update();
+            let begun = Instant::now();
             self.reconcile(&mut inputs).await?;
+            let pause = tokio::time::sleep(Share::TENTH.pause(begun.elapsed()));
+            tokio::pin!(pause);
+            loop {
+                tokio::select! {
+                    () = cancel.cancelled() => break,
+                    () = &mut pause => break,
+                    Some((change, outcome)) = outcomes.recv() => self.finish(&change, outcome),
+                }
+            }
             tokio::select! {
                 () = cancel.cancelled() => break,
                 changed = claims.changed() => changed?,

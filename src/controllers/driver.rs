@@ -50,10 +50,31 @@ pub struct Driver {
     pub metrics: Metrics,
 }
 
+/// How much of the time runs may take up: one part in so many. With few clusters they take next to none; with a thousand,
+/// what changes during a pause is seen by one run instead of many.
+#[derive(Clone, Copy, Debug)]
+pub struct Share(pub u32);
+
+impl Share {
+    /// For what leads to quota and to tasks.
+    pub const HALF: Self = Self(2);
+    pub const TENTH: Self = Self(10);
+
+    /// A run that takes less needs no pause.
+    const NOTICED: Duration = Duration::from_millis(2);
+    const LONGEST: Duration = Duration::from_secs(1);
+
+    /// How long to leave the time to others after a run that took so long.
+    pub fn pause(self, took: Duration) -> Duration {
+        if took < Self::NOTICED { Duration::ZERO } else { (took * (self.0 - 1)).min(Self::LONGEST) }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     /// A run at least this often, in case a signal was lost.
     pub period: Duration,
+    pub share: Share,
     /// After the first error; doubled, with jitter, for each that follows.
     pub backoff_min: Duration,
     pub backoff_max: Duration,
@@ -65,6 +86,7 @@ impl Default for Pace {
     fn default() -> Self {
         Self {
             period: Duration::from_mins(1),
+            share: Share::TENTH,
             backoff_min: Duration::from_millis(500),
             backoff_max: Duration::from_secs(30),
             grace: Duration::from_secs(5),
@@ -89,6 +111,10 @@ impl Driver {
                 Ok(next) => {
                     backoff = None;
                     let due = begun + self.period(next);
+                    let pause = self.pace.share.pause(begun.elapsed());
+                    if stop.run_until_cancelled(sleep(pause)).await.is_none() {
+                        return;
+                    }
                     tokio::select! {
                         () = stop.cancelled() => return,
                         () = self.signal.notified() => {}
@@ -225,6 +251,17 @@ mod tests {
             }
             left
         }
+    }
+
+    #[test]
+    fn short_runs_need_no_pause_and_long_ones_leave_others_their_share() {
+        let millis = Duration::from_millis;
+        for share in [Share::HALF, Share::TENTH] {
+            assert_eq!(share.pause(millis(1)), Duration::ZERO);
+            assert_eq!(share.pause(Duration::from_hours(1)), Share::LONGEST);
+        }
+        assert_eq!(Share::HALF.pause(millis(20)), millis(20));
+        assert_eq!(Share::TENTH.pause(millis(20)), millis(180));
     }
 
     fn quiet() -> Pace {

@@ -13,6 +13,7 @@ use std::{
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
+    time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -36,7 +37,10 @@ use crate::{
 };
 
 use self::target::Target;
-use super::writer::{WriterConfig, keep_for_workers};
+use super::{
+    driver::Share,
+    writer::{WriterConfig, keep_for_workers},
+};
 
 mod render;
 mod target;
@@ -111,7 +115,12 @@ impl QueueController {
         loop {
             let joined = Arc::clone(&inputs.joined.borrow_and_update());
             let claimed = Arc::clone(&inputs.claimed.borrow_and_update());
+            let begun = Instant::now();
             self.reconcile(&joined, &claimed, &cancel);
+            let pause = Share::TENTH.pause(begun.elapsed());
+            if cancel.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+                break;
+            }
             tokio::select! {
                 () = cancel.cancelled() => break,
                 () = self.signal.notified() => {}

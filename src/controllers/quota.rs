@@ -6,7 +6,7 @@
 //! the hub promise only what a worker has confirmed, so each confirmation simply leads to the next plan.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -52,7 +52,10 @@ use self::{
     settling::Settling,
     target::{Target, Writing},
 };
-use super::writer::{WriterConfig, keep_for_workers};
+use super::{
+    driver::Share,
+    writer::{WriterConfig, keep_for_workers},
+};
 
 mod bases;
 mod changes;
@@ -125,6 +128,9 @@ pub struct QuotaController {
     store_was_empty: bool,
     /// As of the last round.
     plans: Plans,
+    kept: changes::Kept,
+    /// What people read is made from everything, so that it waits while it would take up too much of the time.
+    publish_at: Instant,
     started: Instant,
     /// When every cluster and claim is read anew, whatever its stamp says.
     look_at_all: Instant,
@@ -140,6 +146,8 @@ struct Told {
     /// The objects that these were read from.
     hub_objects: gather::Seen<QueueName>,
     worker_objects: BTreeMap<ClusterName, gather::Seen<String>>,
+    /// Those of this round of which something is new.
+    renewed: BTreeSet<ClusterName>,
 }
 
 type Plans = (BTreeMap<ClusterName, (ClusterPlan, ClusterReport)>, BTreeMap<QueueName, HubQueuePlan>);
@@ -216,6 +224,8 @@ impl QuotaController {
             bases: Bases::default(),
             store_was_empty,
             plans: Plans::default(),
+            kept: changes::Kept::default(),
+            publish_at: Instant::now(),
             started: Instant::now(),
             look_at_all: Instant::now(),
             tasks: JoinSet::new(),
@@ -232,7 +242,13 @@ impl QuotaController {
             let joined = Arc::clone(&inputs.joined.borrow_and_update());
             let capacity = Arc::clone(&inputs.capacity.borrow_and_update());
             let reports = Arc::clone(&inputs.reports.borrow_and_update());
+            let begun = Instant::now();
             let next = self.reconcile(&hub, (&joined, &capacity, &reports), &cancel).await;
+            tokio::select! {
+                () = cancel.cancelled() => break,
+                failed = &mut storing => return failed.map_err(Into::into),
+                () = tokio::time::sleep(Share::HALF.pause(begun.elapsed())) => {}
+            }
             let look_again = next.unwrap_or_else(|| Instant::now() + PERIOD).min(Instant::now() + PERIOD);
             tokio::select! {
                 () = cancel.cancelled() => break,
@@ -274,9 +290,18 @@ impl QuotaController {
         changes.extend(self.status_changes(&mut round, hub));
         hub.writer.want(changes);
         self.record(&round);
-        self.publish(&round, hub);
+        self.publish_in_time(&mut round, hub);
         self.plans = (round.plans, round.queues);
         round.next
+    }
+
+    fn publish_in_time(&mut self, round: &mut Round<'_>, hub: &Target) {
+        let begun = Instant::now();
+        if begun < self.publish_at {
+            return round.look_again(Some(self.publish_at));
+        }
+        self.publish(round, hub);
+        self.publish_at = Instant::now() + Share::TENTH.pause(begun.elapsed());
     }
 
     fn keep_targets(&mut self, joined: &JoinedClusters, cancel: &CancellationToken) {

@@ -7,7 +7,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures::future::join_all;
@@ -22,7 +22,7 @@ use tracing::info;
 use crate::{
     clock::Clock,
     controllers::{
-        driver::{Controller, Driver, Next, Pace},
+        driver::{Controller, Driver, Next, Pace, Share},
         writer::WriterConfig,
     },
     domain::{
@@ -67,8 +67,6 @@ mod target;
 mod volumes;
 mod wishes;
 
-/// A look may take up half of the time, and no more: what changes meanwhile is seen by the next one.
-const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// A move may make the next one possible at once.
 const ROUNDS: usize = 4;
 
@@ -120,7 +118,6 @@ pub struct TaskController {
     keeping: Keeping,
     tasks: JoinSet<()>,
     cancel: CancellationToken,
-    last_look: Duration,
     /// When the Secrets on the hub are to be looked through.
     sweep_at: Option<Timestamp>,
     /// Tasks that are over and had some.
@@ -200,7 +197,6 @@ impl TaskController {
             keeping: Keeping::default(),
             tasks: JoinSet::new(),
             cancel: CancellationToken::new(),
-            last_look: Duration::ZERO,
             sweep_at: None,
             spent: BTreeSet::new(),
             sweeping: None,
@@ -214,7 +210,7 @@ impl TaskController {
         let driver = Driver {
             name: "task",
             signal: Arc::clone(&self.signal),
-            pace: Pace::default(),
+            pace: Pace { share: Share::HALF, ..Pace::default() },
             metrics: self.metrics.clone(),
         };
         driver.run(&mut self, cancel).await;
@@ -373,10 +369,6 @@ impl Controller for TaskController {
     type Error = StoreError;
 
     async fn reconcile(&mut self) -> Result<Next, StoreError> {
-        tokio::time::sleep(self.last_look.min(LONGEST_PAUSE)).await;
-        let begun = Instant::now();
-        let next = self.look().await;
-        self.last_look = begun.elapsed();
-        next
+        self.look().await
     }
 }

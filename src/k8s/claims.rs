@@ -205,7 +205,7 @@ pub fn status_change(
     });
     Some(Change {
         target: Target::status(Kind::Claim, name),
-        action: Action::Apply(body),
+        action: Action::Apply(body.into()),
         manager: STATUS_MANAGER,
     })
 }

@@ -1,7 +1,7 @@
 //! Everything fedq writes to a cluster goes through [`Change`]: rendered once, sent with a deadline,
 //! answered with the object as the server now has it.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use http::{Method, Request};
 use kube::Client;
@@ -144,7 +144,7 @@ pub enum Action {
     /// else wrote in between.
     Merge(Value),
     /// Server-side apply without force: somebody else's field is a conflict, never taken.
-    Apply(Value),
+    Apply(Arc<Value>),
     /// Only the very object that was seen, as it was seen.
     Delete {
         uid: String,
@@ -173,6 +173,10 @@ impl Change {
             Action::Apply(_) => "apply",
             Action::Delete { .. } | Action::Withdraw { .. } => "delete",
         }
+    }
+
+    pub fn creates(&self) -> bool {
+        matches!(self.action, Action::Create(_))
     }
 
     /// A deleted object answers with a Status or its last state: the watch says that it is gone.
@@ -240,7 +244,7 @@ mod tests {
 
         let change = Change {
             target: Target::status(Kind::Claim, "c"),
-            action: Action::Apply(json!({})),
+            action: Action::Apply(json!({}).into()),
             manager: "fedq-status",
         };
         let request = change.request().expect("a request");

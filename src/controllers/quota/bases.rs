@@ -25,7 +25,12 @@ struct Remembered {
 impl Bases {
     /// Puts back the cells that the annotation lost. `terms`: what clusters were last counted with, which
     /// is all that is known of a queue this process sees for the first time.
-    pub fn restore(&mut self, uid: &str, queue: &mut HubQueueInput, terms: &BTreeMap<Cell, Amount>) {
+    pub fn restore(
+        &mut self,
+        uid: &str,
+        queue: &mut HubQueueInput,
+        terms: impl FnOnce() -> BTreeMap<Cell, Amount>,
+    ) {
         match self.queues.get(&queue.name) {
             Some(remembered) if remembered.uid == uid => {
                 for (at, cell) in &remembered.managed {
@@ -34,7 +39,7 @@ impl Bases {
             }
             // Made anew: what it holds is a person's.
             Some(_) => {}
-            None => rebuild(queue, terms),
+            None => rebuild(queue, &terms()),
         }
         let same = |remembered: &Remembered| remembered.uid == uid && remembered.managed == queue.managed;
         if !self.queues.get(&queue.name).is_some_and(same) {
@@ -110,32 +115,32 @@ mod tests {
     #[test]
     fn a_lost_annotation_is_remembered_whatever_the_queue_says_now() {
         let mut bases = Bases::default();
-        bases.restore("u", &mut queue(16, Some(4)), &terms(12));
+        bases.restore("u", &mut queue(16, Some(4)), || terms(12));
         let mut replaced = queue(4, None);
-        bases.restore("u", &mut replaced, &terms(12));
+        bases.restore("u", &mut replaced, || terms(12));
         assert_eq!(base(&replaced), Some(4));
         // The word of a person stands.
         let mut changed = queue(16, Some(7));
-        bases.restore("u", &mut changed, &terms(12));
+        bases.restore("u", &mut changed, || terms(12));
         assert_eq!(base(&changed), Some(7));
     }
 
     #[test]
     fn after_a_restart_the_stored_terms_tell() {
         let mut lost = queue(16, None);
-        Bases::default().restore("u", &mut lost, &terms(12));
+        Bases::default().restore("u", &mut lost, || terms(12));
         assert_eq!(base(&lost), Some(4));
         let mut fresh = queue(16, None);
-        Bases::default().restore("u", &mut fresh, &BTreeMap::new());
+        Bases::default().restore("u", &mut fresh, BTreeMap::new);
         assert_eq!(base(&fresh), None);
     }
 
     #[test]
     fn a_queue_made_anew_starts_anew() {
         let mut bases = Bases::default();
-        bases.restore("u", &mut queue(16, Some(4)), &terms(12));
+        bases.restore("u", &mut queue(16, Some(4)), || terms(12));
         let mut anew = queue(0, None);
-        bases.restore("v", &mut anew, &terms(12));
+        bases.restore("v", &mut anew, || terms(12));
         assert_eq!(base(&anew), None);
     }
 }

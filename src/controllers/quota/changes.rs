@@ -10,13 +10,13 @@ use tokio::time::Instant;
 
 use crate::{
     domain::{
-        ids::{ClusterName, FlavorName, QueueName},
+        ids::{ClusterName, FlavorName, QueueName, ResourceName},
         queue::{
             policy::{QueuePolicy, WorkerRules, immutable_difference, policy_difference, worker_policy},
             report::{Problem, QueueReport},
         },
         quota::{ClusterPlan, HubQueuePlan, Mode},
-        resource_groups::{Quota, ResourceGroups},
+        resource_groups::{Quota, ResourceGroup, ResourceGroups},
         resources::FlavorResource,
     },
     k8s::{
@@ -35,6 +35,36 @@ use super::{
     drift::{self, Verdict},
     target::key,
 };
+
+/// What is known of the workers' queues from one round to the next.
+#[derive(Default)]
+pub(super) struct Kept {
+    /// Of the hub's queues, what of it goes to workers.
+    shapes: BTreeMap<QueueName, Shape>,
+    /// Clusters whose queues need nothing and give nothing to tell, unless something of them is new.
+    clean: BTreeSet<ClusterName>,
+    /// As published.
+    claimed: ClaimedQueues,
+}
+
+/// A hub queue without its amounts.
+#[derive(PartialEq)]
+struct Shape {
+    policy: QueuePolicy,
+    groups: Vec<(Vec<ResourceName>, Vec<FlavorName>)>,
+}
+
+impl Shape {
+    fn of(object: &ClusterQueue, plan: Option<&HubQueuePlan>) -> Self {
+        let groups = plan.into_iter().flat_map(|plan| &plan.groups.0);
+        let flavors =
+            |group: &ResourceGroup| group.flavors.iter().map(|flavor| flavor.name.clone()).collect();
+        Self {
+            policy: read::queues::policy(&object.spec),
+            groups: groups.map(|group| (group.covered.clone(), flavors(group))).collect(),
+        }
+    }
+}
 
 impl QuotaController {
     /// The hub's queues: quota and the annotation that lists fedq's cells, in one write.
@@ -80,30 +110,74 @@ impl QuotaController {
 
     /// Hands each live worker's writer what its queues still need.
     pub(super) fn write_workers(&mut self, round: &mut Round<'_>) {
-        let mut claimed = ClaimedQueues::new();
+        let mut kept = std::mem::take(&mut self.kept);
+        let reshaped = self.reshaped(&mut kept, round);
         let joined = round.joined;
+        let mut live = BTreeSet::new();
+        let mut differs = false;
         for (name, entry) in joined {
             let (Some(target), Some(worker)) = (self.targets.get(name), &entry.worker) else { continue };
-            let writer = target.writer.clone();
             if round.modes[name] != Mode::Live {
                 // A change that was decided on before the cluster fell silent must not land after.
-                writer.want(Vec::new());
+                target.writer.want(Vec::new());
+                continue;
+            }
+            live.insert(name);
+            if kept.clean.contains(name) && !self.is_new(name, &reshaped, round) {
                 continue;
             }
             let queues = self.claimed_queues(name, round);
+            let told =
+                |round: &Round<'_>| (round.reports.get(name).map_or(0, Vec::len), round.conflicts.len());
+            let before = told(round);
             let changes = self.worker_changes(worker, &queues, round);
             let observed = round.capacity.get(name).map(|known| known.observed);
             target.follows(observed, !changes.is_empty());
-            writer.want(changes);
-            claimed.insert(name.clone(), queues);
-        }
-        self.outputs.claimed.send_if_modified(|current| {
-            let changed = **current != claimed;
-            if changed {
-                *current = Arc::new(claimed);
+            if changes.is_empty() && told(round) == before {
+                kept.clean.insert(name.clone());
+            } else {
+                kept.clean.remove(name);
             }
-            changed
-        });
+            target.writer.want(changes);
+            if kept.claimed.get(name) != Some(&queues) {
+                kept.claimed.insert(name.clone(), queues);
+                differs = true;
+            }
+        }
+        kept.clean.retain(|name| live.contains(name));
+        let before = kept.claimed.len();
+        kept.claimed.retain(|name, _| live.contains(name));
+        if differs || kept.claimed.len() < before {
+            self.outputs.claimed.send_replace(Arc::new(kept.claimed.clone()));
+        }
+        self.kept = kept;
+    }
+
+    /// Hub queues of which workers get something else than in the last round.
+    fn reshaped(&self, kept: &mut Kept, round: &Round<'_>) -> BTreeSet<QueueName> {
+        let mut shapes = BTreeMap::new();
+        let mut reshaped = BTreeSet::new();
+        for (name, object) in &self.told.hub_objects {
+            let shape = Shape::of(object, round.queues.get(name));
+            if kept.shapes.remove(name).as_ref() != Some(&shape) {
+                reshaped.insert(name.clone());
+            }
+            shapes.insert(name.clone(), shape);
+        }
+        reshaped.extend(std::mem::replace(&mut kept.shapes, shapes).into_keys());
+        reshaped
+    }
+
+    /// Whether the cluster's queues have to be compared with what they should be.
+    fn is_new(&self, name: &ClusterName, reshaped: &BTreeSet<QueueName>, round: &Round<'_>) -> bool {
+        let concerns = |queue: &str| reshaped.iter().any(|reshaped| reshaped.as_str() == queue);
+        let claim = round.in_force.get(name).map_or(&[][..], |claim| claim.assignments());
+        let objects = self.told.worker_objects.get(name);
+        self.told.renewed.contains(name)
+            || round.touched.clusters.contains(name)
+            || !reshaped.is_empty()
+                && (claim.iter().any(|assignment| concerns(assignment.queue.as_str()))
+                    || objects.is_some_and(|objects| objects.keys().any(|queue| concerns(queue))))
     }
 
     fn claimed_queues(

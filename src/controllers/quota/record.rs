@@ -1,7 +1,7 @@
 //! What a plan leaves in the store: each cluster's terms, which stand while it does not answer, and a
 //! line of history for each plan that says something new.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -89,7 +89,10 @@ impl Deferred for Record {
 
 impl QuotaController {
     pub(super) fn record(&mut self, round: &Round<'_>) {
-        for (name, (plan, _)) in &round.plans {
+        let mut new: BTreeSet<ClusterName> = round.touched.clusters.clone();
+        new.append(&mut self.told.renewed.clone());
+        for name in &new {
+            let Some((plan, _)) = round.plans.get(name) else { continue };
             // What stands because nothing newer is known must not become what is known.
             let told = self.told.clusters.get(name);
             if told.is_none_or(|told| told.mode == Mode::Frozen || told.capacity.is_none()) {

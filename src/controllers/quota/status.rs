@@ -19,7 +19,7 @@ use crate::{
         events::Happening,
         types::claim::ClusterResourceClaim,
         worker::Joined,
-        write::Change,
+        write::{Change, Kind},
     },
 };
 
@@ -32,18 +32,32 @@ const MOMENT: Duration = Duration::from_millis(250);
 /// What is known of the claims' statuses from one round to the next.
 pub(super) struct Statuses {
     underway: Underway,
-    /// Of claims that say what they should: what that was found from, and what it is.
-    same: BTreeMap<ClaimName, (Basis, Arc<Vec<Condition>>)>,
+    found: BTreeMap<ClaimName, Found>,
+}
+
+/// What a claim is to say, and what that was found from.
+struct Found {
+    basis: Basis,
+    conditions: Arc<Vec<Condition>>,
+    status: Status,
+}
+
+impl Found {
+    /// Whether it would be found again.
+    fn stands(&self, basis: &Basis, now: Instant) -> bool {
+        let due = matches!(self.status, Status::Waits(until) if until <= now);
+        !due && self.basis.is(basis)
+    }
 }
 
 impl Statuses {
     pub fn new(merge_window: Duration) -> Self {
-        Self { underway: Underway::new(merge_window), same: BTreeMap::new() }
+        Self { underway: Underway::new(merge_window), found: BTreeMap::new() }
     }
 
     /// In this round each is made anew, so that nothing that was missed stays missed.
     pub fn look_at_all(&mut self) {
-        self.same.clear();
+        self.found.clear();
     }
 }
 
@@ -55,16 +69,21 @@ struct Basis {
     connection: Option<Connection>,
     capacity: Option<Arc<ClusterCapacity>>,
     reports: Vec<QueueReport>,
+    /// Cells of its queues that the hub does not hold yet as they should be.
+    behind: BTreeMap<Cell, HubCell>,
 }
 
 impl Basis {
     fn of(round: &Round<'_>, claim: &ReadClaim, cluster: Option<&ClusterName>) -> Self {
+        let mut behind = hub_cells(round, &claim.input.assignments);
+        behind.retain(|_, cell| cell.observed != Some(cell.target));
         Self {
             object: Arc::clone(&claim.object),
             verdict: claim.verdict.clone(),
             connection: cluster.and_then(|name| round.joined.get(name)).map(Joined::told),
             capacity: cluster.and_then(|name| round.capacity.get(name)).cloned(),
             reports: cluster.and_then(|name| round.reports.get(name)).cloned().unwrap_or_default(),
+            behind,
         }
     }
 
@@ -79,6 +98,7 @@ impl Basis {
             && self.verdict == other.verdict
             && self.connection == other.connection
             && self.reports == other.reports
+            && self.behind == other.behind
     }
 }
 
@@ -121,36 +141,34 @@ fn is_underway(conditions: &[Condition]) -> bool {
 
 impl QuotaController {
     pub(super) fn status_changes(&mut self, round: &mut Round<'_>, hub: &Target) -> Vec<Change> {
-        let hub_failures = hub.writer.failures();
-        let failures: BTreeMap<String, String> = hub_failures
-            .into_iter()
-            .map(|(target, reason)| (format!("{target} on the hub"), reason))
-            .collect();
+        let queues =
+            hub.writer.failures().into_iter().filter(|(target, _)| target.kind == Kind::ClusterQueue);
+        let failures: BTreeMap<String, String> =
+            queues.map(|(target, reason)| (format!("{target} on the hub"), reason)).collect();
         let mut statuses = std::mem::replace(&mut self.statuses, Statuses::new(Duration::ZERO));
         statuses.underway.since.retain(|name, _| round.claims.contains_key(name));
-        let before = std::mem::take(&mut statuses.same);
+        let mut before = std::mem::take(&mut statuses.found);
         let (mut changes, mut due, mut said) = (Vec::new(), None, BTreeMap::new());
+        let now = Instant::now();
         for (name, claim) in &round.claims {
             let cluster = ClusterName::new(&claim.cluster).ok();
             let basis = Basis::of(round, claim, cluster.as_ref());
-            let quiet = failures.is_empty() && self.is_quiet(round, claim, cluster.as_ref());
-            if let Some((_, conditions)) = before.get(name).filter(|(known, _)| quiet && known.is(&basis)) {
-                said.insert(name.clone(), Arc::clone(conditions));
-                statuses.same.insert(name.clone(), (basis, Arc::clone(conditions)));
-                continue;
-            }
-            let underway = &mut statuses.underway;
-            let (status, conditions) = self.status_change(round, (name, claim), &failures, underway);
-            let conditions = Arc::new(conditions);
-            said.insert(name.clone(), Arc::clone(&conditions));
-            match status {
-                // While something is being written this was found from more than the basis.
-                Status::Same if failures.is_empty() && self.nothing_is_written(round, cluster.as_ref()) => {
-                    statuses.same.insert(name.clone(), (basis, conditions));
-                }
+            let quiet = failures.is_empty() && self.is_quiet(round, cluster.as_ref());
+            let known = before.remove(name).filter(|known| quiet && known.stands(&basis, now));
+            let found = known.unwrap_or_else(|| {
+                let underway = &mut statuses.underway;
+                let (status, conditions) = self.status_change(round, (name, claim), &failures, underway);
+                Found { basis, conditions: Arc::new(conditions), status }
+            });
+            said.insert(name.clone(), Arc::clone(&found.conditions));
+            match &found.status {
                 Status::Same => {}
-                Status::Waits(until) => due = [due, Some(until)].into_iter().flatten().min(),
-                Status::Changes(change) => changes.push(change),
+                Status::Waits(until) => due = [due, Some(*until)].into_iter().flatten().min(),
+                Status::Changes(change) => changes.push(change.clone()),
+            }
+            // While something is being written this was found from more than the basis.
+            if failures.is_empty() && self.nothing_is_written(round, cluster.as_ref()) {
+                statuses.found.insert(name.clone(), found);
             }
         }
         (self.statuses, round.said) = (statuses, said);
@@ -158,18 +176,18 @@ impl QuotaController {
         changes
     }
 
-    /// Whether neither plan nor writes of this round concern the claim.
-    fn is_quiet(&self, round: &Round<'_>, claim: &ReadClaim, cluster: Option<&ClusterName>) -> bool {
-        let touched = &round.touched;
-        let mut assignments = claim.input.assignments.iter();
-        !cluster.is_some_and(|cluster| touched.clusters.contains(cluster))
-            && !assignments.any(|assignment| touched.queues.contains(&assignment.queue))
+    /// Whether neither plan nor writes of this round concern the cluster's claim.
+    fn is_quiet(&self, round: &Round<'_>, cluster: Option<&ClusterName>) -> bool {
+        !cluster.is_some_and(|cluster| round.touched.clusters.contains(cluster))
             && self.nothing_is_written(round, cluster)
     }
 
     fn nothing_is_written(&self, round: &Round<'_>, cluster: Option<&ClusterName>) -> bool {
         let target = cluster.and_then(|cluster| self.targets.get(cluster));
-        round.conflicts.is_empty() && target.is_none_or(|target| target.writer.wanted().is_empty())
+        let concerns =
+            |place: &str| place == "hub" || cluster.is_some_and(|cluster| cluster.as_str() == place);
+        !round.conflicts.keys().any(|(place, _)| concerns(place))
+            && target.is_none_or(|target| target.writer.wants_nothing())
     }
 
     fn status_change(

@@ -107,14 +107,17 @@ impl QuotaController {
     }
 
     fn restore_bases(&mut self, queues: &mut BTreeMap<QueueName, HubQueueInput>) {
-        let mut terms: BTreeMap<Cell, Amount> = BTreeMap::new();
-        for (cell, term) in self.terms.values().flatten() {
-            let sum = terms.entry(cell.clone()).or_default();
-            *sum = sum.saturating_add(*term);
-        }
+        let terms = || {
+            let mut terms: BTreeMap<Cell, Amount> = BTreeMap::new();
+            for (cell, term) in self.terms.values().flatten() {
+                let sum = terms.entry(cell.clone()).or_default();
+                *sum = sum.saturating_add(*term);
+            }
+            terms
+        };
         for (name, queue) in queues.iter_mut() {
             if let Some(object) = self.hub.queues.get(None, name.as_str()) {
-                self.bases.restore(&object.metadata.uid, queue, &terms);
+                self.bases.restore(&object.metadata.uid, queue, terms);
             }
         }
         self.bases.forget_others(queues);
@@ -131,6 +134,7 @@ impl QuotaController {
             self.told.worker_objects.remove(name);
             self.told.stamps.remove(name);
         }
+        self.told.renewed.clear();
         let now = Instant::now();
         if self.look_at_all <= now {
             self.look_at_all = now + PERIOD;
@@ -166,6 +170,7 @@ impl QuotaController {
             round.look_again(*until);
             return;
         }
+        self.told.renewed.insert(name.clone());
         let seen = gather::seen(joined.worker.as_deref());
         let settings = (self.hub_id.as_str(), &self.settings);
         let (mut input, next) = facts.input(&seen, settings, &mut self.settling, now);

@@ -208,7 +208,7 @@ async fn a_queue_is_handed_over_only_where_a_claim_names_it() {
         let object = queue(queue_name, 3, &json!("4"), &adopt);
         worker.queues.absorb(serde_json::from_value(object).expect("a ClusterQueue"));
     }
-    let claimed = std::collections::BTreeSet::from(["claimed"]);
+    let claimed = BTreeSet::from(["claimed"]);
     let seen = gather::seen(Some(&worker));
     let queues = gather::worker_queues(&worker, &seen, "hub", (&claimed, None)).expect("readable");
     let ours: BTreeMap<&str, bool> = queues.iter().map(|queue| (queue.name.as_str(), queue.ours)).collect();

@@ -72,7 +72,7 @@ pub fn change(step: &Step) -> Change {
     let (name, action) = match step {
         Step::Create { name, cluster, nominal } => {
             let spec = json!({"clusterName": cluster, "nominalResources": nominal});
-            (name.to_string(), Action::Apply(body(&json!({"name": name}), &spec)))
+            (name.to_string(), Action::Apply(body(&json!({"name": name}), &spec).into()))
         }
         Step::Follow { name, uid, cluster, nominal } => {
             let mut spec = json!({"nominalResources": nominal});
@@ -80,7 +80,7 @@ pub fn change(step: &Step) -> Change {
                 spec["clusterName"] = json!(cluster);
             }
             // The uid keeps an apply from making a claim that was deleted meanwhile.
-            (name.clone(), Action::Apply(body(&json!({"name": name, "uid": uid}), &spec)))
+            (name.clone(), Action::Apply(body(&json!({"name": name, "uid": uid}), &spec).into()))
         }
         Step::Delete { name, uid, version } => {
             (name.clone(), Action::Delete { uid: uid.clone(), resource_version: version.clone() })
