@@ -35,6 +35,8 @@ pub enum Fault {
         share: Share,
     },
     ServerErrors(Share),
+    /// 403, as if a right had been taken away.
+    Forbidden,
     /// An answer that goes on for ever.
     EndlessBody,
     Redirect(String),
@@ -116,6 +118,8 @@ pub enum Answer {
     TooManyRequests(Duration),
     /// 500, 502, 503 or 504.
     ServerError(u16),
+    /// 403.
+    Forbidden,
     /// 410 on every page but the first.
     GoneMidPage,
     /// Done, and never answered.
@@ -244,6 +248,7 @@ impl Fault {
                 let code = CODES[usize::from(draw.to_le_bytes()[7]) % CODES.len()];
                 share.takes(draw).then_some(Answer::ServerError(code))
             }
+            Self::Forbidden => Some(Answer::Forbidden),
             Self::LoseAnswers(share) => share.takes(draw).then_some(Answer::Lost),
             Self::EndlessBody => Some(Answer::Endless),
             Self::Redirect(to) => Some(Answer::Redirect(to.clone())),
@@ -277,6 +282,7 @@ impl Stream {
             | Fault::GoneMidPage
             | Fault::TooManyRequests { .. }
             | Fault::ServerErrors(_)
+            | Fault::Forbidden
             | Fault::EndlessBody
             | Fault::Redirect(_)
             | Fault::LoseAnswers(_)

@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 use jiff::Timestamp;
@@ -275,14 +274,12 @@ impl TaskController {
             // It has its quota; what it waits for are checks, which may take long.
             return None;
         }
-        let after = self.spill_after(row);
-        let waiting = Waiting { cluster: cluster.clone(), since: row.changed };
-        let due = crate::domain::task::choose::spill_at(&waiting, after).is_some_and(|due| due <= now);
-        if !due {
+        let waiting = self.waiting(row, cluster);
+        if waiting.until().is_none_or(|until| now < until) {
             return None;
         }
         let choice = chooser.choose(row, Some(cluster.clone()), None).ok()?;
-        let to = spill(&waiting, now, after, &choice)?;
+        let to = spill(&waiting, now, &choice)?;
         let placement = chooser::run(&choice)?.clone();
         chooser.take(row, &placement);
         let step = Step::new(Move::Spill, Some(format!("{to} has room")));
@@ -291,11 +288,13 @@ impl TaskController {
         decided(row, step, Some(dispatch), Some(placement))
     }
 
-    /// How long a task waits in a queue before it moves: twice as long each time, so that it does not go to and fro.
-    pub(super) fn spill_after(&self, row: &TaskRow) -> Duration {
-        let after = row.spec.spill_after.unwrap_or(self.settings.spill_after);
-        let spills = row.dispatch.as_ref().map_or(0, |dispatch| dispatch.spills);
-        after.saturating_mul(2_u32.saturating_pow(spills))
+    pub(super) fn waiting(&self, row: &TaskRow, cluster: &ClusterName) -> Waiting {
+        Waiting {
+            cluster: cluster.clone(),
+            since: row.changed,
+            spill_after: row.spec.spill_after.unwrap_or(self.settings.spill_after),
+            spills: row.dispatch.as_ref().map_or(0, |dispatch| dispatch.spills),
+        }
     }
 }
 

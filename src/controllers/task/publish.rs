@@ -13,7 +13,6 @@ use crate::{
     domain::{
         ids::ClusterName,
         task::{
-            choose::{Waiting, spill_at},
             names::TaskId,
             phase::Phase,
             pipeline::Stage,
@@ -192,8 +191,7 @@ impl TaskController {
         let now = self.clock.now();
         let due = |live: &Live| {
             let Phase::Queued { cluster } = &live.row.state.phase else { return None };
-            let waiting = Waiting { cluster: cluster.clone(), since: live.row.changed };
-            spill_at(&waiting, self.spill_after(&live.row))
+            self.waiting(&live.row, cluster).until()
         };
         let spills = self.live.values().filter_map(due);
         let keep = SignedDuration::try_from(self.settings.keep_objects).unwrap_or(SignedDuration::MAX);

@@ -242,13 +242,24 @@ pub fn avoided(task: &TaskSpec, was: ClusterName, spilled: bool) -> Option<Clust
 pub struct Waiting {
     pub cluster: ClusterName,
     pub since: Timestamp,
+    /// How long it waits there, if it has never moved.
+    pub spill_after: Duration,
+    /// How often it has moved.
+    pub spills: u32,
+}
+
+impl Waiting {
+    /// When it may move: after twice as long each time, so that it does not go to and fro.
+    pub fn until(&self) -> Option<Timestamp> {
+        let after = self.spill_after.saturating_mul(2_u32.saturating_pow(self.spills));
+        self.since.checked_add(after).ok()
+    }
 }
 
 /// Where a task that was not admitted in time should go instead: only where there is room now, since a
 /// place further ahead in its queue is worth more than a place at the end of another.
-pub fn spill(waiting: &Waiting, now: Timestamp, after: Duration, choice: &Choice) -> Option<ClusterName> {
-    let waited = Duration::try_from(now.duration_since(waiting.since)).unwrap_or_default();
-    if waited < after {
+pub fn spill(waiting: &Waiting, now: Timestamp, choice: &Choice) -> Option<ClusterName> {
+    if waiting.until().is_none_or(|until| now < until) {
         return None;
     }
     match &choice.outcome {
@@ -257,11 +268,6 @@ pub fn spill(waiting: &Waiting, now: Timestamp, after: Duration, choice: &Choice
         }
         Outcome::Run(_) | Outcome::Wait | Outcome::Never => None,
     }
-}
-
-/// When [`spill`] is worth asking again.
-pub fn spill_at(waiting: &Waiting, after: Duration) -> Option<Timestamp> {
-    waiting.since.checked_add(after).ok()
 }
 
 #[cfg(test)]

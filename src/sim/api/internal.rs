@@ -11,6 +11,7 @@ use super::super::status::Refusal;
 use super::super::store::Name;
 use super::commit::{How, Write};
 
+#[derive(Clone)]
 pub enum Internal {
     Create(Value),
     /// A merge patch of all but the status.
@@ -20,8 +21,23 @@ pub enum Internal {
     Delete,
 }
 
-/// As `manager`, past authorization and past admission webhooks of others.
+/// As `manager`, past authorization and past admission webhooks of others. No version is named, so that whoever was
+/// faster is no conflict.
 pub async fn write_internally(
+    state: &Arc<State>,
+    manager: &str,
+    (kind, name): (&'static Kind, Name),
+    what: Internal,
+) -> Result<(), Refusal> {
+    loop {
+        match write_once(state, manager, (kind, name.clone()), what.clone()).await {
+            Err(refusal) if refusal.reason == "Conflict" => {}
+            done => return done,
+        }
+    }
+}
+
+async fn write_once(
     state: &Arc<State>,
     manager: &str,
     (kind, name): (&'static Kind, Name),

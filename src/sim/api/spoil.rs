@@ -59,6 +59,11 @@ pub(super) async fn meet(state: &State, parts: &mut Parts) -> Option<Response<Bo
     Some(match answer {
         Answer::TooManyRequests(after) => Refusal::busy(after.as_secs()).response(accept),
         Answer::ServerError(code) => server_error(code),
+        Answer::Forbidden => {
+            let message =
+                format!("{} is forbidden: the right to {verb} it was taken away", attributes.resource);
+            Refusal::forbidden(message, kind, &attributes.group, &attributes.name).response(accept)
+        }
         Answer::Endless => endless(accept),
         Answer::Redirect(to) => redirect(&to),
         Answer::Never | Answer::Honest | Answer::GoneMidPage | Answer::Lost => std::future::pending().await,

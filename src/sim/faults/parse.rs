@@ -16,7 +16,7 @@ pub enum FaultError {
     Scope(String),
 }
 
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 20] = [
     "latency",
     "hang",
     "half-open",
@@ -28,6 +28,7 @@ const NAMES: [&str; 19] = [
     "gone-mid-page",
     "too-many-requests",
     "server-errors",
+    "forbidden",
     "endless-body",
     "redirect",
     "lose-answers",
@@ -94,6 +95,7 @@ fn fault(text: &str) -> Result<Fault, FaultError> {
             Fault::TooManyRequests { retry_after, share: share(word())? }
         }
         "server-errors" => Fault::ServerErrors(share(word())?),
+        "forbidden" => Fault::Forbidden,
         "endless-body" => Fault::EndlessBody,
         "redirect" => {
             let to = word().ok_or_else(|| needs("an address", "redirect https://127.0.0.2:6443/"))?;

@@ -9,7 +9,7 @@ fn every_fault_can_be_said() {
     let text = "latency 50ms; hang; half-open; drop-watch-after 3; silent-watch; duplicate-events 10%; \
                 reorder-events 0.5%; lose-events; gone-mid-page; too-many-requests 2s 50%; server-errors 30%; \
                 endless-body; redirect https://127.0.0.2:6443/; lose-answers 5%; restored-etcd; new-identity; \
-                wrong-certificate; refuse-connections; go-away 2%;";
+                wrong-certificate; refuse-connections; go-away 2%; forbidden;";
     let faults: Vec<_> = plan(text).rules.into_iter().map(|rule| rule.fault).collect();
     let share = |percent| Share::percent(percent).unwrap();
     let seconds = Duration::from_secs;
@@ -35,6 +35,7 @@ fn every_fault_can_be_said() {
             Fault::WrongCertificate,
             Fault::RefuseConnections,
             Fault::GoAway(share(2.0)),
+            Fault::Forbidden,
         ]
     );
     assert!(plan(" ; ").is_empty());

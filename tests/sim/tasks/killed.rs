@@ -7,7 +7,7 @@ use fedq::sim::cluster::Cluster;
 use serde_json::Value;
 
 use super::super::bed::{WITHIN, wait};
-use super::stage::{Stage, wrong};
+use super::stage::{Stage, of_task, wrong};
 
 const TASK: &str = "run: x\nnum_nodes: 2\nsecrets: {TOKEN: hush}\nresources: {accelerators: 2}\n";
 
@@ -85,6 +85,25 @@ async fn killed_while_it_takes_a_task_off_it_finishes_that() {
     stage.start();
     stage.reaches(&id, "stopped").await;
     stage.is_gone(&id).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_while_it_moves_a_task_it_runs_once_and_elsewhere() {
+    let mut stage = Stage::set_with(&[("one", 8), ("two", 4)], "", ", spillAfter: 1s").await;
+    let blocks = stage.submit(600, "run: x\nresources: {accelerators: 8}\n").await;
+    stage.reaches(&blocks, "running").await;
+    let id = stage.submit(1, "run: x\nresources: {accelerators: 5}\n").await;
+    assert_eq!(stage.reaches(&id, "queued").await["cluster"], "one");
+    wrong(stage.worker("one"), "delete jobs: hang");
+    stage.bed.assign(stage.worker("two"), "8").await;
+    stage.reaches(&id, "withdrawing").await;
+    tokio::time::sleep(HANGS).await;
+    stage.kill();
+    assert!(of_task(stage.worker("two"), "Job", &id).is_empty(), "it is on one cluster at a time");
+    wrong(stage.worker("one"), "");
+    stage.start();
+    assert_eq!(stage.reaches(&id, "succeeded").await["cluster"], "two");
+    assert_eq!((stage.ever(&id, "Job").len(), stage.ever(&id, "Pod").len()), (2, 1));
 }
 
 /// The ids of the tasks of a name.

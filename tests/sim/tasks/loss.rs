@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::super::bed::WITHIN;
+use super::super::bed::{WITHIN, wait};
 use super::stage::{Stage, of_task, wrong};
 
 const SOON: &str = ", lostTimeout: 6s";
@@ -38,6 +38,14 @@ async fn a_task_on_a_cluster_that_was_let_go_of_runs_elsewhere_if_that_is_the_po
     assert_eq!(running["cluster"], "two");
     let reasons = stage.reasons(&id).await;
     assert!(reasons.iter().any(|reason| reason == "Fenced"), "{reasons:?}");
+    // What it left behind goes as soon as somebody can see it again.
+    let one = stage.worker("one");
+    assert_eq!(of_task(one, "Job", &id).len(), 1, "nobody could delete it");
+    wrong(one, "");
+    stage.bed.join(one).await;
+    wait("the Job of the earlier dispatch to be gone", one, || of_task(one, "Job", &id).is_empty()).await;
+    assert_eq!(stage.reaches(&id, "running").await["cluster"], "two");
+    assert_eq!(of_task(stage.worker("two"), "Job", &id).len(), 1);
     stage.fedq(&["task", "stop", &id, "--yes"], "").await.unwrap();
 }
 

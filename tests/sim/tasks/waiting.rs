@@ -36,3 +36,19 @@ async fn an_accepted_task_outlasts_a_time_in_which_no_cluster_can_hold_it() {
     stage.fedq(&["cluster", "uncordon", "one"], "").await.unwrap();
     stage.reaches(&id, "succeeded").await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_may_not_be_written_to_loses_its_tasks_to_one_that_may() {
+    let stage = Stage::set(&[("one", 8), ("two", 4)]).await;
+    wrong(stage.worker("one"), "create jobs: forbidden");
+    // It would have more room.
+    let id = stage.submit(600, "run: x\nresources: {accelerators: 2}\n").await;
+    let running = stage.reaches(&id, "running").await;
+    assert_eq!(running["cluster"], "two", "{running:#}");
+    let reasons = stage.reasons(&id).await;
+    assert!(reasons.iter().any(|reason| reason == "TurnedAway"), "{reasons:?}");
+    assert_eq!(stage.ever(&id, "Job").len(), 1);
+    // Where no other one can hold it, it waits and says why.
+    let large = stage.submit(1, "run: x\nresources: {accelerators: 8}\n").await;
+    stage.waits_because(&large, "one did not take its objects and is tried again at").await;
+}

@@ -239,21 +239,32 @@ fn weights_spread_or_fill() {
 
 #[test]
 fn a_waiting_task_spills_only_to_where_there_is_room() {
-    let waiting = Waiting { cluster: cluster_name("full"), since: Timestamp::UNIX_EPOCH };
-    let after = Duration::from_secs(30);
+    let waiting = Waiting {
+        cluster: cluster_name("full"),
+        since: Timestamp::UNIX_EPOCH,
+        spill_after: Duration::from_secs(30),
+        spills: 0,
+    };
     let at = |seconds| Timestamp::from_second(seconds).expect("a time");
     let avoid = Wish { avoid: Some(cluster_name("full")), ..wish() };
     let room = decide(GPUS, &avoid, vec![cluster("full", (8, 8)), cluster("free", (8, 0))]);
-    assert_eq!(spill(&waiting, at(29), after, &room), None);
-    assert_eq!(spill(&waiting, at(30), after, &room), Some(cluster_name("free")));
+    assert_eq!(spill(&waiting, at(29), &room), None);
+    assert_eq!(spill(&waiting, at(30), &room), Some(cluster_name("free")));
     let none = decide(GPUS, &avoid, vec![cluster("full", (8, 8)), cluster("other", (8, 7))]);
-    assert_eq!(spill(&waiting, at(99), after, &none), None);
+    assert_eq!(spill(&waiting, at(99), &none), None);
     // A clock that went back is no reason to move.
-    assert_eq!(spill(&waiting, at(-99), after, &room), None);
-    assert_eq!(spill_at(&waiting, after), Some(at(30)));
+    assert_eq!(spill(&waiting, at(-99), &room), None);
     let pinned = Wish { cluster: Some(cluster_name("full")), ..wish() };
     let pinned = decide(GPUS, &pinned, vec![cluster("full", (8, 8)), cluster("free", (8, 0))]);
-    assert_eq!(spill(&waiting, at(99), after, &pinned), None);
+    assert_eq!(spill(&waiting, at(99), &pinned), None);
+    // Twice as long each time, and no number of times is too large.
+    for (spills, until) in [(0, 30), (1, 60), (3, 240)] {
+        let waiting = Waiting { spills, ..waiting.clone() };
+        assert_eq!(spill(&waiting, at(until - 1), &room), None, "{spills}");
+        assert_eq!(spill(&waiting, at(until), &room), Some(cluster_name("free")), "{spills}");
+    }
+    let waiting = Waiting { spills: u32::MAX, ..waiting };
+    assert_eq!(spill(&waiting, at(1_000_000_000), &room), None);
 }
 
 #[test]
