@@ -177,9 +177,9 @@ fn task(seconds: u32) -> Value {
 /// Each task is on a cluster and runs; none ends meanwhile.
 async fn dispatch(clusters: usize, tasks: usize) {
     let stage = Stage::set(clusters).await;
-    // What is paid once: connections, tables, the first choice.
-    stage.submit(20, 3600).await;
-    until("the first ones run", async || stage.pods() == 20).await;
+    // What is paid once: connections, tables, room for answers. Memory is of what comes on top.
+    stage.submit(tasks, 3600).await;
+    until("the first ones run", async || stage.pods() == tasks).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
 
     let (requests, cpu, memory) =
@@ -187,7 +187,7 @@ async fn dispatch(clusters: usize, tasks: usize) {
     let began = Instant::now();
     stage.submit(tasks, 3600).await;
     let submitted = began.elapsed();
-    until("all run", async || stage.pods() == 20 + tasks).await;
+    until("all run", async || stage.pods() == 2 * tasks).await;
     let took = began.elapsed();
     tokio::time::sleep(Duration::from_secs(2)).await;
 

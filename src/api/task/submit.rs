@@ -114,7 +114,7 @@ async fn admit(state: &State, owner: &Owner, wanted: &Wanted, more: usize) -> Re
         }
     }
     let (most, more) = (state.max_live_tasks, u32::try_from(more).unwrap_or(u32::MAX));
-    let live = state.store.live_tasks_of(owner.user(), most).await?;
+    let live = state.store.live_tasks_of(owner.user()).await?;
     if live.saturating_add(more) <= most {
         return Ok(());
     }

@@ -80,6 +80,35 @@ async fn an_id_is_given_once() {
 }
 
 #[tokio::test]
+async fn how_many_tasks_a_person_has_follows_what_becomes_of_them() {
+    let (_folder, store) = store().await;
+    let live = async |owner| store.live_tasks_of(owner).await.expect("counted");
+    assert_eq!(live("ann").await, 0);
+    let tasks: Vec<TaskRow> =
+        (0..4).map(|number| row(number, if number == 3 { "bob" } else { "ann" })).collect();
+    for task in &tasks {
+        store.insert_task(task).await.expect("stored");
+    }
+    assert!(!store.insert_task(&row(3, "ann")).await.expect("refused"), "the id is bob's");
+    assert_eq!((live("ann").await, live("bob").await), (3, 1));
+    let (dispatched, go) = moved(&tasks[0], &Move::Dispatch(dispatch().placement.cluster), 1);
+    store.move_task(&go).await.expect("recorded");
+    assert_eq!(live("ann").await, 3, "it goes on");
+    let (_, stop) = moved(&dispatched, &Move::Stop, 2);
+    store.move_task(&stop).await.expect("recorded");
+    let (_, done) = moved(&TaskRow { state: stop.to, ..dispatched }, &Move::Withdrawn, 3);
+    store.move_task(&done).await.expect("recorded");
+    for task in &tasks[1..] {
+        store.stop_task(&task.id, at(4)).await.expect("stopped");
+        // Stopping is idempotent, and so is the count.
+        store.stop_task(&task.id, at(5)).await.expect("stopped");
+    }
+    assert_eq!((live("ann").await, live("bob").await), (0, 0));
+    store.insert_task(&row(9, "ann")).await.expect("stored");
+    assert_eq!(live("ann").await, 1);
+}
+
+#[tokio::test]
 async fn of_two_moves_from_one_state_one_wins() {
     let (_folder, store) = store().await;
     let task = row(1, "ann");
