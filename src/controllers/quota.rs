@@ -1,9 +1,10 @@
 //! Quota: from claims and capacity to what the ClusterQueues of hub and workers say, and to the status
 //! of the claims. It alone writes ClusterQueues.
 //!
-//! Each activation reads everything anew, plans, and hands each cluster's writer what still differs. The
-//! order of writes needs no steps here: the plan lets a worker grow only into what is confirmed free, and
-//! the hub promise only what a worker has confirmed, so each confirmation simply leads to the next plan.
+//! Each activation reads anew what changed, and now and then everything, plans, and hands each cluster's writer
+//! what still differs. The order of writes needs no steps here: the plan lets a worker grow only into what is
+//! confirmed free, and the hub promise only what a worker has confirmed, so each confirmation simply leads to the
+//! next plan.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -286,7 +286,9 @@ async fn listen(address: SocketAddr, key: &str) -> anyhow::Result<TcpListener> {
 }
 
 async fn serve_plain(listener: TcpListener, router: Router, cancel: CancellationToken) -> anyhow::Result<()> {
-    let served = axum::serve(listener, router).with_graceful_shutdown(cancel.clone().cancelled_owned());
+    // Made once: a bare router is copied for each connection, with all its routes.
+    let served = axum::serve(listener, router.into_make_service())
+        .with_graceful_shutdown(cancel.clone().cancelled_owned());
     // A stream that somebody watches has no end of its own.
     let give_up = async {
         cancel.cancelled().await;

@@ -125,7 +125,7 @@ fn request(method: &str, uri: &str, body: String) -> Request<Body> {
 async fn submissions(store: &Store) -> Vec<Duration> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/api/v1/tasks", listener.local_addr().unwrap());
-    let serving = tokio::spawn(axum::serve(listener, api(store)).into_future());
+    let serving = tokio::spawn(axum::serve(listener, api(store).into_make_service()).into_future());
     let body = json!({"file": TASK}).to_string();
     let until = Instant::now() + Duration::from_secs(SECONDS);
     let client = async || {
@@ -182,7 +182,7 @@ async fn history(store: &Store) {
 async fn processes(store: &Store) -> Vec<Duration> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let serving = tokio::spawn(axum::serve(listener, api(store)).into_future());
+    let serving = tokio::spawn(axum::serve(listener, api(store).into_make_service()).into_future());
     let mut took = Vec::new();
     for _ in 0..LISTS {
         let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_fedq"));

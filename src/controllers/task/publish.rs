@@ -39,6 +39,10 @@ use super::{
 /// `None` is the hub.
 type Place = Option<ClusterName>;
 
+/// Dispatches of which a cluster's writer is told at a time: more than it has under way, so that it never waits, and few
+/// enough that a look costs the same however many there are.
+const AT_ONCE: usize = 32;
+
 /// What is to be written where.
 #[derive(Default)]
 struct Plan {
@@ -125,7 +129,11 @@ impl TaskController {
             default_image: &settings.default_image,
         };
         let asking = Asking { hub, signal, deadline: settings.writer.deadline };
-        for live in live.values() {
+        // None waits for those that were dispatched after it.
+        let mut lives: Vec<&Live> = live.values().collect();
+        lives.sort_by_key(|live| live.row.changed);
+        let mut fresh: BTreeMap<Place, usize> = BTreeMap::new();
+        for live in lives {
             let Some(name) = live.row.state.phase.cluster() else { continue };
             let (place, cluster) = if is_dispatched(&live.row) {
                 (None, on_hub.as_ref())
@@ -143,7 +151,17 @@ impl TaskController {
             }
             let Some(cluster) = cluster else { continue };
             if let Some(of) = being_dispatched(live) {
-                plan.need(&place, of.mains().into_iter().chain(of.owned()));
+                let (mains, owned) = (of.mains(), of.owned());
+                // What was refused is tried again after a pause, and holds up nobody meanwhile.
+                let failed = mains.iter().any(|object| cluster.target.failure(object).is_some());
+                plan.need(&place, mains.into_iter().chain(owned));
+                if !failed {
+                    let count = fresh.entry(place.clone()).or_default();
+                    *count += 1;
+                    if AT_ONCE < *count {
+                        continue;
+                    }
+                }
             }
             if !held.contains(&(live.row.id.clone(), live.row.state.epoch)) {
                 plan.add(&place, wish(live, cluster, &maker, &mut values));

@@ -2,8 +2,8 @@
 //! that it touches are evaluated again.
 //!
 //! As in OCM, decisions of other Placements touch none, though Balance counts them: two that
-//! balance against each other would otherwise never come to rest. For the same reason a Placement's own decisions
-//! are only compared with what they should be. Beyond OCM, users of scores in
+//! balance against each other would otherwise never come to rest. Its own do: Steady and tolerations that end
+//! count them. Beyond OCM, users of scores in
 //! expressions are touched by scores, and a label that no selector of a Placement names touches it not.
 
 use std::{
@@ -33,7 +33,7 @@ pub struct Board {
 pub struct Touched {
     /// Something that decides them changed.
     pub evaluate: BTreeSet<PlacementKey>,
-    /// Only what was written of them did.
+    /// Only the status of the Placement itself did.
     pub compare: BTreeSet<PlacementKey>,
 }
 
@@ -213,17 +213,7 @@ impl Board {
         }
         let hub = Arc::make_mut(&mut self.hub);
         for (key, decisions) in changed {
-            if let Some(key) = &key
-                && let Some(entry) = self.placements.get(key)
-            {
-                let touched = &mut self.touched;
-                let set = if entry.placement.tolerates_for_a_time() {
-                    &mut touched.evaluate
-                } else {
-                    &mut touched.compare
-                };
-                set.insert(key.clone());
-            }
+            self.touched.evaluate.extend(key.clone().filter(|key| self.placements.contains_key(key)));
             hub.set_decisions(key, decisions);
         }
     }

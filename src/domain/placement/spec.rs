@@ -65,11 +65,6 @@ impl Placement {
     pub fn is_disabled(&self) -> bool {
         self.annotations.get(DISABLED).is_some_and(|value| value == "true")
     }
-
-    /// Whether a cluster that it has chosen leaves it when a time is over.
-    pub fn tolerates_for_a_time(&self) -> bool {
-        self.tolerations.iter().any(|toleration| toleration.seconds.is_some())
-    }
 }
 
 /// All of one must hold; of several predicates, one.

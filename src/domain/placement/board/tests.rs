@@ -168,6 +168,18 @@ fn amounts_taints_and_clusters_that_come_and_go_touch_what_they_must() {
 }
 
 #[test]
+fn a_placement_that_says_the_same_is_only_compared() {
+    let mut board = board();
+    let same = Placement::clone(board.placement(&key("ns", "scored")).expect("it is there"));
+    board.set_placement(key("ns", "scored"), Some(same.clone()));
+    let touched = board.take_touched(now());
+    assert_eq!(touched.compare, BTreeSet::from([key("ns", "scored")]));
+    assert!(touched.evaluate.is_empty());
+    board.set_placement(key("ns", "scored"), Some(Placement { number_of_clusters: Some(1), ..same }));
+    assert_eq!(settle(&mut board), ["scored"]);
+}
+
+#[test]
 fn sets_and_bindings_touch_the_namespaces_that_are_bound() {
     let mut board = board();
     let binding = |namespace: &str| Binding { namespace: namespace.to_owned(), name: "all".to_owned() };
@@ -179,7 +191,7 @@ fn sets_and_bindings_touch_the_namespaces_that_are_bound() {
 }
 
 #[test]
-fn decisions_are_compared_and_touch_nobody_and_positions_follow_clusters() {
+fn decisions_touch_their_own_placement_and_positions_follow_clusters() {
     let mut board = board();
     let decision = Decision {
         namespace: "ns".into(),
@@ -188,9 +200,7 @@ fn decisions_are_compared_and_touch_nobody_and_positions_follow_clusters() {
         clusters: vec!["two".to_owned(), "gone".to_owned()],
     };
     board.set_decisions(vec![(decision.placement(), vec![decision.clone()])]);
-    let touched = board.take_touched(now());
-    assert_eq!(touched.compare, BTreeSet::from([key("ns", "plain")]));
-    assert!(touched.evaluate.is_empty());
+    assert_eq!(settle(&mut board), ["plain"]);
     assert_eq!(board.hub().decided(&key("ns", "plain")), [1]);
     assert_eq!((board.hub().count("two"), board.hub().count("gone")), (1, 1));
     let shared = Arc::clone(board.hub());
