@@ -111,6 +111,7 @@ pub fn all() -> Vec<Case> {
         command_line::the_command_line_joins_checks_and_leaves,
         command_line::nobody_gets_further_than_the_hub_lets_them,
         task::tasks_run_wait_move_and_stop_across_clusters,
+        task::killed_at_each_commit_of_a_submit_a_task_is_neither_lost_nor_run_twice,
         task::a_job_set_is_admitted_as_one_or_not_at_all,
         task::a_task_goes_where_its_volume_is_and_holds_it,
         task::a_queue_of_multikueue_dispatches_tasks_and_they_are_found_where_they_land,

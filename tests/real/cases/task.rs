@@ -73,6 +73,14 @@ impl<'s, 'f> Bed<'s, 'f> {
         Ok(id.context("an id")?.to_owned())
     }
 
+    /// The ids of all tasks.
+    fn all(&self) -> Result<Vec<String>> {
+        let told = self.person.runs(&["task", "list", "-o", "json"])?.success()?;
+        let told: Value = serde_json::from_str(&told)?;
+        let items = told["items"].as_array().or(told.as_array()).context("a list")?;
+        Ok(items.iter().filter_map(|task| task["id"].as_str().map(str::to_owned)).collect())
+    }
+
     fn status(&self, id: &str) -> Result<Value> {
         let told = self.person.runs(&["task", "status", id, "-o", "json"])?.success()?;
         Ok(serde_json::from_str(&told)?)
@@ -174,6 +182,45 @@ pub async fn tasks_run_wait_move_and_stop_across_clusters(fleet: &Fleet) -> Resu
     // What is over goes after a while, and what people know of it stays.
     bed.is_gone(two, &gang).await?;
     ensure!(bed.status(&gang)?["phase"] == "succeeded");
+    Ok(())
+}
+
+pub async fn killed_at_each_commit_of_a_submit_a_task_is_neither_lost_nor_run_twice(
+    fleet: &Fleet,
+) -> Result<()> {
+    let name = "killed_at_each_commit_of_a_submit_a_task_is_neither_lost_nor_run_twice";
+    let stage = stage(fleet, name, "task-kills", "gang: indexed").await?;
+    let bed = Bed::set(&stage, ["8", "4"]).await?;
+    let commits = [("accept the task", 1), ("record the task's move", 1), ("record the task's move", 2)];
+    for (write, count) in commits {
+        for side in ["before", "after"] {
+            let lost = (side, write) == ("before", "accept the task");
+            stage.daemon.kill()?;
+            let at = format!("{side}:{write}:{count}");
+            stage.daemon.restart_with(&[("FEDQ_ABORT_AT", &at)]).await?;
+            let known = bed.all()?;
+            // It may end before the answer has arrived.
+            let told = bed.submit((2, 1), SHORT);
+            eventually("fedqd to end itself", SOON, async || {
+                Ok(Seen::when(stage.daemon.has_ended()?, || "it still runs".to_owned()))
+            })
+            .await
+            .context(at.clone())?;
+            stage.daemon.restart().await?;
+            let new: Vec<String> = bed.all()?.into_iter().filter(|id| !known.contains(id)).collect();
+            ensure!(new.len() == usize::from(!lost), "{at}: {new:?}, {told:?}");
+            for id in new {
+                let ended = bed.reaches(&id, "succeeded").await.context(at.clone())?;
+                ensure!(ended["epoch"] == 1, "{at}: {ended:#}");
+                let mut there = [0, 0];
+                for worker in &fleet.workers {
+                    there[0] += bed.has(worker, ("batch/v1", "Job"), &id).await?.len();
+                    there[1] += bed.has(worker, ("v1", "Pod"), &id).await?.len();
+                }
+                ensure!(there == [1, 2], "{at}: {there:?} Jobs and pods");
+            }
+        }
+    }
     Ok(())
 }
 

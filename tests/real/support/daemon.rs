@@ -66,13 +66,13 @@ impl Home {
     /// The same without waiting: for a daemon that is expected to refuse its configuration or a cluster.
     pub fn launch(self, scheme: &str, config: &str) -> Result<Daemon> {
         self.file("fedqd.yaml", config)?;
-        let server = spawn(&self)?;
+        let server = spawn(&self, &[])?;
         let base = format!("{scheme}://127.0.0.1:{}", self.port);
         Ok(Daemon { home: self, base, server: Mutex::new(server) })
     }
 }
 
-fn spawn(home: &Home) -> Result<Server> {
+fn spawn(home: &Home, environment: &[(&str, &str)]) -> Result<Server> {
     home.supervisor.spawn(
         Command::new(env!("CARGO_BIN_EXE_fedqd"))
             .arg("--config")
@@ -80,7 +80,8 @@ fn spawn(home: &Home) -> Result<Server> {
             .current_dir(&home.dir)
             .env("HOME", &home.dir)
             .env_remove("KUBECONFIG")
-            .env("RUST_BACKTRACE", "1"),
+            .env("RUST_BACKTRACE", "1")
+            .envs(environment.iter().copied()),
         "fedqd",
         &home.dir.join("fedqd.log"),
     )
@@ -132,8 +133,17 @@ impl Daemon {
 
     /// Starts it again after `kill` or `stop`, with the same data, configuration and port.
     pub async fn restart(&self) -> Result<()> {
-        *self.server() = spawn(&self.home)?;
+        self.restart_with(&[]).await
+    }
+
+    /// With these environment variables.
+    pub async fn restart_with(&self, environment: &[(&str, &str)]) -> Result<()> {
+        *self.server() = spawn(&self.home, environment)?;
         self.wait_ready().await
+    }
+
+    pub fn has_ended(&self) -> Result<bool> {
+        Ok(self.server().exited()?.is_some())
     }
 
     /// SIGTERM; an error if it does not end by itself with success.
