@@ -135,10 +135,7 @@ impl AdmissionCheckController {
             let scored = Arc::clone(&view.borrow_and_update());
             let begun = Instant::now();
             let next = self.reconcile(&clusters, &scored).unwrap_or(PERIOD).min(PERIOD);
-            let pause = Share::TENTH.pause(begun.elapsed());
-            if cancel.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
-                break;
-            }
+            Share::TENTH.leave(begun.elapsed(), &cancel).await;
             tokio::select! {
                 () = cancel.cancelled() => break,
                 () = self.signal.notified() => {}

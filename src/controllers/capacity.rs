@@ -161,10 +161,7 @@ impl CapacityController {
             if self.hub.flavors.synced() && self.hub.secrets.synced() {
                 let begun = Instant::now();
                 self.reconcile(&clusters, &cancel).await?;
-                let pause = Share::HALF.pause(begun.elapsed());
-                if cancel.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
-                    break;
-                }
+                Share::HALF.leave(begun.elapsed(), &cancel).await;
             }
             tokio::select! {
                 () = cancel.cancelled() => break,

@@ -118,15 +118,7 @@ impl ClaimController {
             claims.borrow_and_update();
             let begun = Instant::now();
             self.reconcile(&mut inputs).await?;
-            let pause = tokio::time::sleep(Share::TENTH.pause(begun.elapsed()));
-            tokio::pin!(pause);
-            loop {
-                tokio::select! {
-                    () = cancel.cancelled() => break,
-                    () = &mut pause => break,
-                    Some((change, outcome)) = outcomes.recv() => self.finish(&change, outcome),
-                }
-            }
+            Share::TENTH.leave(begun.elapsed(), &cancel).await;
             tokio::select! {
                 () = cancel.cancelled() => break,
                 changed = claims.changed() => changed?,

@@ -68,6 +68,11 @@ impl Share {
     pub fn pause(self, took: Duration) -> Duration {
         if took < Self::NOTICED { Duration::ZERO } else { (took * (self.0 - 1)).min(Self::LONGEST) }
     }
+
+    /// Waits for that long after a run that took so long, or until `stop`.
+    pub async fn leave(self, took: Duration, stop: &CancellationToken) {
+        let _ = stop.run_until_cancelled(sleep(self.pause(took))).await;
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -111,10 +116,7 @@ impl Driver {
                 Ok(next) => {
                     backoff = None;
                     let due = begun + self.period(next);
-                    let pause = self.pace.share.pause(begun.elapsed());
-                    if stop.run_until_cancelled(sleep(pause)).await.is_none() {
-                        return;
-                    }
+                    self.pace.share.leave(begun.elapsed(), &stop).await;
                     tokio::select! {
                         () = stop.cancelled() => return,
                         () = self.signal.notified() => {}

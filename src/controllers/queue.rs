@@ -117,10 +117,7 @@ impl QueueController {
             let claimed = Arc::clone(&inputs.claimed.borrow_and_update());
             let begun = Instant::now();
             self.reconcile(&joined, &claimed, &cancel);
-            let pause = Share::TENTH.pause(begun.elapsed());
-            if cancel.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
-                break;
-            }
+            Share::TENTH.leave(begun.elapsed(), &cancel).await;
             tokio::select! {
                 () = cancel.cancelled() => break,
                 () = self.signal.notified() => {}

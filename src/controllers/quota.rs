@@ -245,11 +245,7 @@ impl QuotaController {
             let reports = Arc::clone(&inputs.reports.borrow_and_update());
             let begun = Instant::now();
             let next = self.reconcile(&hub, (&joined, &capacity, &reports), &cancel).await;
-            tokio::select! {
-                () = cancel.cancelled() => break,
-                failed = &mut storing => return failed.map_err(Into::into),
-                () = tokio::time::sleep(Share::HALF.pause(begun.elapsed())) => {}
-            }
+            Share::HALF.leave(begun.elapsed(), &cancel).await;
             let look_again = next.unwrap_or_else(|| Instant::now() + PERIOD).min(Instant::now() + PERIOD);
             tokio::select! {
                 () = cancel.cancelled() => break,

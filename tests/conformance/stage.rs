@@ -13,7 +13,13 @@ use super::client::{Answer, Client, Credential, Open};
 use super::expect::{differences, has};
 
 /// Controllers need tenths of seconds; the rest is for a busy machine.
-pub const SOON: Duration = Duration::from_secs(30);
+pub /// What a watch says that wants to be told how far it has come.
+const BOOKMARKS: &str = "allowWatchBookmarks=true";
+
+/// Where a bookmark says that what was there at the start has been told.
+const INITIAL_EVENTS_END: &str = "/metadata/annotations/k8s.io~1initial-events-end";
+
+const SOON: Duration = Duration::from_secs(30);
 
 pub const CLAIMS: &str = "/apis/galaxy.kubestellar.io/v1alpha1/clusterresourceclaims";
 pub const QUEUES: &str = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues";
@@ -358,9 +364,14 @@ impl Watch<'_> {
         tokio::time::timeout(SOON, read).await.ok().flatten()
     }
 
-    /// Compares the next event, and hands back its object.
+    /// Compares the next event, and hands back its object. A server may tell at any time how far a watch
+    /// that asked for bookmarks has come: only one that is expected is compared.
     pub async fn gives(&mut self, kind: &str, expected: Value) -> Value {
-        match self.event().await {
+        let mut next = self.event().await;
+        while kind != "BOOKMARK" && self.path.contains(BOOKMARKS) && next.as_ref().is_ok_and(is_progress) {
+            next = self.event().await;
+        }
+        match next {
             Ok(Some(event)) => {
                 let wrong = differences(&json!({"type": kind, "object": expected}), Some(&event));
                 if !wrong.is_empty() {
@@ -387,6 +398,13 @@ impl Watch<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether an event only tells how far the watch has come, and does not end the initial events.
+fn is_progress(event: &Option<Value>) -> bool {
+    event
+        .as_ref()
+        .is_some_and(|event| event["type"] == "BOOKMARK" && event["object"].pointer(INITIAL_EVENTS_END).is_none())
 }
 
 /// A text of an answer, empty if it is not there.
