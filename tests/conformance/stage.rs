@@ -13,13 +13,13 @@ use super::client::{Answer, Client, Credential, Open};
 use super::expect::{differences, has};
 
 /// Controllers need tenths of seconds; the rest is for a busy machine.
-pub /// What a watch says that wants to be told how far it has come.
+pub const SOON: Duration = Duration::from_secs(30);
+
+/// What a watch says that wants to be told how far it has come.
 const BOOKMARKS: &str = "allowWatchBookmarks=true";
 
 /// Where a bookmark says that what was there at the start has been told.
 const INITIAL_EVENTS_END: &str = "/metadata/annotations/k8s.io~1initial-events-end";
-
-const SOON: Duration = Duration::from_secs(30);
 
 pub const CLAIMS: &str = "/apis/galaxy.kubestellar.io/v1alpha1/clusterresourceclaims";
 pub const QUEUES: &str = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues";
@@ -402,9 +402,9 @@ impl Watch<'_> {
 
 /// Whether an event only tells how far the watch has come, and does not end the initial events.
 fn is_progress(event: &Option<Value>) -> bool {
-    event
-        .as_ref()
-        .is_some_and(|event| event["type"] == "BOOKMARK" && event["object"].pointer(INITIAL_EVENTS_END).is_none())
+    event.as_ref().is_some_and(|event| {
+        event["type"] == "BOOKMARK" && event["object"].pointer(INITIAL_EVENTS_END).is_none()
+    })
 }
 
 /// A text of an answer, empty if it is not there.
