@@ -13,6 +13,7 @@ pub mod controllers;
 pub mod daemon;
 pub mod demo;
 pub mod domain;
+pub mod failpoint;
 pub mod k8s;
 pub mod sim;
 pub mod store;

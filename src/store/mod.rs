@@ -56,7 +56,6 @@ mod claims;
 mod clusters;
 mod column;
 mod error;
-mod failpoint;
 mod kept_logs;
 mod known;
 mod lock;

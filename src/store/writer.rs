@@ -10,10 +10,8 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::{
-    OnCommit, StoreError,
-    failpoint::{Failpoints, Side},
-};
+use super::{OnCommit, StoreError};
+use crate::failpoint::{self, Side};
 
 /// Writers wait when this many are queued: memory stays bounded while the disk is slow.
 const QUEUE: usize = 1024;
@@ -113,12 +111,12 @@ where
 
 async fn run(mut connection: SqliteConnection, mut queue: mpsc::Receiver<Box<dyn Job>>, on_commit: OnCommit) {
     let mut batch = Vec::with_capacity(BATCH);
-    let (mut failing, mut failpoints) = (false, Failpoints::from_environment());
+    let mut failing = false;
     while queue.recv_many(&mut batch, BATCH).await != 0 {
         let begun = Instant::now();
         let (mut done, mut trouble) = (Vec::with_capacity(batch.len()), None);
         let batch = batch.drain(..);
-        let commit = commit((&mut connection, &mut failpoints), batch, &mut done, &mut trouble).await;
+        let commit = commit(&mut connection, batch, &mut done, &mut trouble).await;
         let commit = commit.map_err(Arc::new);
         let trouble = trouble.or_else(|| commit.as_ref().err().map(ToString::to_string));
         on_commit(begun.elapsed(), trouble.is_none());
@@ -151,7 +149,7 @@ fn tell(failing: &mut bool, trouble: Option<&str>) {
 /// The statements are written out, since sqlx counts how deep its own transactions are nested and loses
 /// count where SQLite rolls back by itself (a full disk): every later write would fail.
 async fn commit(
-    (connection, failpoints): (&mut SqliteConnection, &mut Failpoints),
+    connection: &mut SqliteConnection,
     mut jobs: impl Iterator<Item = Box<dyn Job>>,
     done: &mut Vec<Box<dyn Job>>,
     trouble: &mut Option<String>,
@@ -159,11 +157,11 @@ async fn commit(
     let mut outcome = run_all(connection, &mut jobs, done, trouble).await;
     done.extend(jobs);
     if outcome.is_ok() {
-        failpoints.reached(Side::Before, done.iter().map(|job| job.what()));
+        failpoint::reached(Side::Before, done.iter().map(|job| job.what()));
         outcome = execute(connection, "COMMIT").await;
     }
     if outcome.is_ok() {
-        failpoints.reached(Side::After, done.iter().map(|job| job.what()));
+        failpoint::reached(Side::After, done.iter().map(|job| job.what()));
     }
     if outcome.is_err()
         && let Err(error) = execute(connection, "ROLLBACK").await

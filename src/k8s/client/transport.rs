@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, Response, StatusCode, Uri, header::RETRY_AFTER};
+use http::{Method, Request, Response, StatusCode, Uri, header::RETRY_AFTER};
 use http_body_util::Limited;
 use hyper_util::{
     client::legacy::{
@@ -31,7 +31,10 @@ use tower::{
 };
 
 use super::{ClientLimits, Streamed, again::Again, error::Refused};
-use crate::k8s::kubeconfig::check_address;
+use crate::{
+    failpoint::{self, Side},
+    k8s::kubeconfig::check_address,
+};
 
 /// How the server is reached.
 #[derive(Clone)]
@@ -161,9 +164,12 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let answer_bytes = if is_streamed(&request) { usize::MAX } else { self.answer_bytes };
+        let name = failpoint::is_set().then(|| name(&request));
+        failpoint::reached(Side::Before, name.as_deref());
         let answer = self.inner.call(request);
         Box::pin(async move {
             let answer = answer.await.map_err(Into::into)?;
+            failpoint::reached(Side::After, name.as_deref());
             let status = answer.status();
             if status.is_redirection() {
                 return Err(Refused::Redirect.into());
@@ -180,6 +186,25 @@ where
     }
 }
 
+/// A request by verb and kind, such as `create jobs`.
+fn name(request: &Request<Body>) -> String {
+    let mut path = request.uri().path().split('/').skip_while(|part| !matches!(*part, "api" | "apis"));
+    let group = if path.next() == Some("apis") { 2 } else { 1 };
+    let path: Vec<&str> = path.skip(group).collect();
+    let kind = match path[..] {
+        ["namespaces", _, kind, ..] | [kind, ..] => kind,
+        [] => "",
+    };
+    let verb = match *request.method() {
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        _ => "get",
+    };
+    format!("{verb} {kind}")
+}
+
 /// Streams are read piece by piece, under limits of their readers.
 fn is_streamed(request: &Request<Body>) -> bool {
     let streams = ["watch=1", "watch=true", "follow=1", "follow=true"];
@@ -191,4 +216,23 @@ fn is_streamed(request: &Request<Body>) -> bool {
 fn retry_after<B>(answer: &Response<B>) -> Option<Duration> {
     let seconds = answer.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_have_names() {
+        for (method, path, expected) in [
+            (Method::POST, "/apis/batch/v1/namespaces/team/jobs?fieldManager=fedq-task", "create jobs"),
+            (Method::GET, "/proxy/c-1/api/v1/namespaces/team/secrets/s", "get secrets"),
+            (Method::PATCH, "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/q", "patch clusterqueues"),
+            (Method::DELETE, "/api/v1/namespaces/team", "delete namespaces"),
+            (Method::GET, "/version", "get "),
+        ] {
+            let request = Request::builder().method(method).uri(path).body(Body::empty()).expect("a request");
+            assert_eq!(name(&request), expected);
+        }
+    }
 }

@@ -1,0 +1,107 @@
+//! Where a test ends the process: right before or right after a commit to the database or a request to an API
+//! server. Other programs cannot see those moments, so it has to be here. A release build has nothing of it.
+//!
+//! `FEDQ_ABORT_AT=before:record the task's move:2` ends the process before the second commit since its start that
+//! holds a write of that name, `before:create jobs:1` before the first such request is sent; `after:…` once the
+//! commit is on the disk, or the API server has answered, and before anybody is told.
+
+/// Which side of what is done.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Side {
+    Before,
+    After,
+}
+
+/// Whether this process is to end somewhere.
+#[cfg(debug_assertions)]
+pub fn is_set() -> bool {
+    debug::ONE.is_some()
+}
+
+#[cfg(not(debug_assertions))]
+pub fn is_set() -> bool {
+    false
+}
+
+/// All of these are about to be done at once, or were.
+#[cfg(debug_assertions)]
+pub fn reached<'w>(side: Side, what: impl IntoIterator<Item = &'w str>) {
+    let Some(one) = &*debug::ONE else { return };
+    let reached =
+        one.lock().unwrap_or_else(std::sync::PoisonError::into_inner).counts(side, what.into_iter());
+    if reached {
+        // As a crash would, with nothing cleared up.
+        std::process::abort();
+    }
+}
+
+#[cfg(not(debug_assertions))]
+pub fn reached<'w>(_: Side, _: impl IntoIterator<Item = &'w str>) {}
+
+#[cfg(debug_assertions)]
+mod debug {
+    use std::sync::{LazyLock, Mutex};
+
+    use super::Side;
+
+    pub(super) static ONE: LazyLock<Option<Mutex<Failpoint>>> =
+        LazyLock::new(|| Failpoint::from_environment().map(Mutex::new));
+
+    #[derive(Debug, Eq, PartialEq)]
+    pub(super) struct Failpoint {
+        side: Side,
+        what: String,
+        /// Until it is reached.
+        left: u32,
+    }
+
+    impl Failpoint {
+        fn from_environment() -> Option<Self> {
+            const VARIABLE: &str = "FEDQ_ABORT_AT";
+            let text = std::env::var_os(VARIABLE)?.into_string().ok()?;
+            let failpoint = Self::parse(&text);
+            if failpoint.is_none() {
+                tracing::warn!("{VARIABLE} is not before|after:NAME:COUNT, and has no effect");
+            }
+            failpoint
+        }
+
+        fn parse(text: &str) -> Option<Self> {
+            let (side, rest) = text.split_once(':')?;
+            let (what, left) = rest.rsplit_once(':')?;
+            let side = match side {
+                "before" => Side::Before,
+                "after" => Side::After,
+                _ => return None,
+            };
+            Some(Self { side, what: what.to_owned(), left: left.parse().ok().filter(|left| 0 < *left)? })
+        }
+
+        pub(super) fn counts<'w>(&mut self, side: Side, mut what: impl Iterator<Item = &'w str>) -> bool {
+            if self.left == 0 || side != self.side || !what.any(|one| one == self.what) {
+                return false;
+            }
+            self.left -= 1;
+            self.left == 0
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn it_is_reached_at_what_was_named_and_at_nothing_else() {
+            let mut failpoint = Failpoint::parse("after:record the task's move:2").expect("it is one");
+            let mut counts = |side, done: &[&str]| failpoint.counts(side, done.iter().copied());
+            assert!(!counts(Side::After, &["accept the task"]));
+            assert!(!counts(Side::Before, &["record the task's move"]));
+            assert!(!counts(Side::After, &["accept the task", "record the task's move"]));
+            assert!(counts(Side::After, &["record the task's move"]));
+            assert!(!counts(Side::After, &["record the task's move"]));
+            for text in ["", "before", "before:x", "before:x:0", "before:x:y", "during:x:1"] {
+                assert_eq!(Failpoint::parse(text), None, "{text}");
+            }
+        }
+    }
+}
