@@ -19,8 +19,8 @@ use self::{
     refusal::{Refusal, Result},
 };
 use super::{
-    State,
-    owner::{LOGS, TASKS, VOLUMES},
+    Failure, State,
+    owner::{LOGS, Owner, TASKS, VOLUMES},
     task::{self, Wanted},
     volume,
 };
@@ -28,7 +28,8 @@ use crate::{
     domain::task::{
         names::user_label,
         render::naive,
-        sky::{self, Options},
+        sky::{self, Note, Options, TaskFile},
+        spec::Mount,
         view::{VolumePhase, VolumeViews},
         volume::VolumeSpec,
     },
@@ -95,13 +96,39 @@ async fn submit(
 ) -> Result<Json<TaskSubmitResponse>> {
     let strict = query.strict.is_some_and(|text| matches!(text.as_str(), "1" | "true"));
     let options = Options { strict, ..Options::default() };
-    let file = sky::read_request(&body?, &options).map_err(|error| Refusal::task(&error))?;
+    let mut file = sky::read_request(&body?, &options).map_err(|error| Refusal::task(&error))?;
     let failed = |failure| Refusal::failed(Operation::SubmitTask, failure);
+    if !strict {
+        keep_together(&state, &owner, &mut file).await.map_err(failed)?;
+    }
     let warnings = file.warnings.clone();
     let wanted = Wanted::default();
     let checked = task::check(&state, &owner, file, &wanted).await.map_err(failed)?;
     let row = task::single(task::accept(&state, &wanted, checked).await.map_err(failed)?);
     Ok(Json(TaskSubmitResponse::new(&row.id, &warnings)))
+}
+
+/// Its users hand in tasks of several nodes with volumes that one machine can mount, so their nodes go to one.
+async fn keep_together(
+    state: &State,
+    owner: &Owner,
+    file: &mut TaskFile,
+) -> std::result::Result<(), Failure> {
+    for task in file.tasks.iter_mut().filter(|task| 1 < task.spec.num_nodes && !task.spec.volumes.is_empty())
+    {
+        let own = state.store.volumes(Some(owner.user())).await?;
+        let is_of_one = |mount: &&Mount| {
+            own.iter().any(|volume| volume.spec.name() == mount.volume && !volume.spec.is_shared())
+        };
+        let Some(volume) = task.spec.volumes.iter().find(is_of_one).map(|mount| mount.volume.clone()) else {
+            continue;
+        };
+        let message =
+            format!("{volume} can be mounted by one machine only, so all nodes of the task go to one");
+        file.warnings.push(Note { place: None, path: "volumes".to_owned(), message });
+        task.spec.one_machine = true;
+    }
+    Ok(())
 }
 
 async fn list_tasks(

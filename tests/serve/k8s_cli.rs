@@ -158,6 +158,22 @@ async fn the_life_of_a_task() {
 }
 
 #[tokio::test]
+async fn several_nodes_with_a_volume_of_one_machine_go_to_one() {
+    let served = served().await;
+    let client = ann(&served);
+    let body = r#"{"name": "data-vol", "size": "10Gi", "access_modes": ["ReadWriteOnce"]}"#;
+    assert_eq!(client.call("POST /volumes/create", body).await.status, 200);
+    let task = r#"{"run": "x", "num_nodes": 2, "volumes": {"/data": "data-vol"}}"#;
+    let answer = client.call("POST /tasks/submit", task).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert!(answer.json()["warnings"][0].as_str().unwrap().contains("all nodes of the task go to one"));
+    client.submit(r#"{"run": "x", "num_nodes": 1, "volumes": {"/data": "data-vol"}}"#).await;
+    let together: Vec<bool> =
+        served.store.live_tasks().await.unwrap().iter().map(|row| row.spec.one_machine).collect();
+    assert_eq!(together, [true, false]);
+}
+
+#[tokio::test]
 async fn logs_are_text_and_end_with_the_task() {
     let served = served().await;
     let client = ann(&served);

@@ -40,6 +40,9 @@ pub struct TaskSpec {
     /// Variables whose values are in [`Secrets`].
     pub secrets: BTreeSet<String>,
     pub volumes: Vec<Mount>,
+    /// All nodes run on one machine of the cluster, which may mount a volume that is no other's.
+    #[serde(default)]
+    pub one_machine: bool,
     /// What the task may run on, in order; at least one.
     pub candidates: Vec<Candidate>,
     /// Whether the order of candidates is a wish (`ordered`) or left to the chooser (`any_of`).

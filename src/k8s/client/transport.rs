@@ -186,21 +186,22 @@ where
     }
 }
 
-/// A request by verb and kind, such as `create jobs`.
+/// A request by verb and kind, such as `create jobs`; a watch is a list that goes on.
 fn name(request: &Request<Body>) -> String {
     let mut path = request.uri().path().split('/').skip_while(|part| !matches!(*part, "api" | "apis"));
     let group = if path.next() == Some("apis") { 2 } else { 1 };
     let path: Vec<&str> = path.skip(group).collect();
-    let kind = match path[..] {
-        ["namespaces", _, kind, ..] | [kind, ..] => kind,
-        [] => "",
+    let (kind, named) = match path[..] {
+        ["namespaces", _, kind, ref rest @ ..] | [kind, ref rest @ ..] => (kind, !rest.is_empty()),
+        [] => ("", true),
     };
     let verb = match *request.method() {
         Method::POST => "create",
         Method::PUT => "update",
         Method::PATCH => "patch",
         Method::DELETE => "delete",
-        _ => "get",
+        _ if named => "get",
+        _ => "list",
     };
     format!("{verb} {kind}")
 }
@@ -229,6 +230,7 @@ mod tests {
             (Method::GET, "/proxy/c-1/api/v1/namespaces/team/secrets/s", "get secrets"),
             (Method::PATCH, "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/q", "patch clusterqueues"),
             (Method::DELETE, "/api/v1/namespaces/team", "delete namespaces"),
+            (Method::GET, "/api/v1/nodes?watch=1", "list nodes"),
             (Method::GET, "/version", "get "),
         ] {
             let request = Request::builder().method(method).uri(path).body(Body::empty()).expect("a request");

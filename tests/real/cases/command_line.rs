@@ -8,6 +8,7 @@ use serde_json::json;
 use super::stage::{Assign, CLAIM, CLAIMS, FEDQD, GPU, SOON, Stage, claim_name, ground, holds, queue};
 use crate::support::audit::Request;
 use crate::support::cluster::id;
+use crate::support::control_plane::base64;
 use crate::support::daemon::{Ran, cli};
 use crate::support::fleet::Fleet;
 use crate::support::nodes::node;
@@ -38,6 +39,12 @@ impl<'s, 'f> Person<'s, 'f> {
         let token =
             hub.kubectl(&["create", "token", name, "--namespace", &namespace, "--audience", "fedq"])?;
         Ok(Self { stage, token: token.trim().to_owned() })
+    }
+
+    /// As clients send it for `http://anyone:TOKEN@host`.
+    pub fn basic(&self) -> String {
+        let pair = base64(format!("anyone:{}", self.token).as_bytes());
+        format!("Basic {}", pair.as_str().unwrap_or_default())
     }
 
     pub fn runs(&self, args: &[&str]) -> Result<Ran> {

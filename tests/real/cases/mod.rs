@@ -9,6 +9,7 @@ pub mod command_line;
 pub mod conformance;
 pub mod faults;
 pub mod hub_queues;
+pub mod k8s_cli;
 pub mod leaving;
 pub mod logs;
 pub mod moving;
@@ -20,7 +21,10 @@ pub mod reported;
 pub mod rights;
 pub mod stage;
 pub mod task;
+pub mod task_kills;
 pub mod task_logs;
+pub mod task_stage;
+pub mod task_stops;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -111,7 +115,9 @@ pub fn all() -> Vec<Case> {
         command_line::the_command_line_joins_checks_and_leaves,
         command_line::nobody_gets_further_than_the_hub_lets_them,
         task::tasks_run_wait_move_and_stop_across_clusters,
-        task::killed_at_each_commit_of_a_submit_a_task_is_neither_lost_nor_run_twice,
+        task_kills::killed_at_each_step_of_a_submit_a_task_is_neither_lost_nor_run_twice,
+        k8s_cli::the_workflows_of_its_specification_give_its_answers,
+        task_stops::a_task_is_stopped_in_every_phase,
         task::a_job_set_is_admitted_as_one_or_not_at_all,
         task::a_task_goes_where_its_volume_is_and_holds_it,
         task::a_queue_of_multikueue_dispatches_tasks_and_they_are_found_where_they_land,

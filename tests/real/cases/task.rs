@@ -3,131 +3,10 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::command_line::Person;
-use super::stage::{Assign, GPU, KUEUE, SOON, Stage, ground, holds, queue};
-use crate::support::cluster::Cluster;
+use super::stage::{GPU, KUEUE, SOON, holds};
+use super::task_stage::{Bed, LONG, SHORT, give, stage, staged};
 use crate::support::fleet::Fleet;
-use crate::support::nodes::node;
 use crate::support::wait::{Seen, eventually};
-
-/// Longer than any case.
-const LONG: &str = "10m";
-const SHORT: &str = "1s";
-
-/// Someone who may do all, on two joined workers with so many GPUs of quota each, of 16 that they have.
-struct Bed<'s, 'f> {
-    stage: &'s Stage<'f>,
-    person: Person<'s, 'f>,
-}
-
-async fn stage<'f>(fleet: &'f Fleet, name: &str, case: &'static str, more: &str) -> Result<Stage<'f>> {
-    staged(fleet, name, case, (more, "")).await
-}
-
-/// With more keys of `tasks`, and more fields of the hub's queue.
-async fn staged<'f>(
-    fleet: &'f Fleet,
-    name: &str,
-    case: &'static str,
-    (more, of_queue): (&str, &str),
-) -> Result<Stage<'f>> {
-    let tasks = format!("tasks: {{tenants: [{{namespace: {case}, users: ['*'], queue: {case}}}], {more}}}");
-    let stage = Stage::set_with(fleet, name, case, super::stage::PATIENT, &tasks).await?;
-    for worker in &fleet.workers {
-        worker.add_nodes(&[node(case, "a").gpus(8), node(case, "b").gpus(8)]).await?;
-    }
-    stage.hub().apply(&ground(case)).await?;
-    stage.hub().apply(&queue(case, case, &[(GPU, "0")], of_queue)).await?;
-    Ok(stage)
-}
-
-impl<'s, 'f> Bed<'s, 'f> {
-    async fn set(stage: &'s Stage<'f>, gpus: [&str; 2]) -> Result<Self> {
-        Self::set_as(stage, ["one".to_owned(), "two".to_owned()], gpus).await
-    }
-
-    async fn set_as(stage: &'s Stage<'f>, names: [String; 2], gpus: [&str; 2]) -> Result<Self> {
-        let case = stage.case;
-        for ((name, worker), gpus) in names.iter().zip(&stage.fleet.workers).zip(gpus) {
-            stage.join(name, worker).await?;
-            give(stage, name, gpus).await?;
-            holds(worker, case, case, &[(GPU, gpus)]).await?;
-        }
-        Ok(Self { stage, person: Person::new(stage, "ann", Some("cluster-admin")).await? })
-    }
-
-    /// Hands in a task of so many nodes with so many GPUs each.
-    fn submit(&self, (nodes, gpus): (u32, u32), runs: &str) -> Result<String> {
-        let annotations = json!({
-            "pod-complete.stage.kwok.x-k8s.io/delay": runs, "pod-complete.stage.kwok.x-k8s.io/jitter-delay": runs,
-        });
-        let task = json!({
-            "name": "train", "run": "python train.py", "num_nodes": nodes, "resources": {"accelerators": gpus},
-            "config": {"kubernetes": {"custom_metadata": {"annotations": annotations}}},
-        });
-        let file = self.stage.daemon.home().file("task.yaml", &task.to_string())?;
-        let told =
-            self.person.runs(&["task", "submit", &file.display().to_string(), "-o", "json"])?.success()?;
-        let told: Value = serde_json::from_str(&told)?;
-        let id = told["id"].as_str().or(told["task"]["id"].as_str());
-        Ok(id.context("an id")?.to_owned())
-    }
-
-    /// The ids of all tasks.
-    fn all(&self) -> Result<Vec<String>> {
-        let told = self.person.runs(&["task", "list", "-o", "json"])?.success()?;
-        let told: Value = serde_json::from_str(&told)?;
-        let items = told["items"].as_array().or(told.as_array()).context("a list")?;
-        Ok(items.iter().filter_map(|task| task["id"].as_str().map(str::to_owned)).collect())
-    }
-
-    fn status(&self, id: &str) -> Result<Value> {
-        let told = self.person.runs(&["task", "status", id, "-o", "json"])?.success()?;
-        Ok(serde_json::from_str(&told)?)
-    }
-
-    async fn reaches(&self, id: &str, phase: &str) -> Result<Value> {
-        eventually(&format!("task {id} to be {phase}"), SOON * 2, async || {
-            let status = self.status(id)?;
-            let over = matches!(status["phase"].as_str(), Some("succeeded" | "failed" | "stopped"));
-            ensure!(status["phase"] == phase || !over, "it is over: {status:#}");
-            Ok(if status["phase"] == phase { Seen::Done(status) } else { Seen::Still(format!("{status:#}")) })
-        })
-        .await
-    }
-
-    async fn has(&self, worker: &Cluster, kind: (&str, &str), id: &str) -> Result<Vec<Value>> {
-        let all = worker.list(kind.0, kind.1, Some(self.stage.case)).await?;
-        let of = |object: &Value| {
-            let metadata = &object["metadata"];
-            metadata["labels"]["task-id"] == id
-                || metadata["name"].as_str().is_some_and(|name| name.contains(id))
-        };
-        Ok(all.into_iter().filter(of).collect())
-    }
-
-    async fn is_gone(&self, worker: &Cluster, id: &str) -> Result<()> {
-        eventually(&format!("nothing of {id} on {}", worker.name), SOON, async || {
-            let mut left = Vec::new();
-            for kind in [
-                ("batch/v1", "Job"),
-                ("jobset.x-k8s.io/v1alpha2", "JobSet"),
-                ("v1", "Pod"),
-                ("v1", "Service"),
-                (KUEUE, "Workload"),
-            ] {
-                left.extend(self.has(worker, kind, id).await?);
-            }
-            Ok(Seen::when(left.is_empty(), || format!("{left:?}")))
-        })
-        .await
-    }
-}
-
-async fn give(stage: &Stage<'_>, cluster: &str, gpus: &str) -> Result<()> {
-    let assign = Assign { queue: stage.case, flavor: stage.case, resources: &[("gpu", gpus)] };
-    stage.assign(cluster, &[assign]).await
-}
 
 pub async fn tasks_run_wait_move_and_stop_across_clusters(fleet: &Fleet) -> Result<()> {
     let case = "tasks";
@@ -182,45 +61,6 @@ pub async fn tasks_run_wait_move_and_stop_across_clusters(fleet: &Fleet) -> Resu
     // What is over goes after a while, and what people know of it stays.
     bed.is_gone(two, &gang).await?;
     ensure!(bed.status(&gang)?["phase"] == "succeeded");
-    Ok(())
-}
-
-pub async fn killed_at_each_commit_of_a_submit_a_task_is_neither_lost_nor_run_twice(
-    fleet: &Fleet,
-) -> Result<()> {
-    let name = "killed_at_each_commit_of_a_submit_a_task_is_neither_lost_nor_run_twice";
-    let stage = stage(fleet, name, "task-kills", "gang: indexed").await?;
-    let bed = Bed::set(&stage, ["8", "4"]).await?;
-    let commits = [("accept the task", 1), ("record the task's move", 1), ("record the task's move", 2)];
-    for (write, count) in commits {
-        for side in ["before", "after"] {
-            let lost = (side, write) == ("before", "accept the task");
-            stage.daemon.kill()?;
-            let at = format!("{side}:{write}:{count}");
-            stage.daemon.restart_with(&[("FEDQ_ABORT_AT", &at)]).await?;
-            let known = bed.all()?;
-            // It may end before the answer has arrived.
-            let told = bed.submit((2, 1), SHORT);
-            eventually("fedqd to end itself", SOON, async || {
-                Ok(Seen::when(stage.daemon.has_ended()?, || "it still runs".to_owned()))
-            })
-            .await
-            .context(at.clone())?;
-            stage.daemon.restart().await?;
-            let new: Vec<String> = bed.all()?.into_iter().filter(|id| !known.contains(id)).collect();
-            ensure!(new.len() == usize::from(!lost), "{at}: {new:?}, {told:?}");
-            for id in new {
-                let ended = bed.reaches(&id, "succeeded").await.context(at.clone())?;
-                ensure!(ended["epoch"] == 1, "{at}: {ended:#}");
-                let mut there = [0, 0];
-                for worker in &fleet.workers {
-                    there[0] += bed.has(worker, ("batch/v1", "Job"), &id).await?.len();
-                    there[1] += bed.has(worker, ("v1", "Pod"), &id).await?.len();
-                }
-                ensure!(there == [1, 2], "{at}: {there:?} Jobs and pods");
-            }
-        }
-    }
     Ok(())
 }
 

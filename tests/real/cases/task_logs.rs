@@ -4,11 +4,12 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::logs::{text, write};
 use super::stage::{Assign, GPU, PATIENT, SOON, Stage, ground, holds, queue};
 use crate::follower::Follower;
+use crate::support::cluster::Cluster;
 use crate::support::daemon::{Ran, cli, start_cli};
 use crate::support::fleet::Fleet;
 use crate::support::nodes::node;
@@ -20,7 +21,21 @@ const NODES: usize = 4;
 const LINES: usize = 120;
 const ROLES: &str = include_str!("../../../deploy/hub/roles.yaml");
 
-/// Someone with the right to run tasks in the tenant's namespace, and no other.
+/// Gives someone the right to run tasks in a tenant's namespace, and no other.
+pub async fn may_run_tasks(hub: &Cluster, namespace: &str, subject: Value) -> Result<()> {
+    let role = ROLES.split("---\n").find(|role| role.contains("name: fedq-task-user"));
+    hub.apply(role.context("the role of people who run tasks")?).await?;
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": "runs-tasks", "namespace": namespace},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "fedq-task-user"},
+        "subjects": [subject],
+    });
+    hub.apply_object("fedq-test", binding).await?;
+    Ok(())
+}
+
+/// Someone who may do that.
 struct Person<'s, 'f> {
     stage: &'s Stage<'f>,
     token: String,
@@ -28,24 +43,12 @@ struct Person<'s, 'f> {
 
 impl<'s, 'f> Person<'s, 'f> {
     async fn new(stage: &'s Stage<'f>) -> Result<Self> {
-        let role = ROLES.split("---\n").find(|role| role.contains("name: fedq-task-user"));
         let hub = stage.hub();
-        hub.apply(role.context("the role of people who run tasks")?).await?;
         hub.apply(&format!(
-            "
-apiVersion: v1
-kind: ServiceAccount
-metadata: {{name: ann, namespace: {CASE}}}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {{name: ann, namespace: {CASE}}}
-roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: fedq-task-user}}
-subjects:
-- {{kind: ServiceAccount, name: ann, namespace: {CASE}}}
-"
+            "{{apiVersion: v1, kind: ServiceAccount, metadata: {{name: ann, namespace: {CASE}}}}}"
         ))
         .await?;
+        may_run_tasks(hub, CASE, json!({"kind": "ServiceAccount", "name": "ann", "namespace": CASE})).await?;
         let token = hub.kubectl(&["create", "token", "ann", "--namespace", CASE, "--audience", "fedq"])?;
         Ok(Self { stage, token: token.trim().to_owned() })
     }

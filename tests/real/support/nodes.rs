@@ -27,7 +27,10 @@ pub fn node(case: &str, name: &str) -> Node {
     let amounts = [("cpu", "32"), ("memory", "256Gi"), ("pods", "110")];
     Node {
         name: format!("{case}-{name}"),
-        labels: BTreeMap::from([(CASE_LABEL.to_owned(), case.to_owned())]),
+        labels: BTreeMap::from([
+            (CASE_LABEL.to_owned(), case.to_owned()),
+            ("kubernetes.io/hostname".to_owned(), format!("{case}-{name}")),
+        ]),
         taints: Vec::new(),
         allocatable: amounts.map(|(resource, amount)| (resource.to_owned(), amount.to_owned())).into(),
     }

@@ -61,7 +61,9 @@ pub enum Obstacle {
     NodeTooSmall {
         resource: ResourceName,
         flavor: FlavorName,
+        /// Of all of them where all go to one.
         needed: Amount,
+        one_machine: bool,
         largest: Amount,
     },
     NoPriorityClass {
@@ -106,10 +108,15 @@ impl fmt::Display for Obstacle {
                 ceiling.text(resource),
                 needed.text(resource)
             ),
-            Self::NodeTooSmall { resource, flavor, needed, largest } => write!(
+            Self::NodeTooSmall { resource, flavor, needed, one_machine, largest } => write!(
                 f,
-                "the largest node of flavor {flavor} has {} {resource}, one node of the task needs {}",
+                "the largest node of flavor {flavor} has {} {resource}, {} {}",
                 largest.text(resource),
+                if *one_machine {
+                    "all nodes of the task together need"
+                } else {
+                    "one node of the task needs"
+                },
                 needed.text(resource)
             ),
             Self::NoPriorityClass { wanted, there } => {

@@ -226,6 +226,24 @@ fn a_node_must_be_large_enough_for_one_node_of_the_task() {
 }
 
 #[test]
+fn where_all_nodes_go_to_one_machine_it_must_hold_them_and_may_mount_what_is_no_others() {
+    let mut together = task("run: x\nnum_nodes: 2\nvolumes: {/d: data}\nresources: {accelerators: 4}");
+    together.one_machine = true;
+    let with = |largest| {
+        let mut one = cluster("a", (64, 0));
+        one.volumes = [("data".to_owned(), volume(false))].into();
+        let gpus = ResourceName::new("nvidia.com/gpu").expect("a name");
+        one.queues[0].groups[0].flavors[0].largest_node.insert(gpus, Amount::new(largest));
+        choose(&together, &wish(), &view(vec![one]), Weights::default())
+    };
+    assert_eq!(chosen(&with(8)), Some(("a", true)));
+    assert_eq!(
+        obstacles(&with(7), "a"),
+        ["the largest node of flavor gpu has 7 nvidia.com/gpu, all nodes of the task together need 8"]
+    );
+}
+
+#[test]
 fn weights_spread_or_fill() {
     let clusters = || vec![cluster("empty", (8, 0)), cluster("used", (8, 3))];
     let with = |spread| {

@@ -97,7 +97,7 @@ pub fn per_node(candidate: &Candidate) -> Resources {
 pub fn volume_obstacles(task: &TaskSpec, cluster: &ClusterView) -> Vec<Obstacle> {
     let judge = |mount: &crate::domain::task::spec::Mount| match cluster.volumes.get(&mount.volume) {
         None => Some(Obstacle::NoVolume { volume: mount.volume.clone() }),
-        Some(volume) if !volume.shared && 1 < task.num_nodes => {
+        Some(volume) if !volume.shared && 1 < task.num_nodes && !task.one_machine => {
             Some(Obstacle::VolumeOfOneNode { volume: mount.volume.clone() })
         }
         Some(_) => None,
@@ -215,11 +215,13 @@ impl Needed<'_> {
                     ceiling: cell.ceiling,
                 });
             }
-            if let Some(largest) = flavor.largest_node.get(resource).filter(|largest| *largest < one) {
+            let on_one = if self.task.one_machine { needed } else { *one };
+            if let Some(largest) = flavor.largest_node.get(resource).filter(|largest| **largest < on_one) {
                 obstacles.push(Obstacle::NodeTooSmall {
                     resource: resource.clone(),
                     flavor: flavor.name.clone(),
-                    needed: *one,
+                    needed: on_one,
+                    one_machine: self.task.one_machine,
                     largest: *largest,
                 });
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::{Gang, Order, script};
+use super::{Gang, ID_LABEL, Order, script};
 use crate::domain::{
     quantity::Amount,
     task::{choose::verdict::per_node, names::task_label, spec::Limits},
@@ -57,8 +57,9 @@ impl Order<'_> {
         if !volumes.is_empty() {
             set("volumes", volumes.into());
         }
-        if !self.placement.terms.is_empty() {
-            set("affinity", self.affinity());
+        let affinity = self.affinity();
+        if affinity != json!({}) {
+            set("affinity", affinity);
         }
         if !extras.node_selector.is_empty() {
             set("nodeSelector", json!(extras.node_selector));
@@ -197,9 +198,19 @@ impl Order<'_> {
         let terms = self.placement.terms.iter();
         let expressions: Vec<Value> =
             terms.map(|(key, values)| json!({"key": key, "operator": "In", "values": values})).collect();
-        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
-            "nodeSelectorTerms": [{"matchExpressions": expressions}],
-        }}})
+        let mut affinity = json!({});
+        if !expressions.is_empty() {
+            affinity["nodeAffinity"] = json!({"requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": expressions}],
+            }});
+        }
+        if self.spec.one_machine {
+            affinity["podAffinity"] = json!({"requiredDuringSchedulingIgnoredDuringExecution": [{
+                "labelSelector": {"matchLabels": {ID_LABEL: self.id.as_str()}},
+                "topologyKey": "kubernetes.io/hostname",
+            }]});
+        }
+        affinity
     }
 }
 

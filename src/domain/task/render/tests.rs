@@ -332,3 +332,19 @@ fn only_the_names_that_a_task_gives_are_its_own() {
         assert!(main_names(gang, "a-1", 3).iter().all(|name| is_main_name(name, "a-1", 3)));
     }
 }
+
+#[test]
+fn pods_that_go_to_one_machine_ask_for_each_others() {
+    let mut task = new_task("run: x\nnum_nodes: 2\n");
+    task.spec.one_machine = true;
+    for gang in [Gang::PerNode, Gang::Indexed, Gang::JobSet] {
+        let objects = objects_in(&task, gang);
+        for (template, _) in templates(&objects) {
+            let terms = &template["spec"]["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+            assert_eq!(terms[0]["topologyKey"], "kubernetes.io/hostname");
+            let selector = &terms[0]["labelSelector"]["matchLabels"];
+            assert_eq!(selector["task-id"], template["metadata"]["labels"]["task-id"]);
+            assert!(template["spec"]["affinity"].get("nodeAffinity").is_none());
+        }
+    }
+}

@@ -106,6 +106,7 @@ pub fn task(at: &At<'_>, overrides: &Overrides<'_>, notes: &mut Notes) -> Option
         envs,
         secrets: secrets.reveal().map(|(name, _)| name.to_owned()).collect(),
         volumes,
+        one_machine: false,
         candidates,
         ordered,
         queue: config.queue.or(queue),
