@@ -11,6 +11,7 @@ use http::HeaderValue;
 use jiff::{SignedDuration, Timestamp};
 use rustls::ServerConfig;
 use serde_json::{Value, json};
+use tokio::net::TcpSocket;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -109,6 +110,10 @@ pub struct Cluster {
     pub address: SocketAddr,
     certificate: ServingCertificate,
     serving: Mutex<Serving>,
+    /// Its port while it is switched off: connections are refused, and nobody else gets it.
+    reserved: Mutex<Option<TcpSocket>>,
+    /// Whether it has controllers.
+    controllers: bool,
     backup: Mutex<Snapshot>,
 }
 
@@ -154,7 +159,15 @@ impl Cluster {
         if options.controllers {
             serving.tasks.spawn(controllers::run(Arc::clone(&state), serving.cancel.clone()));
         }
-        Ok(Self { state, address, certificate, serving: Mutex::new(serving), backup })
+        Ok(Self {
+            state,
+            address,
+            certificate,
+            serving: Mutex::new(serving),
+            reserved: Mutex::default(),
+            controllers: options.controllers,
+            backup,
+        })
     }
 
     pub fn url(&self) -> String {
@@ -185,18 +198,26 @@ impl Cluster {
         };
         old.cancel.cancel();
         old.tasks.shutdown().await;
+        // Should somebody have been faster, that shows when it is switched on.
+        *self.reserved.lock().unwrap_or_else(PoisonError::into_inner) = server::reserve(self.address).ok();
     }
 
     /// Back on the same address.
     pub async fn power_on(&self) -> Result<(), StartError> {
         let address = self.address;
-        let listener = server::listen(address).await;
+        let reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let listener = match reserved {
+            Some(socket) => server::listen_on(socket),
+            None => server::listen(address).await,
+        };
         let listener = listener.map_err(|source| StartError::Listen { address, source })?;
         let tls = tls(&self.certificate)?;
         let mut serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
         let cancel = serving.cancel.clone();
         serving.tasks.spawn(server::serve(listener, tls, Arc::clone(&self.state), cancel.clone()));
-        serving.tasks.spawn(controllers::run(Arc::clone(&self.state), cancel));
+        if self.controllers {
+            serving.tasks.spawn(controllers::run(Arc::clone(&self.state), cancel));
+        }
         Ok(())
     }
 

@@ -40,6 +40,12 @@ impl Selector {
         self
     }
 
+    /// The only name that matches, if there is only one.
+    pub fn name(&self) -> Option<&str> {
+        let names = self.fields.iter().filter(|field| field.equal && field.path == "metadata.name");
+        names.map(|field| &*field.value).next()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }

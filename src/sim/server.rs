@@ -14,7 +14,7 @@ use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +25,7 @@ use super::faults::{Connection, Freezable, Lifetime};
 
 /// As kube-apiserver has it.
 const STREAMS: u32 = 100;
+const BACKLOG: u32 = 1024;
 
 /// Serves until cancelled, and then drops whatever is open, as a machine that is switched off.
 pub(super) async fn serve(
@@ -94,6 +95,19 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, state: Arc<State>)
 
 pub(super) async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::bind(address).await
+}
+
+/// Takes the address without listening there: whoever connects is refused.
+pub(super) fn reserve(address: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // Connections that were just closed there still count as somebody's.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    Ok(socket)
+}
+
+pub(super) fn listen_on(reserved: TcpSocket) -> io::Result<TcpListener> {
+    reserved.listen(BACKLOG)
 }
 
 /// For calls to webhooks, whose authority comes with their configuration.

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -18,6 +19,8 @@ pub type Object = Arc<Value>;
 #[derive(Clone, Debug)]
 pub struct Change {
     pub version: u64,
+    /// By which the histories of several servers are put in order.
+    pub at: Instant,
     pub before: Option<Object>,
     pub after: Option<Object>,
     /// Of a deletion: the last state, with the version of the deletion.
@@ -168,6 +171,7 @@ impl Store {
         let kept = inner.kinds.entry(key(kind)).or_default();
         let change = Change {
             version,
+            at: Instant::now(),
             before: before.cloned(),
             after: (!removed).then(|| Arc::clone(&object)),
             last: removed.then(|| Arc::clone(&object)),

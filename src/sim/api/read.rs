@@ -148,7 +148,7 @@ pub(super) async fn list(call: &Call<'_>, resource: &Resource) -> Result<Respons
         let (objects, at) = if expires { Err(page.expired()) } else { rest(call, resource, &page) }?;
         (objects, at, Some(page.after))
     } else {
-        let (objects, at) = whole(call, resource, version, limit.is_some()).await?;
+        let (objects, at) = whole(call, resource, (version, selector.name()), limit.is_some()).await?;
         (objects, at, None)
     };
     // Lists from the watch cache, asked for with version 0, come in one piece.
@@ -201,13 +201,15 @@ async fn reach(store: &Store, version: u64) -> Result<(), Refusal> {
 async fn whole(
     call: &Call<'_>,
     resource: &Resource,
-    version: Option<u64>,
+    (version, name): (Option<u64>, Option<&str>),
     limited: bool,
 ) -> Result<(Vec<(Name, Object)>, u64), Refusal> {
     let store = &call.state.store;
     if let Some(herd) = call.state.herd_of(resource.kind) {
         let named = |node: Value| (super::super::store::name_of(&node), Object::new(node));
-        return Ok((herd.values().into_iter().map(named).collect(), store.version()));
+        // Who asks for a name, as watchers that want to know the version do, does not have all others rendered.
+        let (nodes, at) = herd.values(store, name);
+        return Ok((nodes.into_iter().map(named).collect(), at));
     }
     let Some(version) = version.filter(|version| 0 < *version) else {
         return Ok(store.list(resource.kind, resource.scope()));

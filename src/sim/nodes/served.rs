@@ -99,9 +99,14 @@ impl ServedHerd {
     }
 
     /// Every node in full, for what is asked rarely.
-    pub fn values(&self) -> Vec<Value> {
+    pub fn values(&self, store: &Store, name: Option<&str>) -> (Vec<Value>, u64) {
         let inner = self.lock();
-        (0..inner.herd.len()).filter_map(|i| inner.herd.value(i)).collect()
+        let herd = &inner.herd;
+        let nodes = match name {
+            Some(name) => herd.find(name).and_then(|i| herd.value(i)).into_iter().collect(),
+            None => (0..herd.len()).filter_map(|i| herd.value(i)).collect(),
+        };
+        (nodes, store.version())
     }
 
     /// Every node as a watch sends it that begins with all, and the version that they are of.

@@ -2,6 +2,7 @@
 //! hold of each one of them.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use fedq::sim::cluster::Cluster;
 use fedq::sim::kind::Kind;
@@ -21,8 +22,8 @@ type Nominals = BTreeMap<String, i64>;
 pub struct Segment {
     name: String,
     queues: Nominals,
-    /// The most that the nodes had at any time in it.
-    capacity: i64,
+    /// What the nodes had at its start, and from each change of one on.
+    capacity: Vec<(Option<Instant>, i64)>,
     changes: Vec<Change>,
 }
 
@@ -36,30 +37,31 @@ impl Segment {
         changes.retain(|change| change.version <= until);
         let mut there: BTreeMap<String, i64> =
             then(nodes).into_iter().map(|((_, name), node)| (name, gpus_of(&node))).collect();
-        let mut capacity: i64 = there.values().sum();
+        let mut capacity = vec![(None, there.values().sum())];
         for change in store.since(nodes, mark.0).expect("a history that is kept").0 {
             let name = name_of(change.after.as_ref().or(change.before.as_ref()).unwrap()).1;
             there.insert(name, change.after.as_ref().map_or(0, |node| gpus_of(node)));
-            capacity = capacity.max(there.values().sum());
+            capacity.push((Some(change.at), there.values().sum()));
         }
         let queues = then(queues).into_iter().filter_map(|((_, name), queue)| Some((name, nominal(&queue)?)));
         let segment = Self { name: cluster.state.name.clone(), queues: queues.collect(), capacity, changes };
         (segment, Mark(until))
     }
 
-    /// The most that each queue had at any time.
-    fn highest(&self) -> Nominals {
-        let mut highest = self.queues.clone();
-        for queue in self.changes.iter().filter_map(|change| change.after.as_ref()) {
-            if let Some(now) = nominal(queue) {
-                let most = highest.entry(name_of(queue).1).or_default();
-                *most = now.max(*most);
-            }
-        }
-        highest
+    /// The most that a queue had at any time until then.
+    fn most(&self, queue: &str, until: Instant) -> i64 {
+        let then = self.changes.iter().take_while(|change| change.at <= until).map(step);
+        let then = then.filter(|(name, ..)| name == queue).map(|(.., after)| after);
+        then.chain(self.queues.get(queue).copied()).max().unwrap_or_default()
     }
 
-    /// I1 on a worker: no growth that fedq writes lets the sum of all quota exceed what the nodes had.
+    /// The most that the nodes had at any time until then.
+    fn capacity(&self, until: Instant) -> i64 {
+        let then = self.capacity.iter().take_while(|(since, _)| since.is_none_or(|since| since <= until));
+        then.map(|(_, gpus)| *gpus).max().unwrap_or_default()
+    }
+
+    /// I1 on a worker: no growth that fedq writes lets the sum of all quota exceed what the nodes had had by then.
     pub fn never_promises_more_than_there_is(&self) {
         let mut queues = self.queues.clone();
         for change in &self.changes {
@@ -67,7 +69,7 @@ impl Segment {
             queues.insert(name.clone(), after);
             let sum: i64 = queues.values().sum();
             let ours = change.after.as_ref().is_some_and(is_ours);
-            let (worker, capacity) = (&self.name, self.capacity);
+            let (worker, capacity) = (&self.name, self.capacity(change.at));
             assert!(
                 !ours || after <= before || sum <= capacity,
                 "on `{worker}` `{name}` grew from {before} to {after}, to {sum} of {capacity} in all: {queues:?}"
@@ -75,12 +77,11 @@ impl Segment {
         }
     }
 
-    /// I1 on the hub: it promises no more than the workers had confirmed.
+    /// I1 on the hub: it promises no more than the workers had confirmed by then.
     pub fn promises_what_workers_confirmed(&self, workers: &[&Self]) {
-        let confirmed: Vec<Nominals> = workers.iter().map(|worker| worker.highest()).collect();
         for change in &self.changes {
             let (name, _, after) = step(change);
-            let most: i64 = confirmed.iter().filter_map(|worker| worker.get(&name)).sum();
+            let most: i64 = workers.iter().map(|worker| worker.most(&name, change.at)).sum();
             let managed = QUEUES.contains(&name.as_str());
             assert!(
                 !managed || after <= most,

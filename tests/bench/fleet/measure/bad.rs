@@ -23,6 +23,8 @@ const WAYS: [&str; 8] = [
     "endless-body",
     "refuse-connections",
 ];
+/// Of so many the slowest hundredth is more than one.
+const CHANGES: usize = 200;
 /// Long enough for retries to be under way.
 const TAKES_HOLD: Duration = Duration::from_secs(5);
 
@@ -50,11 +52,12 @@ pub async fn measure(args: &Args) -> Result<Vec<Curve>> {
         for run in 0..args.runs {
             // What the last way left to be written would be within the merging window of what is timed now.
             stage.quiet().await?;
-            let (well, _) = spaced(&stage, 2 * run, good).await?;
+            let turn = 2 * run * CHANGES;
+            let (well, _) = spaced(&stage, turn..turn + CHANGES, good).await?;
             let before = (stage.process()?.rss()?, count(stage.process()?.open_files()?));
             spoil(&stage, good, &plan);
             tokio::time::sleep(TAKES_HOLD).await;
-            let (ill, _) = spaced(&stage, 2 * run + 1, good).await?;
+            let (ill, _) = spaced(&stage, turn + CHANGES..turn + 2 * CHANGES, good).await?;
             let after = (stage.process()?.rss()?, count(stage.process()?.open_files()?));
             spoil(&stage, good, &Plan::default());
             stage.settled().await?;

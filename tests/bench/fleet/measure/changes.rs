@@ -1,5 +1,6 @@
 //! From a node that changes to the queues of worker and hub, and how much is written for it.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use crate::args::Args;
 use crate::figures::{Curve, count, percentile};
 use crate::stage::{QUEUES, Size, Stage};
 
-const CHANGES: usize = 60;
+/// Of so many the slowest hundredth is more than one.
+const CHANGES: usize = 300;
 /// Each hub queue is written to once within its merging window of 1 s: there are ten.
 const APART: Duration = Duration::from_millis(150);
 const WITHIN: Duration = Duration::from_secs(20);
@@ -36,7 +38,7 @@ pub async fn measure(args: &Args) -> Result<Vec<Curve>> {
         stage.quiet().await?;
         for run in 0..args.runs {
             let (before, cost) = (stage.totals(), Cost::now(&stage).await?);
-            let (on_hub, on_worker) = spaced(&stage, run, clusters).await?;
+            let (on_hub, on_worker) = spaced(&stage, run * CHANGES..(run + 1) * CHANGES, clusters).await?;
             stage.quiet().await?;
             median.add(clusters, percentile(&on_hub, 50.0));
             slow.add(clusters, percentile(&on_hub, 99.0));
@@ -88,10 +90,10 @@ impl Cost {
 
 /// One change after the other, each of another queue, in the first `clusters`: milliseconds until the hub's and
 /// the worker's quota.
-pub async fn spaced(stage: &Stage, run: usize, clusters: usize) -> Result<(Vec<f64>, Vec<f64>)> {
+pub async fn spaced(stage: &Stage, turns: Range<usize>, clusters: usize) -> Result<(Vec<f64>, Vec<f64>)> {
     let fleet = &stage.fleet;
     let (mut on_hub, mut on_worker) = (Vec::new(), Vec::new());
-    for turn in run * CHANGES..(run + 1) * CHANGES {
+    for turn in turns {
         // Another cluster each time, queues in turn.
         let number = (turn * (QUEUES + 1)) % clusters;
         let gpus = if fleet.gpus(number).is_multiple_of(8) { Gpus::OneLost } else { Gpus::All };
