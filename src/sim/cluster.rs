@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::counts::Counts;
 use super::faults::{Faults, Plan};
-use super::kind::{Kind, OCM_GROUP, PROFILES_GROUP};
+use super::kind::{KINDS, Kind, OCM_GROUP, PROFILES_GROUP};
 use super::logs::Logs;
 use super::nodes::{Herd, ServedHerd, Template};
 use super::rbac::User;
@@ -95,7 +95,7 @@ pub struct State {
     wrong_certificate: OnceLock<Option<Arc<ServerConfig>>>,
     /// Serves instead of the store's nodes.
     herd: Option<ServedHerd>,
-    without: Vec<&'static str>,
+    without: RwLock<Vec<&'static str>>,
     ocm: AtomicBool,
     pub(super) period: Duration,
     tokens: Mutex<BTreeMap<String, (User, Option<Timestamp>)>>,
@@ -143,7 +143,7 @@ impl Cluster {
                 let HerdOptions { template, number, nodes } = herd;
                 ServedHerd::new(Herd::new(template, number, nodes, options.version, clock.now()))
             }),
-            without: options.without,
+            without: RwLock::new(options.without),
             ocm: AtomicBool::new(options.ocm),
             period: options.period,
             tokens: Mutex::default(),
@@ -326,7 +326,7 @@ async fn put(state: &Arc<State>, object: Value) -> Result<(), Refusal> {
 /// What every cluster has.
 async fn furnish(state: &Arc<State>) -> Result<(), Refusal> {
     for name in ["default", "kube-system", "kube-public", "kueue-system"] {
-        if name == "kueue-system" && state.without.contains(&"kueue.x-k8s.io") {
+        if name == "kueue-system" && state.lacks("kueue.x-k8s.io") {
             continue;
         }
         put(state, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).await?;
@@ -348,7 +348,27 @@ impl State {
     pub fn serves(&self, kind: &Kind) -> bool {
         let installed =
             ![OCM_GROUP, PROFILES_GROUP].contains(&kind.group) || self.ocm.load(Ordering::Relaxed);
-        installed && !self.without.contains(&kind.group)
+        installed && !self.lacks(kind.group)
+    }
+
+    fn lacks(&self, group: &str) -> bool {
+        self.without.read().unwrap_or_else(PoisonError::into_inner).contains(&group)
+    }
+
+    /// As when CRDs are removed: their objects go with them, and whoever watches them has to come back.
+    pub fn uninstall(&self, group: &'static str) {
+        self.without.write().unwrap_or_else(PoisonError::into_inner).push(group);
+        for kind in KINDS.iter().filter(|kind| kind.group == group) {
+            for (name, object) in self.store.list(kind, None).0 {
+                // Whoever changes it meanwhile has no door to it any more.
+                let _ = self.store.commit(kind, &name, Some(&object), None);
+            }
+        }
+        self.faults.break_connections();
+    }
+
+    pub fn install(&self, group: &str) {
+        self.without.write().unwrap_or_else(PoisonError::into_inner).retain(|lacking| *lacking != group);
     }
 
     /// As after the CRDs were installed, or removed with all their objects kept out of sight.

@@ -254,9 +254,9 @@ pub(super) fn unanswered(input: &StatusInput<'_>) -> String {
             time(*since),
             changed(reason)
         ),
-        Some(Connection::Refused { reason }) => format!(
-            "the kubeconfig of `{cluster}` cannot be used ({reason}): join it again with one that can"
-        ),
+        Some(Connection::Refused { reason }) => {
+            format!("`{cluster}` cannot be used ({reason}): `fedq cluster check {cluster}` tells what to do")
+        }
         Some(Connection::Unreached) => {
             format!("the hub cannot reach `{cluster}`, so nothing is written there; its share counts at once")
         }

@@ -44,7 +44,8 @@
 //! | another's certificate or UID, joined twice | `link`: another certificate; `trust`: kubeconfigs, another cluster |
 //! | inflated capacity | `trust`: a worker that says it is huge |
 //! | secrets told | the end of every scenario |
-//! | Kueue missing | `trust`: a cluster without Kueue |
+//! | Kueue missing, or removed and installed again | `trust`: a cluster without Kueue; Kueue that is taken away |
+//! | rights missing | `trust`: rights that are taken away |
 //! | all of it at random | `walk` |
 //!
 //! Not here: what concerns tasks (dispatch across partitions, two copies, lost workers, forged status); power loss,

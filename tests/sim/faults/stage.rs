@@ -210,6 +210,17 @@ impl Stage {
         self.bed.logs(started, before + 1).await;
     }
 
+    /// What other people had on `one` is theirs to make again.
+    pub async fn put_theirs_on_one_again(&mut self) {
+        for object in their_objects(false) {
+            // Their namespace is still there.
+            if object["kind"] != "Namespace" {
+                self.one().put(object).await.unwrap();
+            }
+        }
+        self.theirs[1] = what_is_theirs(self.one());
+    }
+
     /// Checks what happened since the last mark, and begins anew: the capacity that was there before does
     /// not excuse what is written later.
     pub fn mark(&mut self) {

@@ -3,7 +3,7 @@
 use fedq::sim::cluster::{Cluster, Options};
 use serde_json::{Value, json};
 
-use super::super::bed::gpu_node;
+use super::super::bed::{gpu_node, wait};
 use super::stage::{Stage, gpus, wrong};
 
 /// Kept as it is until somebody says that it is right: nothing is written there, others go on.
@@ -147,4 +147,37 @@ async fn a_cluster_without_kueue_gets_nothing_and_holds_up_no_other() {
     stage.give(stage.two(), [3, 6]).await;
     stage.holds([[7, 4], [3, 6]]).await;
     stage.ends_with([[7, 4], [3, 6]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kueue_that_is_taken_away_holds_up_no_other_and_gets_its_quota_when_it_is_back() {
+    let mut stage = Stage::set().await;
+    // The queues go with their kind, which is no doing of fedqd's.
+    stage.may_fall = true;
+    stage.one().state.uninstall("kueue.x-k8s.io");
+    stage.give(stage.two(), [4, 6]).await;
+    stage.has(stage.two(), [4, 6]).await;
+    stage.claim_says(stage.one(), "QuotaSynced", "Refused").await;
+    // What was there is not known to be gone.
+    stage.has(stage.hub(), [10, 10]).await;
+    stage.one().state.install("kueue.x-k8s.io");
+    stage.put_theirs_on_one_again().await;
+    // Each kind is looked for again by itself.
+    let one = stage.one();
+    wait("the LocalQueues to be back", one, || one.get("LocalQueue", "team", "queue").is_some()).await;
+    wait("the LocalQueues to be back", one, || one.get("LocalQueue", "team", "batch").is_some()).await;
+    stage.ends_with([[6, 4], [4, 6]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rights_that_are_taken_away_are_told_and_work_again_once_they_are_back() {
+    let stage = Stage::set().await;
+    wrong(stage.one(), "patch clusterqueues: forbidden");
+    stage.give(stage.one(), [7, 5]).await;
+    stage.give(stage.two(), [4, 6]).await;
+    stage.has(stage.two(), [4, 6]).await;
+    stage.claim_says(stage.one(), "QuotaSynced", "WriteFailed").await;
+    stage.has(stage.hub(), [10, 10]).await;
+    wrong(stage.one(), "");
+    stage.ends_with([[7, 5], [4, 6]]).await;
 }
