@@ -32,6 +32,7 @@ use tokio::sync::{Notify, watch};
 pub use self::{
     auth::Authenticator,
     failure::Failure,
+    owner::UnprovenNames,
     routes::{openapi, router},
     token_file::{TokenFile, TokenFileError},
 };
@@ -81,8 +82,8 @@ pub struct Parts {
     pub kept_logs: Option<KeptLogs>,
     /// Of one person, that are not over.
     pub max_live_tasks: u32,
-    /// k8s-cli's `X-User` is believed without a token.
-    pub insecure_x_user: bool,
+    /// What k8s-cli's `X-User` is believed for without a token.
+    pub unproven_names: UnprovenNames,
     pub clock: Clock,
 }
 

@@ -17,9 +17,31 @@ pub const TASKS: &str = "tasks";
 pub const LOGS: &str = "tasks/log";
 pub const VOLUMES: &str = "volumes";
 
+#[derive(Clone)]
 pub struct Owner {
     pub caller: Caller,
     pub rule: Rule,
+    pub proof: Proof,
+}
+
+/// What vouches for the caller's name.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Proof {
+    /// A token: the caller's own, or of somebody who may act as them.
+    Token,
+    /// Nothing: k8s-cli's `X-User` alone.
+    Name,
+}
+
+/// What a caller's name is believed for where nothing vouches for it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum UnprovenNames {
+    #[default]
+    Refused,
+    /// For what is that person's own.
+    Own,
+    /// For all that person may do with everybody's, too.
+    All,
 }
 
 impl FromRequestParts<State> for Owner {
@@ -38,7 +60,7 @@ impl Owner {
             return Err(Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, detail)
                 .next("ask an administrator of fedqd to name you in tasks.tenants of its configuration"));
         };
-        Ok(Self { rule: rule.clone(), caller })
+        Ok(Self { rule: rule.clone(), caller, proof: Proof::Token })
     }
 
     pub fn user(&self) -> &str {
@@ -55,13 +77,20 @@ impl Owner {
         state.authenticator.allow(&state.hub, &self.caller, &permission).await
     }
 
-    /// To do so with what is anybody's.
+    /// To do so with what is anybody's. A name alone must not make an administrator: the hub would be asked about
+    /// whoever was named, and say yes.
     pub async fn may_all(
         &self,
         state: &State,
         verb: &'static str,
         what: &'static str,
     ) -> Result<(), Failure> {
+        if self.proof == Proof::Name && state.unproven_names != UnprovenNames::All {
+            let detail =
+                format!("nothing proves that you are \"{}\": what is everybody's takes a token", self.user());
+            return Err(Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, detail)
+                .next("give the token as the password of the URL, or have api.insecureAdmin of fedqd set"));
+        }
         let permission = Permission::on_own(verb, what, None);
         state.authenticator.allow(&state.hub, &self.caller, &permission).await
     }

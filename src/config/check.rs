@@ -97,6 +97,9 @@ fn listeners(config: &Config, problems: &mut Vec<String>) {
             api.address
         ));
     }
+    if api.insecure_admin && !api.insecure_x_user {
+        problems.push("api.insecureAdmin: it widens api.insecureXUser; set that too".to_owned());
+    }
     if webhook.url.as_ref().is_some_and(|url| !url.starts_with("https://")) {
         problems.push("webhook.url: the hub's API server calls https URLs only".to_owned());
     }

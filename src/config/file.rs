@@ -72,6 +72,7 @@ pub struct Api {
     pub token_file: Option<PathBuf>,
     pub audience: String,
     pub insecure_x_user: bool,
+    pub insecure_admin: bool,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -244,6 +245,7 @@ impl Default for Api {
             token_file: None,
             audience: "fedq".to_owned(),
             insecure_x_user: false,
+            insecure_admin: false,
         }
     }
 }

@@ -219,7 +219,7 @@ fn nothing_listens_beyond_loopback_unprotected() {
 fn all_problems_are_told_at_once() {
     let told = problems(
         "namespace: Not_A_Name\nhubName: ''\nhub: {context: x}\nstore: {path: /, history: {keepRows: 0, keepFor: 0s}}\n\
-         api: {address: '127.0.0.1:9443', audience: '', tls: {certFile: a, selfSigned: true}}\n\
+         api: {address: '127.0.0.1:9443', audience: '', insecureAdmin: true, tls: {certFile: a, selfSigned: true}}\n\
          webhook: {url: 'http://x', keyFile: k, service: {name: 'a.b'}}\n\
          clusters: {lostTimeout: 5s, staleAfter: 5s}\n\
          capacity:\n  resources: {also: ['a b']}\n  headroom: {percent: {cpu: 101}, absolute: {cpu: 1x}, clusters: {Bad: {absolute: {gpu: 500m}}}}\n  limits: {'*': {gpu: 1, nvidia.com/gpu: 2}, 'no/name': {}}\n\
@@ -234,6 +234,7 @@ fn all_problems_are_told_at_once() {
         "store.history.keepRows: ",
         "store.history.keepFor: ",
         "api.audience: ",
+        "api.insecureAdmin: ",
         "api.tls: choose",
         "api.tls: certFile and keyFile go together",
         "webhook: certFile and keyFile go together",

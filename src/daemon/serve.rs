@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 use super::{Daemon, FIRST_RETRY};
 use crate::{
-    api::{self, Authenticator, Diagnose, TokenFile},
+    api::{self, Authenticator, Diagnose, TokenFile, UnprovenNames},
     clock::Clock,
     config::Listen,
     controllers::{
@@ -182,12 +182,9 @@ impl Daemon {
             tenants: self.config.tenants(),
             kept_logs: self.kept_logs.as_ref().map(|logs| logs.kept.clone()),
             max_live_tasks: self.config.tasks.max_live_per_user,
-            insecure_x_user: config.insecure_x_user,
+            unproven_names: self.unproven_names(),
             clock: self.clock.clone(),
         });
-        if config.insecure_x_user {
-            warn!("api.insecureXUser: whoever reaches {} is whoever they say in X-User", config.address);
-        }
         let router = api::router(state);
         let listener = listen(config.address, "api.address").await?;
         let tls = match (&config.tls.cert_file, &config.tls.key_file) {
@@ -206,6 +203,22 @@ impl Daemon {
             None => self.tasks.spawn(serve_plain(listener, router, cancel)),
         };
         Ok(())
+    }
+
+    /// Tells whoever reads the log or watches the metrics as well.
+    fn unproven_names(&self) -> UnprovenNames {
+        let config = &self.config.api;
+        self.metrics.insecure("insecureXUser", config.insecure_x_user);
+        self.metrics.insecure("insecureAdmin", config.insecure_admin);
+        if !config.insecure_x_user {
+            return UnprovenNames::Refused;
+        }
+        warn!("api.insecureXUser: whoever reaches {} is whoever they say in X-User", config.address);
+        if !config.insecure_admin {
+            return UnprovenNames::Own;
+        }
+        warn!("api.insecureAdmin: whoever names an administrator there is one");
+        UnprovenNames::All
     }
 
     /// A certificate that somebody else keeps on disk; what they renew is taken over.

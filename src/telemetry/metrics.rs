@@ -34,6 +34,7 @@ pub struct Metrics(Arc<Families>);
 
 struct Families {
     registry: Registry,
+    insecure: Family<SettingLabels, Gauge>,
     connection: Family<ConnectionLabels, Gauge>,
     watch_restarts: Family<RestartLabels, Counter>,
     node_events: Family<NodeEventLabels, Counter>,
@@ -121,6 +122,11 @@ struct BuildLabels {
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct SettingLabels {
+    setting: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct ConnectionLabels {
     cluster: ClusterName,
     state: &'static str,
@@ -195,6 +201,7 @@ impl Metrics {
         registry.register("build", "Version of this fedqd", build);
         let mut families = Families {
             registry,
+            insecure: Family::default(),
             connection: Family::default(),
             watch_restarts: Family::default(),
             node_events: Family::default(),
@@ -224,6 +231,11 @@ impl Metrics {
         let mut text = String::new();
         text::encode(&mut text, &self.0.registry)?;
         Ok(text)
+    }
+
+    /// A setting that lets callers in who prove nothing.
+    pub fn insecure(&self, setting: &'static str, on: bool) {
+        self.0.insecure.get_or_create(&SettingLabels { setting }).set(i64::from(on));
     }
 
     pub fn connection(&self, cluster: &ClusterName, connection: &Connection) {
@@ -344,6 +356,8 @@ impl Default for Metrics {
 impl Families {
     fn register(&mut self) {
         let registry = &mut self.registry;
+        let insecure = self.insecure.clone();
+        registry.register("insecure", "1 where the setting lets callers in who prove nothing", insecure);
         let connection = self.connection.clone();
         registry.register(
             "cluster_connection",
@@ -459,6 +473,8 @@ mod tests {
     #[test]
     fn every_family_is_exposed_under_its_documented_name() {
         let metrics = Metrics::new();
+        metrics.insecure("insecureXUser", true);
+        metrics.insecure("insecureAdmin", false);
         metrics.connection(&cluster(), &Connection::Ready);
         metrics.watch_restarted(&cluster(), "nodes", RestartReason::Expired);
         metrics.node_event(&cluster(), false);
@@ -477,6 +493,8 @@ mod tests {
         metrics.quota(&cluster(), &[gauge("cpu", 1500), gauge("nvidia.com/gpu", 8)]);
         for line in [
             concat!("fedq_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+            "fedq_insecure{setting=\"insecureXUser\"} 1",
+            "fedq_insecure{setting=\"insecureAdmin\"} 0",
             "fedq_cluster_connection{cluster=\"worker-1\",state=\"Ready\"} 1",
             "fedq_cluster_connection{cluster=\"worker-1\",state=\"Lost\"} 0",
             "fedq_watch_restarts_total{cluster=\"worker-1\",kind=\"nodes\",reason=\"Expired\"} 1",

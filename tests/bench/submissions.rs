@@ -15,7 +15,7 @@ use axum::{
     http::{Request, Response},
 };
 use fedq::{
-    api::{Authenticator, Diagnose, Parts, State, TokenFile, router},
+    api::{Authenticator, Diagnose, Parts, State, TokenFile, UnprovenNames, router},
     clock::Clock,
     domain::{
         check::Finding,
@@ -110,7 +110,7 @@ fn api(store: &Store) -> Router {
         tenants: Tenants(vec![everybody]),
         kept_logs: None,
         max_live_tasks: u32::MAX,
-        insecure_x_user: false,
+        unproven_names: UnprovenNames::Refused,
         clock: Clock::system(),
     }))
 }

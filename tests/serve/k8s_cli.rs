@@ -4,12 +4,12 @@ use axum::{
     body::Body,
     http::{HeaderMap, Request},
 };
-use fedq::domain::task::phase::Move;
+use fedq::{api::UnprovenNames, domain::task::phase::Move};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
 use super::{
-    server::{ANN, BOB, ROOT, Served, served, served_as, tokens},
+    server::{ANN, BOB, ROOT, Served, served, served_as},
     tasks::{dispatch, moves},
 };
 
@@ -315,17 +315,41 @@ async fn a_name_is_believed_with_its_token_only() {
 
 #[tokio::test]
 async fn names_alone_are_believed_where_that_is_set() {
-    let served = served_as(tokens(), true).await;
+    let served = served_as(|parts| parts.unproven_names = UnprovenNames::Own).await;
     let client = Client { served: &served, user: Some("ann"), token: None };
     client.submit(r#"{"run": "x"}"#).await;
     let answer = client.get("/tasks").await;
     assert_eq!(answer.json()["tasks"].as_array().unwrap().len(), 1);
     assert_eq!(answer.headers["x-fedq-insecure"], "true");
-    assert_eq!(client.get("/tasks?all_users=true").await.status, 403, "nobody is an administrator by name");
+    assert_eq!(client.get("/tasks?all_users=true").await.status, 403, "ann is no administrator");
     let (status, _) = served.call("", "GET /tasks", Value::Null).await;
     assert_eq!(status, 401, "fedq's own API takes a token always");
     for name in ["", " ", "system:admin", &"x".repeat(300)] {
         let posing = Client { served: &served, user: Some(name), token: None };
         assert!(matches!(posing.get("/tasks").await.status, 403 | 422), "{name}");
     }
+}
+
+/// Whom an administrator's name lets see, read and stop somebody else's task.
+async fn reach_by_name(believed: UnprovenNames) -> Vec<u16> {
+    let served = served_as(|parts| parts.unproven_names = believed).await;
+    let id = ann(&served).submit(r#"{"run": "x"}"#).await;
+    let root = Client { served: &served, user: Some("root"), token: None };
+    let mut statuses = Vec::new();
+    for line in
+        ["GET /tasks?all_users=true", "GET /tasks/{}", "GET /volumes?all_users=true", "POST /tasks/{}/stop"]
+    {
+        statuses.push(root.call(&line.replace("{}", &id), "").await.status);
+    }
+    statuses.push(root.call("POST /tasks/stop?all_users=true", "").await.status);
+    let proven = Client { served: &served, user: Some("root"), token: Some(ROOT) };
+    assert_eq!(proven.get("/tasks?all_users=true").await.status, 200, "with a token it is no question");
+    statuses
+}
+
+#[tokio::test]
+async fn a_name_alone_makes_no_administrator() {
+    assert_eq!(reach_by_name(UnprovenNames::Refused).await, [401; 5]);
+    assert_eq!(reach_by_name(UnprovenNames::Own).await, [403, 404, 403, 404, 403]);
+    assert_eq!(reach_by_name(UnprovenNames::All).await, [200; 5]);
 }

@@ -8,7 +8,7 @@ use axum::{
     http::{Request, Response},
 };
 use fedq::{
-    api::{Authenticator, Diagnose, Parts, State, TokenFile, router},
+    api::{Authenticator, Diagnose, Parts, State, TokenFile, UnprovenNames, router},
     clock::Clock,
     domain::{
         check::{Finding, Outcome},
@@ -75,7 +75,7 @@ impl Diagnose for Doctor {
 }
 
 pub async fn served() -> Served {
-    served_with(tokens()).await
+    served_as(|_| ()).await
 }
 
 pub fn tokens() -> Authenticator {
@@ -87,10 +87,11 @@ pub fn tokens() -> Authenticator {
 }
 
 pub async fn served_with(authenticator: Authenticator) -> Served {
-    served_as(authenticator, false).await
+    served_as(|parts| parts.authenticator = authenticator).await
 }
 
-pub async fn served_as(authenticator: Authenticator, insecure_x_user: bool) -> Served {
+/// With something in it changed.
+pub async fn served_as(change: impl FnOnce(&mut Parts)) -> Served {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("fedq.db")).await.unwrap();
     let hub = FakeHub::default();
@@ -101,11 +102,11 @@ pub async fn served_as(authenticator: Authenticator, insecure_x_user: bool) -> S
     let joined = watch::Sender::new(Arc::default());
     let placements = watch::Sender::new(Arc::default());
     let task_signal = Arc::<Notify>::default();
-    let state = State::new(Parts {
+    let mut parts = Parts {
         overview: receiver,
         store: store.clone(),
         hub: Sessions::new(Arc::new(hub.clone()), "fedq-system"),
-        authenticator,
+        authenticator: tokens(),
         aliases: Aliases::default(),
         kubeconfig_rules: Rules::default(),
         diagnose: Arc::new(Doctor),
@@ -117,10 +118,11 @@ pub async fn served_as(authenticator: Authenticator, insecure_x_user: bool) -> S
         tenants: tenants(),
         kept_logs: None,
         max_live_tasks: 50,
-        insecure_x_user,
+        unproven_names: UnprovenNames::Refused,
         clock: Clock::test(Timestamp::from_second(1_700_000_000).unwrap()),
-    });
-    let router = router(state);
+    };
+    change(&mut parts);
+    let router = router(State::new(parts));
     Served {
         hub,
         router,

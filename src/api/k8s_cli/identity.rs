@@ -1,5 +1,5 @@
 //! Who calls, in k8s-cli's way: `X-User` says so, and a token proves it, as Bearer or as the password of the
-//! URL. With `api.insecureXUser` the header alone is believed.
+//! URL. With `api.insecureXUser` the header alone is believed, for what is that person's own.
 
 use axum::{
     extract::{FromRequestParts, Request, State as Extract},
@@ -12,7 +12,10 @@ use serde_json::json;
 
 use super::refusal::Refusal;
 use crate::{
-    api::{Failure, State, extract, owner::Owner},
+    api::{
+        Failure, State, extract,
+        owner::{Owner, Proof, UnprovenNames},
+    },
     k8s::{client::Caller, session::Permission},
     wire::{k8s_cli::USER_HEADER, problem::Code},
 };
@@ -31,8 +34,8 @@ impl FromRequestParts<State> for User {
         let named = parts.headers.get(USER_HEADER).ok_or_else(Refusal::no_user)?;
         let named = named.to_str().ok().filter(|name| is_name(name)).map(str::to_owned);
         let named = named.ok_or_else(Refusal::bad_user)?;
-        let caller = caller(state, &parts.headers, named).await?;
-        Ok(Self(Owner::of(state, caller)?))
+        let (caller, proof) = caller(state, &parts.headers, named).await?;
+        Ok(Self(Owner { proof, ..Owner::of(state, caller)? }))
     }
 }
 
@@ -41,14 +44,14 @@ fn is_name(name: &str) -> bool {
     !name.trim().is_empty() && name.len() <= MAX_USER && !name.chars().any(char::is_control)
 }
 
-async fn caller(state: &State, headers: &HeaderMap, named: String) -> Result<Caller, Failure> {
-    if state.insecure_x_user && !headers.contains_key(header::AUTHORIZATION) {
+async fn caller(state: &State, headers: &HeaderMap, named: String) -> Result<(Caller, Proof), Failure> {
+    if is_insecure(state) && !headers.contains_key(header::AUTHORIZATION) {
         // Names that Kubernetes itself gives out are nobody's to take.
         if named.starts_with("system:") {
             let detail = format!("`{named}` is a name of Kubernetes' own: it takes a token");
             return Err(Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, detail));
         }
-        return Ok(plain(named));
+        return Ok((plain(named), Proof::Name));
     }
     let token = match password(headers) {
         Some(password) => password,
@@ -56,10 +59,14 @@ async fn caller(state: &State, headers: &HeaderMap, named: String) -> Result<Cal
     };
     let caller = state.authenticator.caller(&state.hub, &token).await?;
     if caller.user == named {
-        return Ok(caller);
+        return Ok((caller, Proof::Token));
     }
     state.authenticator.allow(&state.hub, &caller, &Permission::impersonate(&named)).await?;
-    Ok(plain(named))
+    Ok((plain(named), Proof::Token))
+}
+
+fn is_insecure(state: &State) -> bool {
+    state.unproven_names != UnprovenNames::Refused
 }
 
 fn plain(user: String) -> Caller {
@@ -80,7 +87,7 @@ fn password(headers: &HeaderMap) -> Option<String> {
 
 pub async fn mark(Extract(state): Extract<State>, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
-    if state.insecure_x_user {
+    if is_insecure(&state) {
         response.headers_mut().insert(INSECURE, HeaderValue::from_static("true"));
     }
     response

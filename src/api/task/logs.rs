@@ -207,11 +207,7 @@ pub async fn text(state: &State, owner: &Owner, row: &TaskRow, headers: &HeaderM
         opened: feed::open(state, row, options).await,
         style: Style { prefix: 1 < row.spec.num_nodes, timestamps: false },
         beats: agent.starts_with("python-httpx"),
-        asker: (
-            state.clone(),
-            Owner { caller: owner.caller.clone(), rule: owner.rule.clone() },
-            row.owner.clone(),
-        ),
+        asker: (state.clone(), owner.clone(), row.owner.clone()),
         ask_at: Instant::now() + STREAM_TIME,
     };
     let body = Body::from_stream(stream::unfold(plain, |mut plain| async {
