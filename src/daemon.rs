@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
+use jiff::Timestamp;
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
@@ -425,10 +426,11 @@ async fn prune(
             }
         }
         if let Some(logs) = &logs {
-            match logs.kept.expire(config.task_retention().keep_for, clock.now()).await {
+            let keep_for = config.task_retention().keep_for;
+            match prune_logs(&store, &logs.kept, keep_for, clock.now()).await {
                 Ok(0) => {}
                 Ok(count) => info!("Let go of {count} logs of tasks"),
-                Err(error) => warn!("Could not let go of logs of tasks: {}", telemetry::chain(&error)),
+                Err(error) => warn!("Could not let go of logs of tasks: {error:#}"),
             }
         }
         tokio::select! {
@@ -436,6 +438,18 @@ async fn prune(
             () = tokio::time::sleep(config.store.history.prune_interval) => {}
         }
     }
+}
+
+/// What is old goes, and what is left of tasks that went; how many files that were.
+async fn prune_logs(
+    store: &Store,
+    kept: &KeptLogs,
+    keep_for: Duration,
+    now: Timestamp,
+) -> anyhow::Result<usize> {
+    let expired = kept.expire(keep_for, now).await?;
+    let gone = store.unknown_tasks(&kept.tasks()).await?;
+    Ok(expired + kept.forget(&gone).await?)
 }
 
 /// Ready once the hub's objects are known and a first plan is made; never "all clusters up".

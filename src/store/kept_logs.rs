@@ -1,12 +1,14 @@
 //! Logs of runs that ended, a file each, for when their pods are gone. What is in a file is for `k8s::logs` to know.
 //!
 //! A file is there whole or not at all, and nobody else can read it: programs print what they like. The oldest go when
-//! all of them together are too large.
+//! all of them together are too large, and those of tasks that are not known any more: whoever got such an id next
+//! would read them as theirs.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, DirBuilder, OpenOptions},
     io::{self, Write},
+    ops::RangeInclusive,
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -91,6 +93,16 @@ impl KeptLogs {
         self.0.files().contains_key(run)
     }
 
+    /// Whether anything is left of a task of this id.
+    pub fn has_task(&self, task: &TaskId) -> bool {
+        self.0.files().range(of_task(task)).next().is_some()
+    }
+
+    /// Whose files there are.
+    pub fn tasks(&self) -> BTreeSet<TaskId> {
+        self.0.files().keys().map(|(task, _)| task.clone()).collect()
+    }
+
     /// Returns once it is on the disk.
     pub async fn put(&self, run: Run, text: Vec<u8>, now: Timestamp) -> Result<(), KeptLogsError> {
         let inner = Arc::clone(&self.0);
@@ -101,8 +113,8 @@ impl KeptLogs {
 
     /// The files of a task, one for each run, in order.
     pub async fn files(&self, task: &TaskId) -> Result<Vec<tokio::fs::File>, KeptLogsError> {
-        let of_task = (task.clone(), 0)..=(task.clone(), Epoch::MAX);
-        let paths: Vec<PathBuf> = self.0.files().range(of_task).map(|(run, _)| self.0.path(run)).collect();
+        let paths: Vec<PathBuf> =
+            self.0.files().range(of_task(task)).map(|(run, _)| self.0.path(run)).collect();
         let mut files = Vec::new();
         for path in paths {
             match tokio::fs::File::open(&path).await {
@@ -119,13 +131,19 @@ impl KeptLogs {
     pub async fn expire(&self, keep_for: Duration, now: Timestamp) -> Result<usize, KeptLogsError> {
         let keep_for = SignedDuration::try_from(keep_for).unwrap_or(SignedDuration::MAX);
         let oldest = now.saturating_sub(keep_for).unwrap_or(Timestamp::MIN);
-        let due: Vec<Run> = self
-            .0
-            .files()
-            .iter()
-            .filter(|(_, entry)| entry.at < oldest)
-            .map(|(run, _)| run.clone())
-            .collect();
+        self.remove(|_, entry| entry.at < oldest).await
+    }
+
+    /// Removes what is left of these tasks; how many files there were.
+    pub async fn forget(&self, tasks: &BTreeSet<TaskId>) -> Result<usize, KeptLogsError> {
+        self.remove(|(task, _), _| tasks.contains(task)).await
+    }
+
+    async fn remove(&self, is_due: impl Fn(&Run, &Entry) -> bool) -> Result<usize, KeptLogsError> {
+        let due: Vec<Run> = {
+            let files = self.0.files();
+            files.iter().filter(|(run, entry)| is_due(run, entry)).map(|(run, _)| run.clone()).collect()
+        };
         let (inner, count) = (Arc::clone(&self.0), due.len());
         let removed = tokio::task::spawn_blocking(move || due.iter().try_for_each(|run| inner.remove(run)));
         removed.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
@@ -183,6 +201,10 @@ impl Inner {
         self.files().remove(run);
         Ok(())
     }
+}
+
+fn of_task(task: &TaskId) -> RangeInclusive<Run> {
+    (task.clone(), 0)..=(task.clone(), Epoch::MAX)
 }
 
 fn remove(path: &Path) -> Result<(), KeptLogsError> {
@@ -287,6 +309,21 @@ mod tests {
         let later = Timestamp::from_second(4_000_000_000).expect("a time");
         assert_eq!(logs.expire(Duration::from_hours(1), later).await.expect("removed"), 1);
         assert!(names(folder.path()).is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_is_left_of_a_task_goes_with_it_and_its_id_is_known_until_then() {
+        let folder = TempDir::new().expect("a folder");
+        let logs = KeptLogs::open(folder.path(), 100).expect("opens");
+        for (id, epoch) in [("aaaaaaaa", 1), ("aaaaaaaa", 2), ("bbbbbbbb", 1)] {
+            logs.put(run(id, epoch), b"123".to_vec(), second(1)).await.expect("kept");
+        }
+        let [a, b, c] = ["aaaaaaaa", "bbbbbbbb", "aaaaaaab"].map(|id| run(id, 0).0);
+        assert_eq!(logs.tasks(), [a.clone(), b.clone()].into());
+        assert!(logs.has_task(&a) && logs.has_task(&b) && !logs.has_task(&c));
+        assert_eq!(logs.forget(&[a.clone(), c].into()).await.expect("removed"), 2);
+        assert!(!logs.has_task(&a));
+        assert_eq!(names(folder.path()), ["bbbbbbbb-1.jsonl"]);
     }
 
     #[tokio::test]

@@ -1,6 +1,8 @@
 //! Tasks and what happened to them. A move is a compare-and-set on the state it starts from, and its event is
 //! in the same commit, so that history and state never disagree.
 
+use std::collections::BTreeSet;
+
 use futures::FutureExt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -195,6 +197,19 @@ impl Store {
             .fetch_optional(self.readers())
             .await
             .map_err(reading("read the task"))
+    }
+
+    /// Those of them that are not known: never accepted, or let go of.
+    pub async fn unknown_tasks(&self, ids: &BTreeSet<TaskId>) -> Result<BTreeSet<TaskId>, StoreError> {
+        let ids: Vec<&str> = ids.iter().map(TaskId::as_str).collect();
+        let unknown =
+            sqlx::query("SELECT value AS id FROM json_each(?1) WHERE value NOT IN (SELECT id FROM tasks)")
+                .bind(serde_json::json!(ids).to_string())
+                .try_map(|row| column::name(&row, "id"))
+                .fetch_all(self.readers())
+                .await
+                .map_err(reading("look for tasks"))?;
+        Ok(unknown.into_iter().collect())
     }
 
     /// Newest first.

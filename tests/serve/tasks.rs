@@ -16,13 +16,13 @@ use fedq::{
             view::TaskViews,
         },
     },
-    store::{TaskMove, TaskRow},
+    store::{KeptLogs, TaskMove, TaskRow},
 };
 use http_body_util::BodyExt;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::server::{ANN, BOB, GUEST, ROOT, STRANGER, Served, VIEWER, served};
+use super::server::{ANN, BOB, GUEST, ROOT, STRANGER, Served, VIEWER, served, served_as};
 
 pub async fn submit(served: &Served, token: &str, task: &str) -> String {
     let (status, answer) = served.call(token, "POST /tasks", json!({"file": task})).await;
@@ -377,6 +377,25 @@ async fn an_id_that_stands_on_objects_of_no_known_task_is_not_given_again() {
     let (status, problem) = served.call(ANN, "POST /tasks", task("0a1b2c3d")).await;
     assert_eq!((status, &problem["code"]), (409, &json!("already-exists")), "{problem}");
     assert_eq!(served.call(ANN, "POST /tasks", task("0a1b2c3e")).await.0, 201);
+}
+
+#[tokio::test]
+async fn an_id_of_which_a_log_is_left_is_not_given_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = KeptLogs::open(folder.path(), 1 << 20).unwrap();
+    let served = served_as(|parts| parts.kept_logs = Some(kept.clone())).await;
+    let task = |id: &str| json!({"file": "run: x", "id": id});
+    assert_eq!(served.call(ANN, "POST /tasks", task("0a1b2c3e")).await.0, 201);
+    let now = Timestamp::from_second(1_700_000_000).unwrap();
+    for id in ["0a1b2c3d", "0a1b2c3e"] {
+        kept.put((TaskId::parse(id).unwrap(), 1), b"{}".to_vec(), now).await.unwrap();
+    }
+    for line in ["POST /tasks", "POST /tasks?dryRun=All"] {
+        let (status, problem) = served.call(ANN, line, task("0a1b2c3d")).await;
+        assert_eq!((status, &problem["code"]), (409, &json!("already-exists")), "{line}: {problem}");
+    }
+    assert_eq!(served.call(ANN, "POST /tasks", task("0a1b2c3e")).await.0, 201, "one's own, repeated");
+    assert_eq!(served.store.live_tasks().await.unwrap().len(), 1);
 }
 
 #[tokio::test]

@@ -109,7 +109,7 @@ async fn admit(state: &State, owner: &Owner, wanted: &Wanted, more: usize) -> Re
             // Accepted before, or somebody else's: it adds nothing.
             return Ok(());
         }
-        if state.task_views.borrow().orphans.contains(id) {
+        if state.task_views.borrow().orphans.contains(id) || has_logs(state, id) {
             return Err(taken(id));
         }
     }
@@ -168,6 +168,11 @@ async fn check_one(state: &State, owner: &Owner, task: NewTask, wanted: &Wanted)
         Outcome::Never => Err(nowhere(&choice)),
         Outcome::Run(_) | Outcome::Wait => Ok(Checked { row, secrets, choice }),
     }
+}
+
+/// Of a task that is not known any more: they are for nobody to read, least of all for whoever gets its id.
+fn has_logs(state: &State, id: &TaskId) -> bool {
+    state.kept_logs.as_ref().is_some_and(|kept| kept.has_task(id))
 }
 
 fn draw() -> TaskId {
@@ -261,6 +266,9 @@ pub async fn accept(
 
 /// `false`: an id is taken.
 async fn put(state: &State, checked: &[Checked]) -> Result<bool, Failure> {
+    if checked.iter().any(|one| has_logs(state, &one.row.id)) {
+        return Ok(false);
+    }
     let mut kept = Vec::new();
     let stored = store(state, checked, &mut kept).await;
     if !matches!(stored, Ok(true)) {

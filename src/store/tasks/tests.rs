@@ -187,6 +187,16 @@ async fn history_goes_by_age_and_count_and_live_tasks_stay() {
 }
 
 #[tokio::test]
+async fn of_ids_those_without_a_task_are_told() {
+    let (_folder, store) = store().await;
+    store.insert_task(&row(1, "ann")).await.expect("stored");
+    let [one, two] = [1, 2].map(TaskId::draw);
+    let unknown = store.unknown_tasks(&[one, two.clone()].into()).await.expect("read");
+    assert_eq!(unknown, [two].into());
+    assert!(store.unknown_tasks(&BTreeSet::new()).await.expect("read").is_empty());
+}
+
+#[tokio::test]
 async fn a_row_that_fedq_did_not_write_is_an_error() {
     let (_folder, store) = store().await;
     store.insert_task(&row(1, "ann")).await.expect("stored");
