@@ -50,7 +50,7 @@ use crate::{
         },
     },
     k8s::{kubeconfig, session::Sessions, worker::JoinedClusters},
-    store::{KeptLogs, Store},
+    store::{KeptLogs, Live, Store},
 };
 
 /// Looks at a cluster, or at the hub (`None`), the way a colleague would. Whoever implements it keeps
@@ -81,7 +81,7 @@ pub struct Parts {
     pub tenants: Tenants,
     pub kept_logs: Option<KeptLogs>,
     /// Of one person, that are not over.
-    pub max_live_tasks: u32,
+    pub max_live: Live,
     /// What k8s-cli's `X-User` is believed for without a token.
     pub unproven_names: UnprovenNames,
     pub clock: Clock,

@@ -176,6 +176,9 @@ fn tasks(config: &Config, problems: &mut Vec<String>) {
     if tasks.history.keep_rows == 0 {
         problems.push("tasks.history.keepRows: keep at least 1 row".to_owned());
     }
+    if let Err(error) = config.max_live() {
+        problems.push(error.to_string());
+    }
     if let Err(error) = config.task_logs() {
         problems.push(error.to_string());
     }

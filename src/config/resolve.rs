@@ -18,7 +18,7 @@ use crate::{
             tenant::{ANYONE, Rule, Tenants},
         },
     },
-    store::Retention,
+    store::{Live, Retention},
 };
 
 /// Every other key of a map.
@@ -45,6 +45,11 @@ impl Config {
     pub fn task_retention(&self) -> Retention {
         let history = &self.tasks.history;
         Retention { keep_for: history.keep_for, keep_rows: history.keep_rows }
+    }
+
+    /// What one person may have that is not over.
+    pub fn max_live(&self) -> Result<Live, Unusable> {
+        self.tasks.max_live()
     }
 
     /// Where logs of tasks are kept, and how many bytes of one run and of all; `None`: nowhere.

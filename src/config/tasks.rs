@@ -5,14 +5,25 @@ use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{resolve::Unusable, text};
-use crate::domain::{
-    quantity::Quantity,
-    task::{choose, phase::LostPolicy, render::Gang},
+use crate::{
+    domain::{
+        quantity::Quantity,
+        task::{choose, phase::LostPolicy, render::Gang},
+    },
+    store::Live,
 };
 
 /// Quantities count in billionths.
 const NANO: i128 = 1_000_000_000;
 const SIZES: RangeInclusive<u64> = 64 << 10..=64 << 20;
+/// No task file is larger.
+const ONE_TASK: u64 = 1 << 20;
+
+fn bytes(key: &str, text: &str) -> Result<u64, Unusable> {
+    let unusable = |reason: String| Unusable { key: key.to_owned(), reason };
+    let nanos = Quantity::parse(text).map_err(|error| unusable(error.to_string()))?.nanos();
+    u64::try_from(nanos / NANO).map_err(|_| unusable(format!("`{text}` is not a size")))
+}
 
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -21,6 +32,7 @@ pub struct Tasks {
     pub spill_after: Duration,
     pub lost_policy: LostPolicy,
     pub max_live_per_user: u32,
+    pub max_live_bytes_per_user: String,
     #[serde(with = "text::duration")]
     pub keep_objects: Duration,
     pub history: TaskHistory,
@@ -94,6 +106,7 @@ impl Default for Tasks {
             spill_after: Duration::from_secs(30),
             lost_policy: LostPolicy::Wait,
             max_live_per_user: 10_000,
+            max_live_bytes_per_user: "64Mi".to_owned(),
             keep_objects: Duration::from_mins(30),
             history: TaskHistory::default(),
             gang: GangChoice::Auto,
@@ -102,6 +115,21 @@ impl Default for Tasks {
             logs: TaskLogs::default(),
             tenants: Vec::new(),
         }
+    }
+}
+
+impl Tasks {
+    /// Of one person, that are not over.
+    pub(super) fn max_live(&self) -> Result<Live, Unusable> {
+        let key = "tasks.maxLiveBytesPerUser";
+        let most = bytes(key, &self.max_live_bytes_per_user)?;
+        if most < ONE_TASK {
+            return Err(Unusable {
+                key: key.to_owned(),
+                reason: "1Mi or more: one task may take that".to_owned(),
+            });
+        }
+        Ok(Live { tasks: self.max_live_per_user, bytes: most })
     }
 }
 
@@ -125,12 +153,8 @@ impl Default for TaskLogs {
 impl TaskLogs {
     /// Bytes of one run, and of all.
     pub(super) fn sizes(&self) -> Result<(usize, u64), Unusable> {
-        let bytes = |key: &str, text: &str| {
-            let unusable = |reason: String| Unusable { key: format!("tasks.logs.{key}"), reason };
-            let nanos = Quantity::parse(text).map_err(|error| unusable(error.to_string()))?.nanos();
-            u64::try_from(nanos / NANO).map_err(|_| unusable(format!("`{text}` is not a size")))
-        };
-        let (one, all) = (bytes("maxSize", &self.max_size)?, bytes("maxTotal", &self.max_total)?);
+        let one = bytes("tasks.logs.maxSize", &self.max_size)?;
+        let all = bytes("tasks.logs.maxTotal", &self.max_total)?;
         let unusable =
             |reason: &str| Unusable { key: "tasks.logs.maxSize".to_owned(), reason: reason.to_owned() };
         if !SIZES.contains(&one) {

@@ -10,6 +10,7 @@ use crate::domain::{
     ids::{ClusterName, ResourceName},
     quantity::Amount,
 };
+use crate::store::Live;
 
 const SHIPPED: &str = include_str!("../../config/fedqd.yaml");
 
@@ -302,6 +303,16 @@ fn logs_are_kept_beside_the_database_within_limits() {
     ] {
         let told = problems(&format!("tasks: {{logs: {{{text}}}}}\n"));
         assert!(told.starts_with(start), "{text}: {told}");
+    }
+}
+
+#[test]
+fn what_a_person_may_have_is_bounded_by_number_and_size() {
+    let live = layered("", &[], &[]).expect("valid").config.max_live().expect("checked");
+    assert_eq!(live, Live { tasks: 10_000, bytes: 64 << 20 });
+    for (size, start) in [("1000Ki", "1Mi or more"), ("lots", ""), ("-1", "")] {
+        let told = problems(&format!("tasks: {{maxLiveBytesPerUser: {size}}}\n"));
+        assert!(told.starts_with(&format!("tasks.maxLiveBytesPerUser: {start}")), "{size}: {told}");
     }
 }
 

@@ -181,7 +181,7 @@ impl Daemon {
             task_signal: self.published.task_signal.clone(),
             tenants: self.config.tenants(),
             kept_logs: self.kept_logs.as_ref().map(|logs| logs.kept.clone()),
-            max_live_tasks: self.config.tasks.max_live_per_user,
+            max_live: self.config.max_live()?,
             unproven_names: self.unproven_names(),
             clock: self.clock.clone(),
         });

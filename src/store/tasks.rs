@@ -98,12 +98,55 @@ pub struct Changes {
     pub seen: i64,
 }
 
+/// Tasks of one person that are not over. All of them are in memory.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Live {
+    pub tasks: u32,
+    /// Of their specs, as they are stored.
+    pub bytes: u64,
+}
+
+impl Live {
+    /// What these would add.
+    pub fn of<'a>(specs: impl Iterator<Item = &'a TaskSpec>) -> serde_json::Result<Self> {
+        let mut live = Self::default();
+        for spec in specs {
+            live.tasks = live.tasks.saturating_add(1);
+            let bytes = u64::try_from(serde_json::to_vec(spec)?.len()).unwrap_or(u64::MAX);
+            live.bytes = live.bytes.saturating_add(bytes);
+        }
+        Ok(live)
+    }
+}
+
 /// All tasks where every field is `None`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct TaskFilter {
     pub owner: Option<String>,
     /// Whether it is over.
     pub over: Option<bool>,
+}
+
+impl TaskFilter {
+    /// One for each filter: with one for all, SQLite would use no index.
+    fn statement(&self) -> &'static str {
+        match (&self.owner, self.over) {
+            (None, None) => "SELECT * FROM tasks WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2",
+            (None, Some(false)) => {
+                "SELECT * FROM tasks WHERE seq < ?1 AND over = 0 ORDER BY seq DESC LIMIT ?2"
+            }
+            (None, Some(true)) => {
+                "SELECT * FROM tasks WHERE seq < ?1 AND over = 1 ORDER BY seq DESC LIMIT ?2"
+            }
+            (Some(_), None) => "SELECT * FROM tasks WHERE seq < ?1 AND owner = ?3 ORDER BY seq DESC LIMIT ?2",
+            (Some(_), Some(false)) => {
+                "SELECT * FROM tasks WHERE seq < ?1 AND owner = ?3 AND over = 0 ORDER BY seq DESC LIMIT ?2"
+            }
+            (Some(_), Some(true)) => {
+                "SELECT * FROM tasks WHERE seq < ?1 AND owner = ?3 AND over = 1 ORDER BY seq DESC LIMIT ?2"
+            }
+        }
+    }
 }
 
 impl Store {
@@ -214,24 +257,7 @@ impl Store {
 
     /// Newest first.
     pub async fn tasks(&self, filter: &TaskFilter, page: &PageRequest) -> Result<Page<TaskRow>, StoreError> {
-        // A statement for each filter: with one for all, SQLite would use no index.
-        let statement = match (&filter.owner, filter.over) {
-            (None, None) => "SELECT * FROM tasks WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2",
-            (None, Some(false)) => {
-                "SELECT * FROM tasks WHERE seq < ?1 AND over = 0 ORDER BY seq DESC LIMIT ?2"
-            }
-            (None, Some(true)) => {
-                "SELECT * FROM tasks WHERE seq < ?1 AND over = 1 ORDER BY seq DESC LIMIT ?2"
-            }
-            (Some(_), None) => "SELECT * FROM tasks WHERE seq < ?1 AND owner = ?3 ORDER BY seq DESC LIMIT ?2",
-            (Some(_), Some(false)) => {
-                "SELECT * FROM tasks WHERE seq < ?1 AND owner = ?3 AND over = 0 ORDER BY seq DESC LIMIT ?2"
-            }
-            (Some(_), Some(true)) => {
-                "SELECT * FROM tasks WHERE seq < ?1 AND owner = ?3 AND over = 1 ORDER BY seq DESC LIMIT ?2"
-            }
-        };
-        let mut query = sqlx::query(statement).bind(page.before_id()?).bind(page.probe());
+        let mut query = sqlx::query(filter.statement()).bind(page.before_id()?).bind(page.probe());
         if let Some(owner) = &filter.owner {
             query = query.bind(owner);
         }
@@ -253,14 +279,15 @@ impl Store {
             .map_err(reading("read the live tasks"))
     }
 
-    /// How many of a person's tasks are not over.
-    pub async fn live_tasks_of(&self, owner: &str) -> Result<u32, StoreError> {
-        let live = sqlx::query_scalar("SELECT live FROM task_owners WHERE owner = ?1")
+    /// What a person has that is not over.
+    pub async fn live_tasks_of(&self, owner: &str) -> Result<Live, StoreError> {
+        let live = sqlx::query("SELECT live, live_bytes FROM task_owners WHERE owner = ?1")
             .bind(owner)
+            .try_map(|row| Ok(Live { tasks: row.try_get("live")?, bytes: row.try_get("live_bytes")? }))
             .fetch_optional(self.readers())
             .await
             .map_err(reading("count the live tasks"))?;
-        Ok(live.unwrap_or(0))
+        Ok(live.unwrap_or_default())
     }
 
     /// Tasks that were accepted or moved since `seen`; from 0 on, all that are not over.

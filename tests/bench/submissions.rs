@@ -35,7 +35,7 @@ use fedq::{
         kubeconfig::Rules,
         session::{Access, Sessions},
     },
-    store::{Store, TaskMove, TaskRow},
+    store::{Live, Store, TaskMove, TaskRow},
 };
 use futures::{
     FutureExt, StreamExt,
@@ -109,7 +109,7 @@ fn api(store: &Store) -> Router {
         placements: watch::channel(Arc::default()).1,
         tenants: Tenants(vec![everybody]),
         kept_logs: None,
-        max_live_tasks: u32::MAX,
+        max_live: Live { tasks: u32::MAX, bytes: u64::MAX },
         unproven_names: UnprovenNames::Refused,
         clock: Clock::system(),
     }))

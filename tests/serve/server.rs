@@ -28,7 +28,7 @@ use fedq::{
         },
     },
     k8s::{kubeconfig::Rules, session::Sessions, worker::JoinedClusters},
-    store::Store,
+    store::{Live, Store},
 };
 use futures::future::BoxFuture;
 use http_body_util::BodyExt;
@@ -117,7 +117,7 @@ pub async fn served_as(change: impl FnOnce(&mut Parts)) -> Served {
         task_signal: Arc::clone(&task_signal),
         tenants: tenants(),
         kept_logs: None,
-        max_live_tasks: 50,
+        max_live: Live { tasks: 50, bytes: 16 << 20 },
         unproven_names: UnprovenNames::Refused,
         clock: Clock::test(Timestamp::from_second(1_700_000_000).unwrap()),
     };

@@ -414,6 +414,27 @@ async fn a_person_has_no_more_tasks_than_they_may() {
     submit(&served, ANN, "run: x").await;
 }
 
+#[tokio::test]
+async fn a_persons_tasks_take_no_more_memory_than_they_may() {
+    let served = served_as(|parts| parts.max_live.bytes = 10_000).await;
+    let task = |bytes: usize| json!({"file": format!("run: {}", "x".repeat(bytes)), "queue": "q"});
+    let (_, first) = served.call(ANN, "POST /tasks", task(4000)).await;
+    assert_eq!(served.call(ANN, "POST /tasks", task(4000)).await.0, 201);
+    for line in ["POST /tasks", "POST /tasks?dryRun=All"] {
+        let (status, problem) = served.call(ANN, line, task(4000)).await;
+        assert_eq!((status, &problem["code"]), (429, &json!("too-many-requests")), "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains("of at most 10000"), "{problem}");
+        let next = problem["next"].as_str().unwrap();
+        assert!(next.contains("stop them") && next.contains("tasks.maxLiveBytesPerUser"), "{problem}");
+    }
+    assert_eq!(served.call(BOB, "POST /tasks", task(4000)).await.0, 201, "others may");
+    let stages = format!("run: {0}\n---\nrun: {0}\n", "x".repeat(6000));
+    let (status, _) = served.call(BOB, "POST /tasks", json!({"file": stages, "queue": "q"})).await;
+    assert_eq!(status, 429, "those of one file count together");
+    served.call(ANN, &format!("POST /tasks/{}/stop", first["id"].as_str().unwrap()), Value::Null).await;
+    assert_eq!(served.call(ANN, "POST /tasks", task(4000)).await.0, 201, "what is over takes nothing");
+}
+
 /// With a cluster `east` that has no queue, and `west`, of which nothing is known yet.
 fn half_known() -> TaskViews {
     let name = |name: &str| ClusterName::new(name).unwrap();

@@ -22,7 +22,7 @@ use crate::{
             yaml::YamlError,
         },
     },
-    store::{TaskRow, VolumeRow},
+    store::{Live, TaskRow, VolumeRow},
     wire::problem::{Cause, Code},
 };
 
@@ -82,7 +82,9 @@ pub async fn check(
     wanted: &Wanted,
 ) -> Result<Vec<Checked>, Failure> {
     owner.may(state, "create", TASKS).await?;
-    admit(state, owner, wanted, file.tasks.len()).await?;
+    let more = Live::of(file.tasks.iter().map(|task| &task.spec));
+    let more = more.map_err(|error| Failure::internal("a task cannot be stored", &error))?;
+    admit(state, owner, wanted, more).await?;
     let several = 1 < file.tasks.len();
     let mut checked = Vec::new();
     for (number, task) in (1..).zip(file.tasks) {
@@ -102,8 +104,8 @@ pub async fn check(
     Ok(checked)
 }
 
-/// Whether the person may have so many tasks more, under the id that they made up.
-async fn admit(state: &State, owner: &Owner, wanted: &Wanted, more: usize) -> Result<(), Failure> {
+/// Whether the person may have so much more, under the id that they made up.
+async fn admit(state: &State, owner: &Owner, wanted: &Wanted, more: Live) -> Result<(), Failure> {
     if let Some(id) = &wanted.id {
         if state.store.task(id).await?.is_some() {
             // Accepted before, or somebody else's: it adds nothing.
@@ -113,14 +115,22 @@ async fn admit(state: &State, owner: &Owner, wanted: &Wanted, more: usize) -> Re
             return Err(taken(id));
         }
     }
-    let (most, more) = (state.max_live_tasks, u32::try_from(more).unwrap_or(u32::MAX));
-    let live = state.store.live_tasks_of(owner.user()).await?;
-    if live.saturating_add(more) <= most {
-        return Ok(());
+    let (live, most) = (state.store.live_tasks_of(owner.user()).await?, state.max_live);
+    if most.tasks < live.tasks.saturating_add(more.tasks) {
+        let detail = format!("you have {} tasks that are not over, of at most {}", live.tasks, most.tasks);
+        let next = "wait for some to end or stop them; tasks.maxLivePerUser of fedqd is the bound";
+        return Err(Failure::too_many_requests(detail).next(next));
     }
-    let detail = format!("you have {live} tasks that are not over, of at most {most}");
-    let next = "wait for some to end or stop them; tasks.maxLivePerUser of fedqd is the bound";
-    Err(Failure::too_many_requests(detail).next(next))
+    if most.bytes < live.bytes.saturating_add(more.bytes) {
+        let detail = format!(
+            "your tasks that are not over take {} bytes and this would take {} more, of at most {}",
+            live.bytes, more.bytes, most.bytes
+        );
+        let next = "wait for some to end or stop them, or make it smaller: data and long scripts are for a volume \
+                    or the image; tasks.maxLiveBytesPerUser of fedqd is the bound";
+        return Err(Failure::too_many_requests(detail).next(next));
+    }
+    Ok(())
 }
 
 /// Several tasks are a pipeline.

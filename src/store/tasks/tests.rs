@@ -1,10 +1,11 @@
 use std::time::Duration;
 
 use futures::future::join_all;
+use sqlx::Connection;
 use tempfile::TempDir;
 
 use super::{
-    super::{Retention, TaskFilter},
+    super::{Retention, TaskFilter, open},
     testing::{at, row},
     *,
 };
@@ -82,7 +83,13 @@ async fn an_id_is_given_once() {
 #[tokio::test]
 async fn how_many_tasks_a_person_has_follows_what_becomes_of_them() {
     let (_folder, store) = store().await;
-    let live = async |owner| store.live_tasks_of(owner).await.expect("counted");
+    let one = Live::of([&row(1, "ann").spec].into_iter()).expect("a spec");
+    assert!(one.tasks == 1 && 100 < one.bytes, "{one:?}");
+    let live = async |owner| {
+        let live = store.live_tasks_of(owner).await.expect("counted");
+        assert_eq!(live.bytes, u64::from(live.tasks) * one.bytes);
+        live.tasks
+    };
     assert_eq!(live("ann").await, 0);
     let tasks: Vec<TaskRow> =
         (0..4).map(|number| row(number, if number == 3 { "bob" } else { "ann" })).collect();
@@ -106,6 +113,59 @@ async fn how_many_tasks_a_person_has_follows_what_becomes_of_them() {
     assert_eq!((live("ann").await, live("bob").await), (0, 0));
     store.insert_task(&row(9, "ann")).await.expect("stored");
     assert_eq!(live("ann").await, 1);
+}
+
+#[tokio::test]
+async fn what_a_person_has_is_known_after_an_upgrade() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let path = folder.path().join("fedq.db");
+    Store::open(&path).await.expect("opens").close().await;
+    let mut connection = SqliteConnection::connect_with(&open::options(&path)).await.expect("opens");
+    // As it was before.
+    for statement in [
+        "DROP INDEX tasks_live_by_owner",
+        "DROP TRIGGER tasks_count_new",
+        "DROP TRIGGER tasks_count_over",
+        "DROP TRIGGER tasks_count_gone",
+        "DROP TABLE task_owners",
+        "DELETE FROM _sqlx_migrations WHERE 8 < version",
+        // Which 0009 drops.
+        "CREATE INDEX tasks_live_by_owner ON tasks (owner) WHERE over = 0",
+    ] {
+        sqlx::query(statement).execute(&mut connection).await.expect(statement);
+    }
+    for number in 0..3 {
+        insert(&mut connection, &row(number, "ann")).await.expect("stored");
+    }
+    connection.close().await.expect("closed");
+    let store = Store::open(&path).await.expect("upgrades");
+    let specs: Vec<TaskSpec> = (0..3).map(|number| row(number, "ann").spec).collect();
+    let expected = Live::of(specs.iter()).expect("specs");
+    assert_eq!(store.live_tasks_of("ann").await.expect("counted"), expected);
+    assert_eq!(store.live_tasks_of("bob").await.expect("counted"), Live::default());
+}
+
+#[tokio::test]
+async fn lists_are_read_by_an_index_that_has_nothing_else() {
+    let (_folder, store) = store().await;
+    for (owner, over, index) in [
+        (None, None, "INTEGER PRIMARY KEY"),
+        (None, Some(false), "tasks_live"),
+        (Some("ann"), None, "tasks_by_owner"),
+        (Some("ann"), Some(false), "tasks_live_by_owner"),
+    ] {
+        let filter = TaskFilter { owner: owner.map(str::to_owned), over };
+        let explain = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", filter.statement()));
+        let plan = sqlx::query(explain).fetch_all(store.readers()).await.expect("a plan");
+        let plan: Vec<String> = plan.iter().map(|row| row.get("detail")).collect();
+        // Newest first, without sorting.
+        assert_eq!(plan.len(), 1, "{filter:?}: {plan:?}");
+        assert!(
+            plan[0].contains(&format!("USING {index} "))
+                || plan[0].contains(&format!("USING INDEX {index} ")),
+            "{filter:?}: {plan:?}"
+        );
+    }
 }
 
 #[tokio::test]
