@@ -34,19 +34,10 @@ pub async fn record(state: &State, caller: &Caller, deed: Deed, outcome: Result<
     if deed.dry_run {
         return;
     }
-    let outcome = match outcome {
-        Ok(()) => "ok".to_owned(),
-        Err(failure) => failure.0.detail.chars().take(1000).collect(),
-    };
-    let entry = AuditEntry {
-        id: 0,
-        at: state.clock.now(),
-        who: caller.user.clone(),
-        verb: deed.verb.to_owned(),
-        object: deed.object,
-        detail: deed.detail,
-        outcome,
-    };
+    let mut entry = entry(state, caller, deed);
+    if let Err(failure) = outcome {
+        entry.outcome = failure.0.detail.chars().take(1000).collect();
+    }
     if let Err(error) = state.store.record_audit(&entry).await {
         error!(
             audit.who = entry.who,
@@ -56,6 +47,19 @@ pub async fn record(state: &State, caller: &Caller, deed: Deed, outcome: Result<
             %error,
             "Cannot write down who did what; the entry is lost but for this line"
         );
+    }
+}
+
+/// Of a deed that is done by the commit that keeps this.
+pub fn entry(state: &State, caller: &Caller, deed: Deed) -> AuditEntry {
+    AuditEntry {
+        id: 0,
+        at: state.clock.now(),
+        who: caller.user.clone(),
+        verb: deed.verb.to_owned(),
+        object: deed.object,
+        detail: deed.detail,
+        outcome: "ok".to_owned(),
     }
 }
 

@@ -104,7 +104,7 @@ async fn submit(
     let warnings = file.warnings.clone();
     let wanted = Wanted::default();
     let checked = task::check(&state, &owner, file, &wanted).await.map_err(failed)?;
-    let row = task::single(task::accept(&state, &wanted, checked).await.map_err(failed)?);
+    let row = task::single(task::accept(&state, &owner, &wanted, checked).await.map_err(failed)?);
     Ok(Json(TaskSubmitResponse::new(&row.id, &warnings)))
 }
 

@@ -10,6 +10,7 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
+use futures::{StreamExt, stream};
 use serde_json::json;
 
 pub use self::{
@@ -22,7 +23,7 @@ use super::{
     audit::{self, Deed},
     extract::{DryRun, Json, Path, Query},
     owner::{Owner, TASKS},
-    stream,
+    stream::watch,
 };
 use crate::{
     domain::{
@@ -41,6 +42,9 @@ use crate::{
         },
     },
 };
+
+/// Stopped at a time, so that they share commits.
+const STOPS: usize = 64;
 
 /// Hands a task in. Once it is answered the task is stored, and runs as soon as a cluster has room.
 ///
@@ -75,7 +79,7 @@ pub async fn submit_task(
     let rows = if dry_run {
         checked.into_iter().map(|one| one.row).collect()
     } else {
-        accept(&state, &wanted, checked).await?
+        accept(&state, &owner, &wanted, checked).await?
     };
     let submitted = Submitted { warnings, dry_run, ..submitted(&state, rows, verdicts) };
     Ok((if dry_run { StatusCode::OK } else { StatusCode::CREATED }, Json(submitted)))
@@ -142,7 +146,7 @@ pub async fn list_tasks(
     let filter = TaskFilter { owner: whose, over: query.over };
     if query.watch {
         let views = state.task_views.clone();
-        return Ok(stream::watch(Newest { state, filter, views }, &headers));
+        return Ok(watch(Newest { state, filter, views }, &headers));
     }
     Ok(Json(list::page(&state, &filter, &query).await?).into_response())
 }
@@ -255,23 +259,57 @@ pub async fn stop(state: &State, owner: &Owner, row: TaskRow) -> Result<TaskRow,
     if row.state.phase.is_over() && row.stage.is_none() {
         return Ok(row);
     }
-    let outcome = state.store.stop_task(&row.id, state.clock.now()).await.map_err(Failure::from);
-    state.task_signal.notify_one();
     let detail = (row.owner != owner.user()).then(|| json!({"owner": row.owner}));
     let deed = Deed { verb: "stop", object: format!("tasks/{}", row.id), detail, dry_run: false };
+    let outcome = withdraw(state, row).await;
     audit::record(state, &owner.caller, deed, outcome.as_ref().map(|_| ())).await;
-    Ok(outcome?.unwrap_or(row))
+    outcome
+}
+
+async fn withdraw(state: &State, row: TaskRow) -> Result<TaskRow, Failure> {
+    let stopped = state.store.stop_task(&row.id, state.clock.now()).await?;
+    state.task_signal.notify_one();
+    Ok(stopped.unwrap_or(row))
 }
 
 /// Those that were not over.
 pub async fn stop_all(state: &State, owner: &Owner, all_users: bool) -> Result<Vec<TaskRow>, Failure> {
     let verb = if all_users { "deletecollection" } else { "delete" };
     let whose = owner.whose(state, all_users, verb, TASKS).await?;
-    let mut stopped = Vec::new();
-    for row in all(state, &TaskFilter { owner: whose, over: Some(false) }).await? {
-        if !record(&row, &state.task_views.borrow()).is_stopped() {
-            stopped.push(stop(state, owner, row).await?);
+    let mut rows = all(state, &TaskFilter { owner: whose, over: Some(false) }).await?;
+    let views = state.task_views.borrow().clone();
+    rows.retain(|row| !record(row, &views).is_stopped());
+    // Whoever asked may hang up in the middle: it is done to its end all the same, and written down.
+    let stopping = tokio::spawn(stop_these(state.clone(), owner.clone(), rows, all_users));
+    stopping.await.map_err(|error| Failure::internal("the stop of all tasks broke off", &error))?
+}
+
+async fn stop_these(
+    state: State,
+    owner: Owner,
+    rows: Vec<TaskRow>,
+    all_users: bool,
+) -> Result<Vec<TaskRow>, Failure> {
+    let asked = rows.len();
+    if asked == 0 {
+        return Ok(rows);
+    }
+    let (mut stopped, mut failed) = (Vec::with_capacity(asked), None);
+    let mut stopping = stream::iter(rows).map(|row| withdraw(&state, row)).buffered(STOPS);
+    while let Some(outcome) = stopping.next().await {
+        match outcome {
+            Ok(row) => stopped.push(row),
+            Err(failure) => failed = failed.or(Some(failure)),
         }
     }
-    Ok(stopped)
+    drop(stopping);
+    let outcome = failed.map_or(Ok(()), |mut failure| {
+        failure.0.detail = format!("{} of {asked} tasks are stopped: {}", stopped.len(), failure.0.detail);
+        Err(failure.next("do it again: it goes on with the others"))
+    });
+    let ids: Vec<&str> = stopped.iter().map(|row| row.id.as_str()).collect();
+    let detail = Some(json!({"allUsers": all_users, "stopped": ids}));
+    let deed = Deed { verb: "stop", object: TASKS.to_owned(), detail, dry_run: false };
+    audit::record(&state, &owner.caller, deed, outcome.as_ref().copied()).await;
+    outcome.map(|()| stopped)
 }

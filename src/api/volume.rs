@@ -89,7 +89,10 @@ pub async fn create(
         deleting: false,
     };
     for _ in 0..DRAWS {
-        if state.store.insert_volume(&row).await? {
+        let detail = Some(json!({"name": row.spec.name(), "size": row.spec.size()}));
+        let deed = Deed { verb: "create", object: format!("volumes/{}", row.id), detail, dry_run: false };
+        let entry = audit::entry(state, &owner.caller, deed);
+        if state.store.insert_volume(&row, Some(entry)).await? {
             state.task_signal.notify_one();
             return Ok(row);
         }

@@ -3,7 +3,10 @@
 use futures::FutureExt;
 use jiff::Timestamp;
 use serde_json::Value;
-use sqlx::{Row, sqlite::SqliteRow};
+use sqlx::{
+    Row,
+    sqlite::{SqliteConnection, SqliteRow},
+};
 
 use super::{Page, PageRequest, Store, StoreError, column, error::reading};
 
@@ -36,21 +39,7 @@ impl Store {
     pub async fn record_audit(&self, entry: &AuditEntry) -> Result<i64, StoreError> {
         let entry = entry.clone();
         self.write("record the audit entry", move |connection| {
-            async move {
-                let done = sqlx::query(
-                    "INSERT INTO audit (at_ms, who, verb, object, detail, outcome) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                )
-                .bind(entry.at.as_millisecond())
-                .bind(&entry.who)
-                .bind(&entry.verb)
-                .bind(&entry.object)
-                .bind(entry.detail.as_ref().map(column::json_text).transpose()?)
-                .bind(&entry.outcome)
-                .execute(connection)
-                .await?;
-                Ok(done.last_insert_rowid())
-            }
-            .boxed()
+            async move { append(connection, &entry).await }.boxed()
         })
         .await
     }
@@ -77,6 +66,22 @@ impl Store {
         .map_err(reading("list the audit log"))?;
         Ok(Page::cut(rows, page, |row| row.id.to_string()))
     }
+}
+
+/// In the commit of what was done.
+pub(super) async fn append(connection: &mut SqliteConnection, entry: &AuditEntry) -> sqlx::Result<i64> {
+    let done = sqlx::query(
+        "INSERT INTO audit (at_ms, who, verb, object, detail, outcome) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )
+    .bind(entry.at.as_millisecond())
+    .bind(&entry.who)
+    .bind(&entry.verb)
+    .bind(&entry.object)
+    .bind(entry.detail.as_ref().map(column::json_text).transpose()?)
+    .bind(&entry.outcome)
+    .execute(connection)
+    .await?;
+    Ok(done.last_insert_rowid())
 }
 
 fn entry(row: &SqliteRow) -> sqlx::Result<AuditEntry> {

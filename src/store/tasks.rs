@@ -12,7 +12,7 @@ use sqlx::{
 };
 
 use self::pipeline::follow_up;
-use super::{Page, PageRequest, Store, StoreError, column, error::reading};
+use super::{AuditEntry, Page, PageRequest, Store, StoreError, audit, column, error::reading};
 use crate::domain::{
     ids::ClusterName,
     task::{
@@ -152,11 +152,15 @@ impl TaskFilter {
 impl Store {
     /// Accepts a task; returns once it is on the disk. `false`: the id is taken, so draw another.
     pub async fn insert_task(&self, task: &TaskRow) -> Result<bool, StoreError> {
-        self.insert_tasks(std::slice::from_ref(task)).await
+        self.insert_tasks(std::slice::from_ref(task), None).await
     }
 
-    /// Accepts tasks, all of them or, where an id is taken, none.
-    pub async fn insert_tasks(&self, tasks: &[TaskRow]) -> Result<bool, StoreError> {
+    /// Accepts tasks, all of them or, where an id is taken, none; `deed` is in the same commit.
+    pub async fn insert_tasks(
+        &self,
+        tasks: &[TaskRow],
+        deed: Option<AuditEntry>,
+    ) -> Result<bool, StoreError> {
         let tasks = tasks.to_vec();
         self.write("accept the task", move |connection| {
             async move {
@@ -168,6 +172,9 @@ impl Store {
                 for task in &tasks {
                     let seq = insert(connection, task).await?;
                     append(connection, seq, &Event::submitted(task.submitted)).await?;
+                }
+                if let Some(deed) = &deed {
+                    audit::append(connection, deed).await?;
                 }
                 Ok(true)
             }

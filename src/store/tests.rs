@@ -401,6 +401,36 @@ async fn history_is_pruned_by_age_and_count_but_the_last_plan_of_a_cluster_stays
 }
 
 #[tokio::test]
+async fn what_is_done_with_tasks_pushes_nothing_else_out_of_the_audit_log() {
+    let bed = Bed::new().await;
+    let store = &bed.store;
+    let entry =
+        |object: &str, second| AuditEntry { object: object.to_owned(), ..audit_entry("jane", second) };
+    for second in 0..4 {
+        store.record_audit(&entry("clusters/east", second)).await.unwrap();
+    }
+    for second in 10..20 {
+        store.record_audit(&entry(&format!("tasks/{second}"), second)).await.unwrap();
+        store.record_audit(&entry("volumes/x", second)).await.unwrap();
+    }
+    let retention = Retention { keep_for: Duration::from_hours(1), keep_rows: 3 };
+    assert_eq!(store.prune(retention, at(21)).await.unwrap(), Pruned { rows: 1 + 17 });
+    let left = store.audit(&AuditFilter::default(), &PageRequest::default()).await.unwrap().items;
+    let left: Vec<_> = left.iter().map(|entry| (entry.object.as_str(), entry.at)).collect();
+    assert_eq!(
+        left,
+        [
+            ("volumes/x", at(19)),
+            ("tasks/19", at(19)),
+            ("volumes/x", at(18)),
+            ("clusters/east", at(3)),
+            ("clusters/east", at(2)),
+            ("clusters/east", at(1)),
+        ]
+    );
+}
+
+#[tokio::test]
 async fn writes_that_wait_share_commits_and_a_failing_one_takes_nobody_with_it() {
     let folder = TempDir::new().unwrap();
     let commits = Arc::new(AtomicUsize::new(0));

@@ -5,7 +5,7 @@ use futures::FutureExt;
 use jiff::Timestamp;
 use sqlx::{Row, sqlite::SqliteRow};
 
-use super::{Store, StoreError, column, error::reading, tasks};
+use super::{AuditEntry, Store, StoreError, audit, column, error::reading, tasks};
 use crate::domain::{
     ids::ClusterName,
     task::{
@@ -41,8 +41,12 @@ impl VolumeRow {
 }
 
 impl Store {
-    /// Accepts a volume. `false`: the id is taken, or its owner has one of that name.
-    pub async fn insert_volume(&self, volume: &VolumeRow) -> Result<bool, StoreError> {
+    /// Accepts a volume; `deed` is in the same commit. `false`: the id is taken, or its owner has one of that name.
+    pub async fn insert_volume(
+        &self,
+        volume: &VolumeRow,
+        deed: Option<AuditEntry>,
+    ) -> Result<bool, StoreError> {
         let volume = volume.clone();
         self.write("accept the volume", move |connection| {
             async move {
@@ -62,9 +66,13 @@ impl Store {
                 .bind(volume.created.as_millisecond())
                 .bind(volume.deleting)
                 .bind(volume.spec.name())
-                .execute(connection)
+                .execute(&mut *connection)
                 .await?;
-                Ok(0 < done.rows_affected())
+                let accepted = 0 < done.rows_affected();
+                if let Some(deed) = deed.as_ref().filter(|_| accepted) {
+                    audit::append(connection, deed).await?;
+                }
+                Ok(accepted)
             }
             .boxed()
         })
@@ -205,11 +213,11 @@ mod tests {
         let folder = TempDir::new().expect("a temporary folder");
         let store = Store::open(&folder.path().join("fedq.db")).await.expect("opens");
         let (mine, theirs) = (row(1, "ann"), row(2, "bob"));
-        assert!(store.insert_volume(&mine).await.expect("stored"));
-        assert!(store.insert_volume(&theirs).await.expect("stored"));
-        assert!(!store.insert_volume(&mine).await.expect("no failure"), "its id is taken");
+        assert!(store.insert_volume(&mine, None).await.expect("stored"));
+        assert!(store.insert_volume(&theirs, None).await.expect("stored"));
+        assert!(!store.insert_volume(&mine, None).await.expect("no failure"), "its id is taken");
         let again = VolumeRow { id: TaskId::draw(9), ..mine.clone() };
-        assert!(!store.insert_volume(&again).await.expect("no failure"), "its name is taken");
+        assert!(!store.insert_volume(&again, None).await.expect("no failure"), "its name is taken");
         assert_eq!(store.volumes(None).await.expect("read"), [mine.clone(), theirs]);
 
         let cluster = |name: &str| ClusterName::new(name).expect("a name");
@@ -229,7 +237,7 @@ mod tests {
         let folder = TempDir::new().expect("a temporary folder");
         let store = Store::open(&folder.path().join("fedq.db")).await.expect("opens");
         let volume = row(1, "ann");
-        assert!(store.insert_volume(&volume).await.expect("stored"));
+        assert!(store.insert_volume(&volume, None).await.expect("stored"));
         let task = tasks::testing::row(2, "ann");
         assert!(store.insert_task(&task).await.expect("stored"));
         assert!(store.volume_made(&volume.id).await.expect("stored"));

@@ -22,6 +22,7 @@ use super::find;
 use crate::{
     api::{
         Failure, State,
+        audit::{self, Deed},
         extract::{Path, Query},
         owner::{LOGS, Owner},
         stream::{Framing, HEARTBEAT, STREAM_TIME},
@@ -61,6 +62,7 @@ pub async fn task_logs(
     let places = resumed.or(query.after.as_deref()).map_or(Ok(Places::default()), str::parse::<Places>);
     let places = places.map_err(|error| Failure::bad_request(error.to_string()))?;
     let options = options(&row, &query, &places)?;
+    note_reader(&state, &owner, &row).await;
     let lines = Lines {
         opened: feed::open(&state, &row, options).await,
         framing,
@@ -90,6 +92,16 @@ fn options(row: &TaskRow, query: &LogsQuery, places: &Places) -> Result<Options,
         after: places.after(),
         ..Options::default()
     })
+}
+
+/// What programs print is mostly for their owner alone, so who else reads it is written down.
+async fn note_reader(state: &State, owner: &Owner, row: &TaskRow) {
+    if row.owner == owner.user() {
+        return;
+    }
+    let detail = Some(json!({"owner": row.owner}));
+    let deed = Deed { verb: "get", object: format!("tasks/{}/log", row.id), detail, dry_run: false };
+    audit::record(state, &owner.caller, deed, Ok(())).await;
 }
 
 /// What a stream sends.
@@ -200,6 +212,7 @@ impl Lines {
 
 /// As text, the way k8s-cli has it, until all nodes have ended.
 pub async fn text(state: &State, owner: &Owner, row: &TaskRow, headers: &HeaderMap) -> Response {
+    note_reader(state, owner, row).await;
     let options = Options { follow: true, ..Options::default() };
     // Its client shows no blank lines, so they can tell it that the server is there.
     let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use serde_json::json;
 
 use crate::{
     api::{
         Failure, State,
+        audit::{self, Deed},
         owner::{Owner, TASKS},
     },
     domain::{
@@ -252,12 +254,13 @@ pub async fn choose(state: &State, row: &TaskRow) -> Result<Choice, Failure> {
 /// Stores the tasks. Their secrets are on the hub before; where they are not accepted, they are gone again.
 pub async fn accept(
     state: &State,
+    owner: &Owner,
     wanted: &Wanted,
     mut checked: Vec<Checked>,
 ) -> Result<Vec<TaskRow>, Failure> {
     let draws = if wanted.id.is_some() { 1 } else { DRAWS };
     for _ in 0..draws {
-        if put(state, &checked).await? {
+        if put(state, owner, &checked).await? {
             state.task_signal.notify_one();
             return Ok(checked.into_iter().map(|one| one.row).collect());
         }
@@ -275,12 +278,12 @@ pub async fn accept(
 }
 
 /// `false`: an id is taken.
-async fn put(state: &State, checked: &[Checked]) -> Result<bool, Failure> {
+async fn put(state: &State, owner: &Owner, checked: &[Checked]) -> Result<bool, Failure> {
     if checked.iter().any(|one| has_logs(state, &one.row.id)) {
         return Ok(false);
     }
     let mut kept = Vec::new();
-    let stored = store(state, checked, &mut kept).await;
+    let stored = store(state, owner, checked, &mut kept).await;
     if !matches!(stored, Ok(true)) {
         for id in kept {
             if let Err(error) = forget(state, id).await {
@@ -295,6 +298,7 @@ async fn put(state: &State, checked: &[Checked]) -> Result<bool, Failure> {
 /// `kept`: whose Secrets were made.
 async fn store<'a>(
     state: &State,
+    owner: &Owner,
     checked: &'a [Checked],
     kept: &mut Vec<&'a TaskId>,
 ) -> Result<bool, Failure> {
@@ -308,7 +312,17 @@ async fn store<'a>(
         kept.push(&row.id);
     }
     let rows: Vec<TaskRow> = checked.iter().map(|one| one.row.clone()).collect();
-    Ok(state.store.insert_tasks(&rows).await?)
+    let entry = audit::entry(state, &owner.caller, deed(&rows));
+    Ok(state.store.insert_tasks(&rows, Some(entry)).await?)
+}
+
+/// One for all tasks of a file.
+fn deed(rows: &[TaskRow]) -> Deed {
+    let first = &rows[0];
+    let name = first.stage.as_ref().and_then(|stage| stage.name.as_ref()).or(first.spec.name.as_ref());
+    let detail =
+        json!({"name": name, "namespace": first.namespace, "queue": first.queue, "tasks": rows.len()});
+    Deed { verb: "create", object: format!("{TASKS}/{}", first.id), detail: Some(detail), dry_run: false }
 }
 
 /// Puts the secrets on the hub. `false`: the id is taken.
