@@ -6,14 +6,16 @@ use tracing::error;
 
 use super::{
     Failure, State,
-    extract::{Json, Query, Reader},
+    extract::{Json, Person, Query, Reader},
+    owner::TASKS,
 };
 use crate::{
-    k8s::client::Caller,
+    k8s::{client::Caller, session::Permission},
     store::{AuditEntry, AuditFilter, Cursor, PageRequest, StoreError},
     wire::{
         audit::{self, AuditQuery},
         list::List,
+        problem::Code,
     },
 };
 
@@ -68,17 +70,25 @@ pub fn page(limit: u32, next: Option<&str>) -> Result<PageRequest, StoreError> {
     Ok(PageRequest { after, limit })
 }
 
-/// Who did what through fedq, newest first.
+/// Who did what through fedq, newest first. What others did with tasks and volumes is told of to those who may list
+/// everybody's.
 #[utoipa::path(
     get, path = "/audit", tag = "audit", params(AuditQuery),
     responses((status = OK, body = List<audit::AuditEntry>))
 )]
 pub async fn list_audit(
     _: Reader,
+    Person(caller): Person,
     Extract(state): Extract<State>,
     Query(query): Query<AuditQuery>,
 ) -> Result<Json<List<audit::AuditEntry>>, Failure> {
-    let filter = AuditFilter { who: query.who, object: query.object, since: query.since };
+    let everybodys = Permission::on_own("list", TASKS, None);
+    let tasks_of = match state.authenticator.allow(&state.hub, &caller, &everybodys).await {
+        Ok(()) => None,
+        Err(failure) if failure.0.code == Code::Forbidden => Some(caller.user),
+        Err(failure) => return Err(failure),
+    };
+    let filter = AuditFilter { who: query.who, object: query.object, since: query.since, tasks_of };
     let found = state.store.audit(&filter, &page(query.limit, query.next.as_deref())?).await?;
     let items = found.items.into_iter().map(|entry| audit::AuditEntry {
         at: entry.at,

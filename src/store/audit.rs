@@ -32,6 +32,8 @@ pub struct AuditFilter {
     pub who: Option<String>,
     pub object: Option<String>,
     pub since: Option<Timestamp>,
+    /// Of what was done with tasks and volumes, only what this person did: others' are told of to nobody else.
+    pub tasks_of: Option<String>,
 }
 
 impl Store {
@@ -53,6 +55,7 @@ impl Store {
         let rows = sqlx::query(
             "SELECT * FROM audit
              WHERE id < ?1 AND (?2 IS NULL OR who = ?2) AND (?3 IS NULL OR object = ?3) AND (?4 IS NULL OR ?4 <= at_ms)
+               AND (?6 IS NULL OR who = ?6 OR (object NOT GLOB 'tasks*' AND object NOT GLOB 'volumes*'))
              ORDER BY id DESC LIMIT ?5",
         )
         .bind(page.before_id()?)
@@ -60,6 +63,7 @@ impl Store {
         .bind(&filter.object)
         .bind(filter.since.map(Timestamp::as_millisecond))
         .bind(page.probe())
+        .bind(&filter.tasks_of)
         .try_map(|row| entry(&row))
         .fetch_all(self.readers())
         .await

@@ -435,6 +435,114 @@ async fn a_persons_tasks_take_no_more_memory_than_they_may() {
     assert_eq!(served.call(ANN, "POST /tasks", task(4000)).await.0, 201, "what is over takes nothing");
 }
 
+async fn audit(served: &Served, token: &str) -> Vec<(String, String, String, Value)> {
+    let (status, list) = served.call(token, "GET /audit", Value::Null).await;
+    assert_eq!(status, 200, "{list}");
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let items = list["items"].as_array().unwrap().iter().rev();
+    let items = items.inspect(|item| assert_eq!(item["outcome"], "ok"));
+    items
+        .map(|item| (text(&item["who"]), text(&item["verb"]), text(&item["object"]), item["detail"].clone()))
+        .collect()
+}
+
+#[tokio::test]
+async fn who_submits_makes_volumes_and_reads_others_logs_is_written_down() {
+    let served = served().await;
+    let id = submit(&served, ANN, "name: one\nrun: x\n").await;
+    let pipeline = submit(&served, ANN, "name: both\n---\nname: a\nrun: x\n---\nname: b\nrun: x\n").await;
+    let repeated = json!({"file": "run: x\n", "id": "0a1b2c3d"});
+    for _ in 0..2 {
+        assert_eq!(served.call(ANN, "POST /tasks", repeated.clone()).await.0, 201);
+    }
+    served.call(ANN, "POST /tasks?dryRun=All", json!({"file": "run: x\n"})).await;
+    let (_, volume) = served.call(ANN, "POST /volumes", json!({"name": "data", "size": "1Gi"})).await;
+    moves(&served, &id, &[dispatch(), Move::ProgramFailed { restart: false }]).await;
+    for token in [ANN, BOB, ROOT] {
+        served.call(token, &format!("GET /tasks/{id}/logs"), Value::Null).await;
+    }
+    let expected = [
+        (
+            "ann",
+            "create",
+            format!("tasks/{id}"),
+            json!({"name": "one", "namespace": "default", "queue": "main", "tasks": 1}),
+        ),
+        (
+            "ann",
+            "create",
+            format!("tasks/{pipeline}"),
+            json!({"name": "both", "namespace": "default", "queue": "main", "tasks": 2}),
+        ),
+        (
+            "ann",
+            "create",
+            "tasks/0a1b2c3d".to_owned(),
+            json!({"name": null, "namespace": "default", "queue": "main", "tasks": 1}),
+        ),
+        (
+            "ann",
+            "create",
+            format!("volumes/{}", volume["id"].as_str().unwrap()),
+            json!({"name": "data", "size": "1Gi"}),
+        ),
+        ("root", "get", format!("tasks/{id}/log"), json!({"owner": "ann"})),
+    ];
+    let expected =
+        expected.map(|(who, verb, object, detail)| (who.to_owned(), verb.to_owned(), object, detail));
+    assert_eq!(audit(&served, ROOT).await, expected);
+    assert_eq!(audit(&served, ANN).await, expected[..4], "who reads them is the administrators' business");
+    assert_eq!(audit(&served, VIEWER).await, [], "others' tasks are not there");
+}
+
+/// Puts so many tasks of ann's there, and tells their ids, newest first.
+async fn crowd(served: &Served, count: u64) -> Vec<String> {
+    let id = TaskId::parse(&submit(served, ANN, "run: x\n").await).unwrap();
+    let row = served.store.task(&id).await.unwrap().unwrap();
+    let mut ids = vec![id.to_string()];
+    let rows: Vec<_> = (1..count).map(|number| TaskRow { id: TaskId::draw(number), ..row.clone() }).collect();
+    assert!(served.store.insert_tasks(&rows, None).await.unwrap());
+    ids.extend(rows.iter().map(|row| row.id.to_string()));
+    ids.reverse();
+    ids
+}
+
+#[tokio::test]
+async fn all_tasks_are_stopped_in_one_deed() {
+    let served = served().await;
+    let ids = crowd(&served, 200).await;
+    let (status, stopped) = served.call(ANN, "POST /tasks/stop", Value::Null).await;
+    assert_eq!((status, &stopped["ids"]), (202, &json!(ids)));
+    served.call(ANN, "POST /tasks/stop", Value::Null).await;
+    let deeds = audit(&served, ANN).await;
+    let expected =
+        ("ann".to_owned(), "stop".to_owned(), "tasks".to_owned(), json!({"allUsers": false, "stopped": ids}));
+    assert_eq!(deeds[1..], [expected], "to stop none is no deed");
+}
+
+#[tokio::test]
+async fn whoever_hangs_up_has_all_tasks_stopped_all_the_same() {
+    let served = served().await;
+    crowd(&served, 500).await;
+    let live = async || served.store.live_tasks_of("ann").await.unwrap().tasks;
+    let begun = async {
+        while live().await == 500 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = begun => {}
+        _ = served.call(ANN, "POST /tasks/stop", Value::Null) => {}
+    }
+    let done = async {
+        while 0 < live().await || audit(&served, ANN).await.len() < 2 {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), done).await.expect("all are stopped");
+}
+
 /// With a cluster `east` that has no queue, and `west`, of which nothing is known yet.
 fn half_known() -> TaskViews {
     let name = |name: &str| ClusterName::new(name).unwrap();
