@@ -70,8 +70,9 @@ pub fn page(limit: u32, next: Option<&str>) -> Result<PageRequest, StoreError> {
     Ok(PageRequest { after, limit })
 }
 
-/// Who did what through fedq, newest first. What others did with tasks and volumes is told of to those who may list
-/// everybody's.
+/// Who did what through fedq, newest first.
+///
+/// What others did with tasks and volumes is told of to those who may list everybody's.
 #[utoipa::path(
     get, path = "/audit", tag = "audit", params(AuditQuery),
     responses((status = OK, body = List<audit::AuditEntry>))

@@ -34,8 +34,6 @@ pub use session::{Session, open};
 pub struct Options {
     /// Until the containers end; otherwise what is there now.
     pub follow: bool,
-    /// Of the run before, where a container was restarted; such a log is not followed.
-    pub previous: bool,
     /// Only the last lines of each container, and what follows.
     pub tail: Option<u64>,
     pub since: Option<Since>,
@@ -193,8 +191,6 @@ pub enum Status {
     NotKept {
         lines: u64,
     },
-    /// There is no run before.
-    NoPrevious,
     /// What is left of the log cannot be read.
     Unread {
         error: String,
@@ -214,7 +210,6 @@ impl fmt::Display for Status {
             Self::Dropped { lines } => write!(f, "… {lines} lines dropped"),
             Self::NotKept { lines: 1 } => f.write_str("… 1 line before this was not kept"),
             Self::NotKept { lines } => write!(f, "… {lines} lines before this were not kept"),
-            Self::NoPrevious => f.write_str("it was not restarted: there is no log of a run before"),
             Self::Unread { error } => write!(f, "the log cannot be read: {error}"),
             Self::Ended => f.write_str("the log is over"),
         }

@@ -111,18 +111,23 @@ impl KeptLogs {
         written.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
     }
 
+    /// Of which runs of a task there are files, in order.
+    pub fn epochs(&self, task: &TaskId) -> Vec<Epoch> {
+        self.0.files().range(of_task(task)).map(|((_, epoch), _)| *epoch).collect()
+    }
+
+    /// The file of one run.
+    pub async fn file(&self, run: &Run) -> Result<Option<tokio::fs::File>, KeptLogsError> {
+        if self.has(run) { open(self.0.path(run)).await } else { Ok(None) }
+    }
+
     /// The files of a task, one for each run, in order.
     pub async fn files(&self, task: &TaskId) -> Result<Vec<tokio::fs::File>, KeptLogsError> {
         let paths: Vec<PathBuf> =
             self.0.files().range(of_task(task)).map(|(run, _)| self.0.path(run)).collect();
         let mut files = Vec::new();
         for path in paths {
-            match tokio::fs::File::open(&path).await {
-                Ok(file) => files.push(file),
-                // It had to make room just now.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(source) => return Err(KeptLogsError::Read { path, source }),
-            }
+            files.extend(open(path).await?);
         }
         Ok(files)
     }
@@ -200,6 +205,15 @@ impl Inner {
         remove(&self.path(run))?;
         self.files().remove(run);
         Ok(())
+    }
+}
+
+async fn open(path: PathBuf) -> Result<Option<tokio::fs::File>, KeptLogsError> {
+    match tokio::fs::File::open(&path).await {
+        Ok(file) => Ok(Some(file)),
+        // It had to make room just now.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(KeptLogsError::Read { path, source }),
     }
 }
 

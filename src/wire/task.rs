@@ -338,10 +338,14 @@ pub struct LogsQuery {
     #[serde(default, deserialize_with = "flag", skip_serializing_if = "std::ops::Not::not")]
     #[param(value_type = bool)]
     pub follow: bool,
-    /// Of the run before, where a container was restarted.
+    /// What was kept of the run before this one: one that failed and was started again, or was moved. Takes
+    /// `tasks.logs.keep`.
     #[serde(default, deserialize_with = "flag", skip_serializing_if = "std::ops::Not::not")]
     #[param(value_type = bool)]
     pub previous: bool,
+    /// What was kept of the run with this epoch, which the task's events name. Takes `tasks.logs.keep`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u32>,
     /// Only the last lines of each node, and what follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tail: Option<u64>,
@@ -395,7 +399,7 @@ pub struct LogStatus {
     pub cluster: String,
     pub node: u32,
     pub container: String,
-    /// waiting, broken, reconnected, restarted, gap, dropped, notKept, noPrevious, unread or ended.
+    /// waiting, broken, reconnected, restarted, gap, dropped, notKept, unread or ended.
     pub status: String,
     pub message: String,
 }

@@ -189,9 +189,11 @@ mod served {
     fn the_log_of_the_run_before_is_asked_for_once() {
         let api = listening();
         let id = submit(&api, &["--", "x"]);
-        let output = api.run(&["task", "logs", &id, "--previous"]);
-        assert_eq!(output.status.code(), Some(101), "{}", stderr(&output));
-        assert!(stderr(&output).contains("The task is pending"), "{}", stderr(&output));
+        for earlier in [&["--previous"][..], &["--epoch", "1"]] {
+            let output = api.run(&[&["task", "logs", &id], earlier].concat());
+            assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+            assert!(stderr(&output).contains("tasks.logs.keep"), "{}", stderr(&output));
+        }
         let asked = api.served.hub.world().requests.len();
         assert!(asked < 50, "it asked again and again");
     }

@@ -299,7 +299,6 @@ async fn what_is_asked_for_is_what_comes() {
     assert_eq!(seen(Wanted::default()).await, ["1 0, 2 1, 3 2, 4 3, 5 4"; 2]);
     assert_eq!(seen(Wanted { node: Some(1), tail: Some(2), ..Wanted::default() }).await, ["1 3, 2 4"]);
     assert_eq!(seen(Wanted { tail: Some(0), ..Wanted::default() }).await, [""; 0]);
-    assert_eq!(seen(Wanted { previous: true, ..Wanted::default() }).await, ["1 of the run before"; 2]);
     let since = fedq::k8s::logs::Since::Time(Timestamp::from_second(1_790_000_003).unwrap());
     assert_eq!(seen(Wanted { since: Some(since), ..Wanted::default() }).await, ["1 3, 2 4"; 2]);
 

@@ -14,7 +14,10 @@ use axum::{
 };
 use futures::stream;
 use serde_json::json;
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    fs::File,
+    time::{Instant, timeout_at},
+};
 
 use self::feed::{Opened, Told};
 pub use self::place::Places;
@@ -27,6 +30,7 @@ use crate::{
         owner::{LOGS, Owner},
         stream::{Framing, HEARTBEAT, STREAM_TIME},
     },
+    domain::task::phase::{Epoch, Phase},
     k8s::logs::{self, Event, Options, Since, Style},
     store::TaskRow,
     wire::{
@@ -61,10 +65,11 @@ pub async fn task_logs(
     let resumed = headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok());
     let places = resumed.or(query.after.as_deref()).map_or(Ok(Places::default()), str::parse::<Places>);
     let places = places.map_err(|error| Failure::bad_request(error.to_string()))?;
-    let options = options(&row, &query, &places)?;
+    let earlier = earlier(&state, &row, &query).await?;
+    let options = Options { follow: query.follow && earlier.is_none(), ..options(&row, &query, &places)? };
     note_reader(&state, &owner, &row).await;
     let lines = Lines {
-        opened: feed::open(&state, &row, options).await,
+        opened: feed::open(&state, &row, options, earlier).await,
         framing,
         places,
         until: Instant::now() + STREAM_TIME,
@@ -84,14 +89,42 @@ fn options(row: &TaskRow, query: &LogsQuery, places: &Places) -> Result<Options,
     }
     let ago = query.since_seconds.map(|seconds| Since::Ago(Duration::from_secs(seconds)));
     Ok(Options {
-        follow: query.follow,
-        previous: query.previous,
         tail: query.tail,
         since: query.since_time.map(Since::Time).or(ago),
         node: query.node,
         after: places.after(),
         ..Options::default()
     })
+}
+
+/// What was kept of the earlier run that is asked for, if one is. Nothing else is left of it: its pods do not restart
+/// and go with the run.
+async fn earlier(state: &State, row: &TaskRow, query: &LogsQuery) -> Result<Option<File>, Failure> {
+    if !query.previous && query.epoch.is_none() {
+        return Ok(None);
+    }
+    let Some(kept) = &state.kept_logs else {
+        let detail = format!("logs of runs that ended are not kept, so none is left of task {}", row.id);
+        return Err(Failure::not_found(detail)
+            .next("have tasks.logs.keep of fedqd set; the run that is there now shows without this option"));
+    };
+    // What waits for its next run has its last one behind it.
+    let here = (row.state.phase != Phase::Pending).then_some(row.state.epoch);
+    let before = |epoch: &Epoch| here.is_none_or(|here| *epoch < here);
+    let wanted = query.epoch.or_else(|| kept.epochs(&row.id).into_iter().rev().find(before));
+    let file = match wanted {
+        Some(epoch) => kept.file(&(row.id.clone(), epoch)).await,
+        None => Ok(None),
+    };
+    let file = file.map_err(|error| Failure::internal("a log that was kept cannot be read", &error))?;
+    let nothing = || {
+        let which = query.epoch.map_or("a run before this one".to_owned(), |epoch| format!("run {epoch}"));
+        Failure::not_found(format!("nothing is kept of {which} of task {}", row.id)).next(
+            "fedq task status shows whether there was one; it is kept once it has ended, as far as tasks.logs of \
+             fedqd has room (tasks.logs.keep, tasks.logs.maxTotal)",
+        )
+    };
+    file.map(Some).ok_or_else(nothing)
 }
 
 /// What programs print is mostly for their owner alone, so who else reads it is written down.
@@ -217,7 +250,7 @@ pub async fn text(state: &State, owner: &Owner, row: &TaskRow, headers: &HeaderM
     // Its client shows no blank lines, so they can tell it that the server is there.
     let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let plain = Plain {
-        opened: feed::open(state, row, options).await,
+        opened: feed::open(state, row, options, None).await,
         style: Style { prefix: 1 < row.spec.num_nodes, timestamps: false },
         beats: agent.starts_with("python-httpx"),
         asker: (state.clone(), owner.clone(), row.owner.clone()),

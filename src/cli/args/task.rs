@@ -190,9 +190,12 @@ pub struct LogsArgs {
     /// What is there now, and no more
     #[arg(long)]
     pub no_follow: bool,
-    /// Of the run before, where the container was restarted
+    /// What was kept (tasks.logs.keep) of the run before this one: one that failed, or was moved
     #[arg(short, long)]
     pub previous: bool,
+    /// What was kept of this run: the task's events (-o yaml) name each one's epoch
+    #[arg(long, value_name = "EPOCH", conflicts_with = "previous")]
+    pub epoch: Option<u32>,
     /// Output format: text, raw or json
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT", hide_possible_values = true)]
     pub output: LogFormat,
@@ -210,6 +213,7 @@ impl LogsArgs {
             node: None,
             no_follow: false,
             previous: false,
+            epoch: None,
             output: LogFormat::Text,
         }
     }

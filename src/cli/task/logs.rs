@@ -108,9 +108,9 @@ async fn follow(args: &LogsArgs, render: &Render, api: &Api, printer: &mut Print
     }
 }
 
-/// The run before has ended, so that there is nothing to wait for.
+/// An earlier run has ended, so that there is nothing to wait for.
 fn follows(args: &LogsArgs) -> bool {
-    !args.no_follow && !args.previous
+    !args.no_follow && !args.previous && args.epoch.is_none()
 }
 
 fn is_over(phase: &str) -> bool {
@@ -138,6 +138,7 @@ fn path(args: &LogsArgs, seen: &Seen) -> String {
     if args.previous {
         query.push("previous=true".to_owned());
     }
+    query.extend(args.epoch.map(|epoch| format!("epoch={epoch}")));
     query.extend(args.node.map(|node| format!("node={node}")));
     query.extend(args.tail.map(|lines| format!("tail={lines}")));
     query.extend(args.since.map(|since| format!("sinceSeconds={}", since.as_secs())));

@@ -169,7 +169,7 @@ impl Heap {
                     Status::Gap => What::Gap,
                     Status::Unread { error } => What::Unread { error },
                     Status::NotKept { lines } | Status::Dropped { lines } => What::NotKept { lines },
-                    Status::Ended | Status::Waiting { .. } | Status::NoPrevious => {
+                    Status::Ended | Status::Waiting { .. } => {
                         return self.pile(&origin).over = true;
                     }
                     Status::Broken { .. } | Status::Reconnected => return,

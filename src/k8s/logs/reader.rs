@@ -107,11 +107,7 @@ impl Reader {
     }
 
     pub(super) async fn run(mut self) {
-        let last = if self.options.previous || !self.options.follow {
-            self.read_once().await
-        } else {
-            self.follow().await
-        };
+        let last = if self.options.follow { self.follow().await } else { self.read_once().await };
         self.tap.last(last);
     }
 
@@ -127,8 +123,10 @@ impl Reader {
             };
             match refusal {
                 Refusal::Waiting(reason) => return Status::Waiting { reason },
-                Refusal::NoPrevious => return Status::NoPrevious,
-                Refusal::Gone => return Status::Unread { error: "the pod is gone".to_owned() },
+                // Of a run before only the bridge asks, which knows what it means.
+                Refusal::Gone | Refusal::NoPrevious => {
+                    return Status::Unread { error: "the pod is gone".to_owned() };
+                }
                 Refusal::Failed(error) if !error.is_transient() => {
                     return Status::Unread { error: error.message };
                 }

@@ -102,7 +102,6 @@ impl<'a> Told<'a> {
             Status::Gap => "gap",
             Status::Dropped { .. } => "dropped",
             Status::NotKept { .. } => "notKept",
-            Status::NoPrevious => "noPrevious",
             Status::Unread { .. } => "unread",
             Status::Ended => "ended",
         };

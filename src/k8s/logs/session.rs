@@ -25,7 +25,7 @@ pub struct Session {
 /// Begins to read. The session ends when every log has ended and `pods` are complete, or their sender is
 /// gone; without `follow`, when what is there now has been read.
 pub fn open(options: Options, pods: watch::Receiver<Pods>) -> Session {
-    let follows = options.follow && !options.previous;
+    let follows = options.follow;
     let (outlet, intake) = outlet(options.limits.waiting, follows.then_some(options.limits.patience));
     let readers = Readers {
         options: Arc::new(options),

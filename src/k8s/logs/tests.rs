@@ -427,17 +427,6 @@ async fn what_is_there_now_is_read_once() {
 }
 
 #[tokio::test]
-async fn the_run_before_is_read_once_or_there_was_none() {
-    let previous = |options: &mut Options| options.previous = true;
-    let script = Script::default().stream("previous=true", &stamped(5, "one"), Then::Ends);
-    assert_eq!(Stage::set(script, RUNNING, previous).all().await.0, ["1 one", "the log is over"]);
-    let none = r#"previous terminated container "c" in pod "p" not found"#;
-    let script = Script::default().refuses(400, "BadRequest", none);
-    let (said, _) = Stage::set(script, RUNNING, previous).all().await;
-    assert_eq!(said, ["it was not restarted: there is no log of a run before"]);
-}
-
-#[tokio::test]
 async fn what_may_not_be_read_is_said_at_once_to_whoever_does_not_follow() {
     let forbidden = r#"pods "p" is forbidden: User "fedq" cannot get resource "pods/log""#;
     let script = Script::default().refuses(403, "Forbidden", forbidden);

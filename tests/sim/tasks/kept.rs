@@ -78,6 +78,37 @@ async fn logs_outlive_their_pods_and_fedqd() {
     stage.is_gone(&id).await;
     let (code, lines, _) = logs(&stage, &id, &[]).await;
     assert_eq!((code, lines), (Some(100), vec!["it breaks".to_owned(); 2]));
+    let (code, lines, told) = logs(&stage, &id, &["--previous"]).await;
+    assert_eq!((code, lines), (Some(100), vec!["it breaks".to_owned()]), "{told}");
+
+    // Whoever has the database made anew must not hand old logs to new tasks.
+    assert!(std::fs::read_dir(&folder).unwrap().next().is_some());
+    stage.kill();
+    for file in ["fedq.db", "fedq.db-wal", "fedq.db-shm"] {
+        let _ = std::fs::remove_file(stage.bed.path(file));
+    }
+    stage.start();
+    let empty = || std::fs::read_dir(&folder).unwrap().next().is_none();
+    wait("what was kept to go with its tasks", stage.worker("one"), empty).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_of_a_run_that_failed_is_there_while_the_task_waits_for_the_next() {
+    let stage = Stage::set_with(&[("one", 8)], "", KEPT).await;
+    let fails =
+        writes("it breaks", "").replace("seconds\":\"1\"", "seconds\":\"1\",\"sim.fedq.dev/exit\":\"3\"");
+    let again =
+        fails.replace("accelerators: 1", "accelerators: 8, job_recovery: {max_restarts_on_errors: 1}");
+    let id = submit(&stage, &again).await;
+    stage.reaches(&id, "running").await;
+    // It takes all there is once the other one's first run is over.
+    let next = stage.submit(600, "run: x\nresources: {accelerators: 8}\n").await;
+    stage.reaches(&next, "running").await;
+    let (code, lines, told) = logs(&stage, &id, &["--previous"]).await;
+    assert_eq!((code, lines), (Some(101), vec!["it breaks".to_owned()]), "{told}");
+    let (code, lines, told) = logs(&stage, &id, &["--epoch", "2"]).await;
+    assert_eq!((code, lines), (Some(1), Vec::new()), "{told}");
+    assert!(told.contains("nothing is kept of run 2") && told.contains("tasks.logs.keep"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -44,10 +44,11 @@ pub struct Opened {
     _feed: JoinSet<()>,
 }
 
-pub async fn open(state: &State, row: &TaskRow, options: Options) -> Opened {
+/// `earlier`: what was kept of a run that is not there any more, instead of the one that is.
+pub async fn open(state: &State, row: &TaskRow, options: Options, earlier: Option<File>) -> Opened {
     let (told, hears) = mpsc::channel(WAITING);
     let (last, last_word) = oneshot::channel();
-    let follows = options.follow && !options.previous;
+    let follows = options.follow;
     let mut feed = Feed {
         state: state.clone(),
         row: row.clone(),
@@ -59,7 +60,10 @@ pub async fn open(state: &State, row: &TaskRow, options: Options) -> Opened {
         seen: false,
     };
     let now = feed.pods();
-    let kept = if options.previous { Vec::new() } else { feed.kept(&now).await };
+    let kept = match earlier {
+        Some(file) => vec![file],
+        None => feed.kept(&now).await,
+    };
     feed.seen = !kept.is_empty();
     let pods = watch::Sender::new(now);
     let session = if kept.is_empty() {

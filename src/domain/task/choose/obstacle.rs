@@ -123,7 +123,10 @@ impl fmt::Display for Obstacle {
                 let there = if there.is_empty() { "is none".to_owned() } else { list(there) };
                 write!(f, "there is no WorkloadPriorityClass {wanted}; there {there}")
             }
-            Self::NoVolume { volume } => write!(f, "volume {volume} is not there"),
+            Self::NoVolume { volume } => write!(
+                f,
+                "volume {volume} is not there: fedq volume list says where it is, fedq volume create {volume} SIZE makes it"
+            ),
             Self::VolumeOfOneNode { volume } => write!(
                 f,
                 "volume {volume} can be mounted by one node only; use one with ReadWriteMany, or num_nodes: 1"

@@ -203,7 +203,12 @@ fn volumes_hold_a_task_to_their_cluster() {
     let text = "run: x\nvolumes: {/d: data}\nresources: {accelerators: 1}\n";
     let choice = decide(text, &wish(), vec![with("here", false), cluster("free", (8, 0))]);
     assert_eq!(chosen(&choice), Some(("here", false)));
-    assert_eq!(obstacles(&choice, "free"), ["volume data is not there"]);
+    assert_eq!(
+        obstacles(&choice, "free"),
+        [
+            "volume data is not there: fedq volume list says where it is, fedq volume create data SIZE makes it"
+        ]
+    );
     let gang = decide(&format!("{text}num_nodes: 2\n"), &wish(), vec![with("a", false), with("b", true)]);
     assert_eq!(chosen(&gang), Some(("b", false)));
     assert!(obstacles(&gang, "a")[0].contains("num_nodes: 1"));

@@ -179,7 +179,8 @@ impl Order<'_> {
         let (mut volumes, mut mounts) = (Vec::new(), Vec::new());
         for mount in &self.spec.volumes {
             let index = known.iter().position(|name| *name == mount.volume).unwrap_or_else(|| {
-                let claim = self.placement.claims.get(&mount.volume).unwrap_or(&mount.volume);
+                let claim = self.placement.claims.get(&mount.volume);
+                let claim = claim.expect("a task is only sent where its volumes are");
                 let name = pod_volume(&mount.volume, known.len());
                 volumes.push(json!({"name": name, "persistentVolumeClaim": {"claimName": claim}}));
                 known.push(&mount.volume);

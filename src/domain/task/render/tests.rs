@@ -22,7 +22,9 @@ fn placement() -> Placement {
         now: true,
         terms: BTreeMap::new(),
         flavors: BTreeMap::new(),
-        claims: BTreeMap::from([("data".to_owned(), "data-0a0a0a0a".to_owned())]),
+        claims: [("data", "data-0a0a0a0a"), ("Big_One", "big-one-0a0a0a0b")]
+            .map(|(name, claim)| (name.to_owned(), claim.to_owned()))
+            .into(),
     }
 }
 
@@ -217,7 +219,7 @@ fn a_volume_at_two_paths_stands_in_the_pod_once() {
         spec["volumes"],
         json!([
             {"name": "data", "persistentVolumeClaim": {"claimName": "data-0a0a0a0a"}},
-            {"name": "volume-1", "persistentVolumeClaim": {"claimName": "Big_One"}},
+            {"name": "volume-1", "persistentVolumeClaim": {"claimName": "big-one-0a0a0a0b"}},
         ])
     );
     assert_eq!(

@@ -115,10 +115,6 @@ impl Reader {
     /// A stream went on with a line, and nothing before it was known: if the container was restarted, the
     /// rest of the run before comes first.
     async fn bridge(&mut self, client: &Client, query: &Query) -> Result<(), Refusal> {
-        if query.previous {
-            self.tap.status(Status::Gap);
-            return Ok(());
-        }
         let query = Query { follow: false, previous: true, ..query.clone() };
         let interrupted = self.transcript.interrupt();
         let read = self.read_previous(client, &query).await;
@@ -175,7 +171,7 @@ impl Reader {
     }
 
     fn query(&self, follow: bool) -> Query {
-        let mut query = Query { follow, previous: self.options.previous, ..Query::default() };
+        let mut query = Query { follow, ..Query::default() };
         query.since = self.transcript.since();
         if query.since.is_none() {
             query.tail = self.start.tail;
