@@ -45,7 +45,7 @@ pub use self::{
     plans::{PlanCause, PlanRow},
     quota_cells::QuotaCell,
     retention::{Pruned, Retention},
-    tasks::{Changes, Dispatch, Live, TaskFilter, TaskMove, TaskRow},
+    tasks::{Acceptance, Changes, Dispatch, Live, Submission, TaskFilter, TaskMove, TaskRow},
     volumes::VolumeRow,
 };
 use self::{lock::Lock, writer::Writer};

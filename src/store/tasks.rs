@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sqlx::{
     Row,
-    sqlite::{SqliteConnection, SqliteRow},
+    sqlite::{SqliteConnection, SqliteExecutor, SqliteRow},
 };
 
 use self::pipeline::follow_up;
@@ -117,6 +117,33 @@ impl Live {
         }
         Ok(live)
     }
+
+    /// Whether that is the most there may be of what is there with what is added.
+    pub fn holds(self, there: Self, added: Self) -> bool {
+        there.tasks.saturating_add(added.tasks) <= self.tasks
+            && there.bytes.saturating_add(added.bytes) <= self.bytes
+    }
+}
+
+/// What a person hands in: the tasks of one file.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    pub tasks: Vec<TaskRow>,
+    /// [`Live::of`] the tasks.
+    pub adds: Live,
+    /// That the person may have.
+    pub most: Live,
+    /// By the person.
+    pub deed: AuditEntry,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Acceptance {
+    Accepted,
+    /// An id is taken, so draw another.
+    Taken,
+    /// With what the person has.
+    TooMuch(Live),
 }
 
 /// All tasks where every field is `None`.
@@ -152,31 +179,41 @@ impl TaskFilter {
 impl Store {
     /// Accepts a task; returns once it is on the disk. `false`: the id is taken, so draw another.
     pub async fn insert_task(&self, task: &TaskRow) -> Result<bool, StoreError> {
-        self.insert_tasks(std::slice::from_ref(task), None).await
+        self.insert_tasks(std::slice::from_ref(task)).await
     }
 
-    /// Accepts tasks, all of them or, where an id is taken, none; `deed` is in the same commit.
-    pub async fn insert_tasks(
-        &self,
-        tasks: &[TaskRow],
-        deed: Option<AuditEntry>,
-    ) -> Result<bool, StoreError> {
+    /// Accepts tasks, all of them or, where an id is taken, none.
+    pub async fn insert_tasks(&self, tasks: &[TaskRow]) -> Result<bool, StoreError> {
         let tasks = tasks.to_vec();
         self.write("accept the task", move |connection| {
             async move {
-                for task in &tasks {
-                    if is_taken(connection, &task.id).await? {
-                        return Ok(false);
-                    }
+                let free = are_free(connection, &tasks).await?;
+                if free {
+                    insert_all(connection, &tasks).await?;
                 }
-                for task in &tasks {
-                    let seq = insert(connection, task).await?;
-                    append(connection, seq, &Event::submitted(task.submitted)).await?;
+                Ok(free)
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    /// Accepts what one person hands in, all of it or none, and writes down that they did, in the same commit. What
+    /// they have is looked at there too, since many requests may be on their way at once.
+    pub async fn submit_tasks(&self, submission: Submission) -> Result<Acceptance, StoreError> {
+        let Submission { tasks, adds, most, deed } = submission;
+        self.write("accept the task", move |connection| {
+            async move {
+                if !are_free(connection, &tasks).await? {
+                    return Ok(Acceptance::Taken);
                 }
-                if let Some(deed) = &deed {
-                    audit::append(connection, deed).await?;
+                let live = live_of(&deed.who, &mut *connection).await?;
+                if !most.holds(live, adds) {
+                    return Ok(Acceptance::TooMuch(live));
                 }
-                Ok(true)
+                insert_all(connection, &tasks).await?;
+                audit::append(connection, &deed).await?;
+                Ok(Acceptance::Accepted)
             }
             .boxed()
         })
@@ -288,13 +325,7 @@ impl Store {
 
     /// What a person has that is not over.
     pub async fn live_tasks_of(&self, owner: &str) -> Result<Live, StoreError> {
-        let live = sqlx::query("SELECT live, live_bytes FROM task_owners WHERE owner = ?1")
-            .bind(owner)
-            .try_map(|row| Ok(Live { tasks: row.try_get("live")?, bytes: row.try_get("live_bytes")? }))
-            .fetch_optional(self.readers())
-            .await
-            .map_err(reading("count the live tasks"))?;
-        Ok(live.unwrap_or_default())
+        live_of(owner, self.readers()).await.map_err(reading("count the live tasks"))
     }
 
     /// Tasks that were accepted or moved since `seen`; from 0 on, all that are not over.
@@ -336,9 +367,32 @@ impl Store {
     }
 }
 
-async fn is_taken(connection: &mut SqliteConnection, id: &TaskId) -> sqlx::Result<bool> {
-    let found = sqlx::query("SELECT 1 FROM tasks WHERE id = ?1").bind(id.as_str());
-    Ok(found.fetch_optional(connection).await?.is_some())
+async fn live_of(owner: &str, from: impl SqliteExecutor<'_>) -> sqlx::Result<Live> {
+    let live = sqlx::query("SELECT live, live_bytes FROM task_owners WHERE owner = ?1")
+        .bind(owner)
+        .try_map(|row| Ok(Live { tasks: row.try_get("live")?, bytes: row.try_get("live_bytes")? }))
+        .fetch_optional(from)
+        .await?;
+    Ok(live.unwrap_or_default())
+}
+
+/// Whether no task has one of these ids.
+async fn are_free(connection: &mut SqliteConnection, tasks: &[TaskRow]) -> sqlx::Result<bool> {
+    for task in tasks {
+        let found = sqlx::query("SELECT 1 FROM tasks WHERE id = ?1").bind(task.id.as_str());
+        if found.fetch_optional(&mut *connection).await?.is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+async fn insert_all(connection: &mut SqliteConnection, tasks: &[TaskRow]) -> sqlx::Result<()> {
+    for task in tasks {
+        let seq = insert(connection, task).await?;
+        append(connection, seq, &Event::submitted(task.submitted)).await?;
+    }
+    Ok(())
 }
 
 async fn insert(connection: &mut SqliteConnection, task: &TaskRow) -> sqlx::Result<i64> {

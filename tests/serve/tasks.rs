@@ -480,6 +480,19 @@ async fn a_persons_tasks_take_no_more_memory_than_they_may() {
     assert_eq!(served.call(ANN, "POST /tasks", task(4000)).await.0, 201, "what is over takes nothing");
 }
 
+#[tokio::test]
+async fn many_requests_at_once_get_no_more_in_than_one_after_the_other() {
+    let served = served_as(|parts| parts.max_live.bytes = 10_000).await;
+    let task = json!({"file": format!("run: {}\nsecrets: {{A: b}}\n", "x".repeat(4000))});
+    let all = (0..20).map(|_| served.call(ANN, "POST /tasks", task.clone()));
+    let answers = futures::future::join_all(all).await;
+    let count = |wanted: u16| answers.iter().filter(|(status, _)| *status == wanted).count();
+    assert_eq!((count(201), count(429)), (2, 18), "{answers:?}");
+    assert_eq!(served.store.live_tasks().await.unwrap().len(), 2);
+    let secrets = served.hub.world().objects.keys().filter(|path| path.contains("/fedq-task-")).count();
+    assert_eq!(secrets, 2, "what was refused leaves no Secret");
+}
+
 async fn audit(served: &Served, token: &str) -> Vec<(String, String, String, Value)> {
     let (status, list) = served.call(token, "GET /audit", Value::Null).await;
     assert_eq!(status, 200, "{list}");
@@ -546,7 +559,7 @@ async fn crowd(served: &Served, count: u64) -> Vec<String> {
     let row = served.store.task(&id).await.unwrap().unwrap();
     let mut ids = vec![id.to_string()];
     let rows: Vec<_> = (1..count).map(|number| TaskRow { id: TaskId::draw(number), ..row.clone() }).collect();
-    assert!(served.store.insert_tasks(&rows, None).await.unwrap());
+    assert!(served.store.insert_tasks(&rows).await.unwrap());
     ids.extend(rows.iter().map(|row| row.id.to_string()));
     ids.reverse();
     ids

@@ -20,11 +20,11 @@ use crate::{
             phase,
             pipeline::Stage,
             sky::{NewTask, Note, TaskFile, TaskFileError},
-            spec::Secrets,
+            spec::{Secrets, TaskSpec},
             yaml::YamlError,
         },
     },
-    store::{Live, TaskRow, VolumeRow},
+    store::{Acceptance, Live, Submission, TaskRow, VolumeRow},
     wire::problem::{Cause, Code},
 };
 
@@ -84,8 +84,7 @@ pub async fn check(
     wanted: &Wanted,
 ) -> Result<Vec<Checked>, Failure> {
     owner.may(state, "create", TASKS).await?;
-    let more = Live::of(file.tasks.iter().map(|task| &task.spec));
-    let more = more.map_err(|error| Failure::internal("a task cannot be stored", &error))?;
+    let more = adds(file.tasks.iter().map(|task| &task.spec))?;
     admit(state, owner, wanted, more).await?;
     let several = 1 < file.tasks.len();
     let mut checked = Vec::new();
@@ -106,6 +105,10 @@ pub async fn check(
     Ok(checked)
 }
 
+fn adds<'a>(specs: impl Iterator<Item = &'a TaskSpec>) -> Result<Live, Failure> {
+    Live::of(specs).map_err(|error| Failure::internal("a task cannot be stored", &error))
+}
+
 /// Whether the person may have so much more, under the id that they made up.
 async fn admit(state: &State, owner: &Owner, wanted: &Wanted, more: Live) -> Result<(), Failure> {
     if let Some(id) = &wanted.id {
@@ -117,22 +120,23 @@ async fn admit(state: &State, owner: &Owner, wanted: &Wanted, more: Live) -> Res
             return Err(taken(id));
         }
     }
-    let (live, most) = (state.store.live_tasks_of(owner.user()).await?, state.max_live);
+    let live = state.store.live_tasks_of(owner.user()).await?;
+    if state.max_live.holds(live, more) { Ok(()) } else { Err(too_much(live, more, state.max_live)) }
+}
+
+fn too_much(live: Live, more: Live, most: Live) -> Failure {
     if most.tasks < live.tasks.saturating_add(more.tasks) {
         let detail = format!("you have {} tasks that are not over, of at most {}", live.tasks, most.tasks);
         let next = "wait for some to end or stop them; tasks.maxLivePerUser of fedqd is the bound";
-        return Err(Failure::too_many_requests(detail).next(next));
+        return Failure::too_many_requests(detail).next(next);
     }
-    if most.bytes < live.bytes.saturating_add(more.bytes) {
-        let detail = format!(
-            "your tasks that are not over take {} bytes and this would take {} more, of at most {}",
-            live.bytes, more.bytes, most.bytes
-        );
-        let next = "wait for some to end or stop them, or make it smaller: data and long scripts are for a volume \
-                    or the image; tasks.maxLiveBytesPerUser of fedqd is the bound";
-        return Err(Failure::too_many_requests(detail).next(next));
-    }
-    Ok(())
+    let detail = format!(
+        "your tasks that are not over take {} bytes and this would take {} more, of at most {}",
+        live.bytes, more.bytes, most.bytes
+    );
+    let next = "wait for some to end or stop them, or make it smaller: data and long scripts are for a volume or \
+                the image; tasks.maxLiveBytesPerUser of fedqd is the bound";
+    Failure::too_many_requests(detail).next(next)
 }
 
 /// Several tasks are a pipeline.
@@ -311,9 +315,14 @@ async fn store<'a>(
         }
         kept.push(&row.id);
     }
-    let rows: Vec<TaskRow> = checked.iter().map(|one| one.row.clone()).collect();
-    let entry = audit::entry(state, &owner.caller, deed(&rows));
-    Ok(state.store.insert_tasks(&rows, Some(entry)).await?)
+    let tasks: Vec<TaskRow> = checked.iter().map(|one| one.row.clone()).collect();
+    let (adds, most) = (adds(tasks.iter().map(|row| &row.spec))?, state.max_live);
+    let deed = audit::entry(state, &owner.caller, deed(&tasks));
+    match state.store.submit_tasks(Submission { tasks, adds, most, deed }).await? {
+        Acceptance::Accepted => Ok(true),
+        Acceptance::Taken => Ok(false),
+        Acceptance::TooMuch(live) => Err(too_much(live, adds, most)),
+    }
 }
 
 /// One for all tasks of a file.

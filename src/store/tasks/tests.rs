@@ -330,33 +330,42 @@ async fn a_pipeline_is_accepted_whole_or_not_at_all() {
     let (_folder, store) = store().await;
     let rows = three();
     assert!(store.insert_task(&row(3, "bob")).await.expect("stored"));
-    assert!(!store.insert_tasks(&rows, None).await.expect("no failure"), "an id is taken");
+    assert!(!store.insert_tasks(&rows).await.expect("no failure"), "an id is taken");
     assert_eq!(store.live_tasks().await.expect("read").len(), 1);
-    assert!(store.insert_tasks(&rows[..2], None).await.expect("stored"));
+    assert!(store.insert_tasks(&rows[..2]).await.expect("stored"));
     assert_eq!(store.pipeline(&rows[0].id).await.expect("read"), rows[..2]);
 }
 
 #[tokio::test]
 async fn who_submitted_is_written_down_with_the_tasks_or_not_at_all() {
     let (_folder, store) = store().await;
-    let deed = AuditEntry {
-        id: 0,
-        at: at(1),
-        who: "ann".to_owned(),
-        verb: "create".to_owned(),
-        object: "tasks/x".to_owned(),
-        detail: None,
-        outcome: "ok".to_owned(),
+    let submission = |tasks: Vec<TaskRow>| Submission {
+        adds: Live::of(tasks.iter().map(|row| &row.spec)).expect("specs"),
+        most: Live { tasks: 4, bytes: 1 << 20 },
+        tasks,
+        deed: AuditEntry {
+            id: 0,
+            at: at(1),
+            who: "ann".to_owned(),
+            verb: "create".to_owned(),
+            object: "tasks/x".to_owned(),
+            detail: None,
+            outcome: "ok".to_owned(),
+        },
     };
     let entries = async || {
         store.audit(&AuditFilter::default(), &PageRequest::default()).await.expect("read").items.len()
     };
-    assert!(store.insert_tasks(&three(), Some(deed.clone())).await.expect("stored"));
+    let submit = async |tasks| store.submit_tasks(submission(tasks)).await;
+    assert_eq!(submit(three()).await.expect("stored"), Acceptance::Accepted);
     assert_eq!(entries().await, 1);
-    assert!(!store.insert_tasks(&three(), Some(deed.clone())).await.expect("no failure"));
+    assert_eq!(submit(three()).await.expect("no failure"), Acceptance::Taken);
+    let live = store.live_tasks_of("ann").await.expect("counted");
+    let more = vec![row(8, "ann"), row(9, "ann")];
+    assert_eq!(submit(more).await.expect("no failure"), Acceptance::TooMuch(live));
     assert_eq!(entries().await, 1, "nothing was submitted");
     store.execute("CREATE TRIGGER refuse BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no'); END").await;
-    store.insert_tasks(&[row(9, "ann")], Some(deed)).await.expect_err("no trace, no task");
+    submit(vec![row(9, "ann")]).await.expect_err("no trace, no task");
     assert_eq!(store.live_tasks().await.expect("read").len(), 3);
 }
 
@@ -364,7 +373,7 @@ async fn who_submitted_is_written_down_with_the_tasks_or_not_at_all() {
 async fn the_next_stage_is_due_in_the_commit_in_which_the_one_before_it_succeeds() {
     let (_folder, store) = store().await;
     let rows = three();
-    assert!(store.insert_tasks(&rows, None).await.expect("stored"));
+    assert!(store.insert_tasks(&rows).await.expect("stored"));
     let seen = store.task_changes(0).await.expect("read").seen;
     let dispatch = Move::Dispatch(ClusterName::new("one").expect("a name"));
     run(&store, &rows[0].id, &[dispatch.clone(), Move::Succeeded]).await;
@@ -384,7 +393,7 @@ async fn the_next_stage_is_due_in_the_commit_in_which_the_one_before_it_succeeds
 async fn what_is_behind_a_failed_stage_is_never_run() {
     let (_folder, store) = store().await;
     let rows = three();
-    assert!(store.insert_tasks(&rows, None).await.expect("stored"));
+    assert!(store.insert_tasks(&rows).await.expect("stored"));
     let dispatch = Move::Dispatch(ClusterName::new("one").expect("a name"));
     let failed = Move::ProgramFailed { restart: false };
     run(&store, &rows[0].id, &[dispatch.clone(), Move::ProgramFailed { restart: true }, Move::Withdrawn])
@@ -402,7 +411,7 @@ async fn what_is_behind_a_failed_stage_is_never_run() {
 async fn a_stop_of_a_stage_stops_what_is_behind_it() {
     let (_folder, store) = store().await;
     let rows = three();
-    assert!(store.insert_tasks(&rows, None).await.expect("stored"));
+    assert!(store.insert_tasks(&rows).await.expect("stored"));
     let dispatch = Move::Dispatch(ClusterName::new("one").expect("a name"));
     store.stop_task(&rows[2].id, at(2)).await.expect("stored");
     run(&store, &rows[0].id, &[dispatch.clone(), Move::Succeeded]).await;
@@ -424,7 +433,7 @@ async fn a_stop_of_a_stage_stops_what_is_behind_it() {
 async fn a_stop_of_a_running_stage_stops_what_is_behind_it_before_its_cluster_confirms() {
     let (_folder, store) = store().await;
     let rows = three();
-    assert!(store.insert_tasks(&rows, None).await.expect("stored"));
+    assert!(store.insert_tasks(&rows).await.expect("stored"));
     run(&store, &rows[0].id, &[Move::Dispatch(ClusterName::new("one").expect("a name"))]).await;
     store.stop_task(&rows[0].id, at(2)).await.expect("stored");
     let live = store.live_tasks().await.expect("read");
