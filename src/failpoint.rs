@@ -42,7 +42,7 @@ pub fn reached<'w>(_: Side, _: impl IntoIterator<Item = &'w str>) {}
 mod debug {
     use std::sync::{LazyLock, Mutex};
 
-    use super::Side;
+    use crate::failpoint::Side;
 
     pub(super) static ONE: LazyLock<Option<Mutex<Failpoint>>> =
         LazyLock::new(|| Failpoint::from_environment().map(Mutex::new));

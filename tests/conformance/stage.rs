@@ -368,7 +368,10 @@ impl Watch<'_> {
     /// that asked for bookmarks has come: only one that is expected is compared.
     pub async fn gives(&mut self, kind: &str, expected: Value) -> Value {
         let mut next = self.event().await;
-        while kind != "BOOKMARK" && self.path.contains(BOOKMARKS) && next.as_ref().is_ok_and(is_progress) {
+        while kind != "BOOKMARK"
+            && self.path.contains(BOOKMARKS)
+            && next.as_ref().is_ok_and(|event| is_progress(event.as_ref()))
+        {
             next = self.event().await;
         }
         match next {
@@ -401,8 +404,8 @@ impl Watch<'_> {
 }
 
 /// Whether an event only tells how far the watch has come, and does not end the initial events.
-fn is_progress(event: &Option<Value>) -> bool {
-    event.as_ref().is_some_and(|event| {
+fn is_progress(event: Option<&Value>) -> bool {
+    event.is_some_and(|event| {
         event["type"] == "BOOKMARK" && event["object"].pointer(INITIAL_EVENTS_END).is_none()
     })
 }
