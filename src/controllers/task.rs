@@ -5,7 +5,7 @@
 //! effect. What is on a cluster is read from its tables, whole, at every look.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -39,7 +39,7 @@ use crate::{
             view::{TaskView, TaskViews, VolumeViews},
         },
     },
-    k8s::{hub::Hub, list_watch::Timing, worker::JoinedClusters},
+    k8s::{hub::Hub, list_watch::Timing, worker::JoinedClusters, write},
     store::{Dispatch, Store, StoreError, TaskMove, TaskRow},
     telemetry::Metrics,
 };
@@ -141,6 +141,8 @@ pub struct Published {
 struct Cluster {
     target: Target,
     index: Index,
+    /// What was being sent when the index was read.
+    sent: HashSet<write::Target>,
     job_sets: JobSets,
 }
 
@@ -239,20 +241,13 @@ impl TaskController {
             // Not the same as clusters that have all left.
             return Ok(Next::AtPeriod);
         }
-        for cluster in self.clusters.values_mut() {
-            let current = cluster.target.worker.follows_tasks();
-            cluster.index.refresh(&cluster.target.worker, current);
-        }
-        if let Some(hub) = &mut self.place {
-            let current = hub.target.worker.follows_jobs();
-            hub.index.refresh(&hub.target.worker, current);
-        }
         self.ask_for_job_sets(&joined);
         let mut volumes = self.store.volumes(None).await?;
         self.place_volumes(&mut volumes).await?;
         for _ in 0..ROUNDS {
             let now = self.clock.now();
             self.retract();
+            self.take_stock();
             let decided = self.decide(&joined, &volumes, now);
             if decided.is_empty() {
                 break;
@@ -268,6 +263,19 @@ impl TaskController {
         self.count_tasks();
         self.sweep();
         Ok(self.next_look())
+    }
+
+    /// Reads what is on each cluster, and before that what is still being sent there: a write that ends in between is
+    /// among what is there. The other way round, it would be in neither.
+    fn take_stock(&mut self) {
+        for cluster in self.clusters.values_mut() {
+            let current = cluster.target.worker.follows_tasks();
+            cluster.read(current);
+        }
+        if let Some(hub) = &mut self.place {
+            let current = hub.target.worker.follows_jobs();
+            hub.read(current);
+        }
     }
 
     /// Takes in what was submitted, stopped or moved since the last look.

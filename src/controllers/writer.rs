@@ -6,7 +6,7 @@
 //! writer only.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -167,6 +167,13 @@ impl Writer {
     /// What is being sent at this moment.
     pub fn in_flight(&self) -> Vec<Change> {
         self.lock().objects.values().filter_map(|pace| pace.in_flight.clone()).collect()
+    }
+
+    /// The objects that are being sent at this moment.
+    pub fn sent(&self) -> HashSet<Target> {
+        let state = self.lock();
+        let sent = state.objects.iter().filter(|(_, pace)| pace.in_flight.is_some());
+        sent.map(|(target, _)| target.clone()).collect()
     }
 
     pub fn is_in_flight(&self, target: &Target) -> bool {

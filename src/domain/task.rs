@@ -14,7 +14,7 @@ pub mod sky;
 pub mod spec;
 pub mod tenant;
 #[cfg(test)]
-mod testing;
+pub mod testing;
 pub mod view;
 pub mod volume;
 pub mod yaml;

@@ -337,8 +337,7 @@ pub(super) fn observe(cluster: &Cluster, row: &TaskRow) -> Observed {
             });
         }
         Phase::Withdrawing { .. } => {
-            let sent = |object: &crate::k8s::write::Target| target.writer.is_in_flight(object);
-            seen.left += of.mains().iter().filter(|object| sent(object)).count();
+            seen.left += of.mains().iter().filter(|object| cluster.sent.contains(object)).count();
         }
         Phase::Pending
         | Phase::Queued { .. }

@@ -1,6 +1,6 @@
 //! Where tasks can be: each joined cluster and the hub, with a writer and an index of what is there.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use tokio::{
     sync::{Notify, watch},
@@ -21,7 +21,13 @@ use super::{Cluster, HUB, TaskController, index::Index, job_sets::JobSets, targe
 
 impl Cluster {
     fn new(target: Target) -> Self {
-        Self { target, index: Index::default(), job_sets: JobSets::default() }
+        Self { target, index: Index::default(), sent: HashSet::new(), job_sets: JobSets::default() }
+    }
+
+    /// `current`: asked before, so that what is read is all that is there.
+    pub(super) fn read(&mut self, current: bool) {
+        self.sent = self.target.writer.sent();
+        self.index.refresh(&self.target.worker, current);
     }
 }
 
@@ -71,4 +77,106 @@ pub(super) fn wake_on<T: Send + Sync + 'static>(
             signal.notify_one();
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, time::Duration};
+
+    use axum::{Json, Router, routing::post};
+    use jiff::Timestamp;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{
+        controllers::{
+            task::{
+                decide::observe,
+                wishes::{self, Dispatching, Maker},
+            },
+            writer::WriterConfig,
+        },
+        domain::task::{
+            choose::Placement,
+            names::TaskId,
+            phase::{Phase, State, Then},
+            render::Gang,
+            testing::{cluster_name, task},
+        },
+        k8s::testing::Server,
+        store::{Dispatch, TaskRow},
+        telemetry::Metrics,
+    };
+
+    fn withdrawn() -> TaskRow {
+        let cluster = cluster_name("one");
+        let placement = Placement {
+            cluster: cluster.clone(),
+            candidate: 0,
+            queue: "default".to_owned(),
+            now: true,
+            terms: BTreeMap::new(),
+            flavors: BTreeMap::new(),
+            claims: BTreeMap::new(),
+        };
+        TaskRow {
+            id: TaskId::parse("1a2b3c4d").expect("an id"),
+            owner: "ann@example.com".to_owned(),
+            namespace: "team".to_owned(),
+            queue: None,
+            cluster: None,
+            submitted: Timestamp::UNIX_EPOCH,
+            spec: task("run: x\n"),
+            state: State { phase: Phase::Withdrawing { cluster, then: Then::Requeue }, epoch: 1 },
+            dispatch: Some(Dispatch {
+                placement,
+                gang: Gang::PerNode,
+                priority_class: None,
+                by_multikueue: false,
+                spills: 0,
+                landed: None,
+            }),
+            restarts: 0,
+            nodes: None,
+            changed: Timestamp::UNIX_EPOCH,
+            stage: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_create_that_ends_after_the_cluster_was_looked_at_is_not_taken_for_none() {
+        let answers = Arc::new(Notify::new());
+        let answer = Arc::clone(&answers);
+        let create = move |Json(mut job): Json<Value>| {
+            let answer = Arc::clone(&answer);
+            async move {
+                answer.notified().await;
+                job["metadata"]["uid"] = json!("u");
+                job["metadata"]["resourceVersion"] = json!("7");
+                Json(job)
+            }
+        };
+        let server = Server::start(Router::new().route("/apis/batch/v1/namespaces/team/jobs", post(create)));
+        let (mut tasks, cancel) = (JoinSet::new(), CancellationToken::new());
+        let worker = Worker::new(cluster_name("one"), server.client(), "uid".to_owned(), cancel.clone());
+        let config = WriterConfig { merge_window: Duration::ZERO, deadline: Duration::from_secs(10) };
+        let ended = Arc::new(Notify::new());
+        let told = (Metrics::new(), Arc::clone(&ended));
+        let mut cluster = Cluster::new(Target::start(&Arc::new(worker), config, told, (&mut tasks, &cancel)));
+        let row = withdrawn();
+        let of = Dispatching { task: &row, dispatch: row.dispatch.as_ref().expect("it was dispatched") };
+        let maker = Maker { hub_id: "hub", tenants: &BTreeMap::new(), default_image: "image" };
+        cluster.target.writer.want(wishes::create(of, None, &cluster.target, &maker, None));
+        while cluster.target.writer.sent().is_empty() {
+            tokio::task::yield_now().await;
+        }
+
+        cluster.read(true);
+        answers.notify_one();
+        ended.notified().await;
+        assert!(cluster.target.writer.is_idle(), "the Job is there");
+        assert_eq!(observe(&cluster, &row).left, 1, "it was on its way when the cluster was looked at");
+        cluster.read(true);
+        assert_eq!(observe(&cluster, &row).left, 1, "and is seen from now on");
+    }
 }
