@@ -8,7 +8,7 @@ use crate::{
         phase::Epoch,
         progress::{End, Observed},
         render::is_main_name,
-        view::{NodePhase, NodeView},
+        view::NodeView,
     },
     k8s::{
         logs::LogPod,
@@ -38,6 +38,8 @@ pub(super) struct Index {
     /// By the UID of the Job or JobSet.
     workloads: HashMap<String, Arc<Workload>>,
     places: Places,
+    /// Pods that their cluster ended, by UID: mostly they are gone before their Job has failed.
+    disrupted: HashMap<String, Arc<LogPod>>,
 }
 
 /// What tells a task's own objects from others that carry its id.
@@ -72,6 +74,8 @@ pub(super) struct OnCluster {
     /// Those that MultiKueue put there.
     pub copies: Vec<Arc<TaskJob>>,
     pods: Vec<Arc<LogPod>>,
+    /// Those that their cluster ended, whether or not they are still there.
+    disrupted: Vec<Arc<LogPod>>,
 }
 
 /// What a dispatch of a task should have.
@@ -112,10 +116,26 @@ impl Index {
             }
         }
         for pod in tables.pods.all() {
+            if pod.is_disrupted() {
+                self.disrupted.insert(pod.metadata.uid.clone(), Arc::clone(&pod));
+            } else {
+                self.disrupted.remove(&pod.metadata.uid);
+            }
             if let Some(id) = pod.task() {
                 self.tasks.entry(id).or_default().pods.push(pod);
             }
         }
+        self.disrupted.retain(|_, pod| {
+            let Some((id, epoch)) = pod.task().zip(pod.epoch()) else { return false };
+            let Some(here) = self.tasks.get_mut(&id) else { return false };
+            // One that was suspended meanwhile begins anew, with other pods.
+            let runs = here.jobs.iter().map(|(_, job)| job).chain(&here.copies);
+            let runs = runs.filter(|job| job.epoch() == Some(epoch)).any(|job| !job.suspended);
+            if runs {
+                here.disrupted.push(Arc::clone(pod));
+            }
+            runs
+        });
         let ours: std::collections::HashSet<&str> = self
             .tasks
             .values()
@@ -196,15 +216,16 @@ impl Index {
 impl OnCluster {
     /// Nearly always that is all there is.
     pub fn only(&self, whose: &Whose) -> Cow<'_, Self> {
-        let Self { jobs, copies, pods } = self;
+        let Self { jobs, copies, pods, disrupted } = self;
         let all = jobs.iter().all(|(_, job)| whose.is_job(job)) && copies.iter().all(|job| whose.is_job(job));
-        if all && pods.iter().all(|pod| whose.is_pod(pod)) {
+        if all && pods.iter().chain(disrupted).all(|pod| whose.is_pod(pod)) {
             return Cow::Borrowed(self);
         }
         Cow::Owned(Self {
             jobs: jobs.iter().filter(|(_, job)| whose.is_job(job)).cloned().collect(),
             copies: copies.iter().filter(|job| whose.is_job(job)).cloned().collect(),
             pods: pods.iter().filter(|pod| whose.is_pod(pod)).cloned().collect(),
+            disrupted: disrupted.iter().filter(|pod| whose.is_pod(pod)).cloned().collect(),
         })
     }
 
@@ -218,6 +239,7 @@ impl OnCluster {
 
     /// The pod that says most of each node.
     pub fn add_nodes(&self, epoch: Epoch, seen: &mut Observed) {
+        seen.disrupted |= self.disrupted.iter().any(|pod| pod.epoch() == Some(epoch));
         for pod in self.pods.iter().filter(|pod| pod.epoch() == Some(epoch)) {
             let rank = pod.rank().or((seen.nodes.len() == 1).then_some(0));
             let slot = rank.and_then(|rank| seen.nodes.get_mut(usize::try_from(rank).ok()?));
@@ -233,11 +255,11 @@ impl OnCluster {
     }
 
     fn end(&self, jobs: &[&TaskJob], expected: Expected) -> Option<End> {
-        let failed = jobs.iter().filter_map(|job| job.end.as_ref()).find(|end| !end.succeeded);
+        let failures = || jobs.iter().filter_map(|job| job.end.as_ref()).filter(|end| !end.succeeded);
+        // Of Jobs for each node, the others fail for want of the one that was disrupted.
+        let failed = failures().find(|end| end.disrupted).or_else(|| failures().next());
         if let Some(end) = failed {
-            let mut pods = self.pods.iter().filter(|pod| pod.epoch() == Some(expected.epoch));
-            let disrupted = pods.any(|pod| pod.is_disrupted() && pod.node_view().phase == NodePhase::Failed);
-            return Some(End::Failed { message: end.message.clone(), disrupted });
+            return Some(End::Failed { message: end.message.clone(), disrupted: end.disrupted });
         }
         let succeeded = jobs.iter().filter(|job| job.end.is_some()).count();
         (0 < expected.objects && expected.objects <= succeeded).then_some(End::Succeeded)
@@ -264,9 +286,14 @@ fn waits(conditions: &[Condition]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::{
+        domain::ids::ClusterName,
+        k8s::{list_watch::Table, testing::Server},
+    };
 
     fn job(namespace: &str, name: &str) -> Arc<TaskJob> {
         let metadata = json!({"name": name, "namespace": namespace, "labels": {"task-id": "1a2b3c4d"}});
@@ -289,6 +316,7 @@ mod tests {
             jobs: vec![(Kind::Job, job("team", "train-1a2b3c4d-node-1"))],
             copies: vec![job("team", "train-1a2b3c4d")],
             pods: vec![pod("team")],
+            disrupted: vec![pod("team")],
         };
         assert!(matches!(own.only(&whose), Cow::Borrowed(_)));
         let mut mixed = own.clone();
@@ -296,8 +324,90 @@ mod tests {
         mixed.jobs.push((Kind::Job, job("team", "mine")));
         mixed.copies.push(job("other", "train-1a2b3c4d"));
         mixed.pods.push(pod("other"));
+        mixed.disrupted.push(pod("other"));
         let left = mixed.only(&whose);
-        assert_eq!((left.jobs.len(), left.copies.len(), left.pods.len()), (1, 1, 1));
+        assert_eq!((left.jobs.len(), left.copies.len(), left.pods.len(), left.disrupted.len()), (1, 1, 1, 1));
         assert_eq!(left.jobs[0].1, own.jobs[0].1);
+    }
+
+    fn labelled(name: &str, version: u32) -> Value {
+        json!({
+            "name": name, "namespace": "team", "uid": name, "resourceVersion": version.to_string(),
+            "labels": {
+                "task-id": "1a2b3c4d", "fedq.dev/epoch": "1", "kueue.x-k8s.io/multikueue-origin": "hub",
+                "node-idx": "0",
+            },
+        })
+    }
+
+    /// A worker with a Job of one dispatch, and an index of what is there.
+    struct Bed {
+        worker: Worker,
+        index: Index,
+        _server: Server,
+    }
+
+    impl Bed {
+        fn new() -> Self {
+            let server = Server::start(axum::Router::new());
+            let name = ClusterName::new("one").expect("a name");
+            let worker = Worker::new(name, server.client(), "uid".to_owned(), CancellationToken::new());
+            let bed = Self { worker, index: Index::default(), _server: server };
+            bed.worker.tasks.jobs.absorb_answer(&json!({"metadata": labelled("job", 1)}));
+            bed
+        }
+
+        fn put(&self, version: u32, more: &Value) {
+            let mut pod = json!({"metadata": labelled("pod", version), "spec": {"containers": []}});
+            for (field, value) in more.as_object().expect("fields") {
+                match (pod[field].as_object_mut(), value.as_object()) {
+                    (Some(old), Some(new)) => old.extend(new.clone()),
+                    _ => pod[field] = value.clone(),
+                }
+            }
+            self.worker.tasks.pods.absorb_answer(&pod);
+        }
+
+        fn here(&mut self) -> &OnCluster {
+            self.index.refresh(&self.worker, true);
+            &self.index.tasks[&TaskId::parse("1a2b3c4d").expect("an id")]
+        }
+
+        fn is_disrupted(&mut self) -> bool {
+            let mut seen = Observed::default();
+            self.here().add_nodes(1, &mut seen);
+            seen.disrupted
+        }
+    }
+
+    fn forget<T: crate::k8s::list_watch::Record>(table: &Table<T>) {
+        let mut sink = table.sink();
+        crate::k8s::list_watch::Sink::begin(&mut sink);
+        crate::k8s::list_watch::Sink::end(&mut sink);
+    }
+
+    #[tokio::test]
+    async fn that_a_pod_was_evicted_is_known_when_it_is_gone() {
+        let target = |status: &str| {
+            json!({"status": {"phase": "Running", "conditions": [
+                {"type": "DisruptionTarget", "status": status},
+            ]}})
+        };
+        let mut bed = Bed::new();
+        bed.put(2, &json!({"status": {"phase": "Running"}}));
+        assert!(!bed.is_disrupted());
+        bed.put(3, &target("True"));
+        assert!(bed.is_disrupted(), "it need not have ended");
+        bed.put(4, &target("False"));
+        assert!(!bed.is_disrupted(), "it was spared");
+        bed.put(5, &target("True"));
+        assert!(bed.is_disrupted());
+        forget(&bed.worker.tasks.pods);
+        assert!(bed.is_disrupted() && bed.here().pods.is_empty());
+        let suspended = json!({"metadata": labelled("job", 6), "spec": {"suspend": true}});
+        bed.worker.tasks.jobs.absorb_answer(&suspended);
+        assert!(!bed.is_disrupted(), "Kueue took it back, and it begins anew");
+        bed.worker.tasks.jobs.absorb_answer(&json!({"metadata": labelled("job", 7)}));
+        assert!(!bed.is_disrupted());
     }
 }

@@ -29,6 +29,8 @@ pub struct Observed {
     /// Why Kueue took its quota back.
     pub evicted: Option<String>,
     pub end: Option<End>,
+    /// A pod of it was ended by its cluster: an end that follows is not its program's.
+    pub disrupted: bool,
     /// By rank.
     pub nodes: Vec<NodeView>,
     /// Kueue's word on why it is not admitted.
@@ -42,7 +44,7 @@ pub struct Observed {
 #[derive(Clone, Debug, PartialEq)]
 pub enum End {
     Succeeded,
-    /// `disrupted`: the cluster ended a pod, not its program.
+    /// `disrupted`: the Job itself says that it failed because the cluster ended a pod.
     Failed {
         message: String,
         disrupted: bool,
@@ -118,7 +120,9 @@ fn ended(end: &End, seen: &Observed, recovery: &Recovery, restarts: u32) -> Step
     match end {
         End::Succeeded => Step::new(Move::Succeeded, None),
         End::Failed { message, disrupted } => {
-            let free = *disrupted || seen.exit_codes().any(|code| recovery.always_on.contains(&code));
+            let free = *disrupted
+                || seen.disrupted
+                || seen.exit_codes().any(|code| recovery.always_on.contains(&code));
             let restart = free || restarts < recovery.max_restarts;
             let detail = seen.why_failed().unwrap_or_else(|| message.clone());
             let detail = Some(detail).filter(|detail| !detail.is_empty());

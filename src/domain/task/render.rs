@@ -32,6 +32,9 @@ pub const NODE_LABEL: &str = "node-idx";
 const QUEUE_LABEL: &str = "kueue.x-k8s.io/queue-name";
 const PRIORITY_LABEL: &str = "kueue.x-k8s.io/priority-class";
 const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
+/// The reason why a Job failed whose pod was drained, preempted or lost, and of a JobSet that has such a Job.
+pub const POD_FAILURE_POLICY: &str = "PodFailurePolicy";
+pub const FAIL_JOB_SET: &str = "FailJobSetFailurePolicyAction";
 /// So named, its jobs are called `<task>-node-<rank>`, as k8s-cli's are.
 const REPLICATED_JOB: &str = "node";
 
@@ -227,6 +230,7 @@ impl Order<'_> {
         let name = node_name(&self.object_name(), rank, self.spec.num_nodes);
         let mut spec = json!({
             "backoffLimit": 0,
+            "podFailurePolicy": tells_disruption(),
             "template": self.template(Some(rank), pod::Rank::Fixed(rank)),
         });
         self.suspend(&mut spec);
@@ -245,6 +249,7 @@ impl Order<'_> {
     fn indexed_job(&self) -> Value {
         let mut spec = json!({
             "backoffLimit": 0,
+            "podFailurePolicy": tells_disruption(),
             "completionMode": "Indexed",
             "completions": self.spec.num_nodes,
             "parallelism": self.spec.num_nodes,
@@ -261,7 +266,13 @@ impl Order<'_> {
 
     fn job_set(&self) -> Value {
         let mut spec = json!({
-            "failurePolicy": {"maxRestarts": 0},
+            "failurePolicy": {
+                "maxRestarts": 0,
+                // Its condition says of no other end which of its Jobs failed for what.
+                "rules": [{
+                    "name": "disruption", "action": "FailJobSet", "onJobFailureReasons": [POD_FAILURE_POLICY],
+                }],
+            },
             "network": {"enableDNSHostnames": true, "publishNotReadyAddresses": true},
             "replicatedJobs": [{
                 "name": REPLICATED_JOB,
@@ -270,6 +281,7 @@ impl Order<'_> {
                     "metadata": {"labels": self.labels(None)},
                     "spec": {
                         "backoffLimit": 0,
+                        "podFailurePolicy": tells_disruption(),
                         "completions": 1,
                         "parallelism": 1,
                         "template": self.template(None, pod::Rank::JobIndex),
@@ -307,6 +319,15 @@ impl Order<'_> {
         };
         Some((0..self.spec.num_nodes).map(host).collect::<Vec<_>>().join("\n"))
     }
+}
+
+/// A Job has to say itself that its cluster ended it: of a pod that was evicted nothing is left once the Job has failed.
+/// No other rule may end with this action, or its reason would say nothing.
+fn tells_disruption() -> Value {
+    json!({"rules": [{
+        "action": "FailJob",
+        "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+    }]})
 }
 
 /// As Python's `datetime.utcnow().isoformat()` writes it, which is what k8s-cli reads.

@@ -4,7 +4,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    domain::task::phase::Epoch,
+    domain::task::{
+        phase::Epoch,
+        render::{FAIL_JOB_SET, POD_FAILURE_POLICY},
+    },
     k8s::list_watch::{Key, Record},
 };
 
@@ -69,6 +72,8 @@ pub struct TaskJob {
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobEnd {
     pub succeeded: bool,
+    /// A pod was ended by the cluster, not by its program.
+    pub disrupted: bool,
     pub message: String,
     pub at: Option<Timestamp>,
 }
@@ -108,6 +113,8 @@ struct RawCondition {
     kind: String,
     status: String,
     #[serde(default)]
+    reason: String,
+    #[serde(default)]
     message: String,
     #[serde(default)]
     last_transition_time: Option<String>,
@@ -123,7 +130,10 @@ impl From<RawJob> for TaskJob {
                 _ => return None,
             };
             let at = condition.last_transition_time.as_ref().and_then(|time| time.parse().ok());
-            (condition.status == "True").then(|| JobEnd { succeeded, message: condition.message.clone(), at })
+            let disrupted =
+                !succeeded && matches!(condition.reason.as_str(), POD_FAILURE_POLICY | FAIL_JOB_SET);
+            let message = condition.message.clone();
+            (condition.status == "True").then_some(JobEnd { succeeded, disrupted, message, at })
         };
         Self {
             metadata: raw.metadata,
@@ -153,6 +163,7 @@ impl From<TaskJob> for RawJob {
         let ended = |end: JobEnd| RawCondition {
             kind: if end.succeeded { "Complete" } else { "Failed" }.to_owned(),
             status: "True".to_owned(),
+            reason: if end.disrupted { POD_FAILURE_POLICY } else { "" }.to_owned(),
             message: end.message,
             last_transition_time: end.at.map(|at| at.to_string()),
         };
@@ -164,12 +175,12 @@ impl From<TaskJob> for RawJob {
     }
 }
 
-fn is_there<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+pub(in crate::k8s) fn is_there<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     Ok(Option::<serde::de::IgnoredAny>::deserialize(deserializer)?.is_some())
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it so")]
-fn is_not(there: &bool) -> bool {
+pub(in crate::k8s) fn is_not(there: &bool) -> bool {
     !there
 }
 
@@ -219,6 +230,18 @@ mod tests {
             });
             let end = job(&json!({"conditions": [condition]})).end.expect("ended");
             assert_eq!((end.succeeded, end.message.as_str(), end.at.is_some()), (succeeded, "m", true));
+        }
+        for (reason, disrupted) in [
+            ("PodFailurePolicy", true),
+            ("FailJobSetFailurePolicyAction", true),
+            ("BackoffLimitExceeded", false),
+            ("ReachedMaxRestarts", false),
+        ] {
+            let condition = json!({"type": "Failed", "status": "True", "reason": reason});
+            let ended = job(&json!({"conditions": [condition]}));
+            assert_eq!(ended.end.as_ref().map(|end| end.disrupted), Some(disrupted), "{reason}");
+            let kept = serde_json::to_vec(&ended).expect("JSON");
+            assert_eq!(serde_json::from_slice::<TaskJob>(&kept).expect("a Job"), ended);
         }
         let failing = job(&json!({"conditions": [{"type": "Failed", "status": "False"}]}));
         assert_eq!(failing.end, None);

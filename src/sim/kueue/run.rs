@@ -25,6 +25,9 @@ pub const EXIT: &str = "sim.fedq.dev/exit";
 /// Of a pod of an Indexed Job, as label and as annotation.
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
+/// Set on a pod, it has that pod evicted.
+const DISRUPTED: &str = "DisruptionTarget";
+
 const DEFAULT_SECONDS: i64 = 5;
 const DEFAULT_BACKOFF_LIMIT: i64 = 6;
 /// Beyond this many pods a job is run in parts, lest one manifest fill the memory.
@@ -40,13 +43,7 @@ pub struct JobsView {
 /// One pass over all Jobs; at a fixed point it returns nothing until time has passed.
 pub fn run_jobs(view: &JobsView, now: Timestamp) -> Vec<Effect> {
     let mut after = view.clone();
-    for (key, pod) in &view.pods {
-        let node = text(pod, &["spec", "nodeName"]);
-        let gone = !node.is_empty() && !view.nodes.contains_key(&(String::new(), node.to_owned()));
-        if gone && owning_job(pod).is_some() {
-            after.pods.remove(key);
-        }
-    }
+    after.pods.retain(|_, pod| !(is_over(pod) && owning_job(pod).is_some() && is_lost(&view.nodes, pod)));
     for (key, job) in &view.jobs {
         let ours = matches!(job["spec"]["managedBy"].as_str(), None | Some("kubernetes.io/job-controller"));
         if !ours || is_deleted(job) {
@@ -77,6 +74,50 @@ fn owning_job(pod: &Value) -> Option<&str> {
         .and_then(|owner| owner["uid"].as_str())
 }
 
+/// Whether its node is gone.
+fn is_lost(nodes: &Objects, pod: &Value) -> bool {
+    let node = text(pod, &["spec", "nodeName"]);
+    !node.is_empty() && !nodes.contains_key(&(String::new(), node.to_owned()))
+}
+
+/// Ends pods of lost nodes, and those of which somebody says that they are to be evicted. As on a real cluster, where
+/// the one who says so deletes the pod too, they are gone once their Job has counted them.
+fn evict(view: &mut JobsView, pods: &[Key], now: Timestamp) -> Vec<Key> {
+    let mut evicted = Vec::new();
+    for key in pods {
+        let pod = &view.pods[key];
+        if is_over(pod) || !(is_true(pod, DISRUPTED) || is_lost(&view.nodes, pod)) {
+            continue;
+        }
+        let pod = Arc::make_mut(view.pods.get_mut(key).expect("looked at above"));
+        let disrupted = Condition { kind: DISRUPTED, holds: true, reason: "DeletionByPodGC", message: "" };
+        set_condition(pod, &disrupted, now);
+        child(pod, &["status"]).insert("phase".to_owned(), json!("Failed"));
+        evicted.push(key.clone());
+    }
+    evicted
+}
+
+/// What the first rule that ends the Job for a condition of a failed pod says.
+fn failed_by_policy(job: &Value, pod: &Value) -> Option<String> {
+    let rules = items(job, &["spec", "podFailurePolicy", "rules"]);
+    let holds = |pattern: &&Value| {
+        let found = condition(pod, text(pattern, &["type"]));
+        pod["status"]["phase"] == "Failed" && found.is_some_and(|found| found["status"] == pattern["status"])
+    };
+    let told = |(index, rule): (usize, &Value)| {
+        let met = items(rule, &["onPodConditions"]).iter().find(holds)?;
+        let name = |field| text(pod, &["metadata", field]);
+        Some(format!(
+            "Pod {}/{} has condition {} matching FailJob rule at index {index}",
+            name("namespace"),
+            name("name"),
+            text(met, &["type"]),
+        ))
+    };
+    rules.iter().enumerate().filter(|(_, rule)| rule["action"] == "FailJob").find_map(told)
+}
+
 fn run(view: &mut JobsView, key: &Key, job: &mut Value, now: Timestamp) {
     if is_true(job, "Complete") || is_true(job, "Failed") {
         return;
@@ -91,30 +132,39 @@ fn run(view: &mut JobsView, key: &Key, job: &mut Value, now: Timestamp) {
         view.pods.retain(|key, pod| !keys.contains(key) || is_over(pod));
     }
     let kept: Vec<Key> = keys.into_iter().filter(|key| view.pods.contains_key(key)).collect();
+    let has_phase = |view: &JobsView, phase: &str| {
+        let phases = kept.iter().filter(|key| view.pods[*key]["status"]["phase"] == phase);
+        i64::try_from(phases.count()).unwrap_or(i64::MAX)
+    };
+    // Counted once, and gone since.
+    let failed_before = job["status"]["failed"].as_i64().unwrap_or(0) - has_phase(view, "Failed");
+    let evicted = evict(view, &kept, now);
     for key in &kept {
         let node = place(view, &view.pods[key]);
         let pod = view.pods.get_mut(key).expect("kept above");
         advance(pod, node, now);
     }
-    let count = |phase: &str| {
-        let phases = kept.iter().filter(|key| view.pods[*key]["status"]["phase"] == phase);
-        i64::try_from(phases.count()).unwrap_or(i64::MAX)
-    };
-    let (succeeded, failed) = (count("Succeeded"), count("Failed"));
+    let (succeeded, failed) =
+        (has_phase(view, "Succeeded"), failed_before.max(0) + has_phase(view, "Failed"));
+    let by_policy = kept.iter().find_map(|key| failed_by_policy(job, &view.pods[key]));
     let parallelism = job["spec"]["parallelism"].as_i64().unwrap_or(1);
     let completions = job["spec"]["completions"].as_i64().unwrap_or(parallelism);
     let limit = job["spec"]["backoffLimit"].as_i64().unwrap_or(DEFAULT_BACKOFF_LIMIT);
-    let mut active = count("Running") + count("Pending");
+    let mut active = has_phase(view, "Running") + has_phase(view, "Pending");
     if suspended {
         suspend(job, now);
     } else {
         resume(job, now);
         if completions <= succeeded {
             end(job, &COMPLETE, now);
-        } else if limit < failed {
+        } else if limit < failed || by_policy.is_some() {
             view.pods.retain(|key, pod| !kept.contains(key) || is_over(pod));
             active = 0;
-            end(job, &FAILED, now);
+            let failure = match &by_policy {
+                Some(message) => End { reason: "PodFailurePolicy", message, ..FAILED },
+                None => FAILED,
+            };
+            end(job, &failure, now);
         } else {
             let wanted = parallelism.min(completions - succeeded).min(MOST_PODS);
             while active < wanted {
@@ -125,6 +175,7 @@ fn run(view: &mut JobsView, key: &Key, job: &mut Value, now: Timestamp) {
             }
         }
     }
+    view.pods.retain(|key, _| !evicted.contains(key));
     let ready =
         kept.iter().filter(|key| view.pods.get(*key).is_some_and(|p| p["status"]["phase"] == "Running"));
     let ready = i64::try_from(ready.count()).unwrap_or(i64::MAX).min(active);
@@ -167,27 +218,27 @@ fn resume(job: &mut Value, now: Timestamp) {
 }
 
 /// How a job ends: the condition that says so, after one that says that it is about to.
-struct End {
+struct End<'a> {
     before: &'static str,
     kind: &'static str,
     reason: &'static str,
-    message: &'static str,
+    message: &'a str,
 }
 
-const COMPLETE: End = End {
+const COMPLETE: End<'_> = End {
     before: "SuccessCriteriaMet",
     kind: "Complete",
     reason: "CompletionsReached",
     message: "Reached expected number of succeeded pods",
 };
-const FAILED: End = End {
+const FAILED: End<'_> = End {
     before: "FailureTarget",
     kind: "Failed",
     reason: "BackoffLimitExceeded",
     message: "Job has reached the specified backoff limit",
 };
 
-fn end(job: &mut Value, end: &End, now: Timestamp) {
+fn end(job: &mut Value, end: &End<'_>, now: Timestamp) {
     for kind in [end.before, end.kind] {
         set_job_condition(
             job,

@@ -1,6 +1,11 @@
 //! Clusters that fall silent with tasks on them.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use fedq::sim::api::{Internal, write_internally};
+use fedq::sim::cluster::Cluster;
+use fedq::sim::kind::Kind;
+use serde_json::json;
 
 use super::super::bed::{WITHIN, wait};
 use super::stage::{Stage, of_task, wrong};
@@ -74,4 +79,49 @@ async fn a_worker_whose_answers_make_no_sense_gets_its_task_once_they_do() {
     wrong(worker, "");
     stage.reaches(&id, "succeeded").await;
     assert_eq!((stage.ever(&id, "Job").len(), stage.ever(&id, "Pod").len()), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_whose_node_is_lost_or_drained_has_not_failed_and_runs_again() {
+    let stage = Stage::set(&[("one", 8)]).await;
+    let worker = stage.worker("one");
+    let task = "run: x\nnum_nodes: 2\nresources: {accelerators: 1}\n";
+    let lost = stage.submit(3600, task).await;
+    stage.reaches(&lost, "running").await;
+    let node = of_task(worker, "Pod", &lost)[0]["spec"]["nodeName"].as_str().unwrap().to_owned();
+    write(worker, ("Node", "", &node), Internal::Delete).await;
+    runs_again(&stage, &lost).await;
+    stage.fedq(&["task", "stop", &lost, "--yes"], "").await.unwrap();
+    stage.is_gone(&lost).await;
+
+    let drained = stage.submit(3600, task).await;
+    stage.reaches(&drained, "running").await;
+    let pod = of_task(worker, "Pod", &drained)[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    let condition = json!({
+        "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting", "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    write(worker, ("Pod", "team", &pod), Internal::Status(json!({"conditions": [condition]}))).await;
+    runs_again(&stage, &drained).await;
+}
+
+async fn write(worker: &Cluster, (kind, namespace, name): (&str, &str, &str), what: Internal) {
+    let name = (namespace.to_owned(), name.to_owned());
+    write_internally(&worker.state, "admin", (Kind::named(kind).unwrap(), name), what).await.unwrap();
+}
+
+/// In its second dispatch, which is not counted as a restart.
+async fn runs_again(stage: &Stage, id: &str) {
+    let began = Instant::now();
+    loop {
+        let status = stage.reaches(id, "running").await;
+        if status["epoch"] == 2 {
+            assert_eq!(status["restarts"], 0, "{status:#}");
+            break;
+        }
+        assert!(began.elapsed() < WITHIN, "it is not run again: {status:#}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let reasons = stage.reasons(id).await;
+    assert!(!reasons.iter().any(|reason| reason == "Failed"), "{reasons:?}");
 }

@@ -136,10 +136,39 @@ fn pods_of_a_lost_node_run_elsewhere() {
     world.delete("Node", &(String::new(), "n1".to_owned()));
     world.run();
     assert_eq!(world.pods.values().next().unwrap()["status"]["phase"], "Pending");
+    assert_eq!(world.get("Job", "a")["status"]["failed"], 1);
     world.node("n2");
     world.run();
     let pod = world.pods.values().next().unwrap();
     assert_eq!((&pod["spec"]["nodeName"], &pod["status"]["phase"]), (&json!("n2"), &json!("Running")));
+    assert_eq!(world.get("Job", "a")["status"]["failed"], 1, "it stays counted");
+}
+
+/// `pkg/controller/job/job_controller_test.go` of Kubernetes, pod failure policies.
+#[test]
+fn a_job_that_is_to_fail_with_an_evicted_pod_says_so_when_the_pod_is_gone() {
+    let mut world = World::simple("2");
+    world.node("n");
+    world.job("a", "lq", "1", 2);
+    let policy = json!({"rules": [
+        {"action": "Ignore", "onPodConditions": [{"type": "Else", "status": "True"}]},
+        {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+    ]});
+    world.edit("Job", "a", |job| merge(job, &json!({"spec": {"podFailurePolicy": policy}})));
+    world.run();
+    let key = world.pods.keys().next().unwrap().clone();
+    let evicted = json!({"status": {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}});
+    world.edit("Pod", &key.1, |pod| merge(pod, &evicted));
+    world.run();
+    assert!(world.pods.is_empty(), "the other one went with its Job");
+    assert_eq!(
+        world.says("Job", "a", "Failed"),
+        format!(
+            "True PodFailurePolicy: Pod team/{} has condition DisruptionTarget matching FailJob rule at index 1",
+            key.1
+        )
+    );
+    assert!(world.is("job-a", "Finished"));
 }
 
 #[test]
