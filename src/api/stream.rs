@@ -57,6 +57,8 @@ const MAX_LIMIT: usize = 1000;
 /// A stream ends after that long: whoever lost the right to read is asked again.
 pub const STREAM_TIME: Duration = Duration::from_mins(10);
 pub const HEARTBEAT: Duration = Duration::from_secs(20);
+/// Nobody reads faster, and a look may go through many rows: what changes meanwhile is sent as one.
+const PACE: Duration = Duration::from_millis(500);
 
 pub fn list<T: Serialize + 'static>(
     state: &State,
@@ -101,12 +103,12 @@ struct Watch<S> {
     sent: BTreeMap<String, Value>,
     begun: bool,
     until: Instant,
+    looked: Instant,
 }
 
 pub fn watch<S: Source>(source: S, headers: &HeaderMap) -> Response {
     let framing = Framing::asked_for(headers);
-    let watch =
-        Watch { source, framing, sent: BTreeMap::new(), begun: false, until: Instant::now() + STREAM_TIME };
+    let watch = Watch::new(source, framing);
     let body = Body::from_stream(stream::unfold(watch, |mut watch| async {
         let chunk = watch.next().await?;
         Some((Ok::<_, Infallible>(chunk), watch))
@@ -142,6 +144,11 @@ impl Framing {
 }
 
 impl<S: Source> Watch<S> {
+    fn new(source: S, framing: Framing) -> Self {
+        let now = Instant::now();
+        Self { source, framing, sent: BTreeMap::new(), begun: false, until: now + STREAM_TIME, looked: now }
+    }
+
     /// What to send next; `None` ends the stream.
     async fn next(&mut self) -> Option<Bytes> {
         if !self.begun {
@@ -160,6 +167,7 @@ impl<S: Source> Watch<S> {
                 Ok(false) => return None,
                 Err(_) => return Some(self.framing.heartbeat()),
                 Ok(true) => {
+                    tokio::time::sleep_until(self.looked + PACE).await;
                     let text = self.changes().await?;
                     if !text.is_empty() {
                         return Some(text.into());
@@ -171,6 +179,7 @@ impl<S: Source> Watch<S> {
 
     /// `None`: the rows cannot be read, which is logged; whoever follows asks again.
     async fn changes(&mut self) -> Option<String> {
+        self.looked = Instant::now();
         let rows = self.source.rows().await.ok()?;
         let mut gone = std::mem::take(&mut self.sent);
         let mut text = String::new();
@@ -195,5 +204,40 @@ impl<S: Source> Watch<S> {
             Framing::Lines => text.extend([event.as_str(), "\n"]),
             Framing::Events => text.extend(["data: ", event.as_str(), "\n\n"]),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Changes all the time.
+    struct Busy {
+        looks: u64,
+    }
+
+    impl Source for Busy {
+        type Row = u64;
+
+        async fn rows(&mut self) -> Result<Vec<(String, u64)>, Failure> {
+            self.looks += 1;
+            Ok(vec![("row".to_owned(), self.looks)])
+        }
+
+        async fn changed(&mut self) -> bool {
+            true
+        }
+    }
+
+    #[tokio::test]
+    async fn what_changes_all_the_time_is_looked_at_twice_a_second() {
+        let mut watch = Watch::new(Busy { looks: 0 }, Framing::Lines);
+        let began = Instant::now();
+        for _ in 0..4 {
+            let text = watch.next().await.expect("a line");
+            assert!(text.ends_with(b"\n"));
+        }
+        assert!(PACE * 3 <= began.elapsed(), "{:?}", began.elapsed());
+        assert_eq!(watch.source.looks, 4);
     }
 }
