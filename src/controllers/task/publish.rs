@@ -153,17 +153,18 @@ impl TaskController {
             if let Some(of) = being_dispatched(live) {
                 let (mains, owned) = (of.mains(), of.owned());
                 // What was refused is tried again after a pause, and holds up nobody meanwhile.
-                let failed = mains.iter().any(|object| cluster.target.failure(object).is_some());
+                let failed =
+                    mains.iter().chain(&owned).any(|object| cluster.target.failure(object).is_some());
                 plan.need(&place, mains.into_iter().chain(owned));
-                if !failed {
-                    let count = fresh.entry(place.clone()).or_default();
-                    *count += 1;
-                    if AT_ONCE < *count {
-                        continue;
-                    }
+                let told = fresh.entry(place.clone()).or_default();
+                if !failed && AT_ONCE <= *told {
+                    continue;
                 }
-            }
-            if !held.contains(&(live.row.id.clone(), live.row.state.epoch)) {
+                let changes = wish(live, cluster, &maker, &mut values);
+                // One that waits for its secrets, or for what is being deleted, has nothing to write.
+                *told += usize::from(!failed && !changes.is_empty());
+                plan.add(&place, changes);
+            } else if !held.contains(&(live.row.id.clone(), live.row.state.epoch)) {
                 plan.add(&place, wish(live, cluster, &maker, &mut values));
             }
         }

@@ -14,7 +14,10 @@ use kube::{
     Api,
     api::{DeleteParams, ListParams, Preconditions},
 };
-use tokio::{sync::Notify, task::JoinSet};
+use tokio::{
+    sync::{Notify, Semaphore},
+    task::JoinSet,
+};
 use tracing::{info, warn};
 
 use crate::{
@@ -32,8 +35,20 @@ use crate::{
 
 use super::TaskController;
 
-#[derive(Clone, Default)]
-pub(super) struct SecretValues(Arc<Mutex<HashMap<TaskId, Found>>>);
+#[derive(Clone)]
+pub(super) struct SecretValues {
+    known: Arc<Mutex<HashMap<TaskId, Found>>>,
+    reads: Arc<Semaphore>,
+}
+
+/// However many tasks wait for theirs, the hub is not asked for more at a time.
+const READS: usize = 16;
+
+impl Default for SecretValues {
+    fn default() -> Self {
+        Self { known: Arc::default(), reads: Arc::new(Semaphore::new(READS)) }
+    }
+}
 
 enum Found {
     Asked,
@@ -56,7 +71,13 @@ impl SecretValues {
         let (values, id, hub) = (self.clone(), id.clone(), ask.hub.clone());
         let (signal, deadline) = (Arc::clone(ask.signal), ask.deadline);
         tasks.spawn(async move {
-            let found = read(&hub, &id, deadline).await;
+            let found = {
+                let _turn = values.reads.acquire().await.expect("the semaphore is never closed");
+                read(&hub, &id, deadline).await
+            };
+            if found.is_none() {
+                tokio::time::sleep(RETRY).await;
+            }
             let mut known = values.lock();
             match found {
                 Some(found) => known.insert(id, found),
@@ -83,7 +104,7 @@ impl SecretValues {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<TaskId, Found>> {
-        self.0.lock().expect("no code panics while holding this lock")
+        self.known.lock().expect("no code panics while holding this lock")
     }
 }
 
@@ -105,7 +126,6 @@ async fn read(hub: &Hub, id: &TaskId, deadline: Duration) -> Option<Found> {
         }
         Err(error) => {
             warn!(task.id = %id, "Could not read the secrets of task {id}: {error}");
-            tokio::time::sleep(RETRY).await;
             None
         }
     }

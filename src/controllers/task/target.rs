@@ -3,9 +3,10 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
 };
 
-use tokio::{sync::Notify, task::JoinSet};
+use tokio::{sync::Notify, task::JoinSet, time::Instant};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{info, warn};
 
@@ -22,6 +23,8 @@ use crate::{
 /// An object that exists, but that the watch has not brought after so many tries, is none of ours. And what is
 /// refused as often for want of a right or a namespace goes elsewhere.
 const TRIES: u32 = 5;
+/// So is what fails for another reason for so long: webhooks and API servers are mostly back sooner.
+const PATIENCE: Duration = Duration::from_mins(3);
 
 pub(super) struct Target {
     pub writer: Writer,
@@ -43,6 +46,9 @@ struct Refusal {
     kind: No,
     /// In a row, of this kind.
     tries: u32,
+    /// The first of them, and the last.
+    since: Instant,
+    last: Instant,
 }
 
 /// What a failure of a write means for the next try of it.
@@ -57,6 +63,16 @@ enum No {
     Passing,
 }
 
+impl Refusal {
+    fn turns_away(&self) -> bool {
+        match self.kind {
+            No::NotYet => TRIES <= self.tries,
+            No::Passing => PATIENCE <= self.last.duration_since(self.since),
+            No::Final | No::Taken => false,
+        }
+    }
+}
+
 impl Target {
     pub fn start(
         worker: &Arc<Worker>,
@@ -67,7 +83,7 @@ impl Target {
         let (writer, told) = (Writer::waking(signal), Arc::<Mutex<Told>>::default());
         let (to, hears) = (Arc::clone(worker), Arc::clone(&told));
         let report = move |change: &Change, outcome: &Outcome| {
-            hear(&hears, change, outcome);
+            hear(&hears, (change, outcome), Instant::now());
             tell(&to, change, outcome, &metrics);
         };
         let stop = writer.start((worker.client.kube(), config), report, tasks);
@@ -82,11 +98,11 @@ impl Target {
         is_final.then(|| refusal.message.clone())
     }
 
-    /// Why the cluster did not take an object so often that another one should be tried.
+    /// Why the cluster did not take an object so often, or for so long, that another one should be tried.
     pub fn turned_away(&self, target: &write::Target) -> Option<String> {
         let told = lock(&self.told);
         let refusal = told.refused.get(target)?;
-        (refusal.kind == No::NotYet && TRIES <= refusal.tries).then(|| refusal.message.clone())
+        refusal.turns_away().then(|| refusal.message.clone())
     }
 
     /// The last failure of a write, whether or not it is tried again.
@@ -111,7 +127,7 @@ fn lock(told: &Mutex<Told>) -> MutexGuard<'_, Told> {
     told.lock().expect("no code panics while holding this lock")
 }
 
-fn hear(told: &Mutex<Told>, change: &Change, outcome: &Outcome) {
+fn hear(told: &Mutex<Told>, (change, outcome): (&Change, &Outcome), now: Instant) {
     let Action::Create(body) = &change.action else { return };
     let mut told = lock(told);
     let owner = body["metadata"]["ownerReferences"][0]["uid"].as_str();
@@ -123,8 +139,9 @@ fn hear(told: &Mutex<Told>, change: &Change, outcome: &Outcome) {
         (Err(error), _) => {
             let (kind, message) = judge(error);
             let before = told.refused.get(&change.target).filter(|before| before.kind == kind);
-            let tries = before.map_or(0, |before| before.tries) + 1;
-            told.refused.insert(change.target.clone(), Refusal { message, kind, tries });
+            let (tries, since) = before.map_or((0, now), |before| (before.tries, before.since));
+            let refusal = Refusal { message, kind, tries: tries + 1, since, last: now };
+            told.refused.insert(change.target.clone(), refusal);
         }
         (Ok(_), owner) => {
             told.refused.remove(&change.target);
@@ -179,14 +196,15 @@ mod tests {
         write::Target::namespaced(Kind::Job, "team", "train")
     }
 
-    /// What is told after these answers, each so often.
+    /// What is told after these answers, each so often, a minute after the other.
     fn after(answers: &[(RetryClass, u32)]) -> Refusal {
-        let told = Mutex::default();
+        let (told, mut now) = (Mutex::default(), Instant::now());
         let change =
             Change { target: target(), action: Action::Create(json!({"kind": "Job"})), manager: "fedq-task" };
         for (class, times) in answers {
             for _ in 0..*times {
-                hear(&told, &change, &Err(ApiError::new(class.clone(), "no")));
+                hear(&told, (&change, &Err(ApiError::new(class.clone(), "no"))), now);
+                now += Duration::from_mins(1);
             }
         }
         let refusal = lock(&told).refused.remove(&target());
@@ -204,6 +222,19 @@ mod tests {
         let mut invalid = ApiError::new(RetryClass::Invalid, "no");
         invalid.status = Some(Box::default());
         assert_eq!(judge(&invalid).0, No::Final);
+    }
+
+    #[test]
+    fn what_does_not_pass_for_minutes_goes_elsewhere() {
+        let turns_away = |answers: &[(RetryClass, u32)]| after(answers).turns_away();
+        assert!(!turns_away(&[(RetryClass::WebhookDown, 3)]));
+        assert!(turns_away(&[(RetryClass::WebhookDown, 2), (RetryClass::Timeout, 2)]));
+        assert!(!turns_away(&[
+            (RetryClass::Timeout, 3),
+            (RetryClass::Forbidden, 1),
+            (RetryClass::Timeout, 1)
+        ]));
+        assert!(turns_away(&[(RetryClass::Forbidden, TRIES)]));
     }
 
     #[test]

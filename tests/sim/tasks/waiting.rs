@@ -1,5 +1,7 @@
 //! Tasks that no cluster takes at the moment.
 
+use futures::future::join_all;
+
 use super::super::bed::wait;
 use super::stage::{Stage, wrong};
 
@@ -51,4 +53,29 @@ async fn a_cluster_that_may_not_be_written_to_loses_its_tasks_to_one_that_may() 
     // Where no other one can hold it, it waits and says why.
     let large = stage.submit(1, "run: x\nresources: {accelerators: 8}\n").await;
     stage.waits_because(&large, "one did not take its objects and is tried again at").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_whose_secrets_cannot_be_read_or_written_hold_up_no_other() {
+    let stage = Stage::set(&[("one", 8)]).await;
+    wrong(&stage.bed.hub, "get secrets: server-errors");
+    // More than a cluster is told of at a time.
+    let task = "run: x\nresources: {accelerators: 1}\n";
+    let secret = format!("{task}secrets: {{TOKEN: hush-hush-42}}\n");
+    let stuck = join_all((0..40).map(|_| stage.submit(1, &secret))).await;
+    let plain = stage.submit(1, task).await;
+    stage.reaches(&plain, "succeeded").await;
+    for id in &stuck {
+        assert_eq!(stage.status(id).await["phase"], "dispatching");
+    }
+
+    wrong(stage.worker("one"), "create secrets: server-errors");
+    wrong(&stage.bed.hub, "");
+    stage.waits_because(&stuck[0], "its objects are being created on one: ").await;
+    let plain = stage.submit(1, task).await;
+    stage.reaches(&plain, "succeeded").await;
+    wrong(stage.worker("one"), "");
+    for id in &stuck {
+        stage.reaches(id, "succeeded").await;
+    }
 }
