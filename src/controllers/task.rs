@@ -13,7 +13,7 @@ use std::{
 use futures::future::join_all;
 use jiff::Timestamp;
 use tokio::{
-    sync::{Notify, watch},
+    sync::{Notify, Semaphore, watch},
     task::{AbortHandle, JoinSet},
 };
 use tokio_util::sync::CancellationToken;
@@ -144,6 +144,8 @@ struct Cluster {
     /// What was being sent when the index was read.
     sent: HashSet<write::Target>,
     job_sets: JobSets,
+    /// Logs of it that may be read at a time.
+    reading: Arc<Semaphore>,
 }
 
 /// A task that is not over.

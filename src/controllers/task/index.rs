@@ -8,7 +8,7 @@ use crate::{
         phase::Epoch,
         progress::{End, Observed},
         render::is_main_name,
-        view::NodeView,
+        view::{NodePhase, NodeView},
     },
     k8s::{
         logs::LogPod,
@@ -237,6 +237,20 @@ impl OnCluster {
         self.pods.iter().map(|pod| &**pod).filter(move |pod| pod.epoch() == Some(epoch))
     }
 
+    /// Whether what MultiKueue put here of a dispatch is over, so that it takes it away any moment. What Kueue evicts
+    /// begins anew; its pods are being deleted.
+    pub fn copies_have_ended(&self, epoch: Epoch, nodes: u32) -> bool {
+        let mut copies = self.copies.iter().filter(|job| job.epoch() == Some(epoch)).peekable();
+        if copies.peek().is_none() {
+            return false;
+        }
+        let ended = || self.pods(epoch).filter(|pod| !pod.metadata.going);
+        let phase = |of: NodePhase| ended().filter(move |pod| pod.node_view().phase == of);
+        copies.all(|job| job.end.is_some())
+            || phase(NodePhase::Failed).next().is_some()
+            || phase(NodePhase::Succeeded).count() == usize::try_from(nodes).unwrap_or(usize::MAX)
+    }
+
     /// The pod that says most of each node.
     pub fn add_nodes(&self, epoch: Epoch, seen: &mut Observed) {
         seen.disrupted |= self.disrupted.iter().any(|pod| pod.epoch() == Some(epoch));
@@ -409,5 +423,25 @@ mod tests {
         assert!(!bed.is_disrupted(), "Kueue took it back, and it begins anew");
         bed.worker.tasks.jobs.absorb_answer(&json!({"metadata": labelled("job", 7)}));
         assert!(!bed.is_disrupted());
+    }
+
+    #[tokio::test]
+    async fn what_multikueue_is_about_to_take_away_has_ended() {
+        let mut bed = Bed::new();
+        let ended = |bed: &mut Bed| bed.here().copies_have_ended(1, 1);
+        for (version, phase, has_ended) in
+            [(2, "Running", false), (3, "Succeeded", true), (4, "Failed", true)]
+        {
+            bed.put(version, &json!({"status": {"phase": phase}}));
+            assert_eq!(ended(&mut bed), has_ended, "{phase}");
+            assert!(!bed.here().copies_have_ended(2, 1), "the dispatch after it has not");
+        }
+        let going =
+            json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"phase": "Failed"}});
+        bed.put(5, &going);
+        assert!(!ended(&mut bed), "it was preempted");
+        let failed = json!({"conditions": [{"type": "Failed", "status": "True"}]});
+        bed.worker.tasks.jobs.absorb_answer(&json!({"metadata": labelled("job", 6), "status": failed}));
+        assert!(ended(&mut bed));
     }
 }

@@ -6,10 +6,17 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::{
+    sync::{Notify, Semaphore},
+    time::{Instant, error::Elapsed, timeout},
+};
 use tracing::{debug, warn};
 
-use super::{TaskController, index::Whose, wishes::Past};
+use super::{
+    TaskController,
+    index::{OnCluster, Whose},
+    wishes::Past,
+};
 use crate::{
     clock::Clock,
     domain::task::{names::TaskId, phase::Phase},
@@ -19,11 +26,11 @@ use crate::{
     telemetry::chain,
 };
 
-/// Each holds up to [`LogKeeping::largest`] in memory.
-const AT_ONCE: usize = 8;
+/// Of each cluster, so that a slow one delays no other. Each holds up to [`LogKeeping::largest`] in memory.
+pub(super) const AT_ONCE: usize = 4;
 /// Nobody waits for a task that is over, but its cluster is being tidied up one day.
 const WITHIN: Duration = Duration::from_mins(5);
-/// Somebody waits for a stop.
+/// Somebody waits for a stop, also while others are being read.
 const WITHIN_OF_STOP: Duration = Duration::from_secs(30);
 
 #[derive(Clone)]
@@ -34,9 +41,16 @@ pub struct LogKeeping {
 }
 
 /// What is being read, and what need not be read again.
+#[derive(Default)]
 pub(super) struct Keeping {
-    free: Arc<Semaphore>,
     runs: Arc<Mutex<HashMap<Run, Progress>>>,
+}
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Ending {
+    Over,
+    /// Something waits until it is read.
+    Stopped,
 }
 
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -44,12 +58,6 @@ enum Progress {
     Reading,
     /// Kept, or given up.
     Done,
-}
-
-impl Default for Keeping {
-    fn default() -> Self {
-        Self { free: Arc::new(Semaphore::new(AT_ONCE)), runs: Arc::default() }
-    }
 }
 
 impl Keeping {
@@ -70,7 +78,7 @@ impl TaskController {
         });
         for cluster in self.clusters.values().filter(|cluster| cluster.index.current) {
             for (id, here) in cluster.index.tasks() {
-                let Some((run, whose, within)) = self.ending(id) else { continue };
+                let Some((run, whose, ending)) = self.ending(id, here) else { continue };
                 let here = here.only(&whose);
                 match runs.get(&run) {
                     Some(Progress::Done) => continue,
@@ -89,15 +97,15 @@ impl TaskController {
                 if !pods.is_empty() {
                     runs.insert(run.clone(), Progress::Reading);
                     held.insert(run.clone());
-                    begin.push((run, pods, within));
+                    begin.push((Arc::clone(&cluster.reading), run, pods, ending));
                 }
             }
         }
         drop(runs);
-        for (run, pods, within) in begin {
+        for (free, run, pods, ending) in begin {
             let reading = Reading {
                 settings: settings.clone(),
-                free: Arc::clone(&self.keeping.free),
+                free,
                 runs: Arc::clone(&self.keeping.runs),
                 signal: Arc::clone(&self.signal),
                 clock: self.clock.clone(),
@@ -105,21 +113,23 @@ impl TaskController {
             let cancel = self.cancel.clone();
             // Cut off by a stop, it is read anew by the next start: until then nothing of it is removed.
             self.tasks.spawn(async move {
-                cancel.run_until_cancelled(reading.run(run, pods, within)).await;
+                cancel.run_until_cancelled(reading.run(run, pods, ending)).await;
             });
         }
         held
     }
 
-    /// The run that is over or being ended, and how long its log may take.
-    fn ending(&self, id: &TaskId) -> Option<(Run, Whose, Duration)> {
+    /// The run that is over or being ended.
+    fn ending(&self, id: &TaskId, here: &OnCluster) -> Option<(Run, Whose, Ending)> {
         if let Some(live) = self.live.get(id) {
-            let state = &live.row.state;
+            let (state, whose) = (&live.row.state, Whose::of(&live.row));
             let ends = matches!(state.phase, Phase::Withdrawing { .. });
-            return ends.then(|| ((id.clone(), state.epoch), Whose::of(&live.row), WITHIN_OF_STOP));
+            // Kueue takes its copies away as soon as they have ended, before the task on the hub has.
+            let ends = ends || here.only(&whose).copies_have_ended(state.epoch, live.row.spec.num_nodes);
+            return ends.then(|| ((id.clone(), state.epoch), whose, Ending::Stopped));
         }
         match self.past.get(id)? {
-            Past::Over { epoch, whose, .. } => Some(((id.clone(), *epoch), whose.clone(), WITHIN)),
+            Past::Over { epoch, whose, .. } => Some(((id.clone(), *epoch), whose.clone(), Ending::Over)),
             Past::Unknown => None,
         }
     }
@@ -141,20 +151,37 @@ struct Reading {
 }
 
 impl Reading {
-    async fn run(self, run: Run, pods: Vec<Pod>, within: Duration) {
+    async fn run(self, run: Run, pods: Vec<Pod>, ending: Ending) {
+        let (id, epoch) = run.clone();
+        if self.read(run.clone(), pods, ending).await.is_err() {
+            warn!(task.id = %id, epoch, "The log of task {id} is not kept: too many are being read there");
+        }
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner).insert(run, Progress::Done);
+        self.signal.notify_one();
+    }
+
+    /// `Err`: its turn did not come in time.
+    async fn read(&self, run: Run, pods: Vec<Pod>, ending: Ending) -> Result<(), Elapsed> {
         let LogKeeping { kept, largest } = &self.settings;
-        let _place = self.free.acquire().await.expect("the semaphore is never closed");
+        let begun = Instant::now();
+        let (turn, within) = match ending {
+            Ending::Over => (self.free.acquire().await, WITHIN),
+            Ending::Stopped => {
+                let turn = timeout(WITHIN_OF_STOP, self.free.acquire()).await?;
+                (turn, WITHIN_OF_STOP.saturating_sub(begun.elapsed()))
+            }
+        };
+        let _turn = turn.expect("the semaphore is never closed");
         let (id, epoch) = run.clone();
         let text = logs::gather(pods, *largest, within).await;
         let bytes = text.len();
-        match kept.put(run.clone(), text, self.clock.now()).await {
+        match kept.put(run, text, self.clock.now()).await {
             Ok(()) => debug!(task.id = %id, epoch, bytes, "Kept the log of task {id}"),
             // What runs on the clusters must not pile up for it.
             Err(error) => {
                 warn!(task.id = %id, epoch, error = %chain(&error), "The log of task {id} is not kept");
             }
         }
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner).insert(run, Progress::Done);
-        self.signal.notify_one();
+        Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use tokio::{
-    sync::{Notify, watch},
+    sync::{Notify, Semaphore, watch},
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
@@ -17,11 +17,17 @@ use crate::{
     },
 };
 
-use super::{Cluster, HUB, TaskController, index::Index, job_sets::JobSets, target::Target};
+use super::{Cluster, HUB, TaskController, index::Index, job_sets::JobSets, keep, target::Target};
 
 impl Cluster {
     fn new(target: Target) -> Self {
-        Self { target, index: Index::default(), sent: HashSet::new(), job_sets: JobSets::default() }
+        Self {
+            target,
+            index: Index::default(),
+            sent: HashSet::new(),
+            job_sets: JobSets::default(),
+            reading: Arc::new(Semaphore::new(keep::AT_ONCE)),
+        }
     }
 
     /// `current`: asked before, so that what is read is all that is there.

@@ -12,6 +12,7 @@ use crate::{
     },
     k8s::{
         list_watch::{Key, Record},
+        types::task::{is_not, is_there},
         worker::Worker,
     },
 };
@@ -35,6 +36,14 @@ pub struct Metadata {
     resource_version: String,
     #[serde(default)]
     pub labels: std::collections::BTreeMap<String, String>,
+    /// Being deleted.
+    #[serde(
+        default,
+        rename = "deletionTimestamp",
+        deserialize_with = "is_there",
+        skip_serializing_if = "is_not"
+    )]
+    pub going: bool,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

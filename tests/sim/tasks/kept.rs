@@ -1,7 +1,9 @@
 //! Logs that are kept when their pods are gone.
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use serde_json::json;
 
 use super::super::bed::wait;
@@ -175,4 +177,25 @@ async fn a_full_disk_costs_the_log_and_nothing_else() {
     let kept = stopped_after(&stage, 3).await;
     assert_eq!(logs(&stage, &kept, &[]).await.1.len(), 3);
     assert_eq!(std::fs::read_dir(stage.bed.path("task-logs")).unwrap().count(), 1, "no half of a file");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_gives_no_logs_delays_no_stop_on_another() {
+    let stage = Stage::set_with(&[("one", 8), ("two", 8)], "", KEPT).await;
+    wrong(stage.worker("one"), "get pods: hang");
+    // More than are read at a time.
+    let tasks: Vec<String> =
+        join_all((0..10).map(|_| async { stage.try_submit(1, TASK, &["--cluster", "one"]).await.unwrap() }))
+            .await;
+    for id in &tasks {
+        stage.reaches(id, "succeeded").await;
+    }
+    let id = stage.try_submit(600, TASK, &["--cluster", "two"]).await.unwrap();
+    stage.reaches(&id, "running").await;
+    let began = Instant::now();
+    stage.fedq(&["task", "stop", &id, "--no-wait"], "").await.unwrap();
+    stage.reaches(&id, "stopped").await;
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    let (code, lines, told) = logs(&stage, &id, &[]).await;
+    assert_eq!((code, lines.len()), (Some(103), 1), "{lines:?} {told}");
 }
