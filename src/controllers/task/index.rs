@@ -182,7 +182,7 @@ impl Index {
             seen.place = seen.place.or_else(|| self.places.get(&workload.metadata.uid));
         }
         here.add_nodes(expected.epoch, &mut seen);
-        seen.end = here.end(&jobs, expected);
+        seen.end = end(&jobs, expected);
         seen
     }
 
@@ -267,17 +267,17 @@ impl OnCluster {
             }
         }
     }
+}
 
-    fn end(&self, jobs: &[&TaskJob], expected: Expected) -> Option<End> {
-        let failures = || jobs.iter().filter_map(|job| job.end.as_ref()).filter(|end| !end.succeeded);
-        // Of Jobs for each node, the others fail for want of the one that was disrupted.
-        let failed = failures().find(|end| end.disrupted).or_else(|| failures().next());
-        if let Some(end) = failed {
-            return Some(End::Failed { message: end.message.clone(), disrupted: end.disrupted });
-        }
-        let succeeded = jobs.iter().filter(|job| job.end.is_some()).count();
-        (0 < expected.objects && expected.objects <= succeeded).then_some(End::Succeeded)
+fn end(jobs: &[&TaskJob], expected: Expected) -> Option<End> {
+    let failures = || jobs.iter().filter_map(|job| job.end.as_ref()).filter(|end| !end.succeeded);
+    // Of Jobs for each node, the others fail for want of the one that was disrupted.
+    let failed = failures().find(|end| end.disrupted).or_else(|| failures().next());
+    if let Some(end) = failed {
+        return Some(End::Failed { message: end.message.clone(), disrupted: end.disrupted });
     }
+    let succeeded = jobs.iter().filter(|job| job.end.is_some()).count();
+    (0 < expected.objects && expected.objects <= succeeded).then_some(End::Succeeded)
 }
 
 fn is_true(conditions: &[Condition], kind: &str) -> bool {
