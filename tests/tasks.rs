@@ -209,6 +209,7 @@ fn cluster(name: &str, flavors: &[FlavorView]) -> ClusterView {
         queues: vec![queue("default"), queue("research")],
         promised: [].into(),
         volumes: BTreeMap::new(),
+        elsewhere: BTreeMap::new(),
     }
 }
 

@@ -33,14 +33,14 @@ use crate::{
             choose::{Placement, Weights},
             event::Event,
             names::TaskId,
-            phase::{LostPolicy, State},
+            phase::{LostPolicy, Move, State},
             progress::Step,
             render::{Gang, Tenant},
             view::{TaskView, TaskViews, VolumeViews},
         },
     },
     k8s::{hub::Hub, list_watch::Timing, worker::JoinedClusters, write},
-    store::{Dispatch, Store, StoreError, TaskMove, TaskRow},
+    store::{Dispatch, Store, StoreError, TaskMove, TaskRow, VolumeRow},
     telemetry::Metrics,
 };
 
@@ -64,6 +64,8 @@ mod publish;
 mod rest;
 mod secrets;
 mod target;
+#[cfg(test)]
+mod testing;
 mod volumes;
 mod wishes;
 
@@ -245,7 +247,6 @@ impl TaskController {
         }
         self.ask_for_job_sets(&joined);
         let mut volumes = self.store.volumes(None).await?;
-        self.place_volumes(&mut volumes).await?;
         for _ in 0..ROUNDS {
             let now = self.clock.now();
             self.retract();
@@ -254,7 +255,7 @@ impl TaskController {
             if decided.is_empty() {
                 break;
             }
-            self.record(decided, now).await?;
+            self.record((decided, &mut volumes), now).await?;
         }
         self.learn_past().await?;
         let held = self.keep_logs();
@@ -310,11 +311,20 @@ impl TaskController {
     }
 
     /// Moves go to the disk together. One that somebody else was faster with is decided anew.
-    async fn record(&mut self, decided: Vec<(TaskId, Decided)>, now: Timestamp) -> Result<(), StoreError> {
+    async fn record(
+        &mut self,
+        (decided, volumes): (Vec<(TaskId, Decided)>, &mut [VolumeRow]),
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         let mut moves = Vec::new();
         for (id, decided) in decided {
             let Some(live) = self.live.get(&id) else { continue };
             let row = Arc::clone(&live.row);
+            if let Move::Dispatch(cluster) = &decided.step.to
+                && !self.place_volumes(&row, cluster, volumes).await?
+            {
+                continue;
+            }
             let step = TaskMove {
                 id,
                 from: row.state.clone(),

@@ -12,7 +12,7 @@ pub struct CreateVolume {
     pub name: String,
     /// Such as 10Gi.
     pub size: String,
-    /// Where to make it; where there is none, fedq chooses.
+    /// Where to make it; where there is none, on the cluster of the first task that mounts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

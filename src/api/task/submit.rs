@@ -244,15 +244,9 @@ pub async fn choose(state: &State, row: &TaskRow) -> Result<Choice, Failure> {
     let wish = Wish { cluster: row.cluster.clone(), queue: row.queue.clone(), avoid: None };
     let volumes =
         if row.spec.volumes.is_empty() { Vec::new() } else { state.store.volumes(Some(&row.owner)).await? };
-    let (tenancy, placeless) = Tenancy::of(&row.owner, &row.namespace, volumes.iter().map(VolumeRow::known));
+    let tenancy = Tenancy::of(&row.owner, &row.namespace, volumes.iter().map(VolumeRow::known));
     let fleet = state.task_views.borrow().fleet.clone();
-    let mut choice = fleet.choose(&row.spec, &wish, &tenancy);
-    let waits = row.spec.volumes.iter().any(|mount| placeless.contains(&mount.volume));
-    if waits && choice.outcome == Outcome::Never {
-        // A cluster is being chosen for the volume.
-        choice.outcome = Outcome::Wait;
-    }
-    Ok(choice)
+    Ok(fleet.choose(&row.spec, &wish, &tenancy))
 }
 
 /// Stores the tasks. Their secrets are on the hub before; where they are not accepted, they are gone again.

@@ -38,7 +38,7 @@ pub struct VolumeCreateArgs {
     pub name: String,
     /// Such as 10Gi
     pub size: String,
-    /// Where to make it
+    /// Where to make it; else where the first task that mounts it runs
     #[arg(long, value_name = "CLUSTER")]
     pub cluster: Option<String>,
     /// Instead of the cluster's default

@@ -14,6 +14,8 @@ use crate::{
                 view::{Access, View},
             },
             fleet::{Fleet, Tenancy},
+            names::TaskId,
+            volume::Known,
         },
     },
     store::{TaskRow, VolumeRow},
@@ -27,6 +29,8 @@ pub(super) struct Chooser<'a> {
     /// Of tasks without volumes, by namespace.
     views: HashMap<String, View>,
     volumes: &'a [VolumeRow],
+    /// Of those that had none, the clusters of the first tasks that mount them.
+    placed: HashMap<TaskId, ClusterName>,
 }
 
 impl<'a> Chooser<'a> {
@@ -34,10 +38,10 @@ impl<'a> Chooser<'a> {
         for cluster in in_flight.keys() {
             gather::count(&mut fleet, cluster, &in_flight);
         }
-        Self { fleet, in_flight, views: HashMap::new(), volumes }
+        Self { fleet, in_flight, views: HashMap::new(), volumes, placed: HashMap::new() }
     }
 
-    /// `Err`: a volume that has no place yet.
+    /// `Err`: a volume that is no more.
     /// `without`: as if nothing could be sent to that cluster.
     pub fn choose(
         &mut self,
@@ -59,6 +63,11 @@ impl<'a> Chooser<'a> {
 
     /// Counts what a task is about to take.
     pub fn take(&mut self, task: &TaskRow, placement: &Placement) {
+        for volume in
+            self.volumes.iter().filter(|volume| volume.cluster.is_none() && is_mounted(volume, task))
+        {
+            self.placed.entry(volume.id.clone()).or_insert_with(|| placement.cluster.clone());
+        }
         let cells = gather::takes(&self.fleet, &task.namespace, &task.spec, placement);
         let cluster = &placement.cluster;
         gather::add(&mut self.in_flight, cluster, cells);
@@ -73,20 +82,22 @@ impl<'a> Chooser<'a> {
     }
 
     fn tenancy(&self, task: &TaskRow) -> Result<Tenancy, String> {
-        let mounts = |volume: &&VolumeRow| {
-            let mine = volume.owner == task.owner && volume.namespace == task.namespace && !volume.deleting;
-            mine && task.spec.volumes.iter().any(|mount| mount.volume == volume.spec.name())
-        };
-        if let Some(lost) = self.volumes.iter().filter(|volume| volume.lost).find(mounts) {
+        let lost = |volume: &&VolumeRow| volume.lost && is_mounted(volume, task);
+        if let Some(lost) = self.volumes.iter().find(lost) {
             return Err(format!("volume {} was deleted on its cluster", lost.spec.name()));
         }
-        let known = self.volumes.iter().map(VolumeRow::known);
-        let (tenancy, placeless) = Tenancy::of(&task.owner, &task.namespace, known);
-        match task.spec.volumes.iter().find(|mount| placeless.contains(&mount.volume)) {
-            Some(mount) => Err(format!("volume {} has no cluster yet", mount.volume)),
-            None => Ok(tenancy),
-        }
+        let known = self.volumes.iter().map(|volume| {
+            let known = volume.known();
+            Known { cluster: known.cluster.or_else(|| self.placed.get(&volume.id)), ..known }
+        });
+        Ok(Tenancy::of(&task.owner, &task.namespace, known))
     }
+}
+
+/// Whether it is one that the task means.
+pub(super) fn is_mounted(volume: &VolumeRow, task: &TaskRow) -> bool {
+    let mine = volume.owner == task.owner && volume.namespace == task.namespace && !volume.deleting;
+    mine && task.spec.volumes.iter().any(|mount| mount.volume == volume.spec.name())
 }
 
 fn but<'a>(view: &'a View, without: Option<&ClusterName>) -> Cow<'a, View> {
@@ -102,5 +113,52 @@ pub(super) fn run(choice: &Choice) -> Option<&Placement> {
     match &choice.outcome {
         Outcome::Run(placement) => Some(placement),
         Outcome::Wait | Outcome::Never => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::{
+        controllers::task::testing::{placement, row},
+        domain::task::{phase::Phase, testing::cluster_name, volume::VolumeSpec},
+    };
+
+    #[test]
+    fn the_first_task_that_mounts_a_volume_decides_for_those_after_it() {
+        let data = VolumeRow {
+            id: TaskId::draw(1),
+            owner: "ann".to_owned(),
+            namespace: "team".to_owned(),
+            cluster: None,
+            spec: VolumeSpec::new("data", "1Gi", None, None).expect("a volume"),
+            created: Timestamp::UNIX_EPOCH,
+            deleting: false,
+            made: false,
+            lost: false,
+        };
+        let (fixed, bobs) = (
+            VolumeRow { cluster: Some(cluster_name("one")), ..data.clone() },
+            VolumeRow { id: TaskId::draw(2), owner: "bob".to_owned(), ..data.clone() },
+        );
+        let task = row("run: x\nvolumes: {/d: data}\n", Phase::Pending);
+        let at = |volumes: &[VolumeRow]| {
+            let mut chooser = Chooser::new(Fleet::default(), InFlight::new(), volumes);
+            let place =
+                |chooser: &Chooser<'_>| chooser.tenancy(&task).expect("a volume").volumes["data"].0.clone();
+            let before = place(&chooser);
+            chooser.take(&row("run: x\n", Phase::Pending), &placement("three"));
+            chooser.take(&task, &placement("two"));
+            chooser.take(&task, &placement("three"));
+            (before, place(&chooser))
+        };
+        let (one, two) = (cluster_name("one"), cluster_name("two"));
+        assert_eq!(at(&[bobs, data.clone()]), (None, Some(two)));
+        assert_eq!(at(&[fixed]), (Some(one.clone()), Some(one)));
+        let lost = VolumeRow { lost: true, ..data };
+        let chooser = Chooser::new(Fleet::default(), InFlight::new(), std::slice::from_ref(&lost));
+        assert!(chooser.tenancy(&task).is_err());
     }
 }

@@ -90,7 +90,6 @@ mod tests {
     use std::{collections::BTreeMap, time::Duration};
 
     use axum::{Json, Router, routing::post};
-    use jiff::Timestamp;
     use serde_json::{Value, json};
 
     use super::*;
@@ -98,56 +97,18 @@ mod tests {
         controllers::{
             task::{
                 decide::observe,
+                testing::row,
                 wishes::{self, Dispatching, Maker},
             },
             writer::WriterConfig,
         },
         domain::task::{
-            choose::Placement,
-            names::TaskId,
-            phase::{Phase, State, Then},
-            render::Gang,
-            testing::{cluster_name, task},
+            phase::{Phase, Then},
+            testing::cluster_name,
         },
         k8s::testing::Server,
-        store::{Dispatch, TaskRow},
         telemetry::Metrics,
     };
-
-    fn withdrawn() -> TaskRow {
-        let cluster = cluster_name("one");
-        let placement = Placement {
-            cluster: cluster.clone(),
-            candidate: 0,
-            queue: "default".to_owned(),
-            now: true,
-            terms: BTreeMap::new(),
-            flavors: BTreeMap::new(),
-            claims: BTreeMap::new(),
-        };
-        TaskRow {
-            id: TaskId::parse("1a2b3c4d").expect("an id"),
-            owner: "ann@example.com".to_owned(),
-            namespace: "team".to_owned(),
-            queue: None,
-            cluster: None,
-            submitted: Timestamp::UNIX_EPOCH,
-            spec: task("run: x\n"),
-            state: State { phase: Phase::Withdrawing { cluster, then: Then::Requeue }, epoch: 1 },
-            dispatch: Some(Dispatch {
-                placement,
-                gang: Gang::PerNode,
-                priority_class: None,
-                by_multikueue: false,
-                spills: 0,
-                landed: None,
-            }),
-            restarts: 0,
-            nodes: None,
-            changed: Timestamp::UNIX_EPOCH,
-            stage: None,
-        }
-    }
 
     #[tokio::test]
     async fn a_create_that_ends_after_the_cluster_was_looked_at_is_not_taken_for_none() {
@@ -169,7 +130,8 @@ mod tests {
         let ended = Arc::new(Notify::new());
         let told = (Metrics::new(), Arc::clone(&ended));
         let mut cluster = Cluster::new(Target::start(&Arc::new(worker), config, told, (&mut tasks, &cancel)));
-        let row = withdrawn();
+        let cluster_one = cluster_name("one");
+        let row = row("run: x\n", Phase::Withdrawing { cluster: cluster_one, then: Then::Requeue });
         let of = Dispatching { task: &row, dispatch: row.dispatch.as_ref().expect("it was dispatched") };
         let maker = Maker { hub_id: "hub", tenants: &BTreeMap::new(), default_image: "image" };
         cluster.target.writer.want(wishes::create(of, None, &cluster.target, &maker, None));

@@ -6,8 +6,6 @@ use crate::{
     domain::{
         ids::ClusterName,
         task::{
-            choose::view::Access,
-            fleet::Fleet,
             names::TaskId,
             view::{VolumePhase, VolumeState, VolumeViews},
             volume::Place,
@@ -18,10 +16,10 @@ use crate::{
         worker::JoinedClusters,
         write::{Action, Change, Kind, Target},
     },
-    store::{StoreError, VolumeRow},
+    store::{StoreError, TaskRow, VolumeRow},
 };
 
-use super::{Cluster, TaskController, wishes::MANAGER};
+use super::{Cluster, TaskController, chooser::is_mounted, wishes::MANAGER};
 
 /// What is to be done about volumes, and what is told of them.
 #[derive(Default)]
@@ -37,21 +35,23 @@ pub(super) struct Volumes {
 }
 
 impl TaskController {
-    /// Gives each volume that has no cluster yet one, where there is one to choose.
-    pub(super) async fn place_volumes(&self, volumes: &mut [VolumeRow]) -> Result<(), StoreError> {
-        for index in 0..volumes.len() {
-            let volume = &volumes[index];
-            if volume.cluster.is_some() || volume.deleting {
-                continue;
+    /// Has the volumes that a task is the first to mount where it goes, before it goes there. `false`: one of them is
+    /// somewhere else by now, or gone.
+    pub(super) async fn place_volumes(
+        &self,
+        task: &TaskRow,
+        cluster: &ClusterName,
+        volumes: &mut [VolumeRow],
+    ) -> Result<bool, StoreError> {
+        let placeless = |volume: &&mut VolumeRow| volume.cluster.is_none() && is_mounted(volume, task);
+        for volume in volumes.iter_mut().filter(placeless) {
+            if !self.store.place_volume(&volume.id, cluster).await? {
+                return Ok(false);
             }
-            let chosen = choose(&self.gathered.fleet, &volume.namespace, volumes);
-            let Some(cluster) = chosen else { continue };
-            if self.store.place_volume(&volumes[index].id, &cluster).await? {
-                tracing::info!(volume.id = %volumes[index].id, "Volume {} goes to `{cluster}`", volumes[index].id);
-                volumes[index].cluster = Some(cluster);
-            }
+            tracing::info!(volume.id = %volume.id, "Volume {} goes to `{cluster}`", volume.id);
+            volume.cluster = Some(cluster.clone());
         }
-        Ok(())
+        Ok(true)
     }
 
     pub(super) fn tend_volumes(&self, volumes: &[VolumeRow], joined: &JoinedClusters) -> Volumes {
@@ -60,8 +60,7 @@ impl TaskController {
             let state = match &volume.cluster {
                 None if volume.deleting => None,
                 None => {
-                    let reason =
-                        format!("no cluster with a queue in namespace {} can take it", volume.namespace);
+                    let reason = "it is made on the cluster of the first task that mounts it".to_owned();
                     Some(VolumeState { phase: VolumePhase::Pending, reason: Some(reason) })
                 }
                 Some(cluster) if !joined.contains_key(cluster) => {
@@ -167,18 +166,6 @@ impl TaskController {
         }
         Ok(())
     }
-}
-
-/// The cluster that the tenant can use and has fewest volumes on.
-fn choose(fleet: &Fleet, namespace: &str, volumes: &[VolumeRow]) -> Option<ClusterName> {
-    let usable = fleet.clusters.iter().filter(|(_, member)| {
-        member.access == Access::Ready
-            && member.local_queues.get(namespace).is_some_and(|queues| !queues.is_empty())
-    });
-    let load = |name: &ClusterName| {
-        volumes.iter().filter(|one| one.namespace == namespace && one.cluster.as_ref() == Some(name)).count()
-    };
-    usable.map(|(name, _)| name).min_by_key(|name| (load(name), (*name).clone())).cloned()
 }
 
 fn deleted(claim: &VolumeClaim) -> Action {

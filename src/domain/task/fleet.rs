@@ -47,34 +47,24 @@ pub struct Member {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Tenancy {
     pub namespace: String,
-    /// The tenant's volumes: where each is, by the name that tasks give it.
-    pub volumes: BTreeMap<String, (ClusterName, VolumeView)>,
+    /// The tenant's volumes: where each is, by the name that tasks give it. `None`: where its first task will be.
+    pub volumes: BTreeMap<String, (Option<ClusterName>, VolumeView)>,
 }
 
 impl Tenancy {
-    /// Which volumes a person's tasks in a namespace mean by their names, and the names of those that have no cluster
-    /// yet. `volumes`: oldest first; the oldest of a name counts.
-    pub fn of<'a>(
-        owner: &str,
-        namespace: &str,
-        volumes: impl IntoIterator<Item = Known<'a>>,
-    ) -> (Self, BTreeSet<String>) {
+    /// Which volumes a person's tasks in a namespace mean by their names. `volumes`: oldest first; the oldest of a name
+    /// counts.
+    pub fn of<'a>(owner: &str, namespace: &str, volumes: impl IntoIterator<Item = Known<'a>>) -> Self {
         let mut tenancy = Self { namespace: namespace.to_owned(), volumes: BTreeMap::new() };
-        let mut placeless = BTreeSet::new();
         for volume in volumes {
-            let name = volume.spec.name();
-            let other = volume.owner != owner || volume.namespace != namespace || volume.deleting;
-            if other || tenancy.volumes.contains_key(name) || placeless.contains(name) {
+            if volume.owner != owner || volume.namespace != namespace || volume.deleting {
                 continue;
             }
-            let Some(cluster) = volume.cluster else {
-                placeless.insert(name.to_owned());
-                continue;
-            };
             let (claim, shared) = (volume.spec.claim_name(volume.id), volume.spec.is_shared());
-            tenancy.volumes.insert(name.to_owned(), (cluster.clone(), VolumeView { claim, shared }));
+            let known = || (volume.cluster.cloned(), VolumeView { claim, shared });
+            tenancy.volumes.entry(volume.spec.name().to_owned()).or_insert_with(known);
         }
-        (tenancy, placeless)
+        tenancy
     }
 }
 
@@ -135,13 +125,20 @@ impl Fleet {
 impl Member {
     pub fn view(&self, name: &ClusterName, tenancy: &Tenancy) -> ClusterView {
         let local = self.local_queues.get(&tenancy.namespace).map_or(&[][..], Vec::as_slice);
-        let here = tenancy.volumes.iter().filter(|(_, (cluster, _))| cluster == name);
+        let (here, elsewhere): (Vec<_>, Vec<_>) = tenancy
+            .volumes
+            .iter()
+            .partition(|(_, (cluster, _))| cluster.as_ref().is_none_or(|at| at == name));
         ClusterView {
             name: name.clone(),
             access: self.access,
             queues: queue_views(&self.facts, local),
             promised: self.promised.get(&tenancy.namespace).cloned().unwrap_or_default(),
-            volumes: here.map(|(volume, (_, view))| (volume.clone(), view.clone())).collect(),
+            volumes: here.into_iter().map(|(volume, (_, view))| (volume.clone(), view.clone())).collect(),
+            elsewhere: elsewhere
+                .into_iter()
+                .filter_map(|(volume, (at, _))| Some((volume.clone(), at.clone()?)))
+                .collect(),
         }
     }
 
@@ -226,11 +223,11 @@ mod tests {
         let going = Known { deleting: true, ..volume(1, "team", Some(&two)) };
         let elsewhere = volume(2, "other", Some(&two));
         let (older, newer) = (volume(3, "team", Some(&one)), volume(4, "team", Some(&two)));
-        let (tenancy, placeless) = Tenancy::of("ann", "team", [bobs, going, elsewhere, older, newer]);
+        let tenancy = Tenancy::of("ann", "team", [bobs, going, elsewhere, older, newer]);
         let (cluster, view) = &tenancy.volumes["data"];
-        assert_eq!((cluster, &view.claim, placeless.len()), (&one, &spec.claim_name(&ids[3]), 0));
-        let (tenancy, placeless) = Tenancy::of("ann", "team", [volume(0, "team", None), newer]);
-        assert!(tenancy.volumes.is_empty() && placeless.contains("data"), "the older one is waited for");
+        assert_eq!((cluster.as_ref(), &view.claim), (Some(&one), &spec.claim_name(&ids[3])));
+        let tenancy = Tenancy::of("ann", "team", [volume(0, "team", None), newer]);
+        assert_eq!(tenancy.volumes["data"].0, None, "the older one counts, though it is nowhere yet");
     }
 
     #[test]
@@ -280,11 +277,21 @@ mod tests {
         let volume = VolumeView { claim: "data-1a2b3c4d".to_owned(), shared: true };
         let tenancy = Tenancy {
             namespace: "team".to_owned(),
-            volumes: [("data".to_owned(), (cluster_name("two"), volume.clone()))].into(),
+            volumes: [
+                ("data".to_owned(), (Some(cluster_name("two")), volume.clone())),
+                ("new".to_owned(), (None, volume.clone())),
+            ]
+            .into(),
         };
         let view = fleet.view(&tenancy);
-        let volumes: Vec<_> = view.clusters.iter().map(|cluster| cluster.volumes.get("data")).collect();
-        assert_eq!(volumes, [None, Some(&volume)]);
+        let of = |name: &str| -> Vec<_> {
+            view.clusters
+                .iter()
+                .map(|cluster| (cluster.volumes.get(name), cluster.elsewhere.get(name)))
+                .collect()
+        };
+        assert_eq!(of("data"), [(None, Some(&cluster_name("two"))), (Some(&volume), None)]);
+        assert_eq!(of("new"), [(Some(&volume), None); 2], "its first task decides");
         assert!(fleet.queues_of("team").is_empty());
     }
 }

@@ -38,6 +38,7 @@ pub fn cluster(name: &str, gpus: (i64, i64)) -> ClusterView {
         queues: vec![queue(vec![flavor("gpu", &[], &[("nvidia.com/gpu", gpus)])])],
         promised: BTreeSet::new(),
         volumes: BTreeMap::new(),
+        elsewhere: BTreeMap::new(),
     }
 }
 

@@ -194,6 +194,20 @@ impl Stage {
         }
     }
 
+    /// Until a volume waits for a reason that begins so.
+    pub async fn volume_is(&self, name: &str, reason: &str) {
+        let began = Instant::now();
+        loop {
+            let told = self.fedq(&["volume", "show", name, "-o", "json"], "").await.unwrap_or_default();
+            let volume: Value = serde_json::from_str(&told).unwrap_or_default();
+            if volume["reason"].as_str().is_some_and(|told| told.starts_with(reason)) {
+                return;
+            }
+            assert!(began.elapsed() < WITHIN, "it does not wait because `{reason}`: {volume:#}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
     /// The reasons of its events.
     pub async fn reasons(&self, id: &str) -> Vec<String> {
         let status = self.status(id).await;

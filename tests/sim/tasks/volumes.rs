@@ -43,10 +43,12 @@ async fn a_volume_that_somebody_deleted_is_told_of_and_not_made_anew() {
     stage.fedq(&["volume", "create", "data", "1Gi"], "").await.unwrap();
     let worker = stage.worker("one");
     let claims = || worker.list("PersistentVolumeClaim");
-    wait("the claim", worker, || claims().len() == 1).await;
     let task = "run: x\nvolumes: {/data: data}\nresources: {accelerators: 1}\n";
     let id = stage.submit(600, task).await;
     stage.reaches(&id, "running").await;
+    wait("the claim", worker, || claims().len() == 1).await;
+    // Seen, so that it is missed.
+    stage.volume_is("data", "it is not bound").await;
     let claim = claims()[0]["metadata"]["name"].as_str().unwrap().to_owned();
     let kind = fedq::sim::kind::Kind::named("PersistentVolumeClaim").unwrap();
     let what = fedq::sim::api::Internal::Delete;
@@ -80,4 +82,24 @@ async fn a_volume_that_somebody_deleted_is_told_of_and_not_made_anew() {
         stage.fedq(&["task", "stop", id, "--yes"], "").await.unwrap();
     }
     stage.fedq(&["volume", "delete", "data", "--force"], "").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_volume_is_made_where_its_first_task_can_run() {
+    let mut stage = Stage::set(&[("one", 2), ("two", 8)]).await;
+    stage.fedq(&["volume", "create", "data", "1Gi"], "").await.unwrap();
+    stage.volume_is("data", "it is made on the cluster of the first task").await;
+    let claims = |stage: &Stage, name: &str| stage.worker(name).list("PersistentVolumeClaim").len();
+    assert_eq!((claims(&stage, "one"), claims(&stage, "two")), (0, 0));
+    let task = |gpus: u32| format!("run: x\nvolumes: {{/data: data}}\nresources: {{accelerators: {gpus}}}\n");
+    let large = stage.submit(3600, &task(4)).await;
+    assert_eq!(stage.reaches(&large, "running").await["cluster"], "two", "the other one is too small");
+    wait("the claim", stage.worker("two"), || claims(&stage, "two") == 1).await;
+    stage.kill();
+    stage.start();
+    let small = stage.submit(3600, &task(1)).await;
+    assert_eq!(stage.reaches(&small, "running").await["cluster"], "two", "that is where the volume is");
+    let refused = stage.try_submit(1, &task(1), &["--cluster", "one"]).await.unwrap_err();
+    assert!(refused.contains("volume data is on two"), "{refused}");
+    assert_eq!(claims(&stage, "one"), 0);
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::domain::{
-    ids::{FlavorName, ResourceName},
+    ids::{ClusterName, FlavorName, ResourceName},
     quantity::Amount,
 };
 
@@ -72,6 +72,8 @@ pub enum Obstacle {
     },
     NoVolume {
         volume: String,
+        /// Where it is.
+        on: Option<ClusterName>,
     },
     VolumeOfOneNode {
         volume: String,
@@ -123,7 +125,8 @@ impl fmt::Display for Obstacle {
                 let there = if there.is_empty() { "is none".to_owned() } else { list(there) };
                 write!(f, "there is no WorkloadPriorityClass {wanted}; there {there}")
             }
-            Self::NoVolume { volume } => write!(
+            Self::NoVolume { volume, on: Some(cluster) } => write!(f, "volume {volume} is on {cluster}"),
+            Self::NoVolume { volume, on: None } => write!(
                 f,
                 "volume {volume} is not there: fedq volume list says where it is, fedq volume create {volume} SIZE makes it"
             ),

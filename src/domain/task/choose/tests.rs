@@ -201,10 +201,15 @@ fn volumes_hold_a_task_to_their_cluster() {
         ..cluster(name, (8, 8))
     };
     let text = "run: x\nvolumes: {/d: data}\nresources: {accelerators: 1}\n";
-    let choice = decide(text, &wish(), vec![with("here", false), cluster("free", (8, 0))]);
+    let free = ClusterView {
+        elsewhere: [("data".to_owned(), cluster_name("here"))].into(),
+        ..cluster("free", (8, 0))
+    };
+    let choice = decide(text, &wish(), vec![with("here", false), free, cluster("else", (8, 0))]);
     assert_eq!(chosen(&choice), Some(("here", false)));
+    assert_eq!(obstacles(&choice, "free"), ["volume data is on here"]);
     assert_eq!(
-        obstacles(&choice, "free"),
+        obstacles(&choice, "else"),
         [
             "volume data is not there: fedq volume list says where it is, fedq volume create data SIZE makes it"
         ]
@@ -327,6 +332,7 @@ fn any_cluster(name: String) -> impl Strategy<Value = ClusterView> {
                 access,
                 queues: vec![queue],
                 promised: [].into(),
+                elsewhere: [].into(),
                 volumes: shared
                     .map(|shared| ("data".to_owned(), crate::domain::task::testing::volume(shared)))
                     .into_iter()

@@ -96,7 +96,10 @@ pub fn per_node(candidate: &Candidate) -> Resources {
 /// Volumes that keep the task from a cluster.
 pub fn volume_obstacles(task: &TaskSpec, cluster: &ClusterView) -> Vec<Obstacle> {
     let judge = |mount: &crate::domain::task::spec::Mount| match cluster.volumes.get(&mount.volume) {
-        None => Some(Obstacle::NoVolume { volume: mount.volume.clone() }),
+        None => {
+            let on = cluster.elsewhere.get(&mount.volume).cloned();
+            Some(Obstacle::NoVolume { volume: mount.volume.clone(), on })
+        }
         Some(volume) if !volume.shared && 1 < task.num_nodes && !task.one_machine => {
             Some(Obstacle::VolumeOfOneNode { volume: mount.volume.clone() })
         }

@@ -23,8 +23,10 @@ pub struct ClusterView {
     pub queues: Vec<QueueView>,
     /// Names of queues that are being made there.
     pub promised: BTreeSet<String>,
-    /// Volumes of the task's tenant that are there, by the name its tasks give them.
+    /// Volumes of the task's tenant that are there, or can be made there, by the name its tasks give them.
     pub volumes: BTreeMap<String, VolumeView>,
+    /// Where the others of them are.
+    pub elsewhere: BTreeMap<String, ClusterName>,
 }
 
 /// Whether anything can be dispatched to a cluster now.
