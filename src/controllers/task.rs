@@ -247,8 +247,9 @@ impl TaskController {
         }
         self.ask_for_job_sets(&joined);
         let mut volumes = self.store.volumes(None).await?;
+        let mut now = self.clock.now();
         for _ in 0..ROUNDS {
-            let now = self.clock.now();
+            now = self.clock.now();
             self.retract();
             self.take_stock();
             let decided = self.decide(&joined, &volumes, now);
@@ -265,7 +266,7 @@ impl TaskController {
         self.publish(&joined, tended.views);
         self.count_tasks();
         self.sweep();
-        Ok(self.next_look())
+        Ok(self.next_look(now))
     }
 
     /// Reads what is on each cluster, and before that what is still being sent there: a write that ends in between is

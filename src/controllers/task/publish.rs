@@ -205,9 +205,9 @@ impl TaskController {
         });
     }
 
-    /// When a task that waits may move, or objects may go.
-    pub(super) fn next_look(&self) -> Next {
-        let now = self.clock.now();
+    /// When a task that waits may move, or objects may go. `decided`: at what time this look decided; what became due
+    /// since is for the next one.
+    pub(super) fn next_look(&self, decided: Timestamp) -> Next {
         let due = |live: &Live| {
             let Phase::Queued { cluster } = &live.row.state.phase else { return None };
             self.waiting(&live.row, cluster).until()
@@ -219,11 +219,11 @@ impl TaskController {
             Past::Unknown => None,
         });
         let rests = self.live.values().filter_map(|live| live.rest.as_ref().map(|rest| rest.until));
-        let later = |at: &Timestamp| now < *at;
+        let later = |at: &Timestamp| decided < *at;
         match spills.chain(cleanings).chain(rests).chain(self.awaited.ends()).filter(later).min() {
             None => Next::AtPeriod,
             Some(at) => {
-                let wait = Duration::try_from(at.duration_since(now)).unwrap_or_default();
+                let wait = Duration::try_from(at.duration_since(self.clock.now())).unwrap_or_default();
                 Next::After(wait + Duration::from_millis(1))
             }
         }
@@ -334,4 +334,61 @@ fn tried(live: &Live, cluster: Option<&Cluster>, reason: &str) -> String {
     let (Some(of), Some(cluster)) = (being_dispatched(live), cluster) else { return reason.to_owned() };
     let failure = of.mains().iter().chain(&of.owned()).find_map(|object| cluster.target.failure(object));
     failure.map_or_else(|| reason.to_owned(), |failure| format!("{reason}: {failure}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::{Notify, watch};
+
+    use super::*;
+    use crate::{
+        clock::Clock,
+        controllers::{
+            task::{Inputs, Published, Settings, rest::Rest, testing::row},
+            writer::WriterConfig,
+        },
+        domain::task::{choose::Weights, phase::LostPolicy},
+        k8s::{hub::Hub, list_watch::Timing, testing::Server},
+        store::Store,
+        telemetry::Metrics,
+    };
+
+    #[tokio::test]
+    async fn what_becomes_due_while_it_is_decided_is_not_left_until_the_next_period() {
+        let server = Server::start(axum::Router::new());
+        let folder = tempfile::TempDir::new().expect("a folder");
+        let store = Store::open(&folder.path().join("fedq.db")).await.expect("opens");
+        let at = |second: i64| Timestamp::from_second(second).expect("in range");
+        let clock = Clock::test(at(10));
+        let settings = Settings {
+            spill_after: Duration::from_secs(30),
+            lost_policy: LostPolicy::Wait,
+            keep_objects: Duration::from_mins(30),
+            gang: None,
+            default_image: "image".to_owned(),
+            weights: Weights::default(),
+            logs: None,
+            tenants: BTreeMap::new(),
+            writer: WriterConfig { merge_window: Duration::ZERO, deadline: Duration::from_secs(1) },
+            timing: Timing::default(),
+        };
+        let inputs = Inputs {
+            joined: watch::channel(Arc::default()).1,
+            claimed: watch::channel(Arc::default()).1,
+            capacity: watch::channel(Arc::default()).1,
+        };
+        let published = Published { tasks: watch::Sender::default(), volumes: watch::Sender::default() };
+        let mut controller = TaskController::new(
+            (Hub::new(server.client(), "uid".to_owned(), "fedq-system".to_owned()), "hub".to_owned()),
+            (store, clock, Metrics::new()),
+            settings,
+            inputs,
+            (published, Arc::new(Notify::new())),
+        );
+        controller.keep(row("run: x\n", Phase::Pending));
+        let live = controller.live.values_mut().next().expect("the task");
+        live.rest = Some(Rest { until: at(10), from: None, reason: String::new() });
+        assert_eq!(controller.next_look(at(9)), Next::After(Duration::from_millis(1)));
+        assert_eq!(controller.next_look(at(10)), Next::AtPeriod, "that was decided with");
+    }
 }
