@@ -31,7 +31,7 @@ pub(super) struct Rest {
 pub(super) fn after(step: &Step, row: &TaskRow, now: Timestamp) -> Option<Rest> {
     let detail = step.detail.as_deref().unwrap_or_default();
     match &step.to {
-        Move::ProgramFailed { restart: true } if !step.counts => {
+        Move::ProgramFailed { restart: true } | Move::Disrupted if !step.counts => {
             let until = now.checked_add(pause(row.state.epoch)).ok()?;
             let reason = format!("it was ended and is started again at {until:.0}: {detail}");
             Some(Rest { until, from: None, reason })

@@ -134,6 +134,9 @@ fn told(step: &Move, state: &State) -> (Reason, String) {
         Move::ProgramFailed { restart: true } => {
             (Reason::Restarting, "its script failed; it is started again".to_owned())
         }
+        Move::Disrupted => {
+            (Reason::Restarting, "its cluster ended a pod of it; it is started again".to_owned())
+        }
         Move::ProgramFailed { restart: false } => (Reason::Failed, "its script failed".to_owned()),
         Move::Spill => (Reason::Spilled, format!("it waits on {cluster} while another cluster has room")),
         Move::Vanished => (Reason::Vanished, format!("somebody deleted its objects on {cluster}")),

@@ -118,6 +118,8 @@ pub enum Move {
     ProgramFailed {
         restart: bool,
     },
+    /// Its cluster ended a pod of it, which is no failure of the script.
+    Disrupted,
     /// It waits here while another cluster has room.
     Spill,
     /// Its objects are gone, and fedq did not delete them.
@@ -248,7 +250,7 @@ impl Phase {
             Move::Started if at != Before::Running => Ok(Self::Running { cluster }),
             Move::Evicted if matches!(at, Before::Starting | Before::Running) => Ok(Self::Queued { cluster }),
             Move::Succeeded => Ok(Self::Succeeded { cluster }),
-            Move::ProgramFailed { restart: true } => withdraw(cluster, Then::Requeue),
+            Move::ProgramFailed { restart: true } | Move::Disrupted => withdraw(cluster, Then::Requeue),
             Move::ProgramFailed { restart: false } => Ok(Self::Failed { reason: Failure::Program }),
             Move::Spill if matches!(at, Before::Dispatching | Before::Queued) => {
                 withdraw(cluster, Then::Requeue)

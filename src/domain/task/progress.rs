@@ -120,12 +120,13 @@ fn ended(end: &End, seen: &Observed, recovery: &Recovery, restarts: u32) -> Step
     match end {
         End::Succeeded => Step::new(Move::Succeeded, None),
         End::Failed { message, disrupted } => {
-            let free = *disrupted
-                || seen.disrupted
-                || seen.exit_codes().any(|code| recovery.always_on.contains(&code));
-            let restart = free || restarts < recovery.max_restarts;
             let detail = seen.why_failed().unwrap_or_else(|| message.clone());
             let detail = Some(detail).filter(|detail| !detail.is_empty());
+            if *disrupted || seen.disrupted {
+                return Step::new(Move::Disrupted, detail);
+            }
+            let free = seen.exit_codes().any(|code| recovery.always_on.contains(&code));
+            let restart = free || restarts < recovery.max_restarts;
             Step { to: Move::ProgramFailed { restart }, detail, counts: restart && !free }
         }
     }
@@ -335,7 +336,11 @@ mod tests {
         assert_eq!(outcome(&failed(1, false), 0), (true, true));
         assert_eq!(outcome(&failed(1, false), 2), (false, false));
         assert_eq!(outcome(&failed(42, false), 2), (true, false));
-        assert_eq!(outcome(&failed(137, true), 9), (true, false));
+        let spared = Observed { disrupted: true, ..failed(1, false) };
+        for disrupted in [failed(137, true), spared] {
+            let step = next(&running, &disrupted, (&recovery, 9)).expect("a move");
+            assert_eq!((step.to, step.counts), (Move::Disrupted, false));
+        }
         let step = next(&running, &failed(3, false), (&Recovery::default(), 0)).expect("a move");
         assert_eq!(step.detail.as_deref(), Some("node 0 ended with exit code 3 (Error)"));
     }

@@ -109,6 +109,7 @@ fn any_move() -> impl Strategy<Value = Move> {
             Move::Succeeded,
             Move::ProgramFailed { restart: true },
             Move::ProgramFailed { restart: false },
+            Move::Disrupted,
             Move::Spill,
             Move::Vanished,
             Move::NeverFits,
