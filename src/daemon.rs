@@ -19,6 +19,7 @@ use crate::{
         task::{self, LogKeeping},
     },
     domain::{
+        ids::ClusterName,
         multikueue::Use,
         overview::{CapacityView, Overview},
         placement::view::PlacementView,
@@ -26,7 +27,7 @@ use crate::{
         task::view::{TaskViews, VolumeViews},
     },
     k8s::{
-        client::{self, ClusterClient},
+        client::{self, ClientLimits, ClusterClient},
         events::{EventSender, Events, event_channel},
         follow::Following,
         hub::Hub,
@@ -198,7 +199,9 @@ impl Daemon {
     }
 
     fn hub_client(&self) -> anyhow::Result<ClusterClient> {
-        let limits = self.limits();
+        let name = ClusterName::new("hub").expect("a constant name");
+        let observer = cluster::observer(&self.metrics, name);
+        let limits = ClientLimits { observer, ..self.limits() };
         match &self.config.hub.kubeconfig {
             Some(path) => {
                 let rules = Rules { allow_loopback: true, ..self.rules() };
@@ -243,7 +246,7 @@ impl Daemon {
         let clusters = cluster::ClusterController::new(
             hub.clone(),
             hub_id.clone(),
-            (self.store.clone(), self.clock.clone()),
+            (self.store.clone(), self.clock.clone(), self.metrics.clone()),
             self.cluster_settings(),
             (joined.clone(), wake),
         );
@@ -321,7 +324,7 @@ impl Daemon {
             claim::Settings { aliases: self.config.aliases(), writer: self.quota_settings().writer };
         let claims = claim::ClaimController::new(
             hub.clone(),
-            (self.store.clone(), self.clock.clone()),
+            (self.store.clone(), self.clock.clone(), self.metrics.clone()),
             settings,
             (events, sender),
         );
@@ -349,7 +352,7 @@ impl Daemon {
         };
         let checks = admission_check::AdmissionCheckController::new(
             (hub.clone(), hub_id.clone()),
-            self.clock.clone(),
+            (self.clock.clone(), self.metrics.clone()),
             settings,
             self.published.draining.clone(),
             signal,
@@ -375,7 +378,7 @@ impl Daemon {
             kueue_namespace: self.config.multikueue.kueue_namespace.clone(),
             writer: self.writer_config(),
         };
-        let telling = (events, self.clock.clone());
+        let telling = (events, self.clock.clone(), self.metrics.clone());
         let dispatcher =
             dispatcher::DispatcherController::new((hub.clone(), hub_id), telling, settings, signal);
         let inputs = dispatcher::Inputs {

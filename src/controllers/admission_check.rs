@@ -32,6 +32,7 @@ use crate::{
         worker::JoinedClusters,
         write::Kind,
     },
+    telemetry::Metrics,
 };
 
 use self::{
@@ -78,6 +79,7 @@ pub struct AdmissionCheckController {
     hub: Hub,
     hub_id: String,
     clock: Clock,
+    metrics: Metrics,
     settings: Settings,
     signal: Arc<Notify>,
     credentials: Credentials,
@@ -97,7 +99,7 @@ pub struct AdmissionCheckController {
 impl AdmissionCheckController {
     pub fn new(
         (hub, hub_id): (Hub, String),
-        clock: Clock,
+        (clock, metrics): (Clock, Metrics),
         settings: Settings,
         draining: watch::Sender<Arc<BTreeSet<Use>>>,
         signal: Arc<Notify>,
@@ -112,6 +114,7 @@ impl AdmissionCheckController {
             hub,
             hub_id,
             clock,
+            metrics,
             settings,
             signal,
             draining,
@@ -135,6 +138,7 @@ impl AdmissionCheckController {
             let scored = Arc::clone(&view.borrow_and_update());
             let begun = Instant::now();
             let next = self.reconcile(&clusters, &scored).unwrap_or(PERIOD).min(PERIOD);
+            self.metrics.reconciled("admission_check", begun.elapsed(), false);
             Share::TENTH.leave(begun.elapsed(), &cancel).await;
             tokio::select! {
                 () = cancel.cancelled() => break,

@@ -160,7 +160,9 @@ impl CapacityController {
             let clusters = Arc::clone(&joined.borrow_and_update());
             if self.hub.flavors.synced() && self.hub.secrets.synced() {
                 let begun = Instant::now();
-                self.reconcile(&clusters, &cancel).await?;
+                let outcome = self.reconcile(&clusters, &cancel).await;
+                self.metrics.reconciled("capacity", begun.elapsed(), outcome.is_err());
+                outcome?;
                 Share::HALF.leave(begun.elapsed(), &cancel).await;
             }
             tokio::select! {

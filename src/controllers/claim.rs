@@ -34,6 +34,7 @@ use crate::{
         write::{Action, Change},
     },
     store::{ClaimRow, PageRequest, Store, StoreError},
+    telemetry::Metrics,
 };
 
 use super::{
@@ -54,6 +55,7 @@ pub struct ClaimController {
     hub: Hub,
     store: Store,
     clock: Clock,
+    metrics: Metrics,
     settings: Settings,
     events: Events,
     sender: Option<EventSender>,
@@ -91,7 +93,7 @@ pub struct Inputs {
 impl ClaimController {
     pub fn new(
         hub: Hub,
-        (store, clock): (Store, Clock),
+        (store, clock, metrics): (Store, Clock, Metrics),
         settings: Settings,
         (events, sender): (Events, EventSender),
     ) -> Self {
@@ -99,6 +101,7 @@ impl ClaimController {
             hub,
             store,
             clock,
+            metrics,
             settings,
             events,
             sender: Some(sender),
@@ -117,7 +120,9 @@ impl ClaimController {
         loop {
             claims.borrow_and_update();
             let begun = Instant::now();
-            self.reconcile(&mut inputs).await?;
+            let outcome = self.reconcile(&mut inputs).await;
+            self.metrics.reconciled("claim", begun.elapsed(), outcome.is_err());
+            outcome?;
             Share::TENTH.leave(begun.elapsed(), &cancel).await;
             tokio::select! {
                 () = cancel.cancelled() => break,

@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{sync::watch, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -14,7 +14,7 @@ use crate::{
     clock::Clock,
     domain::{cluster::Connection, ids::ClusterName},
     k8s::{
-        client::{ClientLimits, RetryClass},
+        client::{ClientLimits, Observer, RetryClass, Told},
         hub::{Hub, profiles::Profiles},
         kubeconfig::Rules,
         list_watch::Timing,
@@ -24,6 +24,7 @@ use crate::{
         write::{self, Action, Change, Kind, Target},
     },
     store::{ClusterRow, ClusterSource, Store, until_kept},
+    telemetry::Metrics,
 };
 
 use self::{
@@ -70,6 +71,7 @@ struct Context {
     hub_id: String,
     store: Store,
     clock: Clock,
+    metrics: Metrics,
     settings: Arc<Settings>,
     joined: watch::Sender<Arc<JoinedClusters>>,
     /// Woken when a cluster's objects or its link change.
@@ -94,11 +96,12 @@ impl ClusterController {
     pub fn new(
         hub: Hub,
         hub_id: String,
-        (store, clock): (Store, Clock),
+        (store, clock, metrics): (Store, Clock, Metrics),
         settings: Settings,
         (joined, wake): (watch::Sender<Arc<JoinedClusters>>, Wake),
     ) -> Self {
-        let context = Context { hub, hub_id, store, clock, settings: Arc::new(settings), joined, wake };
+        let settings = Arc::new(settings);
+        let context = Context { hub, hub_id, store, clock, metrics, settings, joined, wake };
         Self { context, members: BTreeMap::new(), managed: BTreeMap::new(), tasks: JoinSet::new() }
     }
 
@@ -110,7 +113,10 @@ impl ClusterController {
         let mut profiles = ProfilesChanged::of(&self.context.hub);
         loop {
             if self.context.knows_who_joins() {
-                self.reconcile(&cancel).await?;
+                let begun = Instant::now();
+                let outcome = self.reconcile(&cancel).await;
+                self.context.metrics.reconciled("cluster", begun.elapsed(), outcome.is_err());
+                outcome?;
             }
             let leaving = self.context.joined.borrow().values().any(|joined| joined.leaving);
             let look_again = if leaving { LEAVING_PERIOD } else { PERIOD };
@@ -222,6 +228,7 @@ impl ClusterController {
         }
         self.context.joined.send_modify(|joined| {
             Arc::make_mut(joined).remove(name);
+            self.context.metrics.forget_link(name);
         });
         until_kept(|| self.context.store.remove_cluster(name)).await?;
         self.context.wake();
@@ -262,7 +269,11 @@ impl Context {
     fn publish(&self, name: &ClusterName, change: impl FnOnce(&mut Joined)) {
         self.joined.send_modify(|joined| {
             if let Some(entry) = Arc::make_mut(joined).get_mut(name) {
+                let before = entry.connection.word();
                 change(entry);
+                if entry.connection.word() != before {
+                    self.metrics.connection(name, &entry.connection);
+                }
             }
         });
         self.wake();
@@ -302,6 +313,7 @@ impl Context {
         until_kept(|| self.store.put_cluster(&row)).await?;
         self.joined.send_modify(|joined| {
             let entry = Arc::make_mut(joined).entry(name.clone()).or_insert_with(unconnected);
+            self.metrics.connection(name, &connection);
             (entry.connection, entry.source) = (connection, CLUSTER_METRICS);
         });
         self.wake();
@@ -317,6 +329,7 @@ impl Context {
                 return false;
             }
             let entry = Arc::make_mut(joined).entry(membership.cluster.clone()).or_insert_with(unconnected);
+            self.metrics.connection(&membership.cluster, &entry.connection);
             (entry.cordoned, entry.leaving, entry.joined_at, entry.source) = flags;
             true
         });
@@ -359,6 +372,15 @@ impl Context {
             Ok(_) | Err(_) => {}
         }
     }
+}
+
+/// Counts what a client does to the cluster, or to the hub.
+pub fn observer(metrics: &Metrics, name: ClusterName) -> Observer {
+    let metrics = metrics.clone();
+    Observer::new(move |told| match told {
+        Told::Request { verb, outcome } => metrics.api_request(&name, verb, outcome),
+        Told::WatchRestart { kind, reason } => metrics.watch_restarted(&name, kind, reason),
+    })
 }
 
 fn unconnected() -> Joined {

@@ -37,6 +37,7 @@ use crate::{
         worker::JoinedClusters,
         write::{Action, Change, Kind, Target},
     },
+    telemetry::Metrics,
 };
 
 use self::rooms::Rooms;
@@ -70,6 +71,7 @@ pub struct DispatcherController {
     hub_id: String,
     events: Events,
     clock: Clock,
+    metrics: Metrics,
     settings: Settings,
     signal: Arc<Notify>,
     writer: Writer,
@@ -124,12 +126,23 @@ impl Seen {
 impl DispatcherController {
     pub fn new(
         (hub, hub_id): (Hub, String),
-        (events, clock): (Events, Clock),
+        (events, clock, metrics): (Events, Clock, Metrics),
         settings: Settings,
         signal: Arc<Notify>,
     ) -> Self {
         let writer = Writer::waking(Arc::clone(&signal));
-        Self { hub, hub_id, events, clock, settings, signal, writer, seen: BTreeMap::new(), told: None }
+        Self {
+            hub,
+            hub_id,
+            events,
+            clock,
+            metrics,
+            settings,
+            signal,
+            writer,
+            seen: BTreeMap::new(),
+            told: None,
+        }
     }
 
     pub async fn run(
@@ -147,7 +160,9 @@ impl DispatcherController {
         loop {
             let clusters = Arc::clone(&joined.borrow_and_update());
             let drains = Arc::clone(&draining.borrow_and_update());
+            let begun = Instant::now();
             let next = self.reconcile(&clusters, &drains).min(PERIOD);
+            self.metrics.reconciled("dispatcher", begun.elapsed(), false);
             tokio::select! {
                 () = cancel.cancelled() => break,
                 () = self.signal.notified() => {}

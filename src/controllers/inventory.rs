@@ -121,7 +121,9 @@ impl InventoryController {
             loop {
                 let joined = Arc::clone(&inputs.joined.borrow_and_update());
                 let capacity = Arc::clone(&inputs.capacity.borrow_and_update());
+                let begun = tokio::time::Instant::now();
                 self.reconcile(&joined, &capacity);
+                metrics.reconciled("inventory", begun.elapsed(), false);
                 tokio::select! {
                     () = cancel.cancelled() => return Ok(()),
                     () = tokio::time::sleep(SETTLE) => {}

@@ -117,6 +117,7 @@ impl QueueController {
             let claimed = Arc::clone(&inputs.claimed.borrow_and_update());
             let begun = Instant::now();
             self.reconcile(&joined, &claimed, &cancel);
+            self.metrics.reconciled("queue", begun.elapsed(), false);
             Share::TENTH.leave(begun.elapsed(), &cancel).await;
             tokio::select! {
                 () = cancel.cancelled() => break,

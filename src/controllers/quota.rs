@@ -62,6 +62,7 @@ mod bases;
 mod changes;
 mod drift;
 mod gather;
+mod measure;
 mod publish;
 mod record;
 mod removal;
@@ -245,6 +246,7 @@ impl QuotaController {
             let reports = Arc::clone(&inputs.reports.borrow_and_update());
             let begun = Instant::now();
             let next = self.reconcile(&hub, (&joined, &capacity, &reports), &cancel).await;
+            self.metrics.reconciled("quota", begun.elapsed(), false);
             Share::HALF.leave(begun.elapsed(), &cancel).await;
             let look_again = next.unwrap_or_else(|| Instant::now() + PERIOD).min(Instant::now() + PERIOD);
             tokio::select! {
@@ -281,6 +283,7 @@ impl QuotaController {
         self.confirm_removal().await;
         self.plan(&mut round);
         self.metrics.planned(started.elapsed());
+        self.measure(&round);
         let hub_changes = self.hub_changes(&mut round);
         self.write_workers(&mut round);
         let mut changes = hub_changes;

@@ -58,6 +58,7 @@ impl Daemon {
             .with_state(ready)
             .merge(Router::new().route("/metrics", get(exposition)).with_state(self.metrics.clone()));
         let listener = listen(self.config.metrics.address, "metrics.address").await?;
+        info!("Metrics are on http://{}/metrics", listener.local_addr()?);
         self.tasks.spawn(serve_plain(listener, router, self.cancel.clone()));
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 mod again;
 mod error;
+mod observer;
 mod transport;
 
 use std::{collections::BTreeMap, io, path::Path, sync::Arc, time::Duration};
@@ -20,6 +21,8 @@ use super::{
 
 pub(super) use error::clean;
 pub use error::{ApiError, RetryClass};
+pub(super) use observer::restart_reason;
+pub use observer::{Observer, Told};
 
 #[derive(Clone, Debug)]
 pub struct ClientLimits {
@@ -41,6 +44,8 @@ pub struct ClientLimits {
     pub connection_window: u32,
     /// What lists and watches of all clusters with these limits may keep of large objects on their way.
     pub reading: Budget,
+    /// Told of requests and watches.
+    pub observer: Observer,
 }
 
 impl Default for ClientLimits {
@@ -55,6 +60,7 @@ impl Default for ClientLimits {
             stream_window: 256 << 10,
             connection_window: 2 << 20,
             reading: Budget::default(),
+            observer: Observer::default(),
         }
     }
 }
@@ -169,6 +175,10 @@ impl ClusterClient {
 
     pub fn reading(&self) -> &Budget {
         &self.origin.limits.reading
+    }
+
+    pub fn observer(&self) -> &Observer {
+        &self.origin.limits.observer
     }
 
     /// A kubeconfig for the same server with another token; `None` for a pod's own service account.

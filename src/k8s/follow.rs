@@ -38,6 +38,7 @@ pub fn follow_table<T: Record>(
     follow.timing = following.timing.clone();
     follow.budget = following.client.reading().clone();
     follow.answers = Arc::clone(&following.answers);
+    follow.observer = following.client.observer().clone();
     table.wakes(following.changed.clone());
     let table = table.clone();
     tasks.spawn(async move { follow.run_into(&table, cancel).await });

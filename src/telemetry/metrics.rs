@@ -68,54 +68,6 @@ pub struct QuotaGauge {
     pub capacity: Amount,
 }
 
-#[derive(Clone, Copy, Debug, EncodeLabelValue, Eq, Hash, PartialEq)]
-pub enum Verb {
-    Get,
-    List,
-    Watch,
-    Create,
-    Apply,
-    Patch,
-    Delete,
-}
-
-/// How a request to a cluster ended.
-#[derive(Clone, Copy, Debug, EncodeLabelValue, Eq, Hash, PartialEq)]
-pub enum ApiOutcome {
-    Ok,
-    Conflict,
-    NotFound,
-    /// 401 and 403.
-    Denied,
-    /// 410: the version asked for is gone.
-    Expired,
-    /// Any other 4xx.
-    Invalid,
-    /// 429.
-    Throttled,
-    ServerError,
-    Timeout,
-    Unreachable,
-}
-
-/// Why a watch was begun anew.
-#[derive(Clone, Copy, Debug, EncodeLabelValue, Eq, Hash, PartialEq)]
-pub enum RestartReason {
-    /// The server ended it in good order.
-    Ended,
-    /// Nothing came, not even a bookmark.
-    Silent,
-    /// The server no longer has our version: listed anew.
-    Expired,
-    Disconnected,
-    /// The server answered with an error.
-    Refused,
-    /// What came was not understood.
-    Garbled,
-    /// A periodic list found a difference.
-    Inconsistent,
-}
-
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct BuildLabels {
     version: &'static str,
@@ -135,8 +87,8 @@ struct ConnectionLabels {
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct RestartLabels {
     cluster: ClusterName,
-    kind: &'static str,
-    reason: RestartReason,
+    kind: String,
+    reason: &'static str,
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
@@ -148,8 +100,8 @@ struct NodeEventLabels {
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct RequestLabels {
     cluster: ClusterName,
-    verb: Verb,
-    outcome: ApiOutcome,
+    verb: &'static str,
+    outcome: &'static str,
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
@@ -178,6 +130,12 @@ struct QuotaLabels {
     cluster: ClusterName,
     flavor: FlavorName,
     resource: ResourceName,
+}
+
+impl QuotaGauge {
+    pub fn zero(at: FlavorResource) -> Self {
+        Self { at, assigned: Amount::ZERO, effective: Amount::ZERO, capacity: Amount::ZERO }
+    }
 }
 
 /// Every [`Connection::word`]: one of a cluster's series is 1, the others 0.
@@ -245,8 +203,9 @@ impl Metrics {
         }
     }
 
-    pub fn watch_restarted(&self, cluster: &ClusterName, kind: &'static str, reason: RestartReason) {
-        let labels = RestartLabels { cluster: cluster.clone(), kind, reason };
+    /// A watch that did not end in good order.
+    pub fn watch_restarted(&self, cluster: &ClusterName, kind: &str, reason: &'static str) {
+        let labels = RestartLabels { cluster: cluster.clone(), kind: kind.to_owned(), reason };
         self.0.watch_restarts.get_or_create(&labels).inc();
     }
 
@@ -255,7 +214,7 @@ impl Metrics {
         self.0.node_events.get_or_create(&NodeEventLabels { cluster: cluster.clone(), changed }).inc();
     }
 
-    pub fn api_request(&self, cluster: &ClusterName, verb: Verb, outcome: ApiOutcome) {
+    pub fn api_request(&self, cluster: &ClusterName, verb: &'static str, outcome: &'static str) {
         let labels = RequestLabels { cluster: cluster.clone(), verb, outcome };
         self.0.api_requests.get_or_create(&labels).inc();
     }
@@ -338,9 +297,8 @@ impl Metrics {
         }
     }
 
-    /// The cluster left: its gauges go. Its counters stay, as counters must.
-    pub fn forget(&self, cluster: &ClusterName) {
-        self.quota(cluster, &[]);
+    /// The cluster left: what its link was goes. Its counters stay, as counters must.
+    pub fn forget_link(&self, cluster: &ClusterName) {
         for state in CONNECTION_WORDS {
             self.0.connection.remove(&ConnectionLabels { cluster: cluster.clone(), state });
         }
@@ -364,7 +322,11 @@ impl Families {
             "State of the link to a cluster: 1 for the current",
             connection,
         );
-        registry.register("watch_restarts", "Watches begun anew, by reason", self.watch_restarts.clone());
+        registry.register(
+            "watch_restarts",
+            "Watches that broke and were begun anew, by reason",
+            self.watch_restarts.clone(),
+        );
         registry.register(
             "node_events",
             "Node events, by whether capacity changed",
@@ -476,9 +438,9 @@ mod tests {
         metrics.insecure("insecureXUser", true);
         metrics.insecure("insecureAdmin", false);
         metrics.connection(&cluster(), &Connection::Ready);
-        metrics.watch_restarted(&cluster(), "nodes", RestartReason::Expired);
+        metrics.watch_restarted(&cluster(), "nodes", "Expired");
         metrics.node_event(&cluster(), false);
-        metrics.api_request(&cluster(), Verb::Patch, ApiOutcome::Conflict);
+        metrics.api_request(&cluster(), "Patch", "Conflict");
         metrics.wrote(&cluster(), "ClusterQueue");
         metrics.planned(Duration::from_millis(1));
         metrics.reconciled("quota", Duration::from_millis(1), true);
@@ -531,7 +493,8 @@ mod tests {
             "fedq_quota_capacity{cluster=\"worker-1\",flavor=\"on-demand\",resource=\"cpu\"} 1.0",
         );
         metrics.connection(&cluster(), &Connection::Ready);
-        metrics.forget(&cluster());
+        metrics.forget_link(&cluster());
+        metrics.quota(&cluster(), &[]);
         assert!(!metrics.encode().expect("encodes").contains("worker-1"));
     }
 

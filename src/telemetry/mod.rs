@@ -5,7 +5,7 @@ use std::{error::Error, fmt, fs, io, io::IsTerminal, str::FromStr, sync::Arc};
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::{EnvFilter, util::SubscriberInitExt};
 
-pub use self::metrics::{ApiOutcome, CONNECTION_WORDS, Metrics, QuotaGauge, RestartReason, Verb};
+pub use self::metrics::{CONNECTION_WORDS, Metrics, QuotaGauge};
 
 mod metrics;
 

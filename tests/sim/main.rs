@@ -14,6 +14,7 @@ mod follower;
 mod inventory;
 mod joining;
 mod logs;
+mod metrics;
 mod placement;
 mod profiles;
 mod tasks;

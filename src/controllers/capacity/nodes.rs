@@ -20,7 +20,7 @@ use crate::{
         worker::Worker,
     },
     store::{NodeChange, Patience, Position, Store, StoreError},
-    telemetry::{Metrics, RestartReason},
+    telemetry::Metrics,
 };
 
 use super::{Nodes, Settings, decode, lock};
@@ -235,6 +235,7 @@ impl Followed {
         follow.timing = self.settings.timing.clone();
         follow.budget = self.worker.client.reading().clone();
         follow.answers = Arc::clone(&self.worker.answers);
+        follow.observer = self.worker.client.observer().clone();
         tokio::select! {
             // Whoever runs this ends it by dropping it.
             stopped = follow.run(&mut sink, CancellationToken::new()) => Ok(stopped),
@@ -370,7 +371,6 @@ impl Sink for NodeSink {
             Link::Broken { error, retry_in, .. } => {
                 lock(&self.nodes).broken.get_or_insert_with(|| (Instant::now(), error.to_string()));
                 warn!(cluster.name = %self.cluster, "The watch of nodes of `{}` broke, next try in {retry_in:.1?}: {error}", self.cluster);
-                self.metrics.watch_restarted(&self.cluster, KIND, RestartReason::Disconnected);
             }
             Link::Synced => lock(&self.nodes).broken = None,
             Link::Alive | Link::Absent => {}

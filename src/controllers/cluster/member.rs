@@ -15,7 +15,7 @@ use crate::{
         ids::ClusterName,
     },
     k8s::{
-        client::{self, ClusterClient, ClusterIdentity},
+        client::{self, ClientLimits, ClusterClient, ClusterIdentity},
         hub::profiles::Access,
         kubeconfig,
         worker::Worker,
@@ -23,7 +23,7 @@ use crate::{
     store::{ClusterRow, StoreError, until_kept},
 };
 
-use super::{CONFIRM_IDENTITY, Context, membership::Origin, silent};
+use super::{CONFIRM_IDENTITY, Context, membership::Origin, observer, silent};
 
 /// Waits between attempts to reach a cluster that was never reached in this life.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
@@ -138,7 +138,8 @@ impl Member {
                 return None;
             }
         };
-        match client::connect(&checked, &settings.limits) {
+        let observer = observer(&self.context.metrics, self.name.clone());
+        match client::connect(&checked, &ClientLimits { observer, ..settings.limits.clone() }) {
             Ok(client) => {
                 self.context.publish(&self.name, |joined| {
                     joined.server = Some(client.server().to_string());

@@ -129,7 +129,7 @@ impl QuotaController {
         for name in &gone {
             self.planner.remove_cluster(name);
             self.settling.forget(name);
-            self.metrics.forget(name);
+            self.metrics.quota(name, &[]);
             self.told.clusters.remove(name);
             self.told.worker_objects.remove(name);
             self.told.stamps.remove(name);

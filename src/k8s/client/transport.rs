@@ -30,7 +30,7 @@ use tower::{
     util::BoxCloneSyncService,
 };
 
-use super::{ClientLimits, Streamed, again::Again, error::Refused};
+use super::{ClientLimits, Observer, Streamed, again::Again, error::Refused};
 use crate::{
     failpoint::{self, Side},
     k8s::kubeconfig::check_address,
@@ -66,12 +66,12 @@ pub(super) fn client(config: &Config, route: Route, limits: &ClientLimits) -> Re
         .http2_initial_stream_window_size(limits.stream_window)
         .http2_initial_connection_window_size(limits.connection_window)
         .build(dial);
-    let answer_bytes = limits.answer_bytes;
+    let (answer_bytes, observer) = (limits.answer_bytes, limits.observer.clone());
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
-        .layer_fn(move |inner| Guard { inner, answer_bytes })
+        .layer_fn(move |inner| Guard { inner, answer_bytes, observer: observer.clone() })
         .map_err(BoxError::from)
         .layer(TimeoutLayer::new(limits.headers))
         // Freed with the headers, so a watch holds no slot.
@@ -141,6 +141,7 @@ async fn tunnel(mut proxy: TokioIo<TcpStream>, server: &Uri) -> io::Result<Tokio
 struct Guard<S> {
     inner: S,
     answer_bytes: usize,
+    observer: Observer,
 }
 
 /// An error is a sentence, not a download.
@@ -166,9 +167,12 @@ where
         let answer_bytes = if is_streamed(&request) { usize::MAX } else { self.answer_bytes };
         let name = failpoint::is_set().then(|| name(&request));
         failpoint::reached(Side::Before, name.as_deref());
+        let under_way = self.observer.request(&request);
         let answer = self.inner.call(request);
         Box::pin(async move {
-            let answer = answer.await.map_err(Into::into)?;
+            let answer = answer.await.map_err(Into::into);
+            under_way.ended(&answer);
+            let answer = answer?;
             failpoint::reached(Side::After, name.as_deref());
             let status = answer.status();
             if status.is_redirection() {

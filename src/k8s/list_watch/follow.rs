@@ -25,7 +25,7 @@ use super::{
     progress::{Ended, Progress, deliver},
     protobuf,
 };
-use crate::k8s::client::{ApiError, RetryClass, Streamed, call, escape};
+use crate::k8s::client::{ApiError, Observer, RetryClass, Streamed, Told, call, escape, restart_reason};
 
 /// One kind of one cluster to follow.
 pub struct Follow {
@@ -42,6 +42,8 @@ pub struct Follow {
     pub budget: Budget,
     /// Told when somebody else finds that the server answers: what broke need not wait any longer.
     pub answers: Arc<Notify>,
+    /// Told of watches that broke.
+    pub observer: Observer,
 }
 
 /// Why following ended. Everything else is tried again.
@@ -86,6 +88,7 @@ impl Follow {
             caps: Caps::default(),
             budget: Budget::default(),
             answers: Arc::default(),
+            observer: Observer::default(),
         }
     }
 
@@ -124,6 +127,7 @@ impl Follow {
                     let retry_in = progress.backoff.after(&error);
                     progress.fresh = false;
                     progress.synced = false;
+                    self.restarts(restart_reason(&error));
                     sink.link(Link::Broken { error: &error, last_alive: progress.last_alive, retry_in });
                     (retry_in, !matches!(error.class, RetryClass::Throttled { .. }))
                 }
@@ -153,9 +157,18 @@ impl Follow {
         };
         match self.watch(at, progress, sink).await? {
             Ended::Closed => {}
-            Ended::Expired => progress.at = None,
+            Ended::Silent => self.restarts("Silent"),
+            Ended::Expired => {
+                self.restarts("Expired");
+                progress.at = None;
+            }
         }
         Ok(())
+    }
+
+    fn restarts(&self, reason: &'static str) {
+        let kind = self.path.rsplit('/').next().unwrap_or_default();
+        self.observer.tell(Told::WatchRestart { kind, reason });
     }
 
     /// The version that a list would have now, without its objects.
@@ -271,8 +284,11 @@ impl Follow {
                 if due == Some(until) {
                     return Err(slow(self.timing.object).into());
                 }
-                if progress.synced || end <= Instant::now() {
+                if end <= Instant::now() {
                     return Ok(Ended::Closed);
+                }
+                if progress.synced {
+                    return Ok(Ended::Silent);
                 }
                 progress.synced(sink);
                 continue;

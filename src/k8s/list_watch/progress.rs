@@ -29,7 +29,10 @@ pub(super) struct Progress {
 /// How a watch ended.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Ended {
+    /// In good order: at its time, or before the next list.
     Closed,
+    /// Nothing came, not even a bookmark.
+    Silent,
     Expired,
 }
 

@@ -6,7 +6,7 @@ mod loss;
 mod people;
 mod pipelines;
 mod running;
-mod stage;
+pub mod stage;
 mod stopping;
 mod volumes;
 mod waiting;

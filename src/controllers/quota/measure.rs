@@ -1,0 +1,43 @@
+//! What metrics say of the plan.
+
+use std::collections::BTreeMap;
+
+use super::{QuotaController, Round};
+use crate::{
+    domain::{
+        quota::{ClusterPlan, ClusterReport},
+        resources::FlavorResource,
+    },
+    telemetry::QuotaGauge,
+};
+
+impl QuotaController {
+    /// Only of clusters whose plan is new.
+    pub(super) fn measure(&self, round: &Round<'_>) {
+        for name in &round.touched.clusters {
+            let gauges = round.plans.get(name).map(|(plan, report)| gauges(plan, report));
+            self.metrics.quota(name, &gauges.unwrap_or_default());
+        }
+    }
+}
+
+fn gauges(plan: &ClusterPlan, report: &ClusterReport) -> Vec<QuotaGauge> {
+    let mut gauges: BTreeMap<FlavorResource, QuotaGauge> = BTreeMap::new();
+    let mut of = |at: FlavorResource, add: &dyn Fn(&mut QuotaGauge)| {
+        add(gauges.entry(at.clone()).or_insert_with(|| QuotaGauge::zero(at)));
+    };
+    for (flavor, uses) in &report.flavors {
+        for (resource, usage) in uses {
+            let at = FlavorResource { flavor: flavor.clone(), resource: resource.clone() };
+            of(at, &|gauge| gauge.capacity = usage.capacity);
+        }
+    }
+    for (cell, planned) in &plan.cells {
+        let at = FlavorResource { flavor: cell.flavor.clone(), resource: cell.resource.clone() };
+        of(at, &|gauge| {
+            gauge.assigned = gauge.assigned.saturating_add(planned.requested);
+            gauge.effective = gauge.effective.saturating_add(planned.effective);
+        });
+    }
+    gauges.into_values().collect()
+}

@@ -1,0 +1,115 @@
+//! What `/metrics` shows after a small story.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::bed::WITHIN;
+use super::tasks::stage::Stage;
+
+const README: &str = include_str!("../../README.md");
+
+/// Every name that the README's table of metrics lists.
+fn listed() -> BTreeSet<&'static str> {
+    let table = README.split("`/metrics` has:").nth(1).unwrap();
+    let rows =
+        table.lines().skip_while(|line| !line.starts_with("| `")).take_while(|line| line.starts_with('|'));
+    let names = rows.flat_map(|row| row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2));
+    names.map(|name| name.split('{').next().unwrap()).collect()
+}
+
+async fn scrape(address: &str) -> String {
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    text
+}
+
+/// A series, or what a histogram is made of.
+fn has_sample(text: &str, name: &str) -> bool {
+    let sample = |line: &str| {
+        let rest = line.strip_prefix(name);
+        rest.is_some_and(|rest| rest.starts_with(['{', ' ']) || rest.starts_with("_count"))
+    };
+    text.lines().any(sample)
+}
+
+/// Where this start of fedqd tells its metrics.
+fn address(stage: &Stage) -> String {
+    let log = stage.bed.log();
+    let told = log.split("Metrics are on http://").last().expect("fedqd listens");
+    told.split("/metrics").next().unwrap().to_owned()
+}
+
+async fn shows(stage: &Stage, what: &str, mut holds: impl FnMut(&str) -> bool) {
+    let (address, began) = (address(stage), Instant::now());
+    loop {
+        let text = scrape(&address).await;
+        if holds(&text) {
+            return;
+        }
+        assert!(began.elapsed() < WITHIN, "{what}:\n{text}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_metric_that_the_readme_lists_has_samples() {
+    let stage = Stage::set(&[("one", 8), ("two", 4)]).await;
+    let task = stage.submit(1, "run: x\nresources: {accelerators: 6}\n").await;
+    stage.reaches(&task, "succeeded").await;
+    stage.worker("one").remove("Node", "b").await.unwrap();
+    stage.worker("one").state.faults.break_connections();
+
+    let listed = listed();
+    assert_eq!(listed.len(), 19, "{listed:?}");
+    shows(&stage, &format!("not all of {listed:?}"), |text| listed.iter().all(|name| has_sample(text, name)))
+        .await;
+    for controller in [
+        "admission_check",
+        "capacity",
+        "claim",
+        "cluster",
+        "inventory",
+        "placement",
+        "queue",
+        "quota",
+        "task",
+    ] {
+        let runs = format!("fedq_reconcile_seconds_count{{controller=\"{controller}\"}}");
+        shows(&stage, &runs, |text| text.contains(&runs)).await;
+    }
+    for line in [
+        "fedq_cluster_connection{cluster=\"one\",state=\"Ready\"} 1",
+        "fedq_quota_assigned{cluster=\"one\",flavor=\"gpus\",resource=\"nvidia.com/gpu\"} 8.0",
+        "fedq_quota_effective{cluster=\"one\",flavor=\"gpus\",resource=\"nvidia.com/gpu\"} 8.0",
+        "fedq_quota_capacity{cluster=\"one\",flavor=\"gpus\",resource=\"nvidia.com/gpu\"} 8.0",
+    ] {
+        shows(&stage, line, |text| text.lines().any(|found| found == line)).await;
+    }
+    for beginning in [
+        "fedq_api_requests_total{cluster=\"one\",verb=\"Get\",outcome=\"Ok\"}",
+        "fedq_api_requests_total{cluster=\"two\",verb=\"Watch\",outcome=\"Ok\"}",
+        "fedq_api_requests_total{cluster=\"hub\",verb=\"List\",outcome=\"Ok\"}",
+        "fedq_watch_restarts_total{cluster=\"one\",kind=\"clusterqueues\",reason=\"Disconnected\"}",
+        "fedq_watch_restarts_total{cluster=\"one\",kind=\"nodes\",reason=\"Disconnected\"}",
+    ] {
+        shows(&stage, beginning, |text| text.contains(beginning)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn gauges_of_a_cluster_that_left_go() {
+    let stage = Stage::set(&[("one", 8), ("two", 4)]).await;
+    let gauges = ["fedq_cluster_connection{cluster=\"two\"", "fedq_quota_capacity{cluster=\"two\""];
+    for gauge in gauges {
+        shows(&stage, gauge, |text| text.contains(gauge)).await;
+    }
+    stage.bed.hub.remove_in("fedq-system", "Secret", "fedq-cluster-two").await.unwrap();
+    for gauge in gauges {
+        shows(&stage, &format!("no {gauge}"), |text| !text.contains(gauge)).await;
+    }
+    shows(&stage, "one", |text| text.contains("fedq_quota_capacity{cluster=\"one\"")).await;
+}
