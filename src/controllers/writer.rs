@@ -111,11 +111,14 @@ impl Writer {
     /// Replaces everything wanted.
     pub fn want(&self, changes: Vec<Change>) {
         let mut state = self.lock();
+        // Each round hands a wish to every cluster's writer, and mostly there is none, as there was none before.
+        if changes.is_empty() && state.wanted.is_empty() && state.objects.is_empty() {
+            return;
+        }
         state.wishes += 1;
         state.wanted = changes.into_iter().map(|change| (change.target.clone(), change)).collect();
         let State { wanted, objects, .. } = &mut *state;
         objects.retain(|target, pace| pace.is_needed(wanted.contains_key(target)));
-        // Each round hands a wish to every cluster's writer, and mostly there is none.
         if !state.wanted.is_empty() {
             self.wake.notify_one();
         }
