@@ -43,7 +43,7 @@ use self::{
     target::start_writer,
 };
 use super::{
-    driver::Share,
+    driver::{Rest, Share},
     writer::{Writer, WriterConfig},
 };
 
@@ -133,13 +133,14 @@ impl AdmissionCheckController {
         }
         let mut placements = self.hub.ocm.placements.changed();
         let mut decisions = self.hub.ocm.decisions.changed();
+        let mut rest = Rest::new();
         loop {
             let clusters = Arc::clone(&joined.borrow_and_update());
             let scored = Arc::clone(&view.borrow_and_update());
             let begun = Instant::now();
             let next = self.reconcile(&clusters, &scored).unwrap_or(PERIOD).min(PERIOD);
             self.metrics.reconciled("admission_check", begun.elapsed(), false);
-            Share::TENTH.leave(begun.elapsed(), &cancel).await;
+            rest.leave(Share::TENTH, begun.elapsed(), &cancel).await;
             tokio::select! {
                 () = cancel.cancelled() => break,
                 () = self.signal.notified() => {}

@@ -36,7 +36,10 @@ use crate::{
     telemetry::Metrics,
 };
 
-use super::{driver::Share, writer::WriterConfig};
+use super::{
+    driver::{Rest, Share},
+    writer::WriterConfig,
+};
 
 use self::nodes::{Followed, Rows};
 use self::publish::Publisher;
@@ -156,6 +159,7 @@ impl CapacityController {
         }
         let storing = store_deferred(self.store.clone(), recorded);
         tokio::pin!(storing);
+        let (started, mut rest) = (Instant::now(), Rest::new());
         loop {
             let clusters = Arc::clone(&joined.borrow_and_update());
             if self.hub.flavors.synced() && self.hub.secrets.synced() {
@@ -163,7 +167,8 @@ impl CapacityController {
                 let outcome = self.reconcile(&clusters, &cancel).await;
                 self.metrics.reconciled("capacity", begun.elapsed(), outcome.is_err());
                 outcome?;
-                Share::HALF.leave(begun.elapsed(), &cancel).await;
+                let share = Share::HALF.after_start(started, &clusters);
+                rest.leave(share, begun.elapsed(), &cancel).await;
             }
             tokio::select! {
                 () = cancel.cancelled() => break,

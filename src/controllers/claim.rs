@@ -38,7 +38,7 @@ use crate::{
 };
 
 use super::{
-    driver::Share,
+    driver::{Rest, Share},
     writer::{Outcome, Writer, WriterConfig},
 };
 
@@ -117,13 +117,14 @@ impl ClaimController {
         let mut tasks = JoinSet::new();
         let mut outcomes = self.start(&mut tasks, &cancel);
         let mut claims = self.hub.claims.changed();
+        let mut rest = Rest::new();
         loop {
             claims.borrow_and_update();
             let begun = Instant::now();
             let outcome = self.reconcile(&mut inputs).await;
             self.metrics.reconciled("claim", begun.elapsed(), outcome.is_err());
             outcome?;
-            Share::TENTH.leave(begun.elapsed(), &cancel).await;
+            rest.leave(Share::TENTH, begun.elapsed(), &cancel).await;
             tokio::select! {
                 () = cancel.cancelled() => break,
                 changed = claims.changed() => changed?,

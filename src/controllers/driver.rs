@@ -13,7 +13,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, info_span, warn};
 
-use crate::telemetry::{Metrics, chain};
+use crate::{
+    domain::cluster::Connection,
+    k8s::worker::{Joined, JoinedClusters},
+    telemetry::{Metrics, chain},
+};
 
 /// One kind of change and all that leads to it.
 pub trait Controller: Send {
@@ -22,6 +26,11 @@ pub trait Controller: Send {
     /// Gathers, decides, applies, reports. An error means: nothing more can be done now, run again
     /// after a pause. One cluster's failure is no error here, since all would wait with it.
     fn reconcile(&mut self) -> impl Future<Output = Result<Next, Self::Error>> + Send;
+
+    /// Another share of the time than its pace says, as things are after the last run.
+    fn share(&self) -> Option<Share> {
+        None
+    }
 }
 
 /// For a controller that is needed once more after its last run.
@@ -30,6 +39,10 @@ impl<C: Controller> Controller for &mut C {
 
     async fn reconcile(&mut self) -> Result<Next, C::Error> {
         (**self).reconcile().await
+    }
+
+    fn share(&self) -> Option<Share> {
+        (**self).share()
     }
 }
 
@@ -50,28 +63,80 @@ pub struct Driver {
     pub metrics: Metrics,
 }
 
-/// How much of the time runs may take up: one part in so many. With few clusters they take next to none; with a thousand,
-/// what changes during a pause is seen by one run instead of many.
-#[derive(Clone, Copy, Debug)]
-pub struct Share(pub u32);
+/// How much of the time runs may take up. With few clusters they take next to none; with a thousand, what changes during
+/// a pause is seen by one run instead of many.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Share {
+    /// One part in so many.
+    part: u32,
+    /// No pause takes longer.
+    longest: Duration,
+    /// Time without runs that counts as a pause taken before.
+    credit: Duration,
+}
 
 impl Share {
-    /// For what leads to quota and to tasks.
-    pub const HALF: Self = Self(2);
-    pub const TENTH: Self = Self(10);
+    /// For what leads to quota and to tasks: a lone change waits for nothing.
+    pub const HALF: Self =
+        Self { part: 2, longest: Duration::from_secs(1), credit: Duration::from_millis(250) };
+    pub const TENTH: Self = Self { part: 10, longest: Duration::from_secs(1), credit: Duration::ZERO };
+    /// Where little is known yet, or little to do, but what comes must not wait for long.
+    pub const SHORT_TENTH: Self = Self { longest: Duration::from_millis(250), ..Self::TENTH };
+
+    /// How long after the start clusters that are being connected slow runs down. One that is not connected by then may
+    /// never be.
+    const START: Duration = Duration::from_mins(1);
 
     /// A run that takes less needs no pause.
-    const NOTICED: Duration = Duration::from_millis(2);
-    const LONGEST: Duration = Duration::from_secs(1);
+    const NOTICED: Duration = Duration::from_micros(200);
+
+    /// While clusters are being connected after a start, a run rests on little, and the next one follows at once.
+    pub fn after_start(self, start: Instant, joined: &JoinedClusters) -> Self {
+        let starting = start.elapsed() < Self::START && joined.values().any(is_being_connected);
+        if starting { Self::SHORT_TENTH } else { self }
+    }
 
     /// How long to leave the time to others after a run that took so long.
     pub fn pause(self, took: Duration) -> Duration {
-        if took < Self::NOTICED { Duration::ZERO } else { (took * (self.0 - 1)).min(Self::LONGEST) }
+        if took < Self::NOTICED { Duration::ZERO } else { (took * (self.part - 1)).min(self.longest) }
+    }
+}
+
+fn is_being_connected(entry: &Joined) -> bool {
+    match (&entry.connection, &entry.worker) {
+        (Connection::Connecting, _) => true,
+        (Connection::Ready, Some(worker)) => !worker.synced() && !worker.is_refused(),
+        _ => false,
+    }
+}
+
+/// The pauses of one loop.
+pub struct Rest {
+    /// Until then its runs so far have taken up their share.
+    until: Instant,
+}
+
+impl Rest {
+    pub fn new() -> Self {
+        Self { until: Instant::now() }
     }
 
-    /// Waits for that long after a run that took so long, or until `stop`.
-    pub async fn leave(self, took: Duration, stop: &CancellationToken) {
-        let _ = stop.run_until_cancelled(sleep(self.pause(took))).await;
+    /// Leaves time to others after a run that ends now and took so long, or until `stop`.
+    pub async fn leave(&mut self, share: Share, took: Duration, stop: &CancellationToken) {
+        let _ = stop.run_until_cancelled(sleep(self.pause(share, took, Instant::now()))).await;
+    }
+
+    fn pause(&mut self, share: Share, took: Duration, now: Instant) -> Duration {
+        let rested = now.checked_sub(took + share.credit).unwrap_or(now);
+        let until = self.until.max(rested) + took + share.pause(took);
+        self.until = until.min(now + share.longest);
+        self.until.saturating_duration_since(now)
+    }
+}
+
+impl Default for Rest {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -104,6 +169,7 @@ impl Driver {
     /// fails would otherwise be hammered at the rate of events.
     pub async fn run<C: Controller>(self, mut controller: C, stop: CancellationToken) {
         let mut backoff = None;
+        let mut rest = Rest::new();
         loop {
             // A signal from before this run is answered by it.
             let _ = self.signal.notified().now_or_never();
@@ -116,7 +182,8 @@ impl Driver {
                 Ok(next) => {
                     backoff = None;
                     let due = begun + self.period(next);
-                    self.pace.share.leave(begun.elapsed(), &stop).await;
+                    let share = controller.share().unwrap_or(self.pace.share);
+                    rest.leave(share, begun.elapsed(), &stop).await;
                     tokio::select! {
                         () = stop.cancelled() => return,
                         () = self.signal.notified() => {}
@@ -258,12 +325,39 @@ mod tests {
     #[test]
     fn short_runs_need_no_pause_and_long_ones_leave_others_their_share() {
         let millis = Duration::from_millis;
-        for share in [Share::HALF, Share::TENTH] {
-            assert_eq!(share.pause(millis(1)), Duration::ZERO);
-            assert_eq!(share.pause(Duration::from_hours(1)), Share::LONGEST);
+        for share in [Share::HALF, Share::TENTH, Share::SHORT_TENTH] {
+            assert_eq!(share.pause(Duration::from_micros(100)), Duration::ZERO);
+            assert_eq!(share.pause(Duration::from_hours(1)), share.longest);
         }
         assert_eq!(Share::HALF.pause(millis(20)), millis(20));
         assert_eq!(Share::TENTH.pause(millis(20)), millis(180));
+        assert_eq!(Share::SHORT_TENTH.pause(millis(20)), millis(180));
+    }
+
+    #[test]
+    fn time_without_runs_is_a_pause_taken_before() {
+        let (millis, mut now) = (Duration::from_millis, Instant::now() + Duration::from_hours(1));
+        let mut rest = Rest { until: now };
+        let mut paused = Duration::ZERO;
+        now += Duration::from_hours(1);
+        for run in 0..1000 {
+            now += millis(10);
+            let pause = rest.pause(Share::HALF, millis(10), now);
+            assert!(5 <= run || pause.is_zero(), "the first ones wait for nothing: {pause:?}");
+            now += pause;
+            paused += pause;
+        }
+        assert!(
+            (millis(9_700)..=millis(10_000)).contains(&paused),
+            "half of the time in the end: {paused:?}"
+        );
+        // Without credit each run has its pause.
+        now += Duration::from_hours(1);
+        assert_eq!(rest.pause(Share::TENTH, millis(10), now), millis(90));
+        // What a long run took is not paid for by all that follow.
+        assert_eq!(rest.pause(Share::TENTH, Duration::from_hours(1), now), Share::TENTH.longest);
+        now += Share::TENTH.longest;
+        assert_eq!(rest.pause(Share::TENTH, Duration::ZERO, now), Duration::ZERO);
     }
 
     fn quiet() -> Pace {

@@ -38,7 +38,7 @@ use crate::{
 
 use self::target::Target;
 use super::{
-    driver::Share,
+    driver::{Rest, Share},
     writer::{WriterConfig, keep_for_workers},
 };
 
@@ -112,13 +112,14 @@ impl QueueController {
     }
 
     pub async fn run(mut self, mut inputs: Inputs, cancel: CancellationToken) -> anyhow::Result<()> {
+        let mut rest = Rest::new();
         loop {
             let joined = Arc::clone(&inputs.joined.borrow_and_update());
             let claimed = Arc::clone(&inputs.claimed.borrow_and_update());
             let begun = Instant::now();
             self.reconcile(&joined, &claimed, &cancel);
             self.metrics.reconciled("queue", begun.elapsed(), false);
-            Share::TENTH.leave(begun.elapsed(), &cancel).await;
+            rest.leave(Share::TENTH, begun.elapsed(), &cancel).await;
             tokio::select! {
                 () = cancel.cancelled() => break,
                 () = self.signal.notified() => {}

@@ -54,7 +54,7 @@ use self::{
     target::{Target, Writing},
 };
 use super::{
-    driver::Share,
+    driver::{Rest, Share},
     writer::{WriterConfig, keep_for_workers},
 };
 
@@ -131,8 +131,7 @@ pub struct QuotaController {
     /// As of the last round.
     plans: Plans,
     kept: changes::Kept,
-    /// What people read is made from everything, so that it waits while it would take up too much of the time.
-    publish_at: Instant,
+    publishing: publish::Publishing,
     started: Instant,
     /// When every cluster and claim is read anew, whatever its stamp says.
     look_at_all: Instant,
@@ -227,7 +226,7 @@ impl QuotaController {
             store_was_empty,
             plans: Plans::default(),
             kept: changes::Kept::default(),
-            publish_at: Instant::now(),
+            publishing: publish::Publishing::default(),
             started: Instant::now(),
             look_at_all: Instant::now(),
             tasks: JoinSet::new(),
@@ -240,6 +239,7 @@ impl QuotaController {
         self.records = records;
         let storing = store_deferred(self.store.clone(), recorded);
         tokio::pin!(storing);
+        let mut rest = Rest::new();
         loop {
             let joined = Arc::clone(&inputs.joined.borrow_and_update());
             let capacity = Arc::clone(&inputs.capacity.borrow_and_update());
@@ -247,7 +247,10 @@ impl QuotaController {
             let begun = Instant::now();
             let next = self.reconcile(&hub, (&joined, &capacity, &reports), &cancel).await;
             self.metrics.reconciled("quota", begun.elapsed(), false);
-            Share::HALF.leave(begun.elapsed(), &cancel).await;
+            // What people read has a share of its own.
+            let took = begun.elapsed().saturating_sub(self.publishing.took());
+            let share = Share::HALF.after_start(self.started, &joined);
+            rest.leave(share, took, &cancel).await;
             let look_again = next.unwrap_or_else(|| Instant::now() + PERIOD).min(Instant::now() + PERIOD);
             tokio::select! {
                 () = cancel.cancelled() => break,
@@ -286,22 +289,14 @@ impl QuotaController {
         self.measure(&round);
         let hub_changes = self.hub_changes(&mut round);
         self.write_workers(&mut round);
+        let writes = !hub_changes.is_empty() || !round.touched.is_empty();
         let mut changes = hub_changes;
         changes.extend(self.status_changes(&mut round, hub));
         hub.writer.want(changes);
         self.record(&round);
-        self.publish_in_time(&mut round, hub);
+        self.publish_in_time(&mut round, writes);
         self.plans = (round.plans, round.queues);
         round.next
-    }
-
-    fn publish_in_time(&mut self, round: &mut Round<'_>, hub: &Target) {
-        let begun = Instant::now();
-        if begun < self.publish_at {
-            return round.look_again(Some(self.publish_at));
-        }
-        self.publish(round, hub);
-        self.publish_at = Instant::now() + Share::TENTH.pause(begun.elapsed());
     }
 
     fn keep_targets(&mut self, joined: &JoinedClusters, cancel: &CancellationToken) {

@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use tokio::{
     sync::{Notify, Semaphore, watch},
     task::{AbortHandle, JoinSet},
+    time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -125,6 +126,7 @@ pub struct TaskController {
     /// Tasks that are over and had some.
     spent: BTreeSet<TaskId>,
     sweeping: Option<AbortHandle>,
+    started: Instant,
 }
 
 /// What others found out.
@@ -206,6 +208,7 @@ impl TaskController {
             sweep_at: None,
             spent: BTreeSet::new(),
             sweeping: None,
+            started: Instant::now(),
         }
     }
 
@@ -216,7 +219,7 @@ impl TaskController {
         let driver = Driver {
             name: "task",
             signal: Arc::clone(&self.signal),
-            pace: Pace { share: Share::HALF, ..Pace::default() },
+            pace: Pace::default(),
             metrics: self.metrics.clone(),
         };
         driver.run(&mut self, cancel).await;
@@ -391,5 +394,11 @@ impl Controller for TaskController {
 
     async fn reconcile(&mut self) -> Result<Next, StoreError> {
         self.look().await
+    }
+
+    /// Without a task, nothing waits for a look.
+    fn share(&self) -> Option<Share> {
+        let busy = || Share::HALF.after_start(self.started, &self.joined.borrow());
+        Some(if self.live.is_empty() { Share::SHORT_TENTH } else { busy() })
     }
 }

@@ -1,6 +1,8 @@
 //! What the API and the webhook read: built whole, published when it differs.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use tokio::time::Instant;
 
 use crate::{
     domain::{
@@ -23,10 +25,58 @@ use crate::{
     },
 };
 
-use super::{QuotaController, Round, target::Target};
+use super::{QuotaController, Round};
+use crate::controllers::driver::Share;
+
+/// What people read waits no longer than this for writes that are to come first.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// Where it takes less, nothing waits for it.
+const NOTICED: Duration = Duration::from_millis(2);
+
+/// When what people read is made. It is made from everything, and must not hold up what a change leads to.
+#[derive(Default)]
+pub(super) struct Publishing {
+    /// Before that, it would take up too much of the time.
+    not_before: Option<Instant>,
+    /// Since when a round is not in it.
+    waits_since: Option<Instant>,
+    last_took: Duration,
+    /// Not told yet.
+    took: Duration,
+}
+
+impl Publishing {
+    /// `None`: now. `writes`: whether more rounds are about to follow from this one.
+    fn waits(&mut self, writes: bool, now: Instant) -> Option<Instant> {
+        let since = *self.waits_since.get_or_insert(now);
+        let comes_first = (writes && NOTICED <= self.last_took).then_some(since + PATIENCE);
+        self.not_before.max(comes_first).filter(|until| now < *until)
+    }
+
+    /// What making it took of the time since this was last asked.
+    pub fn took(&mut self) -> Duration {
+        std::mem::take(&mut self.took)
+    }
+
+    fn made(&mut self, began: Instant) {
+        self.last_took = began.elapsed();
+        self.took += self.last_took;
+        self.waits_since = None;
+        self.not_before = Some(Instant::now() + Share::TENTH.pause(self.last_took));
+    }
+}
 
 impl QuotaController {
-    pub(super) fn publish(&self, round: &Round<'_>, _hub: &Target) {
+    pub(super) fn publish_in_time(&mut self, round: &mut Round<'_>, writes: bool) {
+        let began = Instant::now();
+        if let Some(until) = self.publishing.waits(writes, began) {
+            return round.look_again(Some(until));
+        }
+        self.publish(round);
+        self.publishing.made(began);
+    }
+
+    fn publish(&self, round: &Round<'_>) {
         let overview = Overview {
             revision: 0,
             clusters: round
@@ -111,9 +161,8 @@ impl QuotaController {
         at: &FlavorResource,
     ) -> BTreeMap<ClusterName, TermOverview> {
         let cell = Cell { queue: queue.clone(), flavor: at.flavor.clone(), resource: at.resource.clone() };
-        let term = |(name, (plan, _)): (&ClusterName, &(_, ClusterReport))| {
-            let plan: &crate::domain::quota::ClusterPlan = plan;
-            let planned = plan.cells.get(&cell)?;
+        let term = |name: &ClusterName| {
+            let planned = round.plans.get(name)?.0.cells.get(&cell)?;
             let connection = round.joined.get(name).map(|joined| &joined.connection);
             let worker = self.worker_cell(name, queue, at);
             let overview = TermOverview {
@@ -126,7 +175,7 @@ impl QuotaController {
             };
             Some((name.clone(), overview))
         };
-        round.plans.iter().filter_map(term).collect()
+        self.planner.clusters_of(&cell).filter_map(term).collect()
     }
 
     fn worker_cell(

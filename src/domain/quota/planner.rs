@@ -45,6 +45,12 @@ pub struct Planner {
     dirty: Dirty,
 }
 
+impl Touched {
+    pub fn is_empty(&self) -> bool {
+        self.clusters.is_empty() && self.queues.is_empty()
+    }
+}
+
 impl Planner {
     /// The hub's ResourceFlavors ([`super::PlanInput::flavors`]).
     pub fn set_flavors(&mut self, flavors: Option<BTreeSet<FlavorName>>) {
@@ -157,6 +163,13 @@ impl Planner {
         let held = self.unknown.iter().any(reached);
         let by_cell = state.cells.iter().map(|(at, id)| (at.clone(), self.terms(*id))).collect();
         Some(hub::plan(input, &state.groups, by_cell, held))
+    }
+
+    /// The clusters that have a cell, as of the last [`Planner::replan`].
+    pub fn clusters_of(&self, cell: &Cell) -> impl Iterator<Item = &ClusterName> {
+        let members = self.cell_ids.get(cell).map(|id| &self.cells[*id as usize].members);
+        let ids = members.into_iter().flat_map(|members| members.keys());
+        ids.filter_map(|id| Some(&self.clusters.get(id)?.input.name))
     }
 
     /// Everything as of the last [`Planner::replan`].
