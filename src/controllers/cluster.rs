@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use tokio::{sync::watch, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -43,6 +44,8 @@ const CONTEXT: &str = "fedq.dev/context";
 const MANAGER: &str = "fedq-cluster";
 /// How often a leaving cluster is looked at again, besides on every change.
 const LEAVING_PERIOD: Duration = Duration::from_secs(2);
+/// Secrets that are marked at a time.
+const MARKS: usize = 8;
 /// Time alone makes a cluster that OCM calls unavailable a lost one.
 const PERIOD: Duration = Duration::from_secs(10);
 
@@ -148,9 +151,10 @@ impl ClusterController {
         }
         self.keep_unreached().await?;
         self.tell_managed();
-        for membership in memberships.values() {
-            self.keep_finalizer(membership).await;
-        }
+        // A hub that is slow to answer is not waited for once a cluster.
+        let this = &*self;
+        let mark = |membership: Membership| async move { this.keep_finalizer(&membership).await };
+        stream::iter(memberships.into_values().map(mark)).buffer_unordered(MARKS).collect::<()>().await;
         Ok(())
     }
 
