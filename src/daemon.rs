@@ -29,10 +29,10 @@ use crate::{
     k8s::{
         client::{self, ClientLimits, ClusterClient},
         events::{EventSender, Events, event_channel},
-        follow::Following,
+        follow::{Following, Wake},
         hub::Hub,
         kubeconfig::Rules,
-        worker::{JoinedClusters, Wake},
+        worker::JoinedClusters,
     },
     store::{KeptLogs, Store},
     telemetry::{self, Metrics},
@@ -216,17 +216,15 @@ impl Daemon {
 
     async fn start_controllers(&mut self, hub: &Hub) -> anyhow::Result<()> {
         let hub_id = self.hub_id(hub);
-        let [quota_signal, capacity_signal, queue_signal, check_signal] =
-            std::array::from_fn(|_| Arc::new(Notify::new()));
-        let inventory_signal = Arc::new(Notify::new());
-        let task_signal = &self.published.task_signal;
-        let all = [&quota_signal, &capacity_signal, &queue_signal, &check_signal, task_signal];
-        let mut wake = Wake { all: all.map(Arc::clone).to_vec(), tasks: vec![Arc::clone(task_signal)] };
-        wake.all.extend(self.dispatch_signal());
-        let following = Following::new(hub.client.clone(), self.timing(), wake.all.clone());
+        let (task, dispatch) = (Arc::clone(&self.published.task_signal), self.dispatch_signal());
+        let mut wake = Wake { task, dispatch, ..Wake::default() };
+        let following = Following::new(hub.client.clone(), self.timing(), wake.all());
+        hub.follow((&following, &wake), &mut self.follows, &self.cancel);
         // What changes on workers.
-        wake.all.push(Arc::clone(&inventory_signal));
-        hub.follow(&following, &mut self.follows, &self.cancel);
+        let inventory_signal = Arc::new(Notify::new());
+        wake.inventory = Some(Arc::clone(&inventory_signal));
+        let Wake { quota, capacity, queue, check, .. } = wake.clone();
+        let (quota_signal, capacity_signal, queue_signal, check_signal) = (quota, capacity, queue, check);
 
         let Published { joined, capacity, overview, claimed, reports, .. } = &self.published;
         let (joined, capacity) = (joined.clone(), capacity.clone());

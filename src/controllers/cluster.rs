@@ -16,12 +16,13 @@ use crate::{
     domain::{cluster::Connection, ids::ClusterName},
     k8s::{
         client::{ClientLimits, Observer, RetryClass, Told},
+        follow::Wake,
         hub::{Hub, profiles::Profiles},
         kubeconfig::Rules,
         list_watch::Timing,
         read::managed::unjoined,
         types::meta::HUB_LABEL,
-        worker::{CLUSTER_METRICS, Joined, JoinedClusters, KUBECONFIG, Wake},
+        worker::{CLUSTER_METRICS, Joined, JoinedClusters, KUBECONFIG},
         write::{self, Action, Change, Kind, Target},
     },
     store::{ClusterRow, ClusterSource, Store, until_kept},
@@ -266,7 +267,7 @@ impl Context {
     }
 
     fn wake(&self) {
-        self.wake.all.iter().for_each(|wake| wake.notify_one());
+        self.wake.all().iter().for_each(|wake| wake.notify_one());
     }
 
     /// Changes one cluster's entry and tells everyone.

@@ -10,19 +10,53 @@ use super::{
     list_watch::{Codec, Follow, Record, Selector, Table, Timing},
 };
 
-/// Where to follow, how patiently, and whom to wake on a change.
+/// Where to follow, how patiently, and whom to wake.
 #[derive(Clone)]
 pub struct Following {
     pub client: ClusterClient,
     pub timing: Timing,
+    /// Who reads the objects.
     pub changed: Vec<Arc<Notify>>,
+    /// Whoever waits until all is known and followed.
+    pub linked: Vec<Arc<Notify>>,
     /// As [`Follow::answers`].
     pub answers: Arc<Notify>,
 }
 
+/// Who reads what is followed.
+#[derive(Clone, Default)]
+pub struct Wake {
+    pub quota: Arc<Notify>,
+    pub capacity: Arc<Notify>,
+    pub queue: Arc<Notify>,
+    pub check: Arc<Notify>,
+    pub task: Arc<Notify>,
+    /// Where fedq nominates.
+    pub dispatch: Option<Arc<Notify>>,
+    /// Of workers only.
+    pub inventory: Option<Arc<Notify>>,
+}
+
+impl Wake {
+    pub fn all(&self) -> Vec<Arc<Notify>> {
+        let always = [&self.quota, &self.capacity, &self.queue, &self.check, &self.task];
+        always.into_iter().chain(&self.dispatch).chain(&self.inventory).map(Arc::clone).collect()
+    }
+
+    /// Who reads LocalQueues.
+    pub fn of_local_queues(&self) -> impl Iterator<Item = &Arc<Notify>> {
+        [&self.queue, &self.task].into_iter().chain(&self.dispatch)
+    }
+}
+
 impl Following {
     pub fn new(client: ClusterClient, timing: Timing, changed: Vec<Arc<Notify>>) -> Self {
-        Self { client, timing, changed, answers: Arc::default() }
+        Self { client, timing, linked: changed.clone(), changed, answers: Arc::default() }
+    }
+
+    /// The same, for objects that only these read.
+    pub fn read_by<'a>(&self, whom: impl IntoIterator<Item = &'a Arc<Notify>>) -> Self {
+        Self { changed: whom.into_iter().map(Arc::clone).collect(), ..self.clone() }
     }
 }
 
@@ -39,7 +73,7 @@ pub fn follow_table<T: Record>(
     follow.budget = following.client.reading().clone();
     follow.answers = Arc::clone(&following.answers);
     follow.observer = following.client.observer().clone();
-    table.wakes(following.changed.clone());
+    table.wakes(following.changed.clone(), following.linked.clone());
     let table = table.clone();
     tasks.spawn(async move { follow.run_into(&table, cancel).await });
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     client::ClusterClient,
-    follow::{Following, follow_table},
+    follow::{Following, Wake, follow_table},
     list_watch::{Selector, State, Table},
     types::{
         claim::ClusterResourceClaim,
@@ -97,15 +97,24 @@ impl Hub {
     }
 
     /// Starts following everything; each task ends with `cancel`.
-    pub fn follow(&self, following: &Following, tasks: &mut JoinSet<()>, cancel: &CancellationToken) {
+    pub fn follow(
+        &self,
+        (following, wake): (&Following, &Wake),
+        tasks: &mut JoinSet<()>,
+        cancel: &CancellationToken,
+    ) {
         let kueue = |plural: &str| format!("/apis/kueue.x-k8s.io/v1beta2/{plural}");
         let galaxy = |plural: &str| format!("/apis/galaxy.kubestellar.io/v1alpha1/{plural}");
         let all = Selector::default;
         let start = |path: String| (path, all(), cancel.clone());
         let f = following;
-        follow_table(f, &self.claims, start(galaxy("clusterresourceclaims")), tasks);
-        follow_table(f, &self.queues, start(kueue("clusterqueues")), tasks);
-        follow_table(f, &self.local_queues, start(kueue("localqueues")), tasks);
+        // Only these change all the time: the rest wakes everybody.
+        let of_claims = f.read_by([&wake.quota]);
+        follow_table(&of_claims, &self.claims, start(galaxy("clusterresourceclaims")), tasks);
+        let of_queues = f.read_by(wake.of_local_queues().chain([&wake.quota]));
+        follow_table(&of_queues, &self.queues, start(kueue("clusterqueues")), tasks);
+        let of_local_queues = f.read_by(wake.of_local_queues());
+        follow_table(&of_local_queues, &self.local_queues, start(kueue("localqueues")), tasks);
         follow_table(f, &self.flavors, start(kueue("resourceflavors")), tasks);
         follow_table(f, &self.cohorts, start(kueue("cohorts")), tasks);
         follow_table(f, &self.checks, start(kueue("admissionchecks")), tasks);
@@ -113,7 +122,8 @@ impl Hub {
         follow_table(f, &self.multikueue_clusters, start(kueue("multikueueclusters")), tasks);
         follow_table(f, &self.priority_classes, start(kueue("workloadpriorityclasses")), tasks);
         follow_table(f, &self.cluster_metrics, start(galaxy("clustermetrics")), tasks);
-        follow_table(f, &self.namespaces, start("/api/v1/namespaces".to_owned()), tasks);
+        let of_namespaces = f.read_by([&wake.quota, &wake.queue, &wake.task]);
+        follow_table(&of_namespaces, &self.namespaces, start("/api/v1/namespaces".to_owned()), tasks);
         let secrets = format!("/api/v1/namespaces/{}/secrets", self.namespace);
         let joined = Selector { labels: Some(CLUSTER_LABEL.to_owned()), fields: None };
         follow_table(f, &self.secrets, (secrets, joined, cancel.clone()), tasks);

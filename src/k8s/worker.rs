@@ -19,7 +19,7 @@ use crate::domain::{
 
 use super::{
     client::ClusterClient,
-    follow::{Following, follow_table},
+    follow::{Following, Wake, follow_table},
     list_watch::{Known, Record, Selector, State, Table, Timing},
     logs::{LogConnections, LogPod},
     types::{
@@ -34,14 +34,6 @@ use super::{
 
 /// Set by Kueue on Workloads that a MultiKueue hub dispatched.
 const DISPATCHED_LABEL: &str = "kueue.x-k8s.io/multikueue-origin";
-
-/// Whom to wake when something of a cluster changed.
-#[derive(Clone, Default)]
-pub struct Wake {
-    pub all: Vec<Arc<Notify>>,
-    /// Those whom also tasks and volumes concern.
-    pub tasks: Vec<Arc<Notify>>,
-}
 
 /// Objects of this hub's tasks and volumes. A plan of quota does not wait for them.
 #[derive(Clone, Default)]
@@ -188,27 +180,32 @@ impl Worker {
     }
 
     pub fn follow(&self, timing: &Timing, (hub_id, wake): (&str, &Wake), tasks: &mut JoinSet<()>) {
-        let (client, answers) = (self.client.clone(), Arc::clone(&self.answers));
-        let following = Following { client, timing: timing.clone(), changed: wake.all.clone(), answers };
+        let mut following = Following::new(self.client.clone(), timing.clone(), wake.all());
+        following.answers = Arc::clone(&self.answers);
         let f = &following;
-        let of_tasks = Following { changed: wake.tasks.clone(), ..following.clone() };
+        // A plan of quota does not wait for them.
+        let of_tasks = Following { linked: vec![Arc::clone(&wake.task)], ..f.read_by([&wake.task]) };
         self.follow_jobs(&of_tasks, hub_id, tasks);
         self.tasks.follow(&of_tasks, hub_id, &self.cancel, tasks);
         let kueue = |plural: &str| {
             (format!("/apis/kueue.x-k8s.io/v1beta2/{plural}"), Selector::default(), self.cancel.clone())
         };
-        follow_table(f, &self.queues, kueue("clusterqueues"), tasks);
-        follow_table(f, &self.local_queues, kueue("localqueues"), tasks);
+        // Only these change all the time: the rest wakes everybody.
+        let of_queues = f.read_by(wake.of_local_queues().chain([&wake.quota]).chain(&wake.inventory));
+        follow_table(&of_queues, &self.queues, kueue("clusterqueues"), tasks);
+        let of_local_queues = f.read_by(wake.of_local_queues());
+        follow_table(&of_local_queues, &self.local_queues, kueue("localqueues"), tasks);
         follow_table(f, &self.flavors, kueue("resourceflavors"), tasks);
         follow_table(f, &self.cohorts, kueue("cohorts"), tasks);
         follow_table(f, &self.topologies, kueue("topologies"), tasks);
         follow_table(f, &self.checks, kueue("admissionchecks"), tasks);
         follow_table(f, &self.priority_classes, kueue("workloadpriorityclasses"), tasks);
         let namespaces = ("/api/v1/namespaces".to_owned(), Selector::default(), self.cancel.clone());
-        follow_table(f, &self.namespaces, namespaces, tasks);
+        follow_table(&f.read_by([&wake.queue, &wake.task]), &self.namespaces, namespaces, tasks);
         let (path, _, cancel) = kueue("workloads");
         let direct = Selector { labels: Some(format!("!{DISPATCHED_LABEL}")), fields: None };
-        follow_table(f, &self.direct_workloads, (path, direct, cancel), tasks);
+        let of_workloads = f.read_by([&wake.quota, &wake.task]);
+        follow_table(&of_workloads, &self.direct_workloads, (path, direct, cancel), tasks);
     }
 
     /// Jobs and JobSets of tasks, and nothing else: where MultiKueue takes them from, they have no pods.
@@ -337,6 +334,14 @@ impl Joined {
 
     pub fn is_without_kueue(&self) -> bool {
         self.worker.as_ref().is_some_and(|worker| worker.synced() && !worker.has_kueue())
+    }
+
+    /// Whether people are told this of the link.
+    pub fn tells(&self, connection: &Connection) -> bool {
+        if self.connection == Connection::Ready && self.is_without_kueue() {
+            return self.told() == *connection;
+        }
+        self.connection == *connection
     }
 
     /// The link as people are told of it: a cluster without Kueue answers, but is of no use.

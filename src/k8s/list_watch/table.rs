@@ -70,7 +70,12 @@ pub struct Table<T>(Arc<Shared<T>>);
 struct Shared<T> {
     kept: RwLock<Kept<T>>,
     changed: watch::Sender<u64>,
-    wakes: OnceLock<Vec<Arc<Notify>>>,
+    wakes: OnceLock<Wakes>,
+}
+
+struct Wakes {
+    on_rows: Vec<Arc<Notify>>,
+    on_state: Vec<Arc<Notify>>,
 }
 
 struct Kept<T> {
@@ -144,9 +149,9 @@ impl<T: Record> Table<T> {
         self.0.changed.subscribe()
     }
 
-    /// Whom to wake on each change. Said once.
-    pub fn wakes(&self, whom: Vec<Arc<Notify>>) {
-        self.0.wakes.get_or_init(|| whom);
+    /// Whom to wake on each change of rows, and of state. Said once.
+    pub fn wakes(&self, on_rows: Vec<Arc<Notify>>, on_state: Vec<Arc<Notify>>) {
+        self.0.wakes.get_or_init(|| Wakes { on_rows, on_state });
     }
 
     /// How many changes there were: while it is the same, so are the rows and the state.
@@ -240,8 +245,12 @@ impl<T: Record> Table<T> {
     }
 
     fn bump(&self) {
+        self.bump_for(|wakes| &wakes.on_rows);
+    }
+
+    fn bump_for(&self, whom: impl Fn(&Wakes) -> &Vec<Arc<Notify>>) {
         self.0.changed.send_modify(|count| *count += 1);
-        self.0.wakes.get().into_iter().flatten().for_each(|waiting| waiting.notify_one());
+        self.0.wakes.get().into_iter().flat_map(whom).for_each(|waiting| waiting.notify_one());
     }
 }
 
@@ -370,7 +379,7 @@ impl<T: Record> Sink for TableSink<T> {
         kept.state = state;
         kept.refused = refused;
         drop(kept);
-        self.table.bump();
+        self.table.bump_for(|wakes| &wakes.on_state);
     }
 }
 

@@ -1,3 +1,4 @@
+use futures::FutureExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 
@@ -140,7 +141,8 @@ fn the_state_says_whether_the_rows_can_be_relied_on() {
 async fn who_wrote_the_status_is_not_kept_and_every_change_wakes() {
     let table: Table<ConfigMap> = Table::new();
     let waiting = Arc::<Notify>::default();
-    table.wakes(vec![Arc::clone(&waiting)]);
+    let linked = Arc::new(Notify::new());
+    table.wakes(vec![Arc::clone(&waiting)], vec![Arc::clone(&linked)]);
     let entry = |manager: &str, subresource: &str| json!({"manager": manager, "subresource": subresource, "fieldsV1": {"f:status": {"f:phase": {}}}});
     let object = json!({"metadata": {
         "name": "a", "resourceVersion": "1",
@@ -159,4 +161,8 @@ async fn who_wrote_the_status_is_not_kept_and_every_change_wakes() {
     table.absorb(answered);
     waiting.notified().await;
     assert_eq!(managers(2), ["people"]);
+    let told = |whom: &Notify| whom.notified().now_or_never().is_some();
+    assert!(!told(&linked), "no object is its business");
+    table.sink().link(Link::Synced);
+    assert!(told(&linked) && !told(&waiting));
 }
