@@ -70,6 +70,8 @@ pub struct CapacityController {
     metrics: Metrics,
     settings: Arc<Settings>,
     clusters: BTreeMap<ClusterName, Cluster>,
+    /// The hub's flavors, and the changes of its table that are in them.
+    hub_flavors: (Option<u64>, BTreeMap<FlavorName, Flavor>),
     view: watch::Sender<Arc<CapacityView>>,
     /// Bumped by node events and by changes of flavors.
     signal: Arc<Notify>,
@@ -87,10 +89,21 @@ struct Cluster {
     nodes: Arc<Mutex<Nodes>>,
     /// The worker whose nodes are followed, and the task's end.
     followed: Option<(Arc<Worker>, CancellationToken)>,
+    wanted: Option<Wanted>,
     /// Keys of the labels the table keeps.
     label_keys: BTreeSet<String>,
     /// The version of the ClusterMetrics object that the table was filled from.
     metrics_version: u64,
+}
+
+/// The flavors that a cluster's nodes are added up for. While what they were read from is the same, so are they.
+#[derive(Clone)]
+struct Wanted {
+    hub: Option<u64>,
+    worker: Option<(Arc<Worker>, u64)>,
+    flavors: Arc<[Flavor]>,
+    /// Keys of the labels they go by.
+    label_keys: Arc<BTreeSet<String>>,
 }
 
 /// The nodes of one cluster, shared with the task that follows them.
@@ -137,6 +150,7 @@ impl CapacityController {
             metrics,
             settings: Arc::new(settings),
             clusters: BTreeMap::new(),
+            hub_flavors: (None, BTreeMap::new()),
             view,
             signal,
             tasks: JoinSet::new(),
@@ -194,17 +208,23 @@ impl CapacityController {
             }
             stays
         });
-        let hub_flavors = read::flavors(&self.hub.flavors);
-        let mut view: CapacityView = CapacityView::clone(&self.view.borrow());
-        let known = view.len();
-        view.retain(|name, _| joined.contains_key(name));
-        let mut changed = view.len() < known;
+        let revision = Some(self.hub.flavors.revision());
+        if self.hub_flavors.0 != revision {
+            self.hub_flavors = (revision, read::flavors(&self.hub.flavors));
+        }
+        // Copied once something of it changes.
+        let mut view = Arc::clone(&self.view.borrow());
+        let mut changed = false;
+        if !view.keys().all(|name| joined.contains_key(name)) {
+            Arc::make_mut(&mut view).retain(|name, _| joined.contains_key(name));
+            changed = true;
+        }
         for (name, entry) in joined {
-            let flavors = flavors_of(entry, &hub_flavors);
-            self.keep(name, entry, &flavors, cancel).await;
-            if let Some(capacity) = self.sum(name, &flavors, view.get(name))? {
+            let wanted = self.wanted(name, entry);
+            self.keep(name, entry, &wanted.label_keys, cancel).await;
+            if let Some(capacity) = self.sum(name, &wanted.flavors, view.get(name))? {
                 let capacity = Arc::new(capacity);
-                view.insert(name.clone(), Arc::clone(&capacity));
+                Arc::make_mut(&mut view).insert(name.clone(), Arc::clone(&capacity));
                 if let (Some(publisher), Some(cluster)) = (&mut self.publisher, self.clusters.get(name))
                     && entry.source != CLUSTER_METRICS
                 {
@@ -216,7 +236,7 @@ impl CapacityController {
             }
         }
         if changed {
-            self.view.send_replace(Arc::new(view));
+            self.view.send_replace(view);
         }
         if let Some(publisher) = self.publisher.as_mut().filter(|_| self.hub.cluster_metrics.synced()) {
             let followed =
@@ -226,22 +246,31 @@ impl CapacityController {
         Ok(())
     }
 
+    fn wanted(&mut self, name: &ClusterName, entry: &Joined) -> Wanted {
+        let (hub, hub_flavors) = &self.hub_flavors;
+        let cluster = self.clusters.get(name);
+        if let Some(known) = cluster.and_then(|cluster| cluster.wanted.as_ref())
+            && known.is_of(*hub, entry)
+        {
+            return known.clone();
+        }
+        let wanted = Wanted::of((*hub, hub_flavors), entry);
+        let filter = &self.settings.filter;
+        let fresh = || Cluster::new(BTreeSet::clone(&wanted.label_keys), filter);
+        self.clusters.entry(name.clone()).or_insert_with(fresh).wanted = Some(wanted.clone());
+        wanted
+    }
+
     /// Makes sure that the cluster's nodes are known and followed with the labels its flavors need.
     async fn keep(
         &mut self,
         name: &ClusterName,
         entry: &Joined,
-        flavors: &[Flavor],
+        label_keys: &BTreeSet<String>,
         cancel: &CancellationToken,
     ) {
-        let label_keys: BTreeSet<String> =
-            flavors.iter().flat_map(|flavor| flavor.node_labels.keys().cloned()).collect();
-        if !self.clusters.contains_key(name) {
-            let cluster = Cluster::new(label_keys.clone(), &self.settings.filter);
-            self.clusters.insert(name.clone(), cluster);
-        }
         let settings = Arc::clone(&self.settings);
-        let cluster = self.clusters.get_mut(name).expect("the cluster was put there above");
+        let Some(cluster) = self.clusters.get_mut(name) else { return };
         if entry.source == CLUSTER_METRICS {
             if let Some(metrics) = self.hub.cluster_metrics.get(None, name.as_str()) {
                 cluster.fill_from_metrics(&metrics, label_keys, (&settings.filter, self.clock.now()));
@@ -261,7 +290,7 @@ impl CapacityController {
             return;
         }
         cluster.stop();
-        cluster.label_keys.extend(label_keys);
+        cluster.label_keys.extend(label_keys.iter().cloned());
         let followed = Followed {
             worker: Arc::clone(worker),
             nodes: Arc::clone(&cluster.nodes),
@@ -283,12 +312,14 @@ impl CapacityController {
     fn sum(
         &self,
         name: &ClusterName,
-        flavors: &[Flavor],
+        flavors: &Arc<[Flavor]>,
         before: Option<&Arc<ClusterCapacity>>,
     ) -> anyhow::Result<Option<ClusterCapacity>> {
         let Some(cluster) = self.clusters.get(name) else { return Ok(None) };
         let mut nodes = lock(&cluster.nodes);
-        let flavors_changed = before.is_none_or(|before| before.flavors != flavors);
+        let same_flavors =
+            |known: &Arc<ClusterCapacity>| Arc::ptr_eq(&known.flavors, flavors) || known.flavors == *flavors;
+        let flavors_changed = !before.is_some_and(same_flavors);
         let stale = |(since, _): &&(Instant, String)| self.settings.stale_after <= since.elapsed();
         let silent = nodes.broken.as_ref().filter(stale).map(|(_, why)| why.clone());
         let same_link = before.is_some_and(|before| before.silent == silent);
@@ -309,7 +340,7 @@ impl CapacityController {
         let sum = ClusterCapacity {
             capacity,
             nodes: counts,
-            flavors: flavors.to_vec(),
+            flavors: Arc::clone(flavors),
             headroom: headroom.absolute,
             observed,
             bad,
@@ -379,7 +410,13 @@ impl Cluster {
     fn new(label_keys: BTreeSet<String>, filter: &ResourceFilter) -> Self {
         let table = NodeTable::new(label_keys.clone(), filter.clone());
         let nodes = Nodes::new(table, None);
-        Self { nodes: Arc::new(Mutex::new(nodes)), followed: None, label_keys, metrics_version: 0 }
+        Self {
+            nodes: Arc::new(Mutex::new(nodes)),
+            followed: None,
+            wanted: None,
+            label_keys,
+            metrics_version: 0,
+        }
     }
 
     fn stop(&mut self) {
@@ -411,14 +448,14 @@ impl Cluster {
     fn fill_from_metrics(
         &mut self,
         metrics: &ClusterMetrics,
-        label_keys: BTreeSet<String>,
+        label_keys: &BTreeSet<String>,
         (filter, now): (&ResourceFilter, Timestamp),
     ) {
         let version = metrics.metadata.version();
         if version == self.metrics_version && label_keys.is_subset(&self.label_keys) {
             return;
         }
-        (self.metrics_version, self.label_keys) = (version, label_keys);
+        (self.metrics_version, self.label_keys) = (version, label_keys.clone());
         let mut table = NodeTable::new(self.label_keys.clone(), filter.clone());
         for node in &metrics.status.nodes {
             let labels: Vec<(&str, &str)> =
@@ -449,13 +486,30 @@ impl Cluster {
     }
 }
 
-/// The worker's own flavors decide; the hub's stand in for those it does not have yet.
-fn flavors_of(entry: &Joined, hub: &BTreeMap<FlavorName, Flavor>) -> Vec<Flavor> {
-    let mut flavors = hub.clone();
-    if let Some(worker) = &entry.worker {
-        flavors.extend(read::flavors(&worker.flavors));
+impl Wanted {
+    /// The worker's own flavors decide; the hub's stand in for those it does not have yet.
+    fn of((revision, hub): (Option<u64>, &BTreeMap<FlavorName, Flavor>), entry: &Joined) -> Self {
+        // The count first: what changes while they are read makes them be read again.
+        let worker = entry.worker.as_ref().map(|worker| (Arc::clone(worker), worker.flavors.revision()));
+        let mut flavors = hub.clone();
+        if let Some((worker, _)) = &worker {
+            flavors.extend(read::flavors(&worker.flavors));
+        }
+        let label_keys = flavors.values().flat_map(|flavor| flavor.node_labels.keys().cloned()).collect();
+        let flavors = flavors.into_values().collect();
+        Self { hub: revision, worker, flavors, label_keys: Arc::new(label_keys) }
     }
-    flavors.into_values().collect()
+
+    fn is_of(&self, hub: Option<u64>, entry: &Joined) -> bool {
+        let same_worker = match (&self.worker, &entry.worker) {
+            (Some((known, revision)), Some(worker)) => {
+                Arc::ptr_eq(known, worker) && *revision == worker.flavors.revision()
+            }
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        self.hub == hub && same_worker
+    }
 }
 
 fn decode(row: &[u8]) -> Option<NodeRow> {

@@ -1,7 +1,10 @@
 //! What the controllers know, published whole after each change: the API and the webhook read this
 //! and nothing else, so that a question never waits for a cluster.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 
@@ -134,7 +137,7 @@ pub struct TermOverview {
 }
 
 /// Capacity of every cluster whose nodes are known.
-pub type CapacityView = BTreeMap<ClusterName, std::sync::Arc<ClusterCapacity>>;
+pub type CapacityView = BTreeMap<ClusterName, Arc<ClusterCapacity>>;
 
 /// Capacity of one cluster, as its nodes last added up to.
 #[derive(Clone, Debug, PartialEq)]
@@ -142,7 +145,7 @@ pub struct ClusterCapacity {
     pub capacity: Capacity,
     pub nodes: NodeCounts,
     /// The flavors it was added up for.
-    pub flavors: Vec<Flavor>,
+    pub flavors: Arc<[Flavor]>,
     /// What the operator keeps free, besides the percentage that is off already.
     pub headroom: Resources,
     pub observed: Timestamp,

@@ -311,7 +311,7 @@ mod tests {
         let known = ClusterCapacity {
             capacity: Capacity { nodes, ..Capacity::default() },
             nodes: NodeCounts::default(),
-            flavors: Vec::new(),
+            flavors: Vec::new().into(),
             headroom: Resources::new(),
             observed: Timestamp::UNIX_EPOCH,
             bad: Vec::new(),

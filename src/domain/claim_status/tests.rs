@@ -79,7 +79,7 @@ impl Bed {
             capacity: Some(ClusterCapacity {
                 capacity,
                 nodes: NodeCounts { total: 3, usable: 2 },
-                flavors: Vec::new(),
+                flavors: Vec::new().into(),
                 headroom: Resources::new(),
                 observed: at(NOW - 60),
                 bad: Vec::new(),
