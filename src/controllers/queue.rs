@@ -80,15 +80,26 @@ struct Cluster {
     reports: Vec<QueueReport>,
 }
 
-#[derive(Clone, PartialEq)]
 struct Seen {
     hub: Stamp,
-    worker: Stamp,
+    worker: WorkerStamp,
     claimed: BTreeMap<QueueName, BTreeSet<FlavorName>>,
+}
+
+impl Seen {
+    fn is(
+        &self,
+        hub: &Stamp,
+        worker: WorkerStamp,
+        claimed: &BTreeMap<QueueName, BTreeSet<FlavorName>>,
+    ) -> bool {
+        self.worker == worker && self.hub == *hub && self.claimed == *claimed
+    }
 }
 
 /// How often each of some tables has changed.
 type Stamp = Vec<u64>;
+type WorkerStamp = [u64; 7];
 
 impl QueueController {
     pub fn new(
@@ -204,11 +215,11 @@ impl Cluster {
         (hub_stamp, hub): &(Stamp, Arc<HubObjects>),
         claimed: &BTreeMap<QueueName, BTreeSet<FlavorName>>,
     ) {
-        let seen = Seen { hub: hub_stamp.clone(), worker: worker_stamp(worker), claimed: claimed.clone() };
-        if self.decided.as_ref() == Some(&seen) {
+        let stamp = worker_stamp(worker);
+        if self.decided.as_ref().is_some_and(|seen| seen.is(hub_stamp, stamp, claimed)) {
             return;
         }
-        self.decided = Some(seen);
+        self.decided = Some(Seen { hub: hub_stamp.clone(), worker: stamp, claimed: claimed.clone() });
         if !worker.has_kueue() {
             let missing = QueueReport { queue: None, problem: Problem::NoKueue };
             self.reports = if claimed.is_empty() { Vec::new() } else { vec![missing] };
@@ -248,8 +259,8 @@ fn has_kueue(hub: &Hub) -> bool {
         .all(|state| *state != State::Absent)
 }
 
-fn worker_stamp(worker: &Worker) -> Stamp {
-    vec![
+fn worker_stamp(worker: &Worker) -> WorkerStamp {
+    [
         changes(&worker.queues),
         changes(&worker.local_queues),
         changes(&worker.namespaces),
@@ -261,7 +272,7 @@ fn worker_stamp(worker: &Worker) -> Stamp {
 }
 
 fn changes<T: Record>(table: &Table<T>) -> u64 {
-    *table.changed().borrow()
+    table.revision()
 }
 
 #[cfg(test)]

@@ -113,8 +113,7 @@ pub struct QuotaController {
     signal: Arc<Notify>,
     planner: Planner,
     accepted: Accepted,
-    /// As of the last round.
-    claims: ReadClaims,
+    claims: Claims,
     statuses: status::Statuses,
     settling: Settling,
     writing: Writing,
@@ -151,15 +150,24 @@ struct Told {
     renewed: BTreeSet<ClusterName>,
 }
 
+/// The hub's claims, and what of them is in force.
+#[derive(Default)]
+struct Claims {
+    read: Arc<ReadClaims>,
+    in_force: Arc<BTreeMap<ClusterName, Arc<ValidClaim>>>,
+    /// The changes of the table that are in them, unless time alone may change what is in force.
+    seen: Option<u64>,
+}
+
 type Plans = (BTreeMap<ClusterName, (ClusterPlan, ClusterReport)>, BTreeMap<QueueName, HubQueuePlan>);
 
 /// One activation's view of everything.
 struct Round<'a> {
     joined: &'a JoinedClusters,
     capacity: &'a CapacityView,
-    reports: QueueReports,
-    claims: ReadClaims,
-    in_force: BTreeMap<ClusterName, Arc<ValidClaim>>,
+    reports: Arc<QueueReports>,
+    claims: Arc<ReadClaims>,
+    in_force: Arc<BTreeMap<ClusterName, Arc<ValidClaim>>>,
     modes: BTreeMap<ClusterName, Mode>,
     plans: BTreeMap<ClusterName, (ClusterPlan, ClusterReport)>,
     queues: BTreeMap<QueueName, HubQueuePlan>,
@@ -203,7 +211,7 @@ impl QuotaController {
         };
         Ok(Self {
             accepted: Accepted::new((settings.writer.merge_window, settings.removal_window), known),
-            claims: ReadClaims::new(),
+            claims: Claims::default(),
             hub,
             hub_id,
             store,
@@ -273,7 +281,7 @@ impl QuotaController {
     async fn reconcile(
         &mut self,
         hub: &Target,
-        (joined, capacity, reports): (&JoinedClusters, &CapacityView, &QueueReports),
+        (joined, capacity, reports): (&JoinedClusters, &CapacityView, &Arc<QueueReports>),
         cancel: &CancellationToken,
     ) -> Option<Instant> {
         // Without a current view of the hub nothing can be decided, and the hub could not be written.
@@ -288,6 +296,8 @@ impl QuotaController {
         self.metrics.planned(started.elapsed());
         self.measure(&round);
         let hub_changes = self.hub_changes(&mut round);
+        // Statuses take longer to find than all else.
+        hub.writer.want_also(hub_changes.clone());
         self.write_workers(&mut round);
         let writes = !hub_changes.is_empty() || !round.touched.is_empty();
         let mut changes = hub_changes;
@@ -311,12 +321,10 @@ impl QuotaController {
 
     fn gather<'a>(
         &mut self,
-        (joined, capacity, reports): (&'a JoinedClusters, &'a CapacityView, &QueueReports),
+        (joined, capacity, reports): (&'a JoinedClusters, &'a CapacityView, &Arc<QueueReports>),
         now: Instant,
     ) -> Round<'a> {
-        let claims = read_claims(&self.hub.claims, &self.settings.aliases, &self.claims);
-        self.claims.clone_from(&claims);
-        let next = gather::accept(&claims, &self.hub.claims.skipped(), &mut self.accepted, now);
+        let next = self.read_claims(now);
         let clock = self.clock.now();
         let modes = joined
             .iter()
@@ -330,9 +338,9 @@ impl QuotaController {
         Round {
             joined,
             capacity,
-            reports: reports.clone(),
-            claims,
-            in_force: gather::by_cluster(&self.accepted),
+            reports: Arc::clone(reports),
+            claims: Arc::clone(&self.claims.read),
+            in_force: Arc::clone(&self.claims.in_force),
             modes,
             plans: BTreeMap::new(),
             queues: BTreeMap::new(),
@@ -342,6 +350,23 @@ impl QuotaController {
             next,
             touched: Touched::default(),
         }
+    }
+
+    /// Takes in the claims, if something of them is new; when to look again.
+    fn read_claims(&mut self, now: Instant) -> Option<Instant> {
+        let revision = self.hub.claims.revision();
+        if self.claims.seen == Some(revision) && now < self.look_at_all {
+            return None;
+        }
+        let read = read_claims(&self.hub.claims, &self.settings.aliases, &self.claims.read);
+        let next = gather::accept(&read, &self.hub.claims.skipped(), &mut self.accepted, now);
+        let settled = next.is_none() && self.accepted.held().is_empty();
+        self.claims = Claims {
+            read: Arc::new(read),
+            in_force: Arc::new(gather::by_cluster(&self.accepted)),
+            seen: settled.then_some(revision),
+        };
+        next
     }
 
     /// Lets go of claims that are held, if a person said so on fedq's namespace.

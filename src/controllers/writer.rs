@@ -124,6 +124,15 @@ impl Writer {
         }
     }
 
+    /// Wants these besides what is wanted already: what others wait for goes before the rest is known.
+    pub fn want_also(&self, changes: Vec<Change>) {
+        let mut state = self.lock();
+        state.wanted.extend(changes.into_iter().map(|change| (change.target.clone(), change)));
+        if !state.wanted.is_empty() {
+            self.wake.notify_one();
+        }
+    }
+
     /// Creates nothing of these any more, unless it is being sent already.
     pub fn retract<'a>(&self, targets: impl IntoIterator<Item = &'a Target>) {
         let mut state = self.lock();

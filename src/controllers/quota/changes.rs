@@ -276,7 +276,7 @@ impl QuotaController {
             claimed && immutable_difference(&read::queues::policy(&hub.spec), &observed_policy)
         }) {
             let report = QueueReport { queue: Some(name.clone()), problem: Problem::QueueUnchangeable };
-            round.reports.entry(worker.name.clone()).or_default().push(report);
+            Arc::make_mut(&mut round.reports).entry(worker.name.clone()).or_default().push(report);
         }
         let policy = policy_difference(&observed_policy, &policy);
         let unlabelled = object.metadata.labels.get(HUB_LABEL) != Some(&self.hub_id);

@@ -282,7 +282,7 @@ fn notes(conditions: &[Condition]) -> Vec<(String, String, String)> {
 /// The queue's problems on the clusters whose claims name it.
 fn queue_problems(round: &Round<'_>, queue: &QueueName) -> Vec<(ClusterName, &'static str, String)> {
     let mut problems = Vec::new();
-    for (cluster, reports) in &round.reports {
+    for (cluster, reports) in &*round.reports {
         let claim = round.in_force.get(cluster);
         if !claim.is_some_and(|claim| claim.assignments().iter().any(|one| one.queue == *queue)) {
             continue;

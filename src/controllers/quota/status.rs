@@ -6,18 +6,17 @@ use tokio::time::Instant;
 
 use crate::{
     domain::{
-        claim_status::{Condition, ConditionKind, HubCell, StatusInput, Verdict, WriteState, claim_status},
+        claim_status::{Condition, ConditionKind, HubCell, StatusInput, WriteState, claim_status},
         cluster::Connection,
-        ids::{ClaimName, ClusterName},
+        ids::{ClaimName, ClusterName, QueueName},
         overview::ClusterCapacity,
         queue::report::{Problem, QueueReport},
-        quota::Assignment,
+        quota::{Assignment, HubQueuePlan},
         resources::{Cell, FlavorResource},
     },
     k8s::{
         claims::{ReadClaim, conditions, status_change},
         events::Happening,
-        types::claim::ClusterResourceClaim,
         worker::Joined,
         write::{Change, Kind},
     },
@@ -43,10 +42,8 @@ struct Found {
 }
 
 impl Found {
-    /// Whether it would be found again.
-    fn stands(&self, basis: &Basis, now: Instant) -> bool {
-        let due = matches!(self.status, Status::Waits(until) if until <= now);
-        !due && self.basis.is(basis)
+    fn is_due(&self, now: Instant) -> bool {
+        matches!(self.status, Status::Waits(until) if until <= now)
     }
 }
 
@@ -64,8 +61,7 @@ impl Statuses {
 /// What a status is made from, beside the plan. A round looks anew at those claims for which something of it
 /// changed: each takes longer than a plan.
 struct Basis {
-    object: Arc<ClusterResourceClaim>,
-    verdict: Verdict,
+    claim: Arc<ReadClaim>,
     connection: Option<Connection>,
     capacity: Option<Arc<ClusterCapacity>>,
     reports: Vec<QueueReport>,
@@ -74,31 +70,64 @@ struct Basis {
 }
 
 impl Basis {
-    fn of(round: &Round<'_>, claim: &ReadClaim, cluster: Option<&ClusterName>) -> Self {
-        let mut behind = hub_cells(round, &claim.input.assignments);
-        behind.retain(|_, cell| cell.observed != Some(cell.target));
+    fn of(
+        round: &Round<'_>,
+        claim: &Arc<ReadClaim>,
+        (cluster, behind): (Option<&ClusterName>, &Behind<'_>),
+    ) -> Self {
         Self {
-            object: Arc::clone(&claim.object),
-            verdict: claim.verdict.clone(),
-            connection: cluster.and_then(|name| round.joined.get(name)).map(Joined::told),
+            claim: Arc::clone(claim),
+            connection: cluster.and_then(|name| round.joined.get(name)).map(|joined| joined.told()),
             capacity: cluster.and_then(|name| round.capacity.get(name)).cloned(),
             reports: cluster.and_then(|name| round.reports.get(name)).cloned().unwrap_or_default(),
-            behind,
+            behind: behind.of(claim).collect(),
         }
     }
 
-    fn is(&self, other: &Self) -> bool {
-        let same_capacity = match (&self.capacity, &other.capacity) {
+    /// Whether it would be the same in this round, but for cells of the hub: each round asks that of every claim.
+    fn stands(&self, round: &Round<'_>, claim: &Arc<ReadClaim>, cluster: Option<&ClusterName>) -> bool {
+        let same_capacity = match (&self.capacity, cluster.and_then(|name| round.capacity.get(name))) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
         };
-        same_capacity
-            && Arc::ptr_eq(&self.object, &other.object)
-            && self.verdict == other.verdict
-            && self.connection == other.connection
-            && self.reports == other.reports
-            && self.behind == other.behind
+        let same_connection = match (&self.connection, cluster.and_then(|name| round.joined.get(name))) {
+            (Some(told), Some(joined)) => joined.tells(told),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        let reports = cluster.and_then(|name| round.reports.get(name)).map_or(&[][..], Vec::as_slice);
+        let same_claim = Arc::ptr_eq(&self.claim, claim)
+            || Arc::ptr_eq(&self.claim.object, &claim.object) && self.claim.verdict == claim.verdict;
+        same_capacity && same_connection && same_claim && self.reports == reports
+    }
+}
+
+/// Cells of the hub that do not hold yet what they should.
+struct Behind<'a>(BTreeMap<&'a QueueName, BTreeMap<&'a FlavorResource, HubCell>>);
+
+impl<'a> Behind<'a> {
+    fn in_round(round: &'a Round<'_>) -> Self {
+        let cells = |plan: &'a HubQueuePlan| -> BTreeMap<&'a FlavorResource, HubCell> {
+            let behind = plan.cells.iter().filter(|(_, cell)| cell.observed != Some(cell.target));
+            behind.map(|(at, cell)| (at, HubCell { target: cell.target, observed: cell.observed })).collect()
+        };
+        let queues = round.queues.iter().map(|(name, plan)| (name, cells(plan)));
+        Self(queues.filter(|(_, cells)| !cells.is_empty()).collect())
+    }
+
+    fn are(&self, known: &BTreeMap<Cell, HubCell>, claim: &ReadClaim) -> bool {
+        self.0.is_empty() && known.is_empty() || self.of(claim).collect::<BTreeMap<_, _>>() == *known
+    }
+
+    /// Those that the claim names.
+    fn of(&self, claim: &ReadClaim) -> impl Iterator<Item = (Cell, HubCell)> {
+        let named = claim.input.assignments.iter().filter(|one| self.0.contains_key(&one.queue));
+        named.flat_map(cells).filter_map(|cell| {
+            let at = FlavorResource { flavor: cell.flavor.clone(), resource: cell.resource.clone() };
+            let found = *self.0.get(&&cell.queue)?.get(&&at)?;
+            Some((cell, found))
+        })
     }
 }
 
@@ -131,6 +160,26 @@ impl Underway {
     }
 }
 
+impl Underway {
+    /// The hub's cells are shared by many claims, and mostly hold what they should in a moment: until when a claim of
+    /// which nothing else is new can be left as it is.
+    fn can_wait(&mut self, claim: &ClaimName, known: &Found, at: Instant) -> Option<Instant> {
+        let said_so = !known.basis.behind.is_empty() || is_underway(&known.conditions);
+        if said_so || !matches!(known.status, Status::Same) {
+            return None;
+        }
+        let due = *self.since.entry(claim.clone()).or_insert(at) + self.patience;
+        (at < due).then_some(due)
+    }
+
+    /// Nothing is new.
+    fn settles(&mut self, claim: &ClaimName, known: &Found) {
+        if matches!(known.status, Status::Same) && !is_underway(&known.conditions) {
+            self.since.remove(claim);
+        }
+    }
+}
+
 /// Whether quota is on its way, and nobody needs to do anything for it.
 fn is_underway(conditions: &[Condition]) -> bool {
     conditions.iter().any(|condition| {
@@ -150,12 +199,26 @@ impl QuotaController {
         let mut before = std::mem::take(&mut statuses.found);
         let (mut changes, mut due, mut said) = (Vec::new(), None, BTreeMap::new());
         let now = Instant::now();
-        for (name, claim) in &round.claims {
+        let behind = Behind::in_round(round);
+        for (name, claim) in &*round.claims {
             let cluster = ClusterName::new(&claim.cluster).ok();
-            let basis = Basis::of(round, claim, cluster.as_ref());
+            let of = (cluster.as_ref(), &behind);
             let quiet = failures.is_empty() && self.is_quiet(round, cluster.as_ref());
-            let known = before.remove(name).filter(|known| quiet && known.stands(&basis, now));
+            let stands = |known: &Found| {
+                quiet && !known.is_due(now) && known.basis.stands(round, claim, cluster.as_ref())
+            };
+            let known = before.remove(name).filter(stands);
+            let known = known.filter(|known| {
+                if behind.are(&known.basis.behind, claim) {
+                    statuses.underway.settles(name, known);
+                    return true;
+                }
+                let until = statuses.underway.can_wait(name, known, now);
+                due = [due, until].into_iter().flatten().min();
+                until.is_some()
+            });
             let found = known.unwrap_or_else(|| {
+                let basis = Basis::of(round, claim, of);
                 let underway = &mut statuses.underway;
                 let (status, conditions) = self.status_change(round, (name, claim), &failures, underway);
                 Found { basis, conditions: Arc::new(conditions), status }
@@ -171,6 +234,7 @@ impl QuotaController {
                 statuses.found.insert(name.clone(), found);
             }
         }
+        drop(behind);
         (self.statuses, round.said) = (statuses, said);
         round.look_again(due);
         changes

@@ -75,7 +75,7 @@ impl QuotaController {
             let mut named = claim.assignments().iter().map(|assignment| &assignment.queue);
             named.any(|name| round.unreadable.contains_key(name) && !queues.contains_key(name))
         };
-        for (cluster, claim) in &round.in_force {
+        for (cluster, claim) in &*round.in_force {
             if let Some(mode) =
                 round.modes.get_mut(cluster).filter(|mode| **mode == Mode::Live && waits(claim))
             {

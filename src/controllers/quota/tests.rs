@@ -93,7 +93,7 @@ impl Bed {
     /// Reads and plans; which queues cannot be read, and each cluster's mode.
     fn plan(&mut self) -> (Vec<QueueName>, BTreeMap<ClusterName, Mode>) {
         let (joined, capacity) = (self.joined.clone(), self.capacity.clone());
-        let mut round = self.controller.gather((&joined, &capacity, &QueueReports::new()), Instant::now());
+        let mut round = self.controller.gather((&joined, &capacity, &Arc::default()), Instant::now());
         self.controller.plan(&mut round);
         (round.unreadable.keys().cloned().collect(), round.modes.clone())
     }
@@ -137,7 +137,7 @@ async fn what_changes_after_the_plan_is_not_set_back_to_what_it_saw() {
     bed.claim("east");
     bed.put_queue(3, &json!("4"));
     let (joined, capacity) = (bed.joined.clone(), bed.capacity.clone());
-    let mut round = bed.controller.gather((&joined, &capacity, &QueueReports::new()), Instant::now());
+    let mut round = bed.controller.gather((&joined, &capacity, &Arc::default()), Instant::now());
     bed.controller.plan(&mut round);
     bed.put_queue(4, &json!("9"));
     let changes = bed.controller.hub_changes(&mut round);
@@ -154,7 +154,7 @@ async fn stored_terms_may_lag_only_until_the_cluster_has_answered() {
     }
     bed.claim("east");
     let (joined, capacity) = (bed.joined.clone(), bed.capacity.clone());
-    let round = bed.controller.gather((&joined, &capacity, &QueueReports::new()), Instant::now());
+    let round = bed.controller.gather((&joined, &capacity, &Arc::default()), Instant::now());
     let lags = |name: &ClusterName, joined: &Joined| bed.controller.terms_may_lag(name, joined, &round);
     let mut east = joined[&name("east")].clone();
     assert!(lags(&name("east"), &east), "killed before anything of it was stored");
@@ -182,7 +182,7 @@ async fn terms_are_unknown_only_after_the_store_was_lost() {
     bed.join("idle");
     bed.claim("east");
     let (joined, capacity) = (bed.joined.clone(), bed.capacity.clone());
-    let round = bed.controller.gather((&joined, &capacity, &QueueReports::new()), Instant::now());
+    let round = bed.controller.gather((&joined, &capacity, &Arc::default()), Instant::now());
     let known = Some(BTreeMap::new());
     assert_eq!(bed.controller.last_terms(&name("east"), &round), None, "the store was empty");
     assert_eq!(bed.controller.last_terms(&name("idle"), &round), known, "it cannot have had a share");
