@@ -41,7 +41,7 @@ use super::{
     writer::WriterConfig,
 };
 
-use self::nodes::{Followed, Rows};
+use self::nodes::{Followed, Restored, Rows};
 use self::publish::Publisher;
 
 mod nodes;
@@ -117,6 +117,8 @@ struct Nodes {
     broken: Option<(Instant, String)>,
     /// Since when what counts differs from the last sum.
     dirty: Option<Timestamp>,
+    /// Until somebody follows them.
+    restored: Option<Restored>,
     unsaved: nodes::Unsaved,
 }
 
@@ -129,6 +131,7 @@ impl Nodes {
             known: complete.is_some(),
             broken: None,
             dirty: complete,
+            restored: None,
             unsaved: nodes::Unsaved::default(),
         }
     }
@@ -441,7 +444,8 @@ impl Cluster {
         }
         let mut table = NodeTable::new(self.label_keys.clone(), filter.clone());
         rows.iter().filter_map(|(_, row)| decode(row)).for_each(|row| table.restore(&row));
-        *lock(&self.nodes) = Nodes::new(table, Some(now));
+        let restored = Restored::of(positions, &self.label_keys, filter);
+        *lock(&self.nodes) = Nodes { restored, ..Nodes::new(table, Some(now)) };
         Ok(())
     }
 

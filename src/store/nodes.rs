@@ -120,19 +120,36 @@ impl Store {
             .map_err(reading(what))?;
         let positions = sqlx::query("SELECT * FROM watch_positions WHERE cluster = ?1 ORDER BY kind")
             .bind(cluster.as_str())
-            .try_map(|row: sqlx::sqlite::SqliteRow| {
-                Ok(Position {
-                    kind: row.try_get("kind")?,
-                    resource_version: row.try_get("resource_version")?,
-                    labels_of_interest: row.try_get("labels_of_interest")?,
-                })
-            })
+            .try_map(|row| position(&row))
             .fetch_all(&mut *snapshot)
             .await
             .map_err(reading(what))?;
         snapshot.commit().await.map_err(reading(what))?;
         Ok((nodes, positions))
     }
+
+    /// Where the rows of one kind stand.
+    pub async fn load_position(
+        &self,
+        cluster: &ClusterName,
+        kind: &str,
+    ) -> Result<Option<Position>, StoreError> {
+        sqlx::query("SELECT * FROM watch_positions WHERE cluster = ?1 AND kind = ?2")
+            .bind(cluster.as_str())
+            .bind(kind)
+            .try_map(|row| position(&row))
+            .fetch_optional(self.readers())
+            .await
+            .map_err(reading("read a watch position"))
+    }
+}
+
+fn position(row: &sqlx::sqlite::SqliteRow) -> Result<Position, sqlx::Error> {
+    Ok(Position {
+        kind: row.try_get("kind")?,
+        resource_version: row.try_get("resource_version")?,
+        labels_of_interest: row.try_get("labels_of_interest")?,
+    })
 }
 
 async fn apply(

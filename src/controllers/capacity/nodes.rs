@@ -14,7 +14,11 @@ use tracing::{debug, warn};
 
 use crate::{
     clock::Clock,
-    domain::{capacity::NodeTable, cluster::QuarantineReason, ids::ClusterName},
+    domain::{
+        capacity::{NodeTable, ResourceFilter},
+        cluster::QuarantineReason,
+        ids::ClusterName,
+    },
     k8s::{
         list_watch::{Codec, Follow, Link, Malformed, Sink, Skipped, Stopped, protobuf},
         worker::Worker,
@@ -42,10 +46,7 @@ impl Rows {
         label_keys: &BTreeSet<String>,
         settings: &Settings,
     ) -> Self {
-        let mut hasher = DefaultHasher::new();
-        label_keys.hash(&mut hasher);
-        format!("{:?}", settings.filter).hash(&mut hasher);
-        Self { cluster, store, labels_of_interest: format!("{:016x}", hasher.finish()) }
+        Self { cluster, store, labels_of_interest: labels_of_interest(label_keys, &settings.filter) }
     }
 
     fn position(&self, version: u64) -> Position {
@@ -95,6 +96,30 @@ impl Rows {
         {
             warn!(cluster.name = %self.cluster, "The next start reads more of the nodes of `{}` again: {error}", self.cluster);
         }
+    }
+}
+
+fn labels_of_interest(label_keys: &BTreeSet<String>, filter: &ResourceFilter) -> String {
+    let mut hasher = DefaultHasher::new();
+    label_keys.hash(&mut hasher);
+    format!("{filter:?}").hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+/// That a table is the store's rows and nothing else: what they stood at, and the labels that the table keeps of them.
+pub(super) struct Restored {
+    position: Position,
+    labels_of_interest: String,
+}
+
+impl Restored {
+    pub fn of(
+        positions: Vec<Position>,
+        label_keys: &BTreeSet<String>,
+        filter: &ResourceFilter,
+    ) -> Option<Self> {
+        let position = positions.into_iter().find(|position| position.kind == KIND)?;
+        Some(Self { position, labels_of_interest: labels_of_interest(label_keys, filter) })
     }
 }
 
@@ -245,6 +270,9 @@ impl Followed {
 
     /// Loads the stored rows, if they have the labels that are needed; where to resume from.
     async fn start(&self) -> Result<Option<u64>, StoreError> {
+        if let Some(version) = self.go_on().await? {
+            return Ok(Some(version));
+        }
         let (rows, positions) = self.rows.store.load_nodes(&self.rows.cluster).await?;
         let position = positions.into_iter().find(|position| position.kind == KIND);
         let restored = || {
@@ -277,6 +305,25 @@ impl Followed {
         drop(nodes);
         self.signal.notify_one();
         Ok(unsaved.or_else(|| position.resource_version.parse().ok()))
+    }
+}
+
+impl Followed {
+    /// Where to resume from, if the table is what the store has: what was read while nobody answered is not read again.
+    async fn go_on(&self) -> Result<Option<u64>, StoreError> {
+        let Some(restored) = lock(&self.nodes).restored.take() else { return Ok(None) };
+        // A cluster that left and came back meanwhile has no rows any more.
+        let stored = self.rows.store.load_position(&self.rows.cluster, KIND).await?;
+        let labels = &self.rows.labels_of_interest;
+        let same = stored.as_ref() == Some(&restored.position)
+            && restored.labels_of_interest == *labels
+            && restored.position.labels_of_interest == *labels;
+        let Ok(version) = restored.position.resource_version.parse() else { return Ok(None) };
+        if !same {
+            return Ok(None);
+        }
+        lock(&self.nodes).unsaved = Unsaved { labels_of_interest: labels.clone(), ..Unsaved::default() };
+        Ok(Some(version))
     }
 }
 

@@ -7,6 +7,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::{
+    controllers::capacity::Cluster,
     domain::{capacity::ResourceFilter, resources::Resources},
     k8s::{
         list_watch::{
@@ -274,6 +275,35 @@ async fn a_daemon_that_stops_stores_how_far_it_came() {
         bed.forget();
     }
     assert_eq!(script.asked("resourceVersion=14"), 1, "the next start goes on from there");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_were_restored_are_read_again_only_where_the_store_has_others() {
+    for (change, from, left) in [
+        ("DELETE FROM nodes WHERE name = 'node-0'", "resourceVersion=7", 3),
+        ("UPDATE watch_positions SET resource_version = '8'", "resourceVersion=8", 2),
+    ] {
+        let mut bed = Bed::joined().await;
+        let server = Script::with(7, vec![list_bytes(7, &many(3))], vec![]).serve();
+        let first = bed.follow(&server, &[]);
+        bed.until_stored(3, "7").await;
+        first.abort();
+        let filter = ResourceFilter::default();
+        let mut cluster = Cluster::new(BTreeSet::new(), &filter);
+        let restored = cluster.restore(&bed.name, &bed.store, (&filter, Timestamp::UNIX_EPOCH));
+        restored.await.expect("restored");
+        bed.nodes = Arc::clone(&cluster.nodes);
+        assert_eq!(bed.known(), 3);
+        // Whether the rows were read again shows by one that went.
+        bed.store.execute("DELETE FROM nodes WHERE name = 'node-0'").await;
+        bed.store.execute(change).await;
+        let script = Script::with(9, vec![], vec![]);
+        let server = script.serve();
+        let second = bed.follow(&server, &[]);
+        script.until_asked(from).await;
+        assert_eq!(bed.known(), left, "{change}");
+        second.abort();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
