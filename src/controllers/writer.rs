@@ -288,7 +288,8 @@ impl Writer {
             Ok(_) => {
                 *pace = Pace { not_before: Some(now + config.merge_window), ..Pace::default() };
                 // Decided on while this one was under way: by whoever did not see yet that it is there.
-                if change.creates() && state.wanted.get(&change.target).is_some_and(Change::creates) {
+                let again = |wanted: &Change| wanted == change || wanted.creates() && change.creates();
+                if state.wanted.get(&change.target).is_some_and(again) {
                     state.wanted.remove(&change.target);
                 }
             }
@@ -404,6 +405,22 @@ mod tests {
             cancel.cancel();
         });
         reports
+    }
+
+    #[tokio::test]
+    async fn what_goes_ahead_of_the_rest_is_sent_once() {
+        let (server, writer) = (Server::new(vec![], WINDOW / 2), Writer::default());
+        run(&server, &writer, async {
+            writer.want(vec![change("known", 1)]);
+            writer.want_also(vec![change("ahead", 1)]);
+            tokio::time::sleep(WINDOW / 4).await;
+            writer.want(vec![change("ahead", 1), change("rest", 1)]);
+            tokio::time::sleep(WINDOW * 4).await;
+        })
+        .await;
+        let times = ["known", "ahead", "rest"].map(|queue| server.times(queue).len());
+        assert_eq!(times, [1, 1, 1]);
+        assert!(server.times("ahead")[0] < server.times("rest")[0]);
     }
 
     #[tokio::test]
