@@ -86,14 +86,15 @@ impl Share {
     /// How long after the start clusters that are being connected slow runs down. One that is not connected by then may
     /// never be.
     const START: Duration = Duration::from_mins(1);
+    const FEW: usize = 16;
 
     /// A run that takes less needs no pause.
     const NOTICED: Duration = Duration::from_micros(200);
 
-    /// While clusters are being connected after a start, a run rests on little, and the next one follows at once.
+    /// While many clusters are being connected after a start, a run rests on little, and the next one follows at once.
     pub fn after_start(self, start: Instant, joined: &JoinedClusters) -> Self {
-        let starting = start.elapsed() < Self::START && joined.values().any(is_being_connected);
-        if starting { Self::SHORT_TENTH } else { self }
+        let connecting = || joined.values().filter(|entry| is_being_connected(entry)).count();
+        if start.elapsed() < Self::START && Self::FEW < connecting() { Self::SHORT_TENTH } else { self }
     }
 
     /// How long to leave the time to others after a run that took so long.
