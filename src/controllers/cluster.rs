@@ -22,7 +22,7 @@ use crate::{
         list_watch::Timing,
         read::managed::unjoined,
         types::meta::HUB_LABEL,
-        worker::{CLUSTER_METRICS, Joined, JoinedClusters, KUBECONFIG},
+        worker::{CLUSTER_METRICS, Joined, JoinedClusters},
         write::{self, Action, Change, Kind, Target},
     },
     store::{ClusterRow, ClusterSource, Store, until_kept},
@@ -273,7 +273,7 @@ impl Context {
     /// Changes one cluster's entry and tells everyone.
     fn publish(&self, name: &ClusterName, change: impl FnOnce(&mut Joined)) {
         self.joined.send_modify(|joined| {
-            if let Some(entry) = Arc::make_mut(joined).get_mut(name) {
+            if let Some(entry) = Arc::make_mut(joined).get_mut(name).map(Arc::make_mut) {
                 let before = entry.connection.word();
                 change(entry);
                 if entry.connection.word() != before {
@@ -317,7 +317,7 @@ impl Context {
         };
         until_kept(|| self.store.put_cluster(&row)).await?;
         self.joined.send_modify(|joined| {
-            let entry = Arc::make_mut(joined).entry(name.clone()).or_insert_with(unconnected);
+            let entry = Arc::make_mut(Arc::make_mut(joined).entry(name.clone()).or_default());
             self.metrics.connection(name, &connection);
             (entry.connection, entry.source) = (connection, CLUSTER_METRICS);
         });
@@ -333,7 +333,7 @@ impl Context {
             if joined.get(&membership.cluster).is_some_and(|entry| of(entry) == flags) {
                 return false;
             }
-            let entry = Arc::make_mut(joined).entry(membership.cluster.clone()).or_insert_with(unconnected);
+            let entry = Arc::make_mut(Arc::make_mut(joined).entry(membership.cluster.clone()).or_default());
             self.metrics.connection(&membership.cluster, &entry.connection);
             (entry.cordoned, entry.leaving, entry.joined_at, entry.source) = flags;
             true
@@ -386,10 +386,6 @@ pub fn observer(metrics: &Metrics, name: ClusterName) -> Observer {
         Told::Request { verb, outcome } => metrics.api_request(&name, verb, outcome),
         Told::WatchRestart { kind, reason } => metrics.watch_restarted(&name, kind, reason),
     })
-}
-
-fn unconnected() -> Joined {
-    Joined::new(Connection::Connecting, KUBECONFIG)
 }
 
 /// What the link is called after silence since `last_seen`.

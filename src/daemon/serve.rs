@@ -283,7 +283,7 @@ impl Diagnosis {
         let joined = self.joined.borrow().get(name).cloned();
         let Some(joined) = joined else { return Vec::new() };
         let link = check::link(name, &joined.connection);
-        let Some(worker) = joined.worker.filter(|_| link.is_none()) else {
+        let Some(worker) = joined.worker.as_ref().filter(|_| link.is_none()) else {
             return link.into_iter().collect();
         };
         let overview = self.overview.borrow().clone();

@@ -225,8 +225,8 @@ mod tests {
     }
 
     fn joined(names: &[&str]) -> JoinedClusters {
-        let entry = Joined::new(Connection::Connecting, CLUSTER_METRICS);
-        let entry = |name: &&str| (ClusterName::new(name).expect("a name"), entry.clone());
+        let entry = Arc::new(Joined::new(Connection::Connecting, CLUSTER_METRICS));
+        let entry = |name: &&str| (ClusterName::new(name).expect("a name"), Arc::clone(&entry));
         names.iter().map(entry).collect::<BTreeMap<_, _>>()
     }
 

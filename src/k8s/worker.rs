@@ -315,6 +315,12 @@ pub struct Joined {
     pub worker: Option<Arc<Worker>>,
 }
 
+impl Default for Joined {
+    fn default() -> Self {
+        Self::new(Connection::Connecting, KUBECONFIG)
+    }
+}
+
 impl Joined {
     /// One of which nothing more is known.
     pub fn new(connection: Connection, source: &'static str) -> Self {
@@ -354,8 +360,8 @@ impl Joined {
     }
 }
 
-/// All joined clusters, published whole.
-pub type JoinedClusters = std::collections::BTreeMap<ClusterName, Joined>;
+/// All joined clusters, published whole: whoever changes one copies the others' handles only.
+pub type JoinedClusters = std::collections::BTreeMap<ClusterName, Arc<Joined>>;
 
 #[cfg(test)]
 mod tests;

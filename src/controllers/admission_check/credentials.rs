@@ -163,7 +163,8 @@ impl Credentials {
             }
         }
         // Where fedq has no way to a cluster, Kueue may have one of its own.
-        let others = decided(seen).filter(|cluster| joined.get(*cluster).is_none_or(is_reported));
+        let others =
+            decided(seen).filter(|cluster| joined.get(*cluster).is_none_or(|entry| is_reported(entry)));
         for cluster in others.filter(|cluster| seen.profiles.contains(*cluster)) {
             kept.sources.insert(cluster.clone(), Source::ClusterProfile(cluster.to_string()));
         }

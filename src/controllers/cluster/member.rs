@@ -340,7 +340,7 @@ impl Member {
         let now = self.context.clock.now();
         // Nobody needs to be woken for it.
         self.context.joined.send_if_modified(|joined| {
-            if let Some(entry) = Arc::make_mut(joined).get_mut(&self.name) {
+            if let Some(entry) = Arc::make_mut(joined).get_mut(&self.name).map(Arc::make_mut) {
                 entry.last_seen = Some(now);
             }
             false

@@ -75,7 +75,9 @@ impl<'a> Rooms<'a> {
     fn room(&mut self, name: &str, workload: &Workload) -> Room {
         let joined = self.joined;
         let Some(cluster) = joined_cluster(self.hub, name) else { return Room::Unknown };
-        let Some(worker) = joined.get(&cluster).and_then(readable) else { return Room::Unknown };
+        let Some(worker) = joined.get(&cluster).and_then(|entry| readable(entry)) else {
+            return Room::Unknown;
+        };
         let namespace = workload.metadata.namespace.clone().unwrap_or_default();
         let facts = self
             .facts

@@ -17,7 +17,6 @@ use crate::{
     k8s::{
         claims::{ReadClaim, conditions, status_change},
         events::Happening,
-        worker::Joined,
         write::{Change, Kind},
     },
 };
@@ -266,7 +265,7 @@ impl QuotaController {
         let joined = name.as_ref().and_then(|name| round.joined.get(name));
         let plan = name.as_ref().filter(|_| claim.in_force()).and_then(|name| round.plans.get(name));
         let previous = conditions(&claim.object);
-        let connection = joined.map(Joined::told);
+        let connection = joined.map(|joined| joined.told());
         let input = StatusInput {
             generation: claim.object.metadata.generation.unwrap_or_default(),
             cluster: &claim.cluster,

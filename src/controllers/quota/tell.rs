@@ -90,7 +90,7 @@ impl QuotaController {
         if let Some(terms) = self.terms.get(name) {
             return Some(terms.clone());
         }
-        let without_kueue = round.joined.get(name).is_some_and(Joined::is_without_kueue);
+        let without_kueue = round.joined.get(name).is_some_and(|joined| joined.is_without_kueue());
         (!self.store_was_empty || without_kueue || !is_assigned(name, round)).then(BTreeMap::new)
     }
 

@@ -70,7 +70,7 @@ impl Bed {
 
     fn join(&mut self, cluster: &str) {
         let joined = Joined::new(Connection::Unreached, CLUSTER_METRICS);
-        self.joined.insert(name(cluster), joined);
+        self.joined.insert(name(cluster), Arc::new(joined));
     }
 
     fn put_queue(&self, version: u64, quota: &Value) {
@@ -150,13 +150,14 @@ async fn stored_terms_may_lag_only_until_the_cluster_has_answered() {
     let mut bed = Bed::new().await;
     for cluster in ["east", "idle"] {
         bed.join(cluster);
-        bed.joined.get_mut(&name(cluster)).expect("joined").connection = Connection::Connecting;
+        let joined = bed.joined.get_mut(&name(cluster)).expect("joined");
+        Arc::make_mut(joined).connection = Connection::Connecting;
     }
     bed.claim("east");
     let (joined, capacity) = (bed.joined.clone(), bed.capacity.clone());
     let round = bed.controller.gather((&joined, &capacity, &Arc::default()), Instant::now());
     let lags = |name: &ClusterName, joined: &Joined| bed.controller.terms_may_lag(name, joined, &round);
-    let mut east = joined[&name("east")].clone();
+    let mut east = Joined::clone(&joined[&name("east")]);
     assert!(lags(&name("east"), &east), "killed before anything of it was stored");
     assert!(!lags(&name("idle"), &joined[&name("idle")]), "it cannot have had a share");
     east.connection = Connection::Stale { since: Timestamp::UNIX_EPOCH, reason: String::new() };

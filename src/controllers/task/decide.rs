@@ -241,8 +241,8 @@ impl TaskController {
     ) -> Option<Decided> {
         let live = self.live.get(id)?;
         let row = &live.row;
-        let lost = |entry: &crate::k8s::worker::Joined| matches!(entry.connection, Connection::Lost { .. });
-        if joined.get(name).is_none_or(lost) {
+        let connection = joined.get(name).map(|entry| &entry.connection);
+        if matches!(connection, None | Some(Connection::Lost { .. })) {
             let step = Step::new(Move::ClusterLost, None);
             return decided(row, step, row.dispatch.clone(), live.destined.clone());
         }
