@@ -124,7 +124,8 @@ impl ClaimController {
             let outcome = self.reconcile(&mut inputs).await;
             self.metrics.reconciled("claim", begun.elapsed(), outcome.is_err());
             outcome?;
-            rest.leave(Share::TENTH, begun.elapsed(), &cancel).await;
+            // Most of a round may be waiting for the database.
+            rest.leave(Share::SHORT_TENTH, begun.elapsed(), &cancel).await;
             tokio::select! {
                 () = cancel.cancelled() => break,
                 changed = claims.changed() => changed?,

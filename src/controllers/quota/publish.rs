@@ -326,3 +326,27 @@ fn claim_overview(round: &Round<'_>, (name, claim): (&ClaimName, &ReadClaim)) ->
         assignments,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_read_waits_for_writes_but_neither_for_long_nor_where_it_costs_nothing() {
+        let (now, millis) = (Instant::now(), Duration::from_millis);
+        assert_eq!(Publishing::default().waits(true, now), None);
+        let dear = || Publishing { last_took: millis(20), ..Publishing::default() };
+        assert_eq!(dear().waits(false, now), None);
+        let mut publishing = dear();
+        for (after, until) in [(0, Some(PATIENCE)), (100, Some(PATIENCE)), (250, None)] {
+            assert_eq!(publishing.waits(true, now + millis(after)), until.map(|until| now + until));
+        }
+        let mut publishing = Publishing { not_before: Some(now + millis(400)), ..dear() };
+        for writes in [true, false] {
+            assert_eq!(publishing.waits(writes, now), Some(now + millis(400)), "it has a share of its own");
+        }
+        publishing.made(now.checked_sub(millis(10)).expect("a later time"));
+        assert!(millis(10) <= publishing.took() && publishing.took().is_zero());
+        assert_eq!(publishing.waits_since, None);
+    }
+}

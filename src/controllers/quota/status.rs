@@ -399,7 +399,10 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::domain::claim_status::Truth;
+    use crate::{
+        domain::{claim_status::Truth, resources::Aliases},
+        k8s::claims::read_claim,
+    };
 
     const WINDOW: Duration = Duration::from_secs(1);
 
@@ -450,6 +453,35 @@ mod tests {
         let rounds =
             [(0, "Writing"), (100, "Synced"), (1200, "Writing"), (1300, "Writing"), (1400, "Synced")];
         assert_eq!(written(&rounds), [""; 0]);
+    }
+
+    #[test]
+    fn a_hub_that_is_a_moment_behind_is_no_news() {
+        let (name, start) = (ClaimName::new("eu-west").expect("a name"), Instant::now());
+        let object = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "eu-west"}, "spec": {"clusterName": "eu-west"},
+        }));
+        let claim = read_claim(&Arc::new(object.expect("a claim")), &Aliases::default());
+        let basis = Basis {
+            claim: Arc::new(claim),
+            connection: None,
+            capacity: None,
+            reports: Vec::new(),
+            behind: BTreeMap::new(),
+        };
+        let conditions = Arc::new(synced("Synced"));
+        let mut known = Found { basis, conditions, status: Status::Same };
+        let mut underway = Underway::new(WINDOW);
+        let due = start + WINDOW + MOMENT;
+        for millis in [0, 900] {
+            let now = start + Duration::from_millis(millis);
+            assert_eq!(underway.can_wait(&name, &known, now), Some(due));
+        }
+        assert_eq!(underway.can_wait(&name, &known, due), None, "it takes long, and is told");
+        underway.settles(&name, &known);
+        assert!(due < underway.can_wait(&name, &known, due).expect("another time"));
+        known.conditions = Arc::new(synced("Writing"));
+        assert_eq!(underway.can_wait(&name, &known, start), None, "it says so");
     }
 
     #[test]

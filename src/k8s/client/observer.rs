@@ -17,7 +17,9 @@ pub enum Told<'a> {
 
 /// Called on the way of every request, so it must not wait.
 #[derive(Clone, Default)]
-pub struct Observer(Option<Arc<dyn Fn(Told<'_>) + Send + Sync>>);
+pub struct Observer(Option<Arc<OnTold>>);
+
+type OnTold = dyn Fn(Told<'_>) + Send + Sync;
 
 impl fmt::Debug for Observer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
