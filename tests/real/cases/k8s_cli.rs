@@ -114,6 +114,18 @@ spec:
     let volume = made["volume_id"].as_str().unwrap_or_default().to_owned();
     let message = format!("Volume created successfully with ID: {volume}");
     ensure!(made == json!({"volume_id": volume, "status": "created", "message": message}), "{made:#}");
+    // jobs submit task.yaml; jobs list; jobs status; jobs logs
+    let training = json!({
+        "name": "training-job", "num_nodes": 2,
+        "resources": {"cpus": "4", "memory": "8Gi", "accelerators": "1", "image_id": "python:3.11"},
+        "volumes": {"/data": "data-vol"}, "envs": {"EPOCHS": "100"},
+        "setup": "pip install torch numpy\n", "run": "python train.py --data /data --epochs $EPOCHS\n",
+    });
+    let told = cli.json("POST /tasks/submit", training).await?;
+    let task = told["task_id"].as_str().unwrap_or_default().to_owned();
+    let message = format!("Task submitted successfully with ID: {task}");
+    ensure!(told["status"] == "submitted" && told["message"] == message, "{told:#}");
+    // Its first task decides where it is.
     let bound = eventually("the volume to be bound", SOON, async || {
         let told = cli.json(&format!("GET /volumes/{volume}"), Value::Null).await?;
         Ok(if told["status"] == "Bound" { Seen::Done(told) } else { Seen::Still(format!("{told:#}")) })
@@ -130,18 +142,6 @@ spec:
     }
     ensure!(plain == expected, "{bound:#}");
     cli.gives("GET /volumes", Value::Null, 200, &json!({"volumes": [bound]})).await?;
-
-    // jobs submit task.yaml; jobs list; jobs status; jobs logs
-    let training = json!({
-        "name": "training-job", "num_nodes": 2,
-        "resources": {"cpus": "4", "memory": "8Gi", "accelerators": "1", "image_id": "python:3.11"},
-        "volumes": {"/data": "data-vol"}, "envs": {"EPOCHS": "100"},
-        "setup": "pip install torch numpy\n", "run": "python train.py --data /data --epochs $EPOCHS\n",
-    });
-    let told = cli.json("POST /tasks/submit", training).await?;
-    let task = told["task_id"].as_str().unwrap_or_default().to_owned();
-    let message = format!("Task submitted successfully with ID: {task}");
-    ensure!(told["status"] == "submitted" && told["message"] == message, "{told:#}");
     let list = cli.json("GET /tasks", Value::Null).await?;
     ensure!(list["tasks"][0]["task_id"] == task.as_str() && list["tasks"][0]["username"] == USER, "{list:#}");
     let done = cli.reaches(&task, "completed").await?;
