@@ -297,7 +297,7 @@ fn what_the_cluster_says_decides_what_is_known_and_synced() {
             Some(Connection::Refused { reason: "exec plugin".to_owned() }),
             "False/Refused",
             "Unknown/Refused",
-            "join it again",
+            "`fedq cluster check cluster2` tells what to do",
         ),
         (Some(Connection::Unreached), "True/Observed", "Unknown/NotReachable", "2 nodes are usable"),
         (Some(Connection::Ready), "True/Observed", "True/Synced", "2 nodes are usable"),
