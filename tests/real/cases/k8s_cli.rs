@@ -18,6 +18,7 @@ use crate::support::web::{Answer, Client};
 
 const CASE: &str = "k8s-cli";
 const USER: &str = "myuser";
+const DISK: &str = "k8s-cli-disk";
 
 /// The client of someone who logged in as that user, with a URL of the form `http://anyone:TOKEN@host`.
 struct K8sCli {
@@ -58,6 +59,14 @@ impl K8sCli {
         Ok(id)
     }
 
+    /// `jobs logs`: a line of each node.
+    async fn says_hello(&self, task: &str, nodes: usize) -> Result<()> {
+        let logs = self.call(&format!("GET /tasks/{task}/logs"), &Value::Null).await?;
+        let lines = logs.body.matches("hello from kwok\n").count();
+        ensure!(logs.status == 200 && lines == nodes, "{} {}", logs.status, logs.body);
+        Ok(())
+    }
+
     async fn reaches(&self, task: &str, status: &str) -> Result<Value> {
         eventually(&format!("task {task} to be {status}"), SOON, async || {
             let told = self.json(&format!("GET /tasks/{task}"), Value::Null).await?;
@@ -67,8 +76,8 @@ impl K8sCli {
     }
 }
 
-pub async fn the_workflows_of_its_specification_give_its_answers(fleet: &Fleet) -> Result<()> {
-    let name = "the_workflows_of_its_specification_give_its_answers";
+/// One cluster with quota of all that the examples ask for, and a disk for whoever asks for no class of it.
+async fn set<'f>(fleet: &'f Fleet, name: &str) -> Result<Stage<'f>> {
     let tenants =
         format!("tasks: {{gang: indexed, tenants: [{{namespace: {CASE}, users: ['*'], queue: {CASE}}}]}}");
     let stage = Stage::set_with(fleet, name, CASE, PATIENT, &tenants).await?;
@@ -80,14 +89,12 @@ pub async fn the_workflows_of_its_specification_give_its_answers(fleet: &Fleet) 
     let all = [("cpu", "32"), ("memory", "64Gi"), ("gpu", "8")];
     stage.assign("one", &[Assign { queue: CASE, flavor: CASE, resources: &all }]).await?;
     holds(worker, CASE, CASE, &[("cpu", "32"), ("memory", "64Gi"), (GPU, "8")]).await?;
-    // A disk for whoever asks for no class of it.
-    let disk = format!("{CASE}-disk");
     worker
         .apply(&format!(
             "
 apiVersion: v1
 kind: PersistentVolume
-metadata: {{name: {disk}}}
+metadata: {{name: {DISK}}}
 spec:
   capacity: {{storage: 10Gi}}
   accessModes: [ReadWriteOnce]
@@ -96,52 +103,89 @@ spec:
 "
         ))
         .await?;
-    may_run_tasks(hub, CASE, json!({"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": USER}))
-        .await?;
+    let user = json!({"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": USER});
+    may_run_tasks(hub, CASE, user).await?;
+    Ok(stage)
+}
+
+pub async fn the_workflows_of_its_specification_give_its_answers(fleet: &Fleet) -> Result<()> {
+    let name = "the_workflows_of_its_specification_give_its_answers";
+    let stage = set(fleet, name).await?;
     let bed = Bed { stage: &stage, person: Person::new(&stage, "boss", Some("cluster-admin")).await? };
     let cli = K8sCli {
         client: Client::new(&format!("http://127.0.0.1:{}", stage.api_port), None)?,
         authorization: bed.person.basic(),
     };
-
     let health = cli.client.get("/").await?;
     ensure!(health.body == r#"{"status":"ok","service":"k8s-cli-api"}"#, "{}", health.body);
+    let volume = cli.creates_a_volume().await?;
+    trains(&cli, &bed, &volume).await?;
+    trains_distributed(&cli, &bed).await?;
+    stops(&cli, &bed).await?;
+    cli.deletes_the_volume(&volume).await?;
+    fleet.worker1().delete(id("v1", "PersistentVolume", DISK)).await
+}
 
-    // volumes create data-vol 10Gi
-    let body =
-        json!({"name": "data-vol", "size": "10Gi", "storage_class": null, "access_modes": ["ReadWriteOnce"]});
-    let made = cli.json("POST /volumes/create", body).await?;
-    let volume = made["volume_id"].as_str().unwrap_or_default().to_owned();
-    let message = format!("Volume created successfully with ID: {volume}");
-    ensure!(made == json!({"volume_id": volume, "status": "created", "message": message}), "{made:#}");
-    // jobs submit task.yaml; jobs list; jobs status; jobs logs
-    let training = json!({
-        "name": "training-job", "num_nodes": 2,
-        "resources": {"cpus": "4", "memory": "8Gi", "accelerators": "1", "image_id": "python:3.11"},
-        "volumes": {"/data": "data-vol"}, "envs": {"EPOCHS": "100"},
-        "setup": "pip install torch numpy\n", "run": "python train.py --data /data --epochs $EPOCHS\n",
-    });
-    let told = cli.json("POST /tasks/submit", training).await?;
+impl K8sCli {
+    /// `volumes create data-vol 10Gi`
+    async fn creates_a_volume(&self) -> Result<String> {
+        let body = json!({
+            "name": "data-vol", "size": "10Gi", "storage_class": null, "access_modes": ["ReadWriteOnce"],
+        });
+        let made = self.json("POST /volumes/create", body).await?;
+        let volume = made["volume_id"].as_str().unwrap_or_default().to_owned();
+        let message = format!("Volume created successfully with ID: {volume}");
+        ensure!(made == json!({"volume_id": volume, "status": "created", "message": message}), "{made:#}");
+        Ok(volume)
+    }
+
+    /// `volumes list`, once the first task says where it is.
+    async fn has_the_volume(&self, volume: &str) -> Result<()> {
+        let bound = eventually("the volume to be bound", SOON, async || {
+            let told = self.json(&format!("GET /volumes/{volume}"), Value::Null).await?;
+            Ok(if told["status"] == "Bound" { Seen::Done(told) } else { Seen::Still(format!("{told:#}")) })
+        })
+        .await?;
+        let expected = json!({
+            "volume_id": volume, "name": "data-vol", "size": "10Gi", "storage_class": null,
+            "access_modes": ["ReadWriteOnce"], "status": "Bound", "created_at": bound["created_at"],
+            "username": USER, "metadata": {"pvc_name": format!("data-vol-{volume}"), "namespace": CASE},
+        });
+        let mut plain = bound.clone();
+        if let Some(metadata) = plain["metadata"].as_object_mut() {
+            metadata.retain(|key, _| key == "pvc_name" || key == "namespace");
+        }
+        ensure!(plain == expected, "{bound:#}");
+        self.gives("GET /volumes", Value::Null, 200, &json!({"volumes": [bound]})).await
+    }
+
+    /// `volumes delete VOLUME --force`
+    async fn deletes_the_volume(&self, volume: &str) -> Result<()> {
+        let message = format!("Volume {volume} deleted successfully");
+        let deleted = json!({"volume_id": volume, "status": "deleted", "message": message});
+        self.gives(&format!("DELETE /volumes/{volume}"), Value::Null, 200, &deleted).await?;
+        let gone = json!({"detail": format!("Volume {volume} not found")});
+        self.gives(&format!("GET /volumes/{volume}"), Value::Null, 404, &gone).await
+    }
+}
+
+/// The lifecycle of the specification: `jobs submit`, `list`, `status`, `logs`.
+async fn trains(cli: &K8sCli, bed: &Bed<'_, '_>, volume: &str) -> Result<()> {
+    let told = cli
+        .json(
+            "POST /tasks/submit",
+            json!({
+                "name": "training-job", "num_nodes": 2,
+                "resources": {"cpus": "4", "memory": "8Gi", "accelerators": "1", "image_id": "python:3.11"},
+                "volumes": {"/data": "data-vol"}, "envs": {"EPOCHS": "100"},
+                "setup": "pip install torch numpy\n", "run": "python train.py --data /data --epochs $EPOCHS\n",
+            }),
+        )
+        .await?;
     let task = told["task_id"].as_str().unwrap_or_default().to_owned();
     let message = format!("Task submitted successfully with ID: {task}");
     ensure!(told["status"] == "submitted" && told["message"] == message, "{told:#}");
-    // Its first task decides where it is.
-    let bound = eventually("the volume to be bound", SOON, async || {
-        let told = cli.json(&format!("GET /volumes/{volume}"), Value::Null).await?;
-        Ok(if told["status"] == "Bound" { Seen::Done(told) } else { Seen::Still(format!("{told:#}")) })
-    })
-    .await?;
-    let expected = json!({
-        "volume_id": volume, "name": "data-vol", "size": "10Gi", "storage_class": null,
-        "access_modes": ["ReadWriteOnce"], "status": "Bound", "created_at": bound["created_at"],
-        "username": USER, "metadata": {"pvc_name": format!("data-vol-{volume}"), "namespace": CASE},
-    });
-    let mut plain = bound.clone();
-    if let Some(metadata) = plain["metadata"].as_object_mut() {
-        metadata.retain(|key, _| key == "pvc_name" || key == "namespace");
-    }
-    ensure!(plain == expected, "{bound:#}");
-    cli.gives("GET /volumes", Value::Null, 200, &json!({"volumes": [bound]})).await?;
+    cli.has_the_volume(volume).await?;
     let list = cli.json("GET /tasks", Value::Null).await?;
     ensure!(list["tasks"][0]["task_id"] == task.as_str() && list["tasks"][0]["username"] == USER, "{list:#}");
     let done = cli.reaches(&task, "completed").await?;
@@ -149,18 +193,15 @@ spec:
     let metadata = &done["metadata"];
     ensure!(done["name"] == "training-job" && metadata["namespace"] == CASE, "{done:#}");
     ensure!(metadata["job_name"] == job && metadata["succeeded_nodes"] == 2, "{done:#}");
-    let pods = bed.has(worker, ("v1", "Pod"), &task).await?;
+    let pods = bed.has(bed.stage.fleet.worker1(), ("v1", "Pod"), &task).await?;
     let machines: BTreeSet<_> = pods.iter().map(|pod| pod["spec"]["nodeName"].to_string()).collect();
     ensure!(pods.len() == 2 && machines.len() == 1, "two on the machine that has the disk: {machines:?}");
-    let logs = cli.call(&format!("GET /tasks/{task}/logs"), &Value::Null).await?;
-    ensure!(
-        logs.status == 200 && logs.body.matches("hello from kwok\n").count() == 2,
-        "{} {}",
-        logs.status,
-        logs.body
-    );
+    cli.says_hello(&task, 2).await
+}
 
-    // jobs submit of the distributed training, while another has a GPU that it needs
+/// `jobs submit` of the distributed training, while another has a GPU that it needs.
+async fn trains_distributed(cli: &K8sCli, bed: &Bed<'_, '_>) -> Result<()> {
+    let worker = bed.stage.fleet.worker1();
     let blocks = bed.submit((1, 1), LONG)?;
     bed.reaches(&blocks, "running").await?;
     let distributed = json!({
@@ -191,25 +232,18 @@ spec:
     ensure!(pods.len() == 4, "{} pods", pods.len());
     let container = &pods[0]["spec"]["containers"][0];
     ensure!(container["resources"]["requests"]["cpu"] == "8", "{container:#}");
-    let logs = cli.call(&format!("GET /tasks/{waits}/logs"), &Value::Null).await?;
-    ensure!(logs.body.matches("hello from kwok").count() == 4, "{}", logs.body);
+    cli.says_hello(&waits, 4).await
+}
 
-    // jobs stop: what is stopped is gone for this client.
-    let again = cli.submit(json!({"run": "sleep 1000", "resources": {"accelerators": "1"}})).await?;
-    let message = format!("Task {again} stopped successfully");
-    let stopped = json!({"task_id": again, "status": "stopped", "message": message});
-    cli.gives(&format!("POST /tasks/{again}/stop"), Value::Null, 200, &stopped).await?;
-    let gone = json!({"detail": format!("Task {again} not found")});
-    cli.gives(&format!("GET /tasks/{again}"), Value::Null, 404, &gone).await?;
-    bed.is_gone(worker, &again).await?;
+/// `jobs stop`: what is stopped is gone for this client.
+async fn stops(cli: &K8sCli, bed: &Bed<'_, '_>) -> Result<()> {
+    let task = cli.submit(json!({"run": "sleep 1000", "resources": {"accelerators": "1"}})).await?;
+    let message = format!("Task {task} stopped successfully");
+    let stopped = json!({"task_id": task, "status": "stopped", "message": message});
+    cli.gives(&format!("POST /tasks/{task}/stop"), Value::Null, 200, &stopped).await?;
+    let gone = json!({"detail": format!("Task {task} not found")});
+    cli.gives(&format!("GET /tasks/{task}"), Value::Null, 404, &gone).await?;
+    bed.is_gone(bed.stage.fleet.worker1(), &task).await?;
     let none = json!({"count": 0, "status": "stopped", "message": "Stopped 0 tasks"});
-    cli.gives("POST /tasks/stop", Value::Null, 200, &none).await?;
-
-    // volumes delete VOLUME --force
-    let message = format!("Volume {volume} deleted successfully");
-    let deleted = json!({"volume_id": volume, "status": "deleted", "message": message});
-    cli.gives(&format!("DELETE /volumes/{volume}"), Value::Null, 200, &deleted).await?;
-    let gone = json!({"detail": format!("Volume {volume} not found")});
-    cli.gives(&format!("GET /volumes/{volume}"), Value::Null, 404, &gone).await?;
-    worker.delete(id("v1", "PersistentVolume", &disk)).await
+    cli.gives("POST /tasks/stop", Value::Null, 200, &none).await
 }
