@@ -64,7 +64,7 @@ async fn every_metric_that_the_readme_lists_has_samples() {
     stage.worker("one").state.faults.break_connections();
 
     let listed = listed();
-    assert_eq!(listed.len(), 19, "{listed:?}");
+    assert_eq!(listed.len(), 20, "{listed:?}");
     shows(&stage, &format!("not all of {listed:?}"), |text| listed.iter().all(|name| has_sample(text, name)))
         .await;
     for controller in [
