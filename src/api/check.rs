@@ -42,9 +42,7 @@ pub async fn check_cluster(
     Extract(state): Extract<State>,
     Path(cluster): Path<ClusterName>,
 ) -> Result<Json<List<Finding>>, Failure> {
-    if !state.overview().clusters.contains_key(&cluster) {
-        return Err(super::cluster::unknown(&cluster));
-    }
+    state.must_be_joined(&cluster).await?;
     Ok(Json(List { items: look(&state, Some(cluster)).await, next: None }))
 }
 

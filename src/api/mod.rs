@@ -24,10 +24,14 @@ mod tests;
 mod token_file;
 mod volume;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use axum::http::StatusCode;
 use futures::future::BoxFuture;
-use tokio::sync::{Notify, watch};
+use tokio::{
+    sync::{Notify, watch},
+    time::timeout,
+};
 
 pub use self::{
     auth::Authenticator,
@@ -51,7 +55,11 @@ use crate::{
     },
     k8s::{kubeconfig, session::Sessions, worker::JoinedClusters},
     store::{KeptLogs, Live, Store},
+    wire::problem::Code,
 };
+
+/// Less than any client waits for an answer.
+const START_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Looks at a cluster, or at the hub (`None`), the way a colleague would. Whoever implements it keeps
 /// its own deadlines.
@@ -95,6 +103,25 @@ impl State {
     /// What the controllers published last.
     fn overview(&self) -> Arc<Overview> {
         self.0.overview.borrow().clone()
+    }
+
+    /// Refuses a cluster that is not joined. What is shown of clusters may lag behind, so it is not asked;
+    /// only while the daemon starts is it waited for, because nothing is known until then.
+    async fn must_be_joined(&self, cluster: &ClusterName) -> Result<(), Failure> {
+        if self.joined.borrow().contains_key(cluster) {
+            return Ok(());
+        }
+        let mut overview = self.overview.clone();
+        let read = overview.wait_for(|overview| overview.revision != 0);
+        if !matches!(timeout(START_PATIENCE, read).await, Ok(Ok(_))) {
+            return Err(Failure::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                Code::HubUnreachable,
+                "fedqd is starting and has not read the hub yet",
+            )
+            .next("try again in a moment; if it stays so, look at fedqd's log"));
+        }
+        if self.joined.borrow().contains_key(cluster) { Ok(()) } else { Err(cluster::unknown(cluster)) }
     }
 }
 

@@ -72,10 +72,8 @@ pub async fn create(
     cluster: Option<ClusterName>,
 ) -> Result<VolumeRow, Failure> {
     owner.may(state, "create", VOLUMES).await?;
-    if let Some(cluster) = &cluster
-        && !state.overview().clusters.contains_key(cluster)
-    {
-        return Err(super::cluster::unknown(cluster));
+    if let Some(cluster) = &cluster {
+        state.must_be_joined(cluster).await?;
     }
     let mut row = VolumeRow {
         made: false,

@@ -57,7 +57,7 @@ pub struct Served {
     pub volume_views: watch::Sender<Arc<VolumeViews>>,
     pub placements: watch::Sender<Arc<PlacementView>>,
     pub task_signal: Arc<Notify>,
-    _joined: watch::Sender<Arc<JoinedClusters>>,
+    pub joined: watch::Sender<Arc<JoinedClusters>>,
     _folder: tempfile::TempDir,
 }
 
@@ -96,10 +96,12 @@ pub async fn served_as(change: impl FnOnce(&mut Parts)) -> Served {
     let store = Store::open(&folder.path().join("fedq.db")).await.unwrap();
     let hub = FakeHub::default();
     fill(&hub);
-    let (sender, receiver) = watch::channel(Arc::new(overview()));
+    let overview = overview();
+    let joined = overview.clusters.keys().map(|name| (name.clone(), Arc::default())).collect();
+    let joined: watch::Sender<Arc<JoinedClusters>> = watch::Sender::new(Arc::new(joined));
+    let (sender, receiver) = watch::channel(Arc::new(overview));
     let task_views = watch::Sender::new(Arc::default());
     let volume_views = watch::Sender::new(Arc::default());
-    let joined = watch::Sender::new(Arc::default());
     let placements = watch::Sender::new(Arc::default());
     let task_signal = Arc::<Notify>::default();
     let mut parts = Parts {
@@ -132,7 +134,7 @@ pub async fn served_as(change: impl FnOnce(&mut Parts)) -> Served {
         volume_views,
         placements,
         task_signal,
-        _joined: joined,
+        joined,
         _folder: folder,
     }
 }

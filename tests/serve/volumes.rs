@@ -1,10 +1,13 @@
 //! `/api/v1/volumes`.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use fedq::domain::task::{
-    names::TaskId,
-    view::{VolumePhase, VolumeState},
+use fedq::domain::{
+    ids::ClusterName,
+    task::{
+        names::TaskId,
+        view::{VolumePhase, VolumeState},
+    },
 };
 use serde_json::{Value, json};
 
@@ -56,6 +59,36 @@ async fn bad_volumes_are_refused_by_field() {
         served.call(ANN, "POST /volumes", json!({"name": "a", "size": "1Gi", "cluster": "north"})).await;
     assert_eq!(status, 404);
     assert!(served.store.volumes(None).await.unwrap().is_empty());
+}
+
+/// What is shown of clusters is made now and then, and lags behind.
+#[tokio::test]
+async fn a_cluster_can_be_named_as_soon_as_it_is_joined() {
+    let served = served().await;
+    let volume = json!({"name": "data", "size": "1Gi", "cluster": "north"});
+    assert_eq!(served.call(ANN, "POST /volumes", volume.clone()).await.0, 404);
+    let north = ClusterName::new("north").unwrap();
+    served.joined.send_modify(|joined| _ = Arc::make_mut(joined).insert(north.clone(), Arc::default()));
+    assert_eq!(served.call(ANN, "POST /volumes", volume.clone()).await.0, 201);
+    assert!(!served.overview.borrow().clusters.contains_key(&north));
+}
+
+#[tokio::test]
+async fn no_cluster_is_taken_for_unknown_before_the_hub_is_read() {
+    let served = served().await;
+    served.joined.send_replace(Arc::default());
+    served.overview.send_replace(Arc::default());
+    let volume = json!({"name": "data", "size": "1Gi", "cluster": "east"});
+    let (status, problem) = served.call(ANN, "POST /volumes", volume.clone()).await;
+    assert_eq!((status, problem["detail"].as_str().unwrap().contains("is starting")), (503, true), "{problem}");
+    let read = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let east = ClusterName::new("east").unwrap();
+        served.joined.send_modify(|joined| _ = Arc::make_mut(joined).insert(east, Arc::default()));
+        served.overview.send_modify(|overview| Arc::make_mut(overview).revision = 1);
+    };
+    let ((status, _), ()) = tokio::join!(served.call(ANN, "POST /volumes", volume), read);
+    assert_eq!(status, 201);
 }
 
 #[tokio::test]

@@ -174,10 +174,8 @@ async fn check_one(state: &State, owner: &Owner, task: NewTask, wanted: &Wanted)
     if row.queue.is_none() {
         return Err(no_queue(state, owner));
     }
-    if let Some(cluster) = &row.cluster
-        && !state.overview().clusters.contains_key(cluster)
-    {
-        return Err(crate::api::cluster::unknown(cluster));
+    if let Some(cluster) = &row.cluster {
+        state.must_be_joined(cluster).await?;
     }
     let choice = choose_settled(state, &row).await?;
     match &choice.outcome {
