@@ -13,14 +13,6 @@ pub enum NodeChange {
     Remove { name: String },
 }
 
-impl NodeChange {
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Put { name, .. } | Self::Remove { name } => name,
-        }
-    }
-}
-
 /// How far the watch of one kind has been read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Position {
@@ -33,16 +25,17 @@ pub struct Position {
 }
 
 impl Store {
-    /// Applies the changes and moves the position, both or neither.
+    /// Applies the changes and moves the position, both or neither. What changed is asked for when its turn
+    /// has come: of a thousand clusters that are listed at once, the rows of one at a time are in memory.
     pub async fn commit_nodes(
         &self,
         cluster: &ClusterName,
-        changes: &[NodeChange],
-        position: Option<&Position>,
+        changes: impl FnOnce() -> (Vec<NodeChange>, Option<Position>) + Send + 'static,
     ) -> Result<(), StoreError> {
-        let (name, changes, position) = (cluster.clone(), changes.to_vec(), position.cloned());
+        let name = cluster.clone();
         self.write("record nodes", move |connection| {
             async move {
+                let (changes, position) = changes();
                 for change in &changes {
                     apply(connection, &name, change).await?;
                 }
@@ -55,53 +48,6 @@ impl Store {
         })
         .await
         .map_err(|error| error.naming(cluster))
-    }
-
-    /// As [`Store::commit_nodes`] after a full list: rows that are not in `nodes` go.
-    pub async fn replace_nodes(
-        &self,
-        cluster: &ClusterName,
-        nodes: &[(String, Vec<u8>)],
-        position: &Position,
-    ) -> Result<(), StoreError> {
-        let (name, nodes, position) = (cluster.clone(), nodes.to_vec(), position.clone());
-        self.write("record nodes", move |connection| {
-            async move {
-                sqlx::query("DELETE FROM nodes WHERE cluster = ?1")
-                    .bind(name.as_str())
-                    .execute(&mut *connection)
-                    .await?;
-                for (node, row) in nodes {
-                    apply(connection, &name, &NodeChange::Put { name: node, row }).await?;
-                }
-                put_position(connection, &name, &position).await
-            }
-            .boxed()
-        })
-        .await
-        .map_err(|error| error.naming(cluster))
-    }
-
-    /// Moves a position alone: bookmarks, and kinds whose rows are not stored.
-    pub async fn put_position(&self, cluster: &ClusterName, position: &Position) -> Result<(), StoreError> {
-        self.commit_nodes(cluster, &[], Some(position)).await
-    }
-
-    /// After the server refused to resume from it.
-    pub async fn forget_position(&self, cluster: &ClusterName, kind: &str) -> Result<(), StoreError> {
-        let (cluster, kind) = (cluster.clone(), kind.to_owned());
-        self.write("forget the watch position", move |connection| {
-            async move {
-                sqlx::query("DELETE FROM watch_positions WHERE cluster = ?1 AND kind = ?2")
-                    .bind(cluster.as_str())
-                    .bind(kind)
-                    .execute(connection)
-                    .await?;
-                Ok(())
-            }
-            .boxed()
-        })
-        .await
     }
 
     /// All rows of one cluster with the position they stand at, read at one moment: a commit between

@@ -109,6 +109,16 @@ fn audit_entry(who: &str, second: i64) -> AuditEntry {
     }
 }
 
+async fn commit(
+    store: &Store,
+    cluster: &ClusterName,
+    changes: &[NodeChange],
+    position: Option<Position>,
+) -> Result<(), StoreError> {
+    let changes = changes.to_vec();
+    store.commit_nodes(cluster, move || (changes, position)).await
+}
+
 fn node(name: &str) -> NodeChange {
     NodeChange::Put { name: name.to_owned(), row: name.as_bytes().to_vec() }
 }
@@ -148,7 +158,7 @@ async fn a_cluster_keeps_its_identity_until_someone_confirms_another() {
     assert_eq!(known.version.as_deref(), Some("v1.33.1"));
     assert_eq!((known.last_seen, known.joined), (Some(at(5)), at(0)));
 
-    store.commit_nodes(&name, &[node("n1")], Some(&position("7"))).await.unwrap();
+    commit(store, &name, &[node("n1")], Some(position("7"))).await.unwrap();
     store.put_quota_cells(&name, &[quota_cell("queue", 4)]).await.unwrap();
     store.keep_known_objects(&name, "build", vec![1]).await.unwrap();
     assert!(store.confirm_identity(&name, "uid-2").await.unwrap());
@@ -190,7 +200,7 @@ async fn the_state_of_a_link_is_recorded_and_the_last_answer_is_remembered() {
 async fn removing_a_cluster_takes_its_rows_and_leaves_its_history() {
     let (bed, name) = Bed::with_cluster().await;
     let store = &bed.store;
-    store.commit_nodes(&name, &[node("n1")], Some(&position("7"))).await.unwrap();
+    commit(store, &name, &[node("n1")], Some(position("7"))).await.unwrap();
     store.record_capacity(&name, &[capacity_row("cpu", 4)], at(1)).await.unwrap();
     store.put_quota_cells(&name, &[quota_cell("queue", 4)]).await.unwrap();
     assert!(store.remove_cluster(&name).await.unwrap());
@@ -207,7 +217,7 @@ async fn rows_of_a_cluster_that_is_not_joined_are_refused_by_name() {
     let bed = Bed::new().await;
     let name = cluster_row("ghost").name;
     let errors = [
-        bed.store.commit_nodes(&name, &[node("n1")], None).await.unwrap_err(),
+        commit(&bed.store, &name, &[node("n1")], None).await.unwrap_err(),
         bed.store.record_capacity(&name, &[capacity_row("cpu", 4)], at(1)).await.map(|_| ()).unwrap_err(),
         bed.store.put_quota_cells(&name, &[quota_cell("queue", 4)]).await.unwrap_err(),
     ];
@@ -220,27 +230,19 @@ async fn rows_of_a_cluster_that_is_not_joined_are_refused_by_name() {
 async fn nodes_and_their_position_change_together() {
     let (bed, name) = Bed::with_cluster().await;
     let store = &bed.store;
-    store.commit_nodes(&name, &[node("n1"), node("n2"), node("n3")], Some(&position("7"))).await.unwrap();
+    commit(store, &name, &[node("n1"), node("n2"), node("n3")], Some(position("7"))).await.unwrap();
     let changes = [
         NodeChange::Put { name: "n1".into(), row: b"new".to_vec() },
         NodeChange::Remove { name: "n2".into() },
         NodeChange::Remove { name: "never-there".into() },
     ];
-    store.commit_nodes(&name, &changes, Some(&position("9"))).await.unwrap();
+    commit(store, &name, &changes, Some(position("9"))).await.unwrap();
     let expected = vec![("n1".to_owned(), b"new".to_vec()), ("n3".to_owned(), b"n3".to_vec())];
     assert_eq!(store.load_nodes(&name).await.unwrap(), (expected.clone(), vec![position("9")]));
 
-    store.put_position(&name, &position("12")).await.unwrap();
-    store.commit_nodes(&name, &[], None).await.unwrap();
+    commit(store, &name, &[], Some(position("12"))).await.unwrap();
+    commit(store, &name, &[], None).await.unwrap();
     assert_eq!(store.load_nodes(&name).await.unwrap(), (expected, vec![position("12")]));
-
-    store.replace_nodes(&name, &[("n9".into(), b"n9".to_vec())], &position("20")).await.unwrap();
-    assert_eq!(
-        store.load_nodes(&name).await.unwrap(),
-        (vec![("n9".to_owned(), b"n9".to_vec())], vec![position("20")])
-    );
-    store.forget_position(&name, "nodes").await.unwrap();
-    assert_eq!(store.load_nodes(&name).await.unwrap().1, vec![]);
 }
 
 #[tokio::test]
@@ -444,7 +446,7 @@ async fn writes_that_wait_share_commits_and_a_failing_one_takes_nobody_with_it()
     let ghost = cluster_row("ghost").name;
     let writes = (0..400).map(|number| {
         let (store, cluster) = (&store, if number % 10 == 0 { &ghost } else { &name });
-        async move { store.commit_nodes(cluster, &[node(&format!("n{number}"))], None).await }
+        async move { commit(store, cluster, &[node(&format!("n{number}"))], None).await }
     });
     let outcomes = join_all(writes).await;
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_err()).count(), 40);
@@ -458,7 +460,7 @@ async fn every_acknowledged_write_survives_a_kill_and_no_half_of_one_does() {
     let (bed, name) = Bed::with_cluster().await;
     for version in 1..=40 {
         let nodes: Vec<_> = (0..5).map(|number| node(&format!("n{version}-{number}"))).collect();
-        bed.store.commit_nodes(&name, &nodes, Some(&position(&version.to_string()))).await.unwrap();
+        commit(&bed.store, &name, &nodes, Some(position(&version.to_string()))).await.unwrap();
     }
     let wal = fs::read(bed.path().with_file_name("fedq.db-wal")).expect("not checkpointed yet");
     // What a killed process leaves is what it has written: all of it, or (power loss) a part of the tail.

@@ -80,7 +80,11 @@ async fn no_cluster_is_taken_for_unknown_before_the_hub_is_read() {
     served.overview.send_replace(Arc::default());
     let volume = json!({"name": "data", "size": "1Gi", "cluster": "east"});
     let (status, problem) = served.call(ANN, "POST /volumes", volume.clone()).await;
-    assert_eq!((status, problem["detail"].as_str().unwrap().contains("is starting")), (503, true), "{problem}");
+    assert_eq!(
+        (status, problem["detail"].as_str().unwrap().contains("is starting")),
+        (503, true),
+        "{problem}"
+    );
     let read = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
         let east = ClusterName::new("east").unwrap();

@@ -2,7 +2,7 @@
 //! read at.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex},
     time::Duration,
@@ -49,53 +49,46 @@ impl Rows {
         Self { cluster, store, labels_of_interest: labels_of_interest(label_keys, &settings.filter) }
     }
 
-    fn position(&self, version: u64) -> Position {
-        Position {
-            kind: KIND.to_owned(),
-            resource_version: version.to_string(),
-            labels_of_interest: self.labels_of_interest.clone(),
-        }
-    }
-
     /// Stores what is unsaved as it comes; what gathers meanwhile goes as one. A database that is full or busy
     /// is tried until it takes it: rows and version stay together in memory as they do on the disk.
-    async fn keep(&self, nodes: &Mutex<Nodes>, wake: &Notify) -> StoreError {
+    async fn keep(&self, nodes: &Arc<Mutex<Nodes>>, wake: &Notify) -> StoreError {
         let mut patience = Patience::default();
         loop {
-            let Some((changes, version)) = lock(nodes).unsaved.send() else {
+            if lock(nodes).unsaved.version.is_none() {
                 wake.notified().await;
                 continue;
-            };
-            let position = self.position(version);
+            }
             // Boxed, as a cluster's nodes are followed all the time and stored now and then.
-            let stored = self.store.commit_nodes(&self.cluster, &changes, Some(&position));
-            let outcome = Box::pin(stored).await;
-            match outcome {
-                Ok(()) => {
-                    lock(nodes).unsaved.sending = None;
-                    patience.reset();
-                }
-                Err(error) => {
-                    lock(nodes).unsaved.take_back();
-                    if !error.is_transient() {
-                        return error;
-                    }
-                    patience.pause().await;
-                }
+            match Box::pin(self.send(nodes)).await {
+                Ok(()) => patience.reset(),
+                Err(error) if !error.is_transient() => return error,
+                Err(_) => patience.pause().await,
             }
         }
     }
 
     /// Heartbeats since the stored version would come again at the next start: it is to begin where this one
     /// ends.
-    async fn keep_last(&self, nodes: &Mutex<Nodes>) {
-        let Some((changes, version)) = lock(nodes).unsaved.send_last() else { return };
-        let position = self.position(version);
-        if let Err(error) = self.store.commit_nodes(&self.cluster, &changes, Some(&position)).await
+    async fn keep_last(&self, nodes: &Arc<Mutex<Nodes>>) {
+        if !lock(nodes).unsaved.to_the_last() {
+            return;
+        }
+        if let Err(error) = self.send(nodes).await
             && !error.is_unknown_cluster()
         {
             warn!(cluster.name = %self.cluster, "The next start reads more of the nodes of `{}` again: {error}", self.cluster);
         }
+    }
+
+    async fn send(&self, nodes: &Arc<Mutex<Nodes>>) -> Result<(), StoreError> {
+        let taken = Arc::clone(nodes);
+        let outcome = self.store.commit_nodes(&self.cluster, move || lock(&taken).send()).await;
+        let mut nodes = lock(nodes);
+        match outcome {
+            Ok(()) => nodes.unsaved.sending = None,
+            Err(_) => nodes.unsaved.take_back(),
+        }
+        outcome
     }
 }
 
@@ -123,64 +116,46 @@ impl Restored {
     }
 }
 
-/// What the store does not have yet: changed rows, and the version that they and all before them are
+/// What the store does not have yet: whose rows changed, and the version that they and all before them are
 /// complete to. Kept with the table, so that a new connection begins where the last one ended.
 #[derive(Default)]
 pub(super) struct Unsaved {
     /// As of its rows.
     labels_of_interest: String,
-    changes: Vec<NodeChange>,
+    changed: BTreeSet<Box<str>>,
     version: Option<u64>,
     /// How far nodes were followed, though nothing that counts may have changed since what is stored.
     reached: Option<u64>,
     /// On its way to the disk. It may be there already: to store it again changes nothing.
-    sending: Option<(Arc<[NodeChange]>, u64)>,
+    sending: Option<(BTreeSet<Box<str>>, u64)>,
 }
 
 impl Unsaved {
-    fn add(&mut self, changes: &mut Vec<NodeChange>, version: u64) {
-        self.changes.append(changes);
+    fn add(&mut self, changed: &mut Vec<Box<str>>, version: u64) {
+        self.changed.extend(std::mem::take(changed));
         self.version = Some(version);
     }
 
-    /// Everything, for the last time.
-    fn send_last(&mut self) -> Option<(Arc<[NodeChange]>, u64)> {
+    /// Everything, for the last time. Whether there is anything.
+    fn to_the_last(&mut self) -> bool {
         self.take_back();
         self.version = self.reached.max(self.version);
-        self.send()
+        self.version.is_some()
     }
 
-    fn send(&mut self) -> Option<(Arc<[NodeChange]>, u64)> {
-        let version = self.version.take()?;
-        let sending = (Arc::from(std::mem::take(&mut self.changes)), version);
-        self.sending.insert(sending).clone().into()
-    }
-
-    /// What was on its way goes before what came since; of each node only the last row is kept, so that a
-    /// long wait takes no more memory than the nodes do.
+    /// What was on its way is stored again with what came since.
     fn take_back(&mut self) {
         let Some((sent, version)) = self.sending.take() else { return };
         self.version.get_or_insert(version);
-        let later = std::mem::take(&mut self.changes);
-        let mut last = BTreeMap::new();
-        for change in sent.iter().cloned().chain(later) {
-            last.insert(change.name().to_owned(), change);
-        }
-        self.changes = last.into_values().collect();
+        self.changed.extend(sent);
     }
 
-    /// Brings rows of the store up to what was followed since; the version they then stand at.
-    fn apply_to(&self, table: &mut NodeTable) -> Option<u64> {
-        for change in &self.changes {
-            match change {
-                NodeChange::Put { row, .. } => {
-                    if let Some(row) = decode(row) {
-                        table.restore(&row);
-                    }
-                }
-                NodeChange::Remove { name } => {
-                    table.remove(name);
-                }
+    /// Brings rows of the store up to what was followed since, which `from` has; the version they then stand at.
+    fn apply_to(&self, table: &mut NodeTable, from: &NodeTable) -> Option<u64> {
+        for name in &self.changed {
+            match from.row(name) {
+                Some(row) => table.restore(&row),
+                None => _ = table.remove(name),
             }
         }
         self.version
@@ -300,7 +275,7 @@ impl Followed {
             nodes.next = Some(table);
             return Ok(None);
         };
-        let unsaved = nodes.unsaved.apply_to(&mut table);
+        let unsaved = nodes.unsaved.apply_to(&mut table, &nodes.table);
         (nodes.table, nodes.next, nodes.known, nodes.dirty) = (table, None, true, Some(now));
         drop(nodes);
         self.signal.notify_one();
@@ -335,7 +310,8 @@ struct NodeSink {
     cluster: ClusterName,
     /// Told that there is something to store.
     unsaved: Arc<Notify>,
-    changes: Vec<NodeChange>,
+    /// Nodes whose rows changed since what was handed over to be stored.
+    changes: Vec<Box<str>>,
     /// Since the last version.
     changed: bool,
     listing: bool,
@@ -356,25 +332,20 @@ impl Sink for NodeSink {
     fn set(&mut self, object: &[u8]) -> Result<(), Malformed> {
         let node = protobuf::Node::parse(object)?;
         let facts = node.facts();
-        let mut nodes = lock(&self.nodes);
-        let table = nodes.being_filled();
-        let changed = table.set(&facts);
-        if changed && let Some(row) = table.row(facts.name) {
-            let name = row.name.clone();
-            let row = serde_json::to_vec(&row).expect("a row is plain data, which always has a JSON form");
-            self.changes.push(NodeChange::Put { name, row });
+        let changed = lock(&self.nodes).being_filled().set(&facts);
+        if changed {
+            self.changes.push(facts.name.into());
         }
         self.changed |= changed;
-        drop(nodes);
         self.metrics.node_event(&self.cluster, changed);
         Ok(())
     }
 
     fn gone(&mut self, object: &[u8]) -> Result<(), Malformed> {
-        let name = protobuf::name(object)?.to_owned();
-        let changed = lock(&self.nodes).being_filled().remove(&name);
+        let name = protobuf::name(object)?;
+        let changed = lock(&self.nodes).being_filled().remove(name);
         if changed {
-            self.changes.push(NodeChange::Remove { name });
+            self.changes.push(name.into());
         }
         self.changed |= changed;
         self.metrics.node_event(&self.cluster, changed);
@@ -384,7 +355,7 @@ impl Sink for NodeSink {
     fn end(&mut self) {
         let mut nodes = lock(&self.nodes);
         let gone = nodes.being_filled().end_list();
-        self.changes.extend(gone.into_iter().map(|name| NodeChange::Remove { name }));
+        self.changes.extend(gone.into_iter().map(String::into_boxed_str));
         if let Some(next) = nodes.next.take() {
             nodes.table = next;
         }
@@ -426,6 +397,28 @@ impl Sink for NodeSink {
 }
 
 impl Nodes {
+    /// What is unsaved, with rows as they are now: later than its version, perhaps, which then brings them again.
+    fn send(&mut self) -> (Vec<NodeChange>, Option<Position>) {
+        let Some(version) = self.unsaved.version.take() else { return (Vec::new(), None) };
+        let changed = std::mem::take(&mut self.unsaved.changed);
+        let change = |name: &Box<str>| match self.table.row(name) {
+            Some(row) => {
+                let row =
+                    serde_json::to_vec(&row).expect("a row is plain data, which always has a JSON form");
+                NodeChange::Put { name: name.to_string(), row }
+            }
+            None => NodeChange::Remove { name: name.to_string() },
+        };
+        let changes = changed.iter().map(change).collect();
+        self.unsaved.sending = Some((changed, version));
+        let position = Position {
+            kind: KIND.to_owned(),
+            resource_version: version.to_string(),
+            labels_of_interest: self.unsaved.labels_of_interest.clone(),
+        };
+        (changes, Some(position))
+    }
+
     fn being_filled(&mut self) -> &mut NodeTable {
         self.next.as_mut().unwrap_or(&mut self.table)
     }

@@ -57,7 +57,7 @@ async fn a_damaged_file_is_refused_and_rebuilding_moves_it_aside() {
 async fn a_page_overwritten_in_the_middle_is_found_at_the_start() {
     let (bed, name) = Bed::with_cluster().await;
     let nodes: Vec<_> = (0..2000).map(|number| node(&format!("node-{number}"))).collect();
-    bed.store.commit_nodes(&name, &nodes, None).await.unwrap();
+    commit(&bed.store, &name, &nodes, None).await.unwrap();
     bed.store.close().await;
     let path = bed.path();
     let mut bytes = fs::read(&path).unwrap();
@@ -89,7 +89,7 @@ async fn a_full_disk_is_told_apart_and_the_store_recovers() {
     bed.store.execute("PRAGMA max_page_count = 40").await;
     let big = NodeChange::Put { name: "big".into(), row: vec![1; 1 << 20] };
     let writes = [std::slice::from_ref(&big), &[node("small")]];
-    let outcomes = join_all(writes.map(|changes| bed.store.commit_nodes(&name, changes, None))).await;
+    let outcomes = join_all(writes.map(|changes| commit(&bed.store, &name, changes, None))).await;
     let error = outcomes[0].as_ref().unwrap_err();
     assert!(matches!(error, StoreError::Full { .. }), "{}", told(error));
     assert_eq!(error.to_string(), "cannot record nodes: the disk that holds the database is full");
@@ -98,7 +98,7 @@ async fn a_full_disk_is_told_apart_and_the_store_recovers() {
     assert_eq!(bed.store.load_nodes(&name).await.unwrap().0.len(), kept, "told as it is");
 
     bed.store.execute("PRAGMA max_page_count = 1000000").await;
-    bed.store.commit_nodes(&name, &[big, node("small")], None).await.expect("there is room again");
+    commit(&bed.store, &name, &[big, node("small")], None).await.expect("there is room again");
     assert_eq!(bed.store.load_nodes(&name).await.unwrap().0.len(), 2);
 }
 

@@ -233,12 +233,12 @@ async fn a_new_connection_goes_on_from_what_is_not_stored_yet() {
     first.abort();
     bed.store.execute("DELETE FROM nodes WHERE name LIKE 'late-%' OR name = 'node-0'").await;
     bed.store.execute("UPDATE watch_positions SET resource_version = '7'").await;
-    let again = vec![
-        NodeChange::Put { name: "late-0".to_owned(), row: row_of(&bed, "late-0") },
-        NodeChange::Remove { name: "node-1".to_owned() },
-    ];
-    lock(&bed.nodes).unsaved.add(&mut again.clone(), 20);
-    lock(&bed.nodes).unsaved.send();
+    {
+        let mut nodes = lock(&bed.nodes);
+        nodes.table.remove("node-1");
+        nodes.unsaved.add(&mut vec!["late-0".into(), "node-1".into()], 20);
+        nodes.send();
+    }
 
     let second = bed.follow(&server, &[]);
     bed.until_known(1).await;
@@ -319,11 +319,6 @@ async fn a_daemon_that_stops_before_a_list_is_whole_stores_no_version() {
     stopping.cancel();
     following.await.expect("no panic");
     assert_eq!(bed.stored().await, (vec![], None));
-}
-
-fn row_of(bed: &Bed, name: &str) -> Vec<u8> {
-    let nodes = lock(&bed.nodes);
-    serde_json::to_vec(&nodes.table.row(name).expect("a known node")).expect("plain data")
 }
 
 #[tokio::test(flavor = "multi_thread")]
