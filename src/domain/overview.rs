@@ -20,11 +20,11 @@ use super::{
 pub struct Overview {
     /// Counts up with every publication.
     pub revision: u64,
-    pub clusters: BTreeMap<ClusterName, ClusterOverview>,
+    pub clusters: BTreeMap<ClusterName, Arc<ClusterOverview>>,
     /// Clusters that OCM knows and that are not joined.
     pub managed: BTreeMap<ClusterName, ManagedOverview>,
-    pub claims: BTreeMap<ClaimName, ClaimOverview>,
-    pub queues: BTreeMap<QueueName, QueueOverview>,
+    pub claims: BTreeMap<ClaimName, Arc<ClaimOverview>>,
+    pub queues: BTreeMap<QueueName, Arc<QueueOverview>>,
     /// The claims that the plan rests on, with their clusters. One that vanished stays here until its
     /// removal is believed.
     pub in_force: BTreeMap<ClaimName, ClusterName>,
@@ -34,7 +34,7 @@ pub struct Overview {
     pub held_clusters: BTreeSet<ClusterName>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ClusterOverview {
     pub connection: Connection,
     pub cordoned: bool,
@@ -73,14 +73,14 @@ pub struct NodeCounts {
     pub usable: u32,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct FlavorOverview {
     pub capacity: Resources,
     pub assigned: Resources,
     pub unassigned: Resources,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ClaimOverview {
     pub cluster: ClusterName,
     pub generation: i64,
@@ -94,7 +94,7 @@ pub struct ClaimOverview {
     pub assignments: Vec<AssignmentOverview>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AssignmentOverview {
     pub queue: QueueName,
     pub flavor: FlavorName,
@@ -105,7 +105,7 @@ pub struct AssignmentOverview {
     pub message: String,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct QueueOverview {
     pub cohort: Option<String>,
     /// Why fedq leaves the queue alone, where it does.
@@ -115,7 +115,7 @@ pub struct QueueOverview {
     pub cells: BTreeMap<(FlavorName, ResourceName), CellOverview>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct CellOverview {
     /// What the hub's queue says now.
     pub nominal: Amount,
@@ -124,7 +124,7 @@ pub struct CellOverview {
     pub terms: BTreeMap<ClusterName, TermOverview>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct TermOverview {
     pub requested: Amount,
     pub effective: Amount,

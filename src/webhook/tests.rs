@@ -194,7 +194,7 @@ async fn warnings_and_second_claims_come_from_the_snapshot() {
         flavors: BTreeMap::default(),
         claim: None,
     };
-    overview.clusters.insert(cluster.clone(), known.clone());
+    overview.clusters.insert(cluster.clone(), Arc::new(known.clone()));
     bed.overview.send_replace(Arc::new(overview.clone()));
     let create = request("CREATE", None, Some(&claim("10", &["7"])));
     let answer = bed.review(&create).await;
@@ -203,7 +203,7 @@ async fn warnings_and_second_claims_come_from_the_snapshot() {
     assert_eq!(answer["warnings"], json!([warning]));
 
     known.claim = Some(first.clone());
-    overview.clusters.insert(cluster.clone(), known);
+    overview.clusters.insert(cluster.clone(), Arc::new(known));
     let ready = ("True".to_owned(), String::new(), String::new());
     let in_force = ClaimOverview {
         cluster,
@@ -214,7 +214,7 @@ async fn warnings_and_second_claims_come_from_the_snapshot() {
         nominal: BTreeMap::default(),
         assignments: Vec::new(),
     };
-    overview.claims.insert(first, in_force);
+    overview.claims.insert(first, Arc::new(in_force));
     bed.overview.send_replace(Arc::new(overview));
     let answer = bed.review(&create).await;
     assert_eq!(answer["status"]["code"], 403);

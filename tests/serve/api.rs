@@ -106,7 +106,7 @@ async fn a_stream_tells_what_is_there_and_what_changes() {
     assert_eq!(kinds(&line().await), ["ADDED east", "ADDED west", "SYNCED "]);
     let mut changed = overview();
     changed.clusters.remove("west");
-    changed.clusters.get_mut("east").unwrap().cordoned = true;
+    Arc::make_mut(changed.clusters.get_mut("east").unwrap()).cordoned = true;
     served.overview.send_replace(Arc::new(overview()));
     served.overview.send_replace(Arc::new(changed));
     assert_eq!(kinds(&line().await), ["MODIFIED east", "DELETED west"]);

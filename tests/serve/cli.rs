@@ -283,7 +283,7 @@ fn watching_prints_what_changes() {
     let mut next = || -> serde_json::Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
     assert_eq!((next()["name"].clone(), next()["name"].clone()), ("east".into(), "west".into()));
     let mut changed = super::server::overview();
-    changed.clusters.get_mut("east").unwrap().cordoned = true;
+    Arc::make_mut(changed.clusters.get_mut("east").unwrap()).cordoned = true;
     api.served.overview.send_replace(std::sync::Arc::new(changed));
     assert_eq!(next()["cordoned"], true);
     child.kill().unwrap();

@@ -272,12 +272,15 @@ pub fn overview() -> Overview {
     Overview {
         revision: 1,
         clusters: BTreeMap::from([
-            (east.clone(), ClusterOverview { claim: Some(claim.clone()), ..cluster(Connection::Ready) }),
-            (names("west"), cluster(lost)),
+            (
+                east.clone(),
+                Arc::new(ClusterOverview { claim: Some(claim.clone()), ..cluster(Connection::Ready) }),
+            ),
+            (names("west"), Arc::new(cluster(lost))),
         ]),
         claims: BTreeMap::from([(
             claim,
-            ClaimOverview {
+            Arc::new(ClaimOverview {
                 cluster: east,
                 generation: 1,
                 created: Some(Timestamp::from_second(1_600_000_000).unwrap()),
@@ -292,16 +295,16 @@ pub fn overview() -> Overview {
                     (gpu.clone(), (Amount::new(10), true)),
                 ]),
                 assignments: vec![assignment],
-            },
+            }),
         )]),
         queues: BTreeMap::from([(
             queue,
-            QueueOverview {
+            Arc::new(QueueOverview {
                 cohort: Some("research".to_owned()),
                 untouched: None,
                 problems: vec![(names("east"), "NotWritten", "its namespace is taken".to_owned())],
                 cells: BTreeMap::from([((flavor, gpu), cell)]),
-            },
+            }),
         )]),
         ..Overview::default()
     }

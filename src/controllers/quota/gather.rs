@@ -119,7 +119,7 @@ impl PartialEq for Stamp {
     }
 }
 
-fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+pub(super) fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => Arc::ptr_eq(one, other),
         (None, None) => true,

@@ -1,6 +1,10 @@
-//! What the API and the webhook read: built whole, published when it differs.
+//! What the API and the webhook read: published whole when it differs, made anew where it may.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
@@ -10,12 +14,12 @@ use crate::{
         claim_status::{Condition, ConditionKind, reason_word},
         ids::{ClaimName, ClusterName, FlavorName, QueueName, ResourceName},
         overview::{
-            AssignmentOverview, CellOverview, ClaimOverview, ClusterOverview, FlavorOverview, Overview,
-            QueueOverview, TermOverview,
+            AssignmentOverview, CellOverview, ClaimOverview, ClusterCapacity, ClusterOverview,
+            FlavorOverview, Overview, QueueOverview, TermOverview,
         },
         quantity::Amount,
         queue::report::QueueReport,
-        quota::{ClusterReport, HubQueuePlan, Untouched, WorkerCell},
+        quota::{ClusterReport, HubCellPlan, HubQueuePlan, Touched, Untouched, WorkerCell},
         resources::{Cell, FlavorResource, Resources},
     },
     k8s::{
@@ -25,7 +29,7 @@ use crate::{
     },
 };
 
-use super::{QuotaController, Round};
+use super::{QuotaController, Round, gather::same};
 use crate::controllers::driver::Share;
 
 /// What people read waits no longer than this for writes that are to come first.
@@ -33,7 +37,7 @@ const PATIENCE: Duration = Duration::from_millis(250);
 /// Where it takes less, nothing waits for it.
 const NOTICED: Duration = Duration::from_millis(2);
 
-/// When what people read is made. It is made from everything, and must not hold up what a change leads to.
+/// When what people read is made. It is about everything, and must not hold up what a change leads to.
 #[derive(Default)]
 pub(super) struct Publishing {
     /// Before that, it would take up too much of the time.
@@ -43,6 +47,59 @@ pub(super) struct Publishing {
     last_took: Duration,
     /// Not told yet.
     took: Duration,
+    /// Whose plans are not those of what was made last.
+    touched: Touched,
+    made: Made,
+}
+
+/// What was made last, and from what.
+#[derive(Default)]
+struct Made {
+    clusters: BTreeMap<ClusterName, (ClusterBasis, Arc<ClusterOverview>)>,
+    claims: BTreeMap<ClaimName, (ClaimBasis, Arc<ClaimOverview>)>,
+    queues: BTreeMap<QueueName, Arc<QueueOverview>>,
+}
+
+/// What an overview of a cluster is made from, but its plan.
+struct ClusterBasis {
+    joined: Arc<Joined>,
+    /// None until that is known.
+    kueue: Option<bool>,
+    capacity: Option<Arc<ClusterCapacity>>,
+    claim: Option<ClaimName>,
+}
+
+impl ClusterBasis {
+    fn of(round: &Round<'_>, name: &ClusterName, joined: &Arc<Joined>) -> Self {
+        let worker = joined.worker.as_ref().filter(|worker| worker.synced());
+        Self {
+            joined: Arc::clone(joined),
+            kueue: worker.map(|worker| worker.has_kueue()),
+            capacity: round.capacity.get(name).cloned(),
+            claim: round.in_force.get(name).map(|claim| claim.name().clone()),
+        }
+    }
+}
+
+impl PartialEq for ClusterBasis {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.joined, &other.joined)
+            && self.kueue == other.kueue
+            && same(self.capacity.as_ref(), other.capacity.as_ref())
+            && self.claim == other.claim
+    }
+}
+
+/// What an overview of a claim is made from, but its cluster and that one's plan.
+struct ClaimBasis {
+    claim: Arc<ReadClaim>,
+    said: Option<Arc<Vec<Condition>>>,
+}
+
+impl PartialEq for ClaimBasis {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.claim, &other.claim) && same(self.said.as_ref(), other.said.as_ref())
+    }
 }
 
 impl Publishing {
@@ -68,6 +125,7 @@ impl Publishing {
 
 impl QuotaController {
     pub(super) fn publish_in_time(&mut self, round: &mut Round<'_>, writes: bool) {
+        self.note_touched(round);
         let began = Instant::now();
         if let Some(until) = self.publishing.waits(writes, began) {
             return round.look_again(Some(until));
@@ -76,29 +134,45 @@ impl QuotaController {
         self.publishing.made(began);
     }
 
-    fn publish(&self, round: &Round<'_>) {
+    pub(super) fn note_touched(&mut self, round: &Round<'_>) {
+        let touched = &mut self.publishing.touched;
+        touched.clusters.extend(round.touched.clusters.iter().chain(&self.told.renewed).cloned());
+        touched.queues.extend(round.touched.queues.iter().cloned());
+    }
+
+    fn publish(&mut self, round: &Round<'_>) {
+        let overview = self.overview(round);
+        self.outputs.overview.send_if_modified(|current| {
+            let overview = Overview { revision: current.revision, ..overview };
+            // A hub without queues and claims looks like no overview at all, and is known all the same:
+            // readiness waits for the first revision.
+            let changed = current.revision == 0 || **current != overview;
+            if changed {
+                *current = Arc::new(Overview { revision: current.revision + 1, ..overview });
+            }
+            changed
+        });
+    }
+
+    /// What did not change since it was made last is that very thing.
+    pub(super) fn overview(&mut self, round: &Round<'_>) -> Overview {
+        let mut touched = std::mem::take(&mut self.publishing.touched);
+        let mut made = std::mem::take(&mut self.publishing.made);
+        made.clusters = clusters(round, made.clusters, &mut touched.clusters);
+        made.claims = claims(round, made.claims, &touched.clusters);
+        made.queues = self.queues(round, made.queues, &touched);
         let overview = Overview {
             revision: 0,
-            clusters: round
-                .joined
+            clusters: made
+                .clusters
                 .iter()
-                .map(|(name, joined)| (name.clone(), cluster(round, name, joined)))
+                .map(|(name, (_, made))| (name.clone(), Arc::clone(made)))
                 .collect(),
+            claims: made.claims.iter().map(|(name, (_, made))| (name.clone(), Arc::clone(made))).collect(),
+            queues: made.queues.clone(),
             managed: unjoined(&self.hub, &self.hub_id, round.joined)
                 .into_iter()
                 .map(|(name, managed)| (name, managed_overview(&managed)))
-                .collect(),
-            claims: round
-                .claims
-                .iter()
-                .filter_map(|(name, claim)| {
-                    Some((name.clone(), claim_overview(round, (name, claim.as_ref()))?))
-                })
-                .collect(),
-            queues: round
-                .queues
-                .iter()
-                .map(|(name, plan)| (name.clone(), self.queue(round, name, plan)))
                 .collect(),
             in_force: self
                 .accepted
@@ -113,19 +187,48 @@ impl QuotaController {
                 .map(|claim| claim.cluster().clone())
                 .collect(),
         };
-        self.outputs.overview.send_if_modified(|current| {
-            let overview = Overview { revision: current.revision, ..overview };
-            // A hub without queues and claims looks like no overview at all, and is known all the same:
-            // readiness waits for the first revision.
-            let changed = current.revision == 0 || **current != overview;
-            if changed {
-                *current = Arc::new(Overview { revision: current.revision + 1, ..overview });
-            }
-            changed
-        });
+        self.publishing.made = made;
+        overview
     }
 
-    fn queue(&self, round: &Round<'_>, name: &QueueName, plan: &HubQueuePlan) -> QueueOverview {
+    /// As when nothing was ever made.
+    #[cfg(test)]
+    pub(super) fn overview_afresh(&mut self, round: &Round<'_>) -> Overview {
+        let made = std::mem::take(&mut self.publishing.made);
+        let overview = self.overview(round);
+        self.publishing.made = made;
+        overview
+    }
+
+    fn queues(
+        &self,
+        round: &Round<'_>,
+        mut before: BTreeMap<QueueName, Arc<QueueOverview>>,
+        touched: &Touched,
+    ) -> BTreeMap<QueueName, Arc<QueueOverview>> {
+        let of = |(name, plan): (&QueueName, &HubQueuePlan)| {
+            let head = self.queue_head(round, name, plan);
+            let concerns = |at: &FlavorResource| {
+                self.planner.clusters_of(&cell_of(name, at)).any(|cluster| touched.clusters.contains(cluster))
+            };
+            let overview = match before.remove(name) {
+                Some(known)
+                    if !touched.queues.contains(name)
+                        && !plan.cells.keys().any(concerns)
+                        && head
+                            == QueueOverview { cells: BTreeMap::new(), ..QueueOverview::clone(&known) } =>
+                {
+                    known
+                }
+                _ => Arc::new(QueueOverview { cells: self.cells(round, name, plan), ..head }),
+            };
+            (name.clone(), overview)
+        };
+        round.queues.iter().map(of).collect()
+    }
+
+    /// All but its cells.
+    fn queue_head(&self, round: &Round<'_>, name: &QueueName, plan: &HubQueuePlan) -> QueueOverview {
         let object = self.hub.queues.get(None, name.as_str());
         let untouched = plan.untouched.as_ref().map(|why| match why {
             Untouched::Automated => {
@@ -135,7 +238,21 @@ impl QuotaController {
         });
         let conflict = round.conflicts.get(&("hub".to_owned(), name.to_string()));
         let conflict = conflict.map(|who| format!("{who} keeps changing the quota that fedq lists on it"));
-        let cell = |(at, cell): (&FlavorResource, &crate::domain::quota::HubCellPlan)| {
+        QueueOverview {
+            cohort: object.and_then(|object| object.spec.cohort_name.clone()),
+            untouched: untouched.or(conflict).or_else(|| round.unreadable.get(name).cloned()),
+            problems: queue_problems(round, name),
+            cells: BTreeMap::new(),
+        }
+    }
+
+    fn cells(
+        &self,
+        round: &Round<'_>,
+        name: &QueueName,
+        plan: &HubQueuePlan,
+    ) -> BTreeMap<(FlavorName, ResourceName), CellOverview> {
+        let cell = |(at, cell): (&FlavorResource, &HubCellPlan)| {
             let key = (at.flavor.clone(), at.resource.clone());
             let terms = self.terms_of_cell(round, name, at);
             let overview = CellOverview {
@@ -146,12 +263,7 @@ impl QuotaController {
             };
             (key, overview)
         };
-        QueueOverview {
-            cohort: object.and_then(|object| object.spec.cohort_name.clone()),
-            untouched: untouched.or(conflict).or_else(|| round.unreadable.get(name).cloned()),
-            problems: queue_problems(round, name),
-            cells: plan.cells.iter().map(cell).collect(),
-        }
+        plan.cells.iter().map(cell).collect()
     }
 
     fn terms_of_cell(
@@ -160,7 +272,7 @@ impl QuotaController {
         queue: &QueueName,
         at: &FlavorResource,
     ) -> BTreeMap<ClusterName, TermOverview> {
-        let cell = Cell { queue: queue.clone(), flavor: at.flavor.clone(), resource: at.resource.clone() };
+        let cell = cell_of(queue, at);
         let term = |name: &ClusterName| {
             let planned = round.plans.get(name)?.0.cells.get(&cell)?;
             let connection = round.joined.get(name).map(|joined| &joined.connection);
@@ -189,8 +301,57 @@ impl QuotaController {
     }
 }
 
-fn cluster(round: &Round<'_>, name: &ClusterName, joined: &Joined) -> ClusterOverview {
-    let capacity = round.capacity.get(name);
+/// Adds those to `touched` that are joined in another way than before.
+fn clusters(
+    round: &Round<'_>,
+    mut before: BTreeMap<ClusterName, (ClusterBasis, Arc<ClusterOverview>)>,
+    touched: &mut BTreeSet<ClusterName>,
+) -> BTreeMap<ClusterName, (ClusterBasis, Arc<ClusterOverview>)> {
+    let mut made = BTreeMap::new();
+    for (name, joined) in round.joined {
+        let basis = ClusterBasis::of(round, name, joined);
+        let overview = match before.remove(name) {
+            Some((known, overview)) if known == basis && !touched.contains(name) => overview,
+            known => {
+                if known.is_none_or(|(known, _)| !Arc::ptr_eq(&known.joined, joined)) {
+                    touched.insert(name.clone());
+                }
+                Arc::new(cluster(round, name, &basis))
+            }
+        };
+        made.insert(name.clone(), (basis, overview));
+    }
+    touched.extend(before.into_keys());
+    made
+}
+
+fn claims(
+    round: &Round<'_>,
+    mut before: BTreeMap<ClaimName, (ClaimBasis, Arc<ClaimOverview>)>,
+    touched: &BTreeSet<ClusterName>,
+) -> BTreeMap<ClaimName, (ClaimBasis, Arc<ClaimOverview>)> {
+    let mut made = BTreeMap::new();
+    for (name, claim) in &*round.claims {
+        let basis = ClaimBasis { claim: Arc::clone(claim), said: round.said.get(name).cloned() };
+        let overview = match before.remove(name) {
+            Some((known, overview)) if known == basis && !touched.contains(&overview.cluster) => overview,
+            _ => match claim_overview(round, &basis) {
+                Some(overview) => Arc::new(overview),
+                None => continue,
+            },
+        };
+        made.insert(name.clone(), (basis, overview));
+    }
+    made
+}
+
+fn cell_of(queue: &QueueName, at: &FlavorResource) -> Cell {
+    Cell { queue: queue.clone(), flavor: at.flavor.clone(), resource: at.resource.clone() }
+}
+
+fn cluster(round: &Round<'_>, name: &ClusterName, basis: &ClusterBasis) -> ClusterOverview {
+    let ClusterBasis { joined, kueue, capacity, claim } = basis;
+    let capacity = capacity.as_ref();
     let report = round.plans.get(name).map(|(_, report)| report);
     let flavors: BTreeMap<FlavorName, FlavorOverview> = report
         .into_iter()
@@ -214,18 +375,15 @@ fn cluster(round: &Round<'_>, name: &ClusterName, joined: &Joined) -> ClusterOve
         joined: joined.joined_at,
         server: joined.server.clone(),
         kubernetes_version: joined.kubernetes_version.clone(),
-        kueue_version: joined
-            .worker
-            .as_ref()
-            .filter(|worker| worker.synced())
-            .map(|worker| if worker.has_kueue() { "v1beta2".to_owned() } else { "absent".to_owned() }),
+        kueue_version: kueue
+            .map(|is_there| if is_there { "v1beta2".to_owned() } else { "absent".to_owned() }),
         credential_expires: joined.credential_expires,
         last_seen: joined.last_seen,
         nodes: capacity.map(|known| known.nodes).unwrap_or_default(),
         capacity: capacity.map(|known| known.capacity.total.clone()).unwrap_or_default(),
         foreign: report.map(foreign).unwrap_or_default(),
         flavors,
-        claim: round.in_force.get(name).map(|claim| claim.name().clone()),
+        claim: claim.clone(),
     }
 }
 
@@ -282,7 +440,7 @@ fn notes(conditions: &[Condition]) -> Vec<(String, String, String)> {
 /// The queue's problems on the clusters whose claims name it.
 fn queue_problems(round: &Round<'_>, queue: &QueueName) -> Vec<(ClusterName, &'static str, String)> {
     let mut problems = Vec::new();
-    for (cluster, reports) in &*round.reports {
+    for (cluster, reports) in round.reports.iter().filter(|(_, reports)| !reports.is_empty()) {
         let claim = round.in_force.get(cluster);
         if !claim.is_some_and(|claim| claim.assignments().iter().any(|one| one.queue == *queue)) {
             continue;
@@ -304,7 +462,7 @@ fn ready(conditions: &[Condition]) -> (String, String, String) {
     )
 }
 
-fn claim_overview(round: &Round<'_>, (name, claim): (&ClaimName, &ReadClaim)) -> Option<ClaimOverview> {
+fn claim_overview(round: &Round<'_>, ClaimBasis { claim, said }: &ClaimBasis) -> Option<ClaimOverview> {
     let cluster = ClusterName::new(&claim.cluster).ok()?;
     let (mut nominal, mut assignments) = (BTreeMap::new(), Vec::new());
     if let Some(valid) = claim.valid.as_ref().filter(|_| claim.in_force()) {
@@ -315,7 +473,7 @@ fn claim_overview(round: &Round<'_>, (name, claim): (&ClaimName, &ReadClaim)) ->
         assignments.extend(overviews.map(|assignment| assignment_overview(round, &cluster, assignment)));
     }
     // Not what the object says, which may be of before these amounts.
-    let conditions = round.said.get(name).map(|said| said.as_slice()).unwrap_or_default();
+    let conditions = said.as_ref().map(|said| said.as_slice()).unwrap_or_default();
     Some(ClaimOverview {
         cluster,
         generation: claim.object.metadata.generation.unwrap_or_default(),

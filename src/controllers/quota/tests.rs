@@ -14,6 +14,8 @@ use crate::{
     },
 };
 
+mod overview;
+
 struct Bed {
     controller: QuotaController,
     joined: JoinedClusters,

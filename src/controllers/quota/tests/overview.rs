@@ -1,0 +1,182 @@
+//! What people read is made from what changed; it must be what it would be if it were made from everything.
+
+use super::*;
+use crate::{
+    domain::{
+        capacity::{Capacity, Flavor},
+        ids::ResourceName,
+        overview::{ClusterCapacity, NodeCounts},
+        queue::report::{Problem, QueueReport},
+        resources::Resources,
+    },
+    k8s::types::meta::HUB_LABEL,
+};
+
+const CLUSTERS: [&str; 4] = ["east", "north", "south", "west"];
+const QUEUES: [&str; 3] = ["team-a", "team-b", "team-c"];
+
+struct Course {
+    bed: Bed,
+    draw: fastrand::Rng,
+    reports: Arc<QueueReports>,
+    version: u64,
+}
+
+impl Course {
+    async fn new(seed: u64) -> Self {
+        let bed = Bed::new().await;
+        Self { bed, draw: fastrand::Rng::with_seed(seed), reports: Arc::default(), version: 10 }
+    }
+
+    fn version(&mut self) -> u64 {
+        self.version += 1;
+        self.version
+    }
+
+    fn one_of(&mut self, names: &'static [&'static str]) -> &'static str {
+        names[self.draw.usize(..names.len())]
+    }
+
+    /// One thing that happens.
+    fn step(&mut self) {
+        let cluster = self.one_of(&CLUSTERS);
+        match self.draw.u8(..9) {
+            0 | 1 => self.join(cluster),
+            2 => _ = self.bed.joined.remove(&name(cluster)),
+            3 => self.connect(cluster),
+            4 => self.count(cluster),
+            5 => self.claim(cluster),
+            6 => self.queue(),
+            7 => self.worker_queue(cluster),
+            _ => self.report(cluster),
+        }
+    }
+
+    fn join(&mut self, cluster: &str) {
+        let worker = Arc::new(self.bed.worker(cluster));
+        let joined = Joined { worker: Some(worker), ..Joined::new(Connection::Ready, "kubeconfig") };
+        self.bed.joined.insert(name(cluster), Arc::new(joined));
+    }
+
+    fn connect(&mut self, cluster: &str) {
+        let (since, reason) = (Timestamp::UNIX_EPOCH, "silent".to_owned());
+        let connection = match self.draw.u8(..4) {
+            0 => Connection::Stale { since, reason },
+            1 => Connection::Lost { since, reason },
+            2 => Connection::Unreached,
+            _ => Connection::Ready,
+        };
+        let cordoned = self.draw.bool();
+        if let Some(joined) = self.bed.joined.get_mut(&name(cluster)) {
+            let joined = Arc::make_mut(joined);
+            (joined.connection, joined.cordoned) = (connection, cordoned);
+        }
+    }
+
+    fn count(&mut self, cluster: &str) {
+        let cpu = ResourceName::new("cpu").expect("a name");
+        let total: Resources = [(cpu, Amount::new(self.draw.i64(0..9) * 1000))].into();
+        let capacity = ClusterCapacity {
+            capacity: Capacity { total, ..Capacity::default() },
+            nodes: NodeCounts { total: 2, usable: self.draw.u32(..3) },
+            flavors: Arc::<[Flavor]>::default(),
+            headroom: Resources::new(),
+            observed: Timestamp::UNIX_EPOCH,
+            bad: Vec::new(),
+            silent: self.draw.bool().then(|| "nobody knows".to_owned()),
+        };
+        self.bed.capacity.insert(name(cluster), Arc::new(capacity));
+    }
+
+    fn claim(&mut self, cluster: &str) {
+        let draw = &mut self.draw;
+        let mut assignment = |queue: &&str| {
+            let cpu = draw.u8(..5);
+            let cells =
+                json!({"clusterQueueName": queue, "flavor": "spot", "resources": {"cpu": cpu.to_string()}});
+            (0 < cpu).then_some(cells)
+        };
+        let assignments: Vec<Value> = QUEUES.iter().filter_map(&mut assignment).collect();
+        let claim = json!({
+            "apiVersion": "galaxy.kubestellar.io/v1alpha1", "kind": "ClusterResourceClaim",
+            "metadata": {
+                "name": format!("{cluster}-resource-claim"), "resourceVersion": self.version().to_string(),
+                "generation": 1,
+            },
+            "spec": {"clusterName": cluster, "resourceAssignments": assignments},
+        });
+        self.bed.controller.hub.claims.absorb(serde_json::from_value(claim).expect("a claim"));
+    }
+
+    fn queue(&mut self) {
+        let quota = match self.draw.u8(..6) {
+            0 => json!("nonsense"),
+            amount => json!(amount.to_string()),
+        };
+        let mut object = queue(self.one_of(&QUEUES), self.version(), &quota, &json!({}));
+        if self.draw.bool() {
+            object["spec"]["cohortName"] = json!("research");
+        }
+        self.bed.controller.hub.queues.absorb(serde_json::from_value(object).expect("a ClusterQueue"));
+    }
+
+    fn worker_queue(&mut self, cluster: &str) {
+        let quota = json!(self.draw.u8(..9).to_string());
+        let mut object = queue(self.one_of(&QUEUES), self.version(), &quota, &json!({}));
+        object["metadata"]["labels"] = json!({HUB_LABEL: "hub"});
+        let worker = self.bed.joined.get(&name(cluster)).and_then(|joined| joined.worker.clone());
+        if let Some(worker) = worker {
+            worker.queues.absorb(serde_json::from_value(object).expect("a ClusterQueue"));
+        }
+    }
+
+    fn report(&mut self, cluster: &str) {
+        let report = |queue: &str| QueueReport {
+            queue: Some(QueueName::new(queue).expect("a name")),
+            problem: Problem::NoKueue,
+        };
+        let found = QUEUES.iter().filter(|_| self.draw.bool()).map(|queue| report(queue)).collect();
+        Arc::make_mut(&mut self.reports).insert(name(cluster), found);
+    }
+
+    /// What people read, made from what changed and made from everything.
+    fn read(&mut self) -> (Overview, Overview) {
+        let (joined, capacity) = (self.bed.joined.clone(), self.bed.capacity.clone());
+        let controller = &mut self.bed.controller;
+        let hub = Target::hub(
+            &controller.hub,
+            &controller.writing,
+            &mut controller.tasks,
+            &CancellationToken::new(),
+        );
+        let mut round = controller.gather((&joined, &capacity, &self.reports), Instant::now());
+        controller.plan(&mut round);
+        controller.hub_changes(&mut round);
+        controller.status_changes(&mut round, &hub);
+        controller.note_touched(&round);
+        // Not every round is published.
+        let read = self.draw.bool().then(|| controller.overview(&round)).unwrap_or_default();
+        let afresh = if read == Overview::default() {
+            Overview::default()
+        } else {
+            controller.overview_afresh(&round)
+        };
+        controller.plans = (round.plans, round.queues);
+        (read, afresh)
+    }
+}
+
+#[tokio::test]
+async fn what_is_made_from_what_changed_is_what_is_made_from_everything() {
+    let mut compared = 0;
+    for seed in 0..40 {
+        let mut course = Course::new(seed).await;
+        for step in 0..40 {
+            course.step();
+            let (read, afresh) = course.read();
+            assert_eq!(read, afresh, "seed {seed}, step {step}");
+            compared += usize::from(read.queues.values().any(|queue| !queue.cells.is_empty()));
+        }
+    }
+    assert!(300 < compared, "{compared} with cells");
+}
