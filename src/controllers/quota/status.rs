@@ -11,7 +11,7 @@ use crate::{
         ids::{ClaimName, ClusterName, QueueName},
         overview::ClusterCapacity,
         queue::report::{Problem, QueueReport},
-        quota::{Assignment, HubQueuePlan},
+        quota::{Assignment, HubQueuePlan, Mode},
         resources::{Cell, FlavorResource},
     },
     k8s::{
@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-use super::{QuotaController, Round, target::Target};
+use super::{QuotaController, Round, target::Target, tell::PATIENCE};
 
 /// A write is mostly acknowledged in a moment; a status that says it is under way would be written for
 /// nothing, and once more when it is through.
@@ -204,7 +204,11 @@ impl QuotaController {
             let of = (cluster.as_ref(), &behind);
             let quiet = failures.is_empty() && self.is_quiet(round, cluster.as_ref());
             let stands = |known: &Found| {
-                quiet && !known.is_due(now) && known.basis.stands(round, claim, cluster.as_ref())
+                quiet
+                    && !known.is_due(now)
+                    && known.basis.stands(round, claim, cluster.as_ref())
+                    && (!matches!(known.status, Status::Starts)
+                        || self.is_being_read(round, cluster.as_ref()))
             };
             let known = before.remove(name).filter(stands);
             let known = known.filter(|known| {
@@ -226,6 +230,7 @@ impl QuotaController {
             match &found.status {
                 Status::Same => {}
                 Status::Waits(until) => due = [due, Some(*until)].into_iter().flatten().min(),
+                Status::Starts => due = [due, Some(self.started + PATIENCE)].into_iter().flatten().min(),
                 Status::Changes(change) => changes.push(change.clone()),
             }
             // While something is being written this was found from more than the basis.
@@ -243,6 +248,21 @@ impl QuotaController {
     fn is_quiet(&self, round: &Round<'_>, cluster: Option<&ClusterName>) -> bool {
         !cluster.is_some_and(|cluster| round.touched.clusters.contains(cluster))
             && self.nothing_is_written(round, cluster)
+    }
+
+    /// Whether this daemon has just started and does not know yet what the cluster says.
+    fn is_being_read(&self, round: &Round<'_>, cluster: Option<&ClusterName>) -> bool {
+        let Some(joined) = cluster.and_then(|name| round.joined.get(name)) else { return false };
+        let is_unread = match (&joined.connection, &joined.worker) {
+            (Connection::Connecting, _) => true,
+            // As it was when this round's plan was made, not as it is by now.
+            (Connection::Ready, Some(worker)) => {
+                let mode = cluster.and_then(|name| round.modes.get(name));
+                mode == Some(&Mode::Frozen) && !worker.is_refused() && !joined.is_without_kueue()
+            }
+            _ => false,
+        };
+        is_unread && self.started.elapsed() < PATIENCE
     }
 
     fn nothing_is_written(&self, round: &Round<'_>, cluster: Option<&ClusterName>) -> bool {
@@ -284,6 +304,11 @@ impl QuotaController {
             previous: &previous,
         };
         let status = claim_status(&input);
+        // A start is no news: what was said of this generation stands until the cluster has answered.
+        let is_said = |condition: &Condition| condition.observed_generation == input.generation;
+        if !previous.is_empty() && previous.iter().all(is_said) && self.is_being_read(round, name.as_ref()) {
+            return (Status::Starts, status.conditions);
+        }
         if let Some(until) = underway.waits(claim_name, &previous, &status.conditions, Instant::now()) {
             return (Status::Waits(until), status.conditions);
         }
@@ -336,6 +361,8 @@ impl QuotaController {
 enum Status {
     Same,
     Waits(Instant),
+    /// It waits until the cluster is read.
+    Starts,
     Changes(Change),
 }
 

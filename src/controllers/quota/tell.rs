@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Of a cluster that is connected and has not said all that a plan needs.
-const PATIENCE: Duration = Duration::from_mins(1);
+pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 
 impl QuotaController {
     pub(super) fn plan(&mut self, round: &mut Round<'_>) {

@@ -74,6 +74,38 @@ async fn stopped_and_started_it_reads_of_a_cluster_only_what_came_meanwhile() {
     stage.ends_with([[10, 7], [3, 5]]).await;
 }
 
+/// Requests that change something, by cluster.
+fn written(stage: &Stage) -> Vec<BTreeMap<(&'static str, String), u64>> {
+    let of = |cluster: &Cluster| {
+        let requests = cluster.state.counts.requests().into_iter();
+        let reads =
+            |verb: &str, kind: &str| matches!(verb, "get" | "list" | "watch") || kind.ends_with("reviews");
+        requests.filter(|((verb, kind), _)| !reads(verb, kind)).collect()
+    };
+    [stage.hub(), stage.one(), stage.two()].map(of).into()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stopped_and_started_it_writes_nothing_and_tells_nothing() {
+    let mut stage = Stage::set().await;
+    for again in [1, 2] {
+        stage.rests().await;
+        let before = written(&stage);
+        // The second time it has no time to store what it knows.
+        if again == 1 {
+            stage.bed.stop().await
+        } else {
+            stage.kill()
+        }
+        stage.start();
+        for name in ["one", "two"] {
+            stage.bed.logs(&format!("Connected to `{name}`"), 1 + again).await;
+        }
+        stage.rests().await;
+        assert_eq!(written(&stage), before, "claims' conditions and events say what they said");
+    }
+}
+
 /// Whether fedqd ends well, and what it says, where it is to end by itself.
 fn ends(stage: &Stage, more: &[&str]) -> (bool, String) {
     let output = Command::new("timeout")
