@@ -241,15 +241,14 @@ impl Worker {
 
     /// Whether all of it is also being followed at this moment.
     pub fn is_current(&self) -> bool {
-        let current = |state: State| matches!(state, State::Absent | State::Synced { broken: None });
-        current(self.queues.state())
-            && current(self.local_queues.state())
-            && current(self.flavors.state())
-            && current(self.cohorts.state())
-            && current(self.checks.state())
-            && current(self.namespaces.state())
-            && current(self.priority_classes.state())
-            && current(self.direct_workloads.state())
+        self.queues.is_current()
+            && self.local_queues.is_current()
+            && self.flavors.is_current()
+            && self.cohorts.is_current()
+            && self.checks.is_current()
+            && self.namespaces.is_current()
+            && self.priority_classes.is_current()
+            && self.direct_workloads.is_current()
     }
 
     /// Whether what is there of tasks, and what is not, is known and followed at this moment.
@@ -288,7 +287,7 @@ impl Worker {
 
     /// Whether Kueue in a version fedq speaks (0.16 or newer) is installed.
     pub fn has_kueue(&self) -> bool {
-        self.queues.state() != State::Absent && self.flavors.state() != State::Absent
+        !self.queues.is_absent() && !self.flavors.is_absent()
     }
 }
 

@@ -131,7 +131,7 @@ impl<T: Record> Table<T> {
 
     /// Whether all objects are known (an absent kind has none).
     pub fn synced(&self) -> bool {
-        !matches!(self.state(), State::Waiting)
+        !matches!(self.read().state, State::Waiting)
     }
 
     /// Whether it was asked for, and has never been listed.
@@ -141,7 +141,12 @@ impl<T: Record> Table<T> {
 
     /// Whether all objects are known and being followed at this moment.
     pub fn is_current(&self) -> bool {
-        matches!(self.state(), State::Absent | State::Synced { broken: None })
+        matches!(self.read().state, State::Absent | State::Synced { broken: None })
+    }
+
+    /// Whether the server does not know the kind.
+    pub fn is_absent(&self) -> bool {
+        matches!(self.read().state, State::Absent)
     }
 
     /// Counts changes of rows or state: a signal without a payload, read the table for what is.
