@@ -39,6 +39,10 @@ pub enum Fault {
     Forbidden,
     /// An answer that goes on for ever.
     EndlessBody,
+    /// An answer that comes a byte now and then, for ever; of a watch, its first event.
+    Trickle,
+    /// Bytes that mean nothing, as if they were an answer.
+    Garbage,
     Redirect(String),
     /// What was asked is done, and the answer gets lost.
     LoseAnswers(Share),
@@ -126,6 +130,10 @@ pub enum Answer {
     Lost,
     /// 200, and bytes without end.
     Endless,
+    /// 200, and a byte now and then.
+    Trickle,
+    /// 200, and bytes drawn from this.
+    Garbage(u64),
     /// 307 to there.
     Redirect(String),
 }
@@ -251,6 +259,8 @@ impl Fault {
             Self::Forbidden => Some(Answer::Forbidden),
             Self::LoseAnswers(share) => share.takes(draw).then_some(Answer::Lost),
             Self::EndlessBody => Some(Answer::Endless),
+            Self::Trickle => Some(Answer::Trickle),
+            Self::Garbage => Some(Answer::Garbage(draw)),
             Self::Redirect(to) => Some(Answer::Redirect(to.clone())),
             Self::Latency(_)
             | Self::HalfOpen
@@ -284,6 +294,8 @@ impl Stream {
             | Fault::ServerErrors(_)
             | Fault::Forbidden
             | Fault::EndlessBody
+            | Fault::Trickle
+            | Fault::Garbage
             | Fault::Redirect(_)
             | Fault::LoseAnswers(_)
             | Fault::RestoredEtcd

@@ -4,10 +4,11 @@ use std::io;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use futures::stream;
+use futures::{StreamExt, stream};
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 
 use super::super::cluster::State;
+use super::super::draw::mix;
 use super::super::faults::{Answer, Delivery, Lifetime, Spoiler};
 use super::super::status::Refusal;
 use super::query::Query;
@@ -25,6 +26,9 @@ pub(super) struct AnswerLost;
 const ENDLESS: Bytes = Bytes::from_static(&[b' '; 16 << 10]);
 /// A piece each so often: 4 MB/s, which leaves something of the machine to those who are to bear it.
 const PIECE_EVERY: Duration = Duration::from_millis(4);
+/// Often enough that no pause between two bytes is taken for silence.
+const BYTE_EVERY: Duration = Duration::from_millis(100);
+const GARBAGE: usize = 4 << 10;
 
 /// What becomes of a request; `None` lets it pass, perhaps marked.
 pub(super) async fn meet(state: &State, parts: &mut Parts) -> Option<Response<Body>> {
@@ -64,7 +68,9 @@ pub(super) async fn meet(state: &State, parts: &mut Parts) -> Option<Response<Bo
                 format!("{} is forbidden: the right to {verb} it was taken away", attributes.resource);
             Refusal::forbidden(message, kind, &attributes.group, &attributes.name).response(accept)
         }
-        Answer::Endless => endless(accept),
+        Answer::Endless => streamed(accept, ENDLESS, PIECE_EVERY, ENDLESS),
+        Answer::Trickle => streamed(accept, beginning(verb, accept), BYTE_EVERY, Bytes::from_static(b"x")),
+        Answer::Garbage(seed) => garbage(accept, seed),
         Answer::Redirect(to) => redirect(&to),
         Answer::Never | Answer::Honest | Answer::GoneMidPage | Answer::Lost => std::future::pending().await,
     })
@@ -78,12 +84,36 @@ fn server_error(code: u16) -> Response<Body> {
     response
 }
 
-fn endless(accept: &str) -> Response<Body> {
-    let body = stream::unfold((), |()| async {
-        tokio::time::sleep(PIECE_EVERY).await;
-        Some((Ok::<_, io::Error>(ENDLESS), ()))
+/// `first`, and then a piece each so often, for ever.
+fn streamed(accept: &str, first: Bytes, every: Duration, piece: Bytes) -> Response<Body> {
+    let pieces = stream::unfold(piece, move |piece| async move {
+        tokio::time::sleep(every).await;
+        Some((Ok::<_, io::Error>(piece.clone()), piece))
     });
-    let mut response = Response::new(Body::from_stream(body));
+    let first = stream::once(async { Ok(first) });
+    with_kind(accept, Body::from_stream(first.chain(pieces)))
+}
+
+/// What an honest answer begins with, as far as the first text in it, so that no reader can give up on it early.
+fn beginning(verb: &str, accept: &str) -> Bytes {
+    Bytes::from_static(match (verb, accept.contains("protobuf")) {
+        // An event of 32 kB, and a field of half of that.
+        ("watch", true) => b"\0\0\x80\0\x0a\x80\x80\x01",
+        ("watch", false) => br#"{"type":"ADDED","object":{"kind":""#,
+        // The envelope of a list of 32 kB, and an object of half of that.
+        (_, true) => b"k8s\0\x12\x80\x80\x02\x12\x80\x80\x01",
+        (_, false) => br#"{"kind":""#,
+    })
+}
+
+fn garbage(accept: &str, seed: u64) -> Response<Body> {
+    let words = (0..).flat_map(|number| mix(seed ^ number).to_le_bytes());
+    with_kind(accept, Body::from(words.take(GARBAGE).collect::<Vec<u8>>()))
+}
+
+/// Of the kind that was asked for.
+fn with_kind(accept: &str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
     let kind = accept.split([',', ';']).next().filter(|kind| !kind.is_empty());
     let kind = HeaderValue::from_str(kind.unwrap_or("application/json"));
     let kind = kind.unwrap_or(HeaderValue::from_static("application/json"));

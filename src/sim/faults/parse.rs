@@ -16,7 +16,7 @@ pub enum FaultError {
     Scope(String),
 }
 
-const NAMES: [&str; 20] = [
+const NAMES: [&str; 22] = [
     "latency",
     "hang",
     "half-open",
@@ -30,6 +30,8 @@ const NAMES: [&str; 20] = [
     "server-errors",
     "forbidden",
     "endless-body",
+    "trickle",
+    "garbage",
     "redirect",
     "lose-answers",
     "restored-etcd",
@@ -97,6 +99,8 @@ fn fault(text: &str) -> Result<Fault, FaultError> {
         "server-errors" => Fault::ServerErrors(share(word())?),
         "forbidden" => Fault::Forbidden,
         "endless-body" => Fault::EndlessBody,
+        "trickle" => Fault::Trickle,
+        "garbage" => Fault::Garbage,
         "redirect" => {
             let to = word().ok_or_else(|| needs("an address", "redirect https://127.0.0.2:6443/"))?;
             Fault::Redirect(to.to_owned())

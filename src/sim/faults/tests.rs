@@ -8,7 +8,7 @@ fn plan(text: &str) -> Plan {
 fn every_fault_can_be_said() {
     let text = "latency 50ms; hang; half-open; drop-watch-after 3; silent-watch; duplicate-events 10%; \
                 reorder-events 0.5%; lose-events; gone-mid-page; too-many-requests 2s 50%; server-errors 30%; \
-                endless-body; redirect https://127.0.0.2:6443/; lose-answers 5%; restored-etcd; new-identity; \
+                endless-body; trickle; garbage; redirect https://127.0.0.2:6443/; lose-answers 5%; restored-etcd; new-identity; \
                 wrong-certificate; refuse-connections; go-away 2%; forbidden;";
     let faults: Vec<_> = plan(text).rules.into_iter().map(|rule| rule.fault).collect();
     let share = |percent| Share::percent(percent).unwrap();
@@ -28,6 +28,8 @@ fn every_fault_can_be_said() {
             Fault::TooManyRequests { retry_after: seconds(2), share: share(50.0) },
             Fault::ServerErrors(share(30.0)),
             Fault::EndlessBody,
+            Fault::Trickle,
+            Fault::Garbage,
             Fault::Redirect("https://127.0.0.2:6443/".to_owned()),
             Fault::LoseAnswers(share(5.0)),
             Fault::RestoredEtcd,
