@@ -43,6 +43,8 @@ impl Daemon {
         Timing {
             watch: clusters.watch_timeout,
             request: clusters.request_timeout,
+            object: clusters.request_timeout * 3,
+            list: clusters.request_timeout * 12,
             consistency: clusters.consistency_interval,
             ..Timing::default()
         }

@@ -88,7 +88,7 @@ impl Share {
         what: impl Future<Output = T>,
     ) -> Result<T, ApiError> {
         match self.due(within) {
-            Some(due) => timeout_at(due, what).await.map_err(|_| slow(within)),
+            Some(due) => timeout_at(due, what).await.map_err(|_| slow("a large object", within)),
             None => Ok(what.await),
         }
     }
@@ -99,8 +99,8 @@ fn full() -> ApiError {
     ApiError::new(class, "too many large objects are being read from all clusters at once")
 }
 
-pub(super) fn slow(within: Duration) -> ApiError {
-    ApiError::new(RetryClass::Timeout, format!("a large object did not arrive within {within:?}"))
+pub(super) fn slow(what: &str, within: Duration) -> ApiError {
+    ApiError::new(RetryClass::Timeout, format!("{what} did not arrive within {within:?}"))
 }
 
 /// What a large object took is given back once it is whole.

@@ -276,13 +276,18 @@ impl Follow {
         let mut body = answer.into_body();
         // The server ends it at `length`; one that trickles on is cut.
         let end = (Instant::now() + length + self.timing.request).min(progress.list_due);
+        // Bytes alone are no sign of life: an event that never becomes whole would hide all that follow it.
+        let (mut whole, mut begun) = (Instant::now(), None);
         loop {
-            let silent = if progress.synced { self.timing.silent } else { SETTLED };
-            let due = share.due(self.timing.object);
-            let until = end.min(Instant::now() + silent).min(due.unwrap_or(end));
-            let Ok(frame) = timeout_at(until, body.frame()).await else {
-                if due == Some(until) {
-                    return Err(slow(self.timing.object).into());
+            let quiet = whole + if progress.synced { self.timing.silent } else { SETTLED };
+            let due = begun.map_or(quiet, |begun| begun + self.timing.object);
+            let until = end.min(due);
+            // Looked at before, too: where there is always a next byte, no timeout passes.
+            let late = until <= Instant::now();
+            let frame = if late { None } else { timeout_at(until, body.frame()).await.ok() };
+            let Some(frame) = frame else {
+                if begun.is_some() && due <= Instant::now() {
+                    return Err(slow("an event", self.timing.object).into());
                 }
                 if end <= Instant::now() {
                     return Ok(Ended::Closed);
@@ -297,7 +302,9 @@ impl Follow {
             let frame = frame.map_err(|error| ApiError::from_body(&error))?;
             let Ok(data) = frame.into_data() else { continue };
             let mut ended = Ok(None);
+            let mut events = 0_usize;
             reader.feed(&data, &mut |event| {
+                events += 1;
                 if matches!(ended, Ok(None)) {
                     ended = progress.take(event, self.codec, sink);
                 }
@@ -306,7 +313,12 @@ impl Follow {
                 return Ok(ended);
             }
             share.hold(reader.held())?;
-            progress.alive(sink);
+            let now = Instant::now();
+            if 0 < events {
+                (whole, begun) = (now, None);
+                progress.alive(sink);
+            }
+            begun = begun.or(Some(now)).filter(|_| reader.awaits_more());
         }
     }
 
@@ -391,6 +403,13 @@ impl WatchReader {
         match self {
             Self::Protobuf(reader) => reader.held(),
             Self::Json(reader) => reader.held(),
+        }
+    }
+
+    fn awaits_more(&self) -> bool {
+        match self {
+            Self::Protobuf(reader) => reader.awaits_more(),
+            Self::Json(reader) => reader.awaits_more(),
         }
     }
 }

@@ -250,6 +250,11 @@ impl WatchReader {
     pub(super) fn held(&self) -> usize {
         self.buffer.capacity()
     }
+
+    /// Whether part of an event has come, and the rest has not.
+    pub(super) fn awaits_more(&self) -> bool {
+        self.skipping || !self.buffer.is_empty()
+    }
 }
 
 fn event_of(line: &[u8]) -> Event<'_> {

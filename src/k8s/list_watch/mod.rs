@@ -91,7 +91,7 @@ pub struct Timing {
     pub list: Duration,
     /// A small request.
     pub request: Duration,
-    /// An object that takes more than its reader's own share.
+    /// One event of a watch, and an object of a list that takes more than its reader's own share.
     pub object: Duration,
     /// A full list against lost events, ± 10 %.
     pub consistency: Duration,

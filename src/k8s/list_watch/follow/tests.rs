@@ -1,5 +1,6 @@
 mod stage;
 mod tables;
+mod trickle;
 
 use std::{io::Write, sync::Arc, time::Duration};
 

@@ -195,6 +195,11 @@ impl WatchReader {
     pub(in crate::k8s::list_watch) fn held(&self) -> usize {
         self.buffer.capacity()
     }
+
+    /// Whether part of an event has come, and the rest has not.
+    pub(in crate::k8s::list_watch) fn awaits_more(&self) -> bool {
+        self.skip != 0 || !self.buffer.is_empty()
+    }
 }
 
 fn event_of(event: &[u8]) -> Result<Event<'_>, Malformed> {
