@@ -282,6 +282,10 @@ impl CapacityController {
         }
         let more_labels = !label_keys.is_subset(&cluster.label_keys);
         let Some(worker) = entry.worker.as_ref().filter(|worker| worker.flavors.synced()) else {
+            // What is followed no more keeps no connection.
+            if entry.worker.is_none() {
+                cluster.stop();
+            }
             let now = self.clock.now();
             if let Err(error) = cluster.restore(name, &self.store, (&settings.filter, now)).await {
                 warn!(cluster.name = %name, "The stored nodes of `{name}` are read later: {error}");

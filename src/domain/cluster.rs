@@ -42,7 +42,15 @@ pub enum QuarantineReason {
     VersionsWentBack { stored: u64, found: u64 },
 }
 
+/// What the reason of silence begins with where the cluster answers, and does not accept who asks.
+pub const CREDENTIAL_REFUSED: &str = "it does not accept its credential any more";
+
 impl Connection {
+    /// Whether only a new credential can help.
+    pub fn refuses_credential(&self) -> bool {
+        matches!(self, Self::Stale { reason, .. } | Self::Lost { reason, .. } if reason.starts_with(CREDENTIAL_REFUSED))
+    }
+
     /// Whether fedq may write to the cluster.
     pub fn is_writable(&self) -> bool {
         matches!(self, Self::Ready)

@@ -84,7 +84,11 @@ pub async fn look(subject: &Subject<'_>) -> Vec<Finding> {
 
 /// What the link alone says; `None` if it is up and worth a look.
 pub fn link(name: &ClusterName, connection: &Connection) -> Option<Finding> {
-    let silent = "look at its API server and at the network in between";
+    let silent = if connection.refuses_credential() {
+        "put a kubeconfig with a new credential into what joins it"
+    } else {
+        "look at its API server and at the network in between"
+    };
     Some(match connection {
         Connection::Ready => return None,
         Connection::Connecting => {

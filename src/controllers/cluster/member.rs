@@ -11,14 +11,14 @@ use tracing::{info, warn};
 
 use crate::{
     domain::{
-        cluster::{Connection, QuarantineReason},
+        cluster::{CREDENTIAL_REFUSED, Connection, QuarantineReason},
         ids::ClusterName,
     },
     k8s::{
-        client::{self, ClientLimits, ClusterClient, ClusterIdentity},
+        client::{self, ApiError, ClientLimits, ClusterClient, ClusterIdentity, RetryClass},
         hub::profiles::Access,
         kubeconfig,
-        worker::Worker,
+        worker::{Joined, Worker},
     },
     store::{ClusterRow, StoreError, until_kept},
 };
@@ -74,13 +74,17 @@ impl Member {
         // Boxed: what happens once would otherwise be kept as long as the cluster is joined.
         let stored = Box::pin(self.remembered()).await?;
         self.context.publish(&self.name, |joined| joined.last_seen = stored);
-        let Some(client) = self.connect(&access) else { return Ok(()) };
+        let Some(client) = self.connect(&access) else {
+            self.let_go();
+            return Ok(());
+        };
         drop(access);
         let mut known = true;
         loop {
             let identity = Box::pin(self.first_answer(&client)).await?;
             if let Some(reason) = Box::pin(self.refusal(&identity)).await? {
                 self.set(Connection::Refused { reason });
+                self.let_go();
                 return Ok(());
             }
             if let Some(reason) = Box::pin(self.mismatch(&client, &identity)).await? {
@@ -164,16 +168,38 @@ impl Member {
             match client.identity(settings.request).await {
                 Ok(identity) => return Ok(identity),
                 Err(error) => {
-                    let reason = error.to_string();
                     let now = self.context.clock.now();
+                    let reason = self.why(client, &error, now);
                     let connection = silent(since, now, settings, reason.clone())
                         .unwrap_or(Connection::Stale { since, reason });
                     self.set(connection);
+                    self.let_go();
                 }
             }
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(settings.stale_after);
         }
+    }
+
+    /// A connection does not outlive what it was made from: not the one of an earlier kubeconfig, where this one
+    /// does not work.
+    fn let_go(&self) {
+        let ended =
+            |joined: &Joined| joined.worker.as_ref().is_some_and(|worker| worker.cancel.is_cancelled());
+        if self.context.joined.borrow().get(&self.name).is_some_and(|joined| ended(joined)) {
+            self.context.publish(&self.name, |joined| joined.worker = None);
+        }
+    }
+
+    /// What an answer that failed means to people, and what only they can do about it.
+    fn why(&self, client: &ClusterClient, error: &ApiError, now: Timestamp) -> String {
+        if error.class != RetryClass::Unauthorized {
+            return error.to_string();
+        }
+        let expired = client.expires().filter(|expires| *expires <= now);
+        let expired = expired.map(|expires| format!(", which expired at {expires}")).unwrap_or_default();
+        let place = self.origin.credential();
+        format!("{CREDENTIAL_REFUSED}{expired}, and says `{error}`: put a new one into {place}")
     }
 
     /// A cluster that must not be joined, whatever anyone confirms.
@@ -331,7 +357,10 @@ impl Member {
                     worker.answers.notify_waiters();
                     seen = Box::pin(self.answered(&mut stored)).await?;
                 }
-                Err(error) => silence |= Box::pin(self.unanswered(seen, error.to_string())).await?,
+                Err(error) => {
+                    let reason = self.why(&worker.client, &error, self.context.clock.now());
+                    silence |= Box::pin(self.unanswered(seen, reason)).await?;
+                }
             }
         }
     }
@@ -362,9 +391,10 @@ impl Member {
     async fn unanswered(&self, seen: Timestamp, reason: String) -> Result<bool, StoreError> {
         let now = self.context.clock.now();
         let Some(connection) = silent(seen, now, &self.context.settings, reason) else { return Ok(false) };
-        let word = connection.word();
-        if self.context.joined.borrow().get(&self.name).is_some_and(|joined| joined.connection.word() != word)
-        {
+        // The words of other reasons differ from answer to answer, and nobody acts on them.
+        let told = |connection: &Connection| (connection.word(), connection.refuses_credential());
+        let (word, is) = (connection.word(), told(&connection));
+        if self.context.joined.borrow().get(&self.name).is_some_and(|joined| told(&joined.connection) != is) {
             self.set(connection);
             // For a restart meanwhile, which finds out by itself too.
             match self.context.store.set_connection(&self.name, word, Some(seen)).await {

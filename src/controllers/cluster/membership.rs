@@ -99,6 +99,14 @@ impl Origin {
         }
     }
 
+    /// Where its credential is read from.
+    pub fn credential(&self) -> String {
+        match self {
+            Self::Secret(name) => format!("the Secret `{name}`"),
+            Self::Profile(name) => format!("the Secret that the ClusterProfile `{name}` leads to"),
+        }
+    }
+
     fn kind(&self) -> &'static str {
         match self {
             Self::Secret(_) => "Secret",

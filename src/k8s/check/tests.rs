@@ -9,7 +9,7 @@ use axum::{
 use serde_json::json;
 
 use super::*;
-use crate::k8s::testing::Server;
+use crate::{domain::cluster::CREDENTIAL_REFUSED, k8s::testing::Server};
 
 fn names(of: &[&str]) -> BTreeSet<String> {
     of.iter().map(|name| (*name).to_owned()).collect()
@@ -148,4 +148,7 @@ fn every_state_of_the_link_but_ready_says_what_to_do_or_that_all_is_well() {
         assert_eq!(finding.outcome, outcome, "{finding:?}");
         assert_eq!(finding.next.is_none(), outcome == Outcome::Ok, "{finding:?}");
     }
+    let refused = Connection::Stale { since, reason: format!("{CREDENTIAL_REFUSED}, and says so") };
+    let next = link(&name, &refused).and_then(|finding| finding.next).expect("a next step");
+    assert!(next.contains("credential"), "{next}");
 }
