@@ -66,6 +66,54 @@ async fn an_endless_answer_costs_bounded_memory_and_no_other_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_answers_a_byte_at_a_time_keeps_its_share_and_holds_up_no_other() {
+    silent("trickle").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_that_comes_a_byte_at_a_time_is_given_up_and_holds_up_no_other() {
+    let mut stage = Stage::unjoined("", "").await;
+    wrong(stage.one(), "list: trickle");
+    stage.bed.join_unseen(stage.one()).await;
+    stage.bed.join(stage.two()).await;
+    stage.give(stage.two(), [3, 5]).await;
+    stage.has(stage.two(), [3, 5]).await;
+    stage.has(stage.hub(), [3, 5]).await;
+    let lists = || stage.one().state.counts.requests()[&("list", "clusterqueues".to_owned())];
+    let began = Instant::now();
+    while lists() < 2 {
+        // Twelve times the time of a request.
+        assert!(began.elapsed() < WITHIN, "the list is waited for after 24 s");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(stage.one().state.counts.connections().0, 1);
+    let most = stage.peak_mib();
+    assert!(most < 200, "fedqd took {most} MiB");
+    wrong(stage.one(), "");
+    stage.one().state.faults.break_connections();
+    stage.bed.has_claim(stage.one()).await;
+    stage.give(stage.one(), [6, 4]).await;
+    stage.ends_with([[6, 4], [3, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_whose_event_never_ends_is_told_of_and_begun_anew() {
+    let stage = Stage::set().await;
+    wrong(stage.one(), "watch: trickle");
+    stage.one().state.faults.break_connections();
+    stage.logs("an event did not arrive within 6s").await;
+    stage.claim_says(stage.one(), "CapacityKnown", "NotObserved").await;
+    stage.one().put(gpu_node("c", 4)).await.unwrap();
+    stage.give(stage.one(), [9, 5]).await;
+    stage.give(stage.two(), [4, 6]).await;
+    stage.has(stage.two(), [4, 6]).await;
+    stage.has(stage.hub(), [10, 10]).await;
+    assert_eq!(stage.one().state.counts.connections().0, 1);
+    wrong(stage.one(), "");
+    stage.ends_with([[9, 5], [4, 6]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redirect_is_not_followed_and_its_target_hears_nothing() {
     let elsewhere = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let to = format!("redirect https://{}/", elsewhere.local_addr().unwrap());

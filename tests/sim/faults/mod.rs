@@ -12,7 +12,7 @@
 //! - a daemon with an empty database decides the same, to the last word of each status, and carries out the next
 //!   change with one write a queue (I7).
 //!
-//! The other cluster of each scenario goes on meanwhile (I8, I9). I2 is a matter of the plan's properties, I3 and
+//! The other cluster of each scenario goes on meanwhile (I9), and `confined` compares all that is there of it (I8). I2 is a matter of the plan's properties, I3 and
 //! I4 of tasks, I12 of the endless answer here and of the benches.
 //!
 //! | fault | scenario |
@@ -29,6 +29,7 @@
 //! | restored etcd, another identity | `trust`: another cluster, a restored backup, a restored hub |
 //! | 429, 5xx | `link`: a busy server, a storm of errors, slow and failing answers |
 //! | endless body | `link`: an endless answer |
+//! | trickling body | `link`: answers, a list and an event that come a byte at a time |
 //! | done, and the answer lost | `link`: not done twice |
 //! | same-named foreign queue | `people`: neither taken nor counted |
 //! | another manager writes quota | `people`: a war over quota |
@@ -37,23 +38,26 @@
 //! | huge and deep objects | `objects`: too large or too deep |
 //! | unknown and missing fields | `objects`: nodes that lack things |
 //! | clock jumps | `process`: a clock that jumps, that of fedqd and those of the clusters |
-//! | credential revoked and renewed | `trust`: a revoked credential |
+//! | credential revoked and renewed | `trust`: a revoked credential; nothing outlives its place in the Secret |
 //! | kubeconfig with exec, files, insecure TLS, proxy, link-local | `trust`: kubeconfigs that reach too far |
 //! | GOAWAY, of one connection and of a server that is updated | `link`: sends its clients elsewhere, are updated |
 //! | redirect | `link`: a redirect is not followed |
-//! | another's certificate or UID, joined twice | `link`: another certificate; `trust`: kubeconfigs, another cluster |
-//! | inflated capacity | `trust`: a worker that says it is huge |
+//! | DNS that says otherwise later | `trust`: a name that leads elsewhere later |
+//! | another's certificate or UID, joined twice | `link`: another certificate; `trust`: kubeconfigs, another cluster; `confined`: says it is another |
+//! | inflated capacity | `trust`: a worker that says it is huge; `confined`: what it says of its nodes |
+//! | garbage, and all else from one cluster | `confined` |
 //! | secrets told | the end of every scenario |
 //! | Kueue missing, or removed and installed again | `trust`: a cluster without Kueue; Kueue that is taken away |
 //! | rights missing | `trust`: rights that are taken away |
 //! | all of it at random | `walk` |
 //!
-//! Not here: what concerns tasks (dispatch across partitions, two copies, lost workers, forged status); power loss,
-//! since a kill leaves what was written but not synced; two hubs of one identity with a database each, which
-//! nothing fences yet; duplicate provider IDs, since nodes count by name; a trickling body, which only the two minutes
-//! for a list end; rights of callers and paths, which `tests/serve` has; a thousand clusters at once, which is a
-//! bench's; migrations, which the store's own tests have.
+//! Not here: what concerns tasks (dispatch across partitions, two copies, lost workers, forged status), which
+//! `tests/sim/tasks` has; power loss, since a kill leaves what was written but not synced; two hubs of one identity
+//! with a database each, which nothing fences yet; duplicate provider IDs, since nodes count by name; rights of callers
+//! and paths, which `tests/serve` has; a thousand clusters at once, which is a bench's; migrations, which the store's
+//! own tests have.
 
+mod confined;
 mod history;
 mod link;
 mod objects;

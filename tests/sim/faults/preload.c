@@ -1,13 +1,16 @@
-/* Stands between fedqd and the C library: the time of day, and writes to its database, as told by files
-   in a folder. FEDQ_FAULTS names the folder, FEDQ_FAULTS_DATABASE the database. */
+/* Stands between fedqd and the C library: the time of day, writes to its database, and the address of a name,
+   as told by files in a folder. FEDQ_FAULTS names the folder, FEDQ_FAULTS_DATABASE the database. */
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
@@ -87,3 +90,34 @@ static void count(int file) {
     }
 SYNCS(fsync)
 SYNCS(fdatasync)
+
+/* "name address": that name has this address. */
+int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **found) {
+    static int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    if (!real)
+        real = (int (*)(const char *, const char *, const struct addrinfo *, struct addrinfo **))dlsym(
+            RTLD_NEXT, "getaddrinfo");
+    char text[512], *address;
+    if (name && told("address", text, sizeof text) && (address = strchr(text, ' '))) {
+        *address++ = 0;
+        if (strcmp(name, text) == 0) name = address;
+    }
+    return real(name, service, hints, found);
+}
+
+/* Who is called, a line each. */
+int connect(int file, const struct sockaddr *to, socklen_t size) {
+    static int (*real)(int, const struct sockaddr *, socklen_t);
+    if (!real) real = (int (*)(int, const struct sockaddr *, socklen_t))dlsym(RTLD_NEXT, "connect");
+    const char *folder = getenv("FEDQ_FAULTS");
+    if (folder && to->sa_family == AF_INET) {
+        char path[4096], line[64];
+        inet_ntop(AF_INET, &((const struct sockaddr_in *)to)->sin_addr, line, sizeof line - 1);
+        strcat(line, "\n");
+        snprintf(path, sizeof path, "%s/dialled", folder);
+        int list = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+        if (0 <= list && write(list, line, strlen(line)) < 0) perror(path);
+        if (0 <= list) close(list);
+    }
+    return real(file, to, size);
+}

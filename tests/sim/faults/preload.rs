@@ -1,5 +1,7 @@
-//! A library in front of fedqd's C library: its clock jumps, its disk is full, and it dies at a given sync.
+//! A library in front of fedqd's C library: its clock jumps, its disk is full, it dies at a given sync, and names
+//! lead where a test says.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -42,6 +44,17 @@ impl Preload {
     /// It kills itself at the sync of that number since its start; 0 is never.
     pub fn kill_at_sync(&self, number: i64) {
         self.tell("kill", &number.to_string());
+    }
+
+    /// What DNS says of a name from now on.
+    pub fn set_address(&self, name: &str, address: &str) {
+        self.tell("address", &format!("{name} {address}"));
+    }
+
+    /// Each IPv4 address that it ever called.
+    pub fn dialled(&self) -> BTreeSet<String> {
+        let dialled = std::fs::read_to_string(self.folder.join("dialled")).unwrap();
+        dialled.lines().map(str::to_owned).collect()
     }
 
     /// In one step, since it is read at any time.

@@ -170,6 +170,31 @@ impl Stage {
         .await;
     }
 
+    /// Until the message of that condition of a worker's claim has this in it.
+    pub async fn claim_tells(&self, worker: &Cluster, condition: &str, text: &str) {
+        let name = claim_name(worker);
+        let what = format!("{condition} of {name} to tell that {text}");
+        wait(&what, self.hub(), || {
+            let claim = self.hub().get("ClusterResourceClaim", "", &name).unwrap();
+            condition_of(&claim, condition)["message"].as_str().is_some_and(|message| message.contains(text))
+        })
+        .await;
+    }
+
+    /// Until fedqd has no more than one connection to a worker.
+    pub async fn has_one_connection(&self, worker: &Cluster) {
+        let began = Instant::now();
+        while 1 < worker.state.counts.connections().0 {
+            assert!(
+                began.elapsed() < WITHIN,
+                "`{}` keeps {:?}",
+                worker.state.name,
+                worker.state.counts.connections()
+            );
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     pub fn log(&self) -> String {
         self.bed.log()
     }

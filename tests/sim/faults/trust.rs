@@ -1,9 +1,12 @@
 //! Clusters that are not who they were, and credentials that should not work.
 
+use std::collections::BTreeSet;
+
 use fedq::sim::cluster::{Cluster, Options};
 use serde_json::{Value, json};
 
 use super::super::bed::{gpu_node, wait};
+use super::preload::Preload;
 use super::stage::{Stage, gpus, wrong};
 
 /// Kept as it is until somebody says that it is right: nothing is written there, others go on.
@@ -62,19 +65,98 @@ async fn a_hub_that_is_restored_is_obeyed_as_it_then_is() {
     stage.ends_with([[6, 4], [3, 5]]).await;
 }
 
+const REFUSED: &str = "it does not accept its credential any more, and says `Unauthorized`: \
+                       put a new one into the Secret `fedq-cluster-one`";
+
+/// A kubeconfig that leads to `one` for somebody, with a token that was never good where it says so.
+fn kubeconfig(stage: &Stage, user: &str, token: Option<&str>) -> Value {
+    let mut config: Value = serde_json::from_str(&stage.one().kubeconfig(user, &["system:masters"])).unwrap();
+    if let Some(token) = token {
+        config["users"][0]["user"]["token"] = json!(token);
+    }
+    json!({"stringData": {"kubeconfig": config.to_string()}})
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_revoked_credential_silences_its_own_cluster_until_there_is_a_new_one() {
     let stage = Stage::set().await;
+    // As on real servers: a watch that is open goes on, whoever asks anew is refused.
     stage.one().state.revoke("fedq");
-    stage.one().state.faults.break_connections();
     stage.claim_says(stage.one(), "CapacityKnown", "Stale").await;
+    stage.claim_tells(stage.one(), "CapacityKnown", REFUSED).await;
     stage.give(stage.two(), [4, 6]).await;
     stage.has(stage.two(), [4, 6]).await;
     stage.has(stage.hub(), [10, 10]).await;
-    let kubeconfig = stage.one().kubeconfig("fedq", &["system:masters"]);
-    stage.change_secret(stage.one(), json!({"stringData": {"kubeconfig": kubeconfig}})).await;
+    stage.one().state.faults.break_connections();
     stage.give(stage.one(), [7, 4]).await;
+    stage.change_secret(stage.one(), kubeconfig(&stage, "fedq", None)).await;
+    stage.holds([[7, 4], [4, 6]]).await;
+    stage.has_one_connection(stage.one()).await;
     stage.ends_with([[7, 4], [4, 6]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_that_was_open_with_a_credential_outlives_its_place_in_the_secret() {
+    let stage = Stage::set().await;
+    for round in 1..=2 {
+        // The token before would still be taken.
+        stage.change_secret(stage.one(), kubeconfig(&stage, &format!("fedq-{round}"), None)).await;
+        stage.logs("connecting anew").await;
+        stage.give(stage.one(), [6 + round, 4]).await;
+        stage.holds([[6 + round, 4], [3, 5]]).await;
+        stage.has_one_connection(stage.one()).await;
+    }
+    stage.change_secret(stage.one(), kubeconfig(&stage, "fedq", Some("void"))).await;
+    stage.claim_says(stage.one(), "CapacityKnown", "Stale").await;
+    stage.claim_tells(stage.one(), "CapacityKnown", REFUSED).await;
+    stage.has_one_connection(stage.one()).await;
+    // Somebody who may would have seen it come.
+    stage.one().put(gpu_node("c", 4)).await.unwrap();
+    stage.give(stage.one(), [12, 5]).await;
+    stage.give(stage.two(), [4, 6]).await;
+    stage.has(stage.two(), [4, 6]).await;
+    stage.has(stage.hub(), [12, 10]).await;
+    stage.change_secret(stage.one(), kubeconfig(&stage, "fedq-3", None)).await;
+    stage.ends_with([[12, 5], [4, 6]]).await;
+}
+
+/// In the certificates of all simulated clusters.
+const NAME: &str = "kubernetes.default.svc";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_leads_elsewhere_later_is_not_followed_there() {
+    let mut stage = Stage::set().await;
+    let preload = Preload::build(&stage.bed.path("preload"));
+    preload.set_address(NAME, "127.0.0.1");
+    stage.restarted_with(preload.environment(&stage.bed.path("fedq.db"))).await;
+    let honest = kubeconfig(&stage, "fedq", None);
+    let mut named: Value =
+        serde_json::from_str(honest["stringData"]["kubeconfig"].as_str().unwrap()).unwrap();
+    named["clusters"][0]["cluster"]["server"] =
+        json!(format!("https://{NAME}:{}", stage.one().address.port()));
+    stage.change_secret(stage.one(), json!({"stringData": {"kubeconfig": named.to_string()}})).await;
+    stage.logs("connecting anew").await;
+    stage.give(stage.one(), [7, 4]).await;
+    stage.holds([[7, 4], [3, 5]]).await;
+    for (round, address) in (1..).zip(["169.254.169.254", "100.100.100.200", "0.0.0.0"]) {
+        preload.set_address(NAME, address);
+        stage.one().state.faults.break_connections();
+        stage.claim_says(stage.one(), "CapacityKnown", "Stale").await;
+        let told = format!("{NAME} resolves to {address}, which is refused");
+        stage.claim_tells(stage.one(), "CapacityKnown", &told).await;
+        stage.give(stage.two(), [3, 5 + round]).await;
+        stage.has(stage.two(), [3, 5 + round]).await;
+        stage.has(stage.hub(), [10, 9 + round]).await;
+        preload.set_address(NAME, "127.0.0.1");
+        stage.claim_says(stage.one(), "CapacityKnown", "Observed").await;
+    }
+    // No credential was sent where nobody was called.
+    let dialled = preload.dialled();
+    assert_eq!(dialled, BTreeSet::from(["127.0.0.1".to_owned()]));
+    stage.change_secret(stage.one(), honest).await;
+    stage.give(stage.one(), [8, 4]).await;
+    stage.holds([[8, 4], [3, 8]]).await;
+    stage.ends_with([[8, 4], [3, 8]]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,5 +1,6 @@
 //! Tasks on simulated clusters, from the command line to what runs where, and back.
 
+mod forged;
 mod kept;
 mod killed;
 mod loss;
