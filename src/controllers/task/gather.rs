@@ -2,7 +2,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    ptr,
+    sync::{Arc, Weak},
 };
 
 use crate::{
@@ -34,7 +35,8 @@ use crate::{
 
 /// What was read of a cluster, and the changes that are in it.
 struct Known {
-    worker: Arc<Worker>,
+    /// To tell it from a later one, and no more: what is known stands also when the connection is let go of.
+    worker: Weak<Worker>,
     stamp: [u64; 5],
     facts: Arc<ClusterFacts>,
     local_queues: Arc<BTreeMap<String, Vec<LocalQueueFacts>>>,
@@ -157,13 +159,14 @@ impl Gathered {
             worker.cohorts.revision(),
             worker.priority_classes.revision(),
         ];
-        let is_read = |known: &Known| known.stamp == stamp && Arc::ptr_eq(&known.worker, worker);
+        let is_read =
+            |known: &Known| known.stamp == stamp && ptr::eq(known.worker.as_ptr(), Arc::as_ptr(worker));
         if self.known.get(name).is_some_and(is_read) {
             return;
         }
         let classes = worker.priority_classes.all();
         let known = Known {
-            worker: Arc::clone(worker),
+            worker: Arc::downgrade(worker),
             stamp,
             facts: Arc::new(worker_facts(worker)),
             local_queues: Arc::new(local_queues_by_namespace(&worker.local_queues.all())),
