@@ -45,7 +45,7 @@ pub struct Options {
     pub period: Duration,
     /// The version that its objects begin at.
     pub version: u64,
-    /// Its nodes, when there are too many to be kept as objects; such nodes cannot be written to.
+    /// Its nodes, when there are too many to be kept as objects; one that is written to becomes an object.
     pub herd: Option<HerdOptions>,
 }
 
@@ -93,7 +93,7 @@ pub struct State {
     pub faults: Faults,
     /// Of somebody else, made when it is needed.
     wrong_certificate: OnceLock<Option<Arc<ServerConfig>>>,
-    /// Serves instead of the store's nodes.
+    /// Serves beside the store's nodes.
     herd: Option<ServedHerd>,
     without: RwLock<Vec<&'static str>>,
     ocm: AtomicBool,
@@ -380,9 +380,18 @@ impl State {
         self.herd.as_ref()
     }
 
-    /// The herd, if it is what this kind's objects are.
+    /// The herd, if this kind's objects are of it.
     pub(super) fn herd_of(&self, kind: &Kind) -> Option<&ServedHerd> {
         self.herd.as_ref().filter(|_| kind.kind == "Node")
+    }
+
+    /// Has an object of the store for each node of that name, or for all without one, where they are a herd.
+    pub(super) fn make_writable(&self, kind: &'static Kind, name: &str) {
+        let Some(herd) = self.herd_of(kind) else { return };
+        let names = if name.is_empty() { herd.names() } else { vec![name.to_owned()] };
+        for name in names {
+            herd.hand_over(&self.store, kind, &name);
+        }
     }
 
     pub fn now(&self) -> Timestamp {

@@ -18,11 +18,11 @@ use serde_json::Value;
 
 pub use beats::Beats;
 pub use builder::{NodeBuilder, node};
-pub use list::{List, Span};
+pub use list::{List, Nodes};
 pub use look::Gpus;
-use look::{CORDONED, GONE, Look, NOT_READY, TAINTED};
+use look::{CORDONED, GIVEN_UP, GONE, Look, NOT_READY, TAINTED};
 use render::{Body, Fill};
-pub use served::{Page, ServedHerd};
+pub use served::{ServedHerd, Told};
 pub use template::Template;
 
 use super::protobuf::{self, ProtoKind};
@@ -108,7 +108,7 @@ impl Herd {
     }
 
     pub fn name(&self, i: usize) -> String {
-        format!("gke-{:04}-a3-{i:06}", self.cluster)
+        name(self.cluster, i)
     }
 
     /// The node of that name, if it exists now.
@@ -164,7 +164,7 @@ impl Herd {
     }
 
     fn outcome(&self, i: usize, change: Change) -> Option<(Look, Event)> {
-        let state = self.states.get(i)?;
+        let state = self.states.get(i).filter(|state| !state.look.has(GIVEN_UP))?;
         let (look, event) = match change {
             Change::Restore => (Look::default(), Event::Added),
             Change::Delete => (state.look.with(GONE, true), Event::Deleted),
@@ -181,22 +181,12 @@ impl Herd {
 
     /// The whole object in JSON, as version `version`.
     pub fn body_json(&self, i: usize, version: u64) -> Vec<u8> {
-        let (body, fill) = self.rendered(Encoding::Json, i, version);
-        as_json(body, &fill)
+        self.template.json((self.cluster, i, &State { version, ..self.states[i] }))
     }
 
     /// The whole object in its protobuf envelope.
     pub fn body_protobuf(&self, i: usize, version: u64) -> Vec<u8> {
-        let (body, fill) = self.rendered(Encoding::Protobuf, i, version);
-        in_envelope(body, &fill)
-    }
-
-    fn rendered(&self, encoding: Encoding, i: usize, version: u64) -> (&Body, Fill) {
-        self.rendered_as(encoding, i, &State { version, ..self.states[i] })
-    }
-
-    fn rendered_as(&self, encoding: Encoding, i: usize, state: &State) -> (&Body, Fill) {
-        (self.template.body(encoding, state.look), Fill::new(self.cluster, i, state.version, state))
+        self.template.enveloped((self.cluster, i, &State { version, ..self.states[i] }))
     }
 
     /// An event of a watch: a line of JSON, or a frame of protobuf.
@@ -206,47 +196,72 @@ impl Herd {
 
     /// Of a node as it was then.
     fn event_of(&self, encoding: Encoding, (i, state): (usize, &State), event: Event) -> Vec<u8> {
-        let (body, fill) = self.rendered_as(encoding, i, state);
-        match encoding {
-            Encoding::Protobuf => protobuf::watch_frame(event.text(), &in_envelope(body, &fill)),
-            Encoding::Json => {
-                let head = format!("{{\"type\":\"{}\",\"object\":", event.text());
-                [head.as_bytes(), &as_json(body, &fill), b"}\n"].concat()
-            }
-        }
+        self.template.event(encoding, (self.cluster, i, state), event)
     }
 
     /// The object as the simulated server handles others, for what is asked rarely.
     pub fn value(&self, i: usize) -> Option<Value> {
-        let version = self.version(i).filter(|_| self.exists(i))?;
-        let body = self.body_json(i, version);
-        Some(serde_json::from_slice(&body).expect("bodies are rendered as JSON"))
+        let state = self.states.get(i).filter(|_| self.exists(i))?;
+        Some(self.template.value((self.cluster, i, state)))
     }
 
-    /// The nodes of one page: at most `limit` of those that exist from `from` on.
-    pub fn span(&self, from: usize, limit: Option<usize>) -> Span {
-        Span::of(&self.states, from, limit)
+    /// All that exist now.
+    pub fn nodes(&self) -> Nodes {
+        Nodes::new(self, &self.states, Vec::new())
     }
 
-    /// The pieces of a list as it stands now: later changes do not touch it.
-    pub fn list(&self, encoding: Encoding, span: &Span, meta: protobuf::ListMeta<'_>) -> List {
-        List::new(self, encoding, span, meta)
+    /// Gives the node up to whoever keeps it as an object from now on: here it is gone for good.
+    fn give_up(&mut self, i: usize) -> Option<Value> {
+        let value = self.value(i)?;
+        let state = self.states.get_mut(i)?;
+        state.look = state.look.with(GONE | GIVEN_UP, true);
+        Some(value)
     }
 }
 
-fn as_json(body: &Body, fill: &Fill) -> Vec<u8> {
-    let mut bytes = JSON_HEAD.to_vec();
-    body.write(fill, &mut bytes);
-    // The body's own brace.
-    bytes.remove(JSON_HEAD.len());
-    bytes
+/// Of node `i` of that cluster.
+fn name(cluster: u16, i: usize) -> String {
+    format!("gke-{cluster:04}-a3-{i:06}")
 }
 
-fn in_envelope(body: &Body, fill: &Fill) -> Vec<u8> {
-    let mut bytes = protobuf::start(ProtoKind::Node, body.length(fill.digits()));
-    body.write(fill, &mut bytes);
-    bytes.extend_from_slice(protobuf::ENVELOPE_TAIL);
-    bytes
+/// A node as somebody wants it rendered: of which cluster, which one, in which state.
+type Wanted<'a> = (u16, usize, &'a State);
+
+impl Template {
+    fn rendered(&self, encoding: Encoding, (cluster, i, state): Wanted<'_>) -> (&Body, Fill) {
+        (self.body(encoding, state.look), Fill::new(cluster, i, state.version, state))
+    }
+
+    fn json(&self, node: Wanted<'_>) -> Vec<u8> {
+        let (body, fill) = self.rendered(Encoding::Json, node);
+        let mut bytes = JSON_HEAD.to_vec();
+        body.write(&fill, &mut bytes);
+        // The body's own brace.
+        bytes.remove(JSON_HEAD.len());
+        bytes
+    }
+
+    fn enveloped(&self, node: Wanted<'_>) -> Vec<u8> {
+        let (body, fill) = self.rendered(Encoding::Protobuf, node);
+        let mut bytes = protobuf::start(ProtoKind::Node, body.length(fill.digits()));
+        body.write(&fill, &mut bytes);
+        bytes.extend_from_slice(protobuf::ENVELOPE_TAIL);
+        bytes
+    }
+
+    fn value(&self, node: Wanted<'_>) -> Value {
+        serde_json::from_slice(&self.json(node)).expect("bodies are rendered as JSON")
+    }
+
+    fn event(&self, encoding: Encoding, node: Wanted<'_>, event: Event) -> Vec<u8> {
+        match encoding {
+            Encoding::Protobuf => protobuf::watch_frame(event.text(), &self.enveloped(node)),
+            Encoding::Json => {
+                let head = format!("{{\"type\":\"{}\",\"object\":", event.text());
+                [head.as_bytes(), &self.json(node), b"}\n"].concat()
+            }
+        }
+    }
 }
 
 /// What happens, to which node, and when after the beginning.

@@ -191,6 +191,11 @@ impl Store {
         Ok(object)
     }
 
+    /// Takes in what was kept elsewhere until now: nothing has happened to it.
+    pub(super) fn adopt(&self, kind: &'static Kind, name: &Name, object: Value) {
+        self.lock().kinds.entry(key(kind)).or_default().objects.insert(name.clone(), Arc::new(object));
+    }
+
     /// Forgets what happened until now, as etcd's compaction does: older versions have expired.
     pub fn compact(&self) {
         let mut inner = self.lock();

@@ -269,16 +269,20 @@ impl Server {
     fn list_protobuf(&self) -> List {
         let version = LISTED.to_string();
         let meta = ListMeta { resource_version: &version, ..ListMeta::default() };
-        self.herd.list(Encoding::Protobuf, &self.herd.span(0, None), meta)
+        self.herd.nodes().list(Encoding::Protobuf, meta)
     }
 
     fn page(&self, from: usize) -> List {
-        let span = self.herd.span(from, Some(PAGE));
-        let next = (span.remaining != 0).then(|| span.range.end.to_string());
-        let remaining = next.as_ref().and_then(|_| i64::try_from(span.remaining).ok());
+        let mut nodes = self.herd.nodes();
+        if let Some(last) = from.checked_sub(1) {
+            nodes.after(&self.herd.name(last));
+        }
+        let left = nodes.truncate(PAGE);
+        let next = (left != 0).then(|| (from + PAGE).to_string());
+        let remaining = next.as_ref().and_then(|_| i64::try_from(left).ok());
         let version = LISTED.to_string();
         let meta = ListMeta { resource_version: &version, next: next.as_deref(), remaining };
-        self.herd.list(Encoding::Json, &span, meta)
+        nodes.list(Encoding::Json, meta)
     }
 
     fn watch(&self, encoding: Encoding) -> impl Iterator<Item = Vec<u8>> + Send + use<> {

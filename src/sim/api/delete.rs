@@ -11,6 +11,7 @@ use super::super::selector::Selector;
 use super::super::status::Refusal;
 use super::super::store::Object;
 use super::commit::{How, Write};
+use super::list::render;
 use super::options::{Deletion, Propagation};
 use super::route::Resource;
 use super::settle::{has_finalizers, seconds};
@@ -72,7 +73,7 @@ pub(super) async fn delete_all(
     }
     let shown = deleted.iter().map(|object| read::shown(resource, object)).collect();
     let metadata = json!({"resourceVersion": call.state.store.version().to_string()});
-    read::render(call, resource, shown, metadata)
+    render(call, resource, shown, metadata)
 }
 
 fn check_preconditions(resource: &Resource, before: &Value, options: &Deletion) -> Result<(), Refusal> {

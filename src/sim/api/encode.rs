@@ -13,7 +13,7 @@ use super::super::protobuf::ProtoKind;
 use super::super::status::Refusal;
 use super::{Call, Resource};
 
-const JSON: &str = "application/json";
+pub(super) const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
 pub(super) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// Real servers compress from here on.
@@ -95,14 +95,18 @@ pub(super) fn bytes(
     body: Vec<u8>,
     kind: &'static str,
 ) -> Response<Body> {
-    let accepts = call.header(&header::ACCEPT_ENCODING).contains("gzip");
-    let compressed = (accepts && COMPRESSED_FROM <= body.len()).then(|| gzip(&body)).flatten();
+    let compressed = zips(call, body.len()).then(|| gzip(&body)).flatten();
     let zipped = compressed.is_some();
     let body = compressed.unwrap_or(body);
     call.sent.add(body.len());
     let mut response = streamed(call, Body::from(body), kind, zipped);
     *response.status_mut() = status;
     response
+}
+
+/// Whether an answer of so many bytes is compressed.
+pub(super) fn zips(call: &Call<'_>, bytes: usize) -> bool {
+    COMPRESSED_FROM <= bytes && call.header(&header::ACCEPT_ENCODING).contains("gzip")
 }
 
 /// A body that is counted by whoever makes it.

@@ -43,6 +43,7 @@ async fn write_once(
     (kind, name): (&'static Kind, Name),
     what: Internal,
 ) -> Result<(), Refusal> {
+    state.make_writable(kind, &name.1);
     let before = state.store.get(kind, &name);
     let mut write = Write {
         state,

@@ -9,12 +9,13 @@ use axum::body::{Body, Bytes};
 use futures::stream;
 use http::{Response, StatusCode, header, header::HeaderValue};
 use serde_json::{Value, json};
+use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
 use super::super::cluster::State;
 use super::super::counts::Sent;
 use super::super::faults::Lifetime;
-use super::super::nodes::{Encoding, ServedHerd};
+use super::super::nodes::{Encoding, ServedHerd, Told};
 use super::super::protobuf::{self, ProtoKind};
 use super::super::selector::Selector;
 use super::super::status::{Cause, Refusal};
@@ -48,9 +49,6 @@ pub(super) fn watch(call: &Call<'_>, resource: &Resource) -> Result<Response<Bod
         query.version().map_err(|refusal| Refusal::unforeseen(refusal.message))?.unwrap_or_default();
     let initial = query.flag("sendInitialEvents");
     check_match(query)?;
-    if !selector.is_empty() && call.state.herd_of(resource.kind).is_some() {
-        return Err(Refusal::bad_request("these nodes are watched all together"));
-    }
     let mut watch = Watch {
         state: Arc::clone(call.state),
         sent: call.sent.clone(),
@@ -60,6 +58,7 @@ pub(super) fn watch(call: &Call<'_>, resource: &Resource) -> Result<Response<Bod
         table: form == Form::Table,
         bookmarks: query.flag("allowWatchBookmarks"),
         at: version,
+        beginning: None,
         ready: VecDeque::new(),
         end: Instant::now() + Duration::from_secs(seconds),
         bookmark: Instant::now() + BOOKMARK_EVERY,
@@ -102,6 +101,14 @@ fn check_match(query: &Query) -> Result<(), Refusal> {
     Err(Refusal::invalid_options("ListOptions", &[Cause::new(reason, "resourceVersionMatch", message)]))
 }
 
+async fn moves(herd: Option<&mut Receiver<u64>>) {
+    match herd {
+        // The herd lives as long as its watches.
+        Some(herd) => drop(herd.changed().await),
+        None => std::future::pending().await,
+    }
+}
+
 async fn ends(connection: Option<&Lifetime>) {
     match connection {
         Some(connection) => connection.ends().await,
@@ -120,6 +127,8 @@ struct Watch {
     bookmarks: bool,
     /// Everything up to here was sent.
     at: u64,
+    /// What of a herd is there at the beginning, before all that is ready.
+    beginning: Option<Box<dyn Iterator<Item = Vec<u8>> + Send>>,
     ready: VecDeque<Bytes>,
     end: Instant,
     bookmark: Instant,
@@ -146,12 +155,9 @@ impl Watch {
     }
 
     fn begin_with_all(&mut self, marked: bool) {
-        self.at = match self.state.herd_of(self.resource.kind) {
-            Some(herd) => {
-                let (nodes, at) = herd.all(&self.state.store, self.encoding());
-                self.ready.extend(nodes.into_iter().map(Bytes::from));
-                at
-            }
+        let state = Arc::clone(&self.state);
+        self.at = match state.herd_of(self.resource.kind) {
+            Some(herd) => self.begin_with_herd(herd),
             None => self.begin_with_objects(),
         };
         if marked && self.bookmarks {
@@ -159,6 +165,24 @@ impl Watch {
             bookmark["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
             self.push_value("BOOKMARK", &bookmark);
         }
+    }
+
+    fn begin_with_herd(&mut self, herd: &ServedHerd) -> u64 {
+        // As of now nothing has expired.
+        let Ok((mut nodes, at)) = herd.nodes(&self.state.store, self.resource.kind, None) else {
+            return self.at;
+        };
+        if let Some(name) = self.selector.name() {
+            nodes.only(name);
+        }
+        if let Some(encoding) = self.untouched() {
+            self.beginning = Some(Box::new(nodes.events(encoding)));
+            return at;
+        }
+        for node in nodes.objects().filter(|node| self.selector.matches(node)).collect::<Vec<_>>() {
+            self.push("ADDED", &node);
+        }
+        at
     }
 
     fn begin_with_objects(&mut self) -> u64 {
@@ -171,29 +195,38 @@ impl Watch {
         at
     }
 
-    fn encoding(&self) -> Encoding {
-        if self.protobuf.is_some() { Encoding::Protobuf } else { Encoding::Json }
+    /// How every node is sent as it is, unless only some are or in another form.
+    fn untouched(&self) -> Option<Encoding> {
+        let encoding = if self.protobuf.is_some() { Encoding::Protobuf } else { Encoding::Json };
+        (self.selector.is_empty() && !self.table).then_some(encoding)
     }
 
     async fn next(&mut self) -> Option<Bytes> {
-        let herd = self.state.herd_of(self.resource.kind);
-        let mut moved = herd.map_or_else(|| self.state.store.moved(), ServedHerd::moved);
+        let mut moved = self.state.store.moved();
+        let mut herd = self.state.herd_of(self.resource.kind).map(ServedHerd::moved);
         loop {
             if self.outlet.is_silent(&self.state, self.resource.kind.plural) {
                 return std::future::pending().await;
             }
+            if let Some(bytes) = self.beginning.as_mut().and_then(Iterator::next) {
+                return Some(bytes.into());
+            }
+            self.beginning = None;
             if let Some(bytes) = self.ready.pop_front() {
                 return Some(bytes);
             }
             if self.over || self.outlet.broken {
                 return None;
             }
-            self.take_changes(*moved.borrow_and_update());
+            moved.mark_unchanged();
+            herd.iter_mut().for_each(Receiver::mark_unchanged);
+            self.take_changes();
             if !self.ready.is_empty() || self.outlet.broken {
                 continue;
             }
             tokio::select! {
                 changed = moved.changed() => changed.ok()?,
+                () = moves(herd.as_mut()) => {}
                 () = tokio::time::sleep_until(self.end) => self.over = true,
                 () = ends(self.connection.as_ref()) => self.over = true,
                 () = tokio::time::sleep_until(self.bookmark), if self.bookmarks => self.mark(),
@@ -203,7 +236,7 @@ impl Watch {
 
     fn mark(&mut self) {
         // What is written elsewhere moves the version without waking this watch.
-        self.take_changes(self.state.store.version());
+        self.take_changes();
         if self.over {
             return;
         }
@@ -224,28 +257,28 @@ impl Watch {
         json!({"kind": self.resource.kind.kind, "apiVersion": self.resource.api_version(), "metadata": metadata})
     }
 
-    /// `now` is the newest version. One from the future, as after a restored backup, just waits.
-    fn take_changes(&mut self, now: u64) {
-        if now < self.at {
+    /// A version from the future, as after a restored backup, just waits.
+    fn take_changes(&mut self) {
+        let (kind, store) = (self.resource.kind, &self.state.store);
+        if store.version() < self.at {
             return;
         }
-        let taken = match self.state.herd_of(self.resource.kind) {
-            Some(herd) => herd.since(&self.state.store, self.at, self.encoding()).map(|(events, until)| {
-                for event in events {
-                    let (kind, ready) = (self.resource.kind.plural, &mut self.ready);
-                    self.outlet.deliver(&self.state, kind, event.into(), |bytes| ready.push_back(bytes));
-                }
-                until
-            }),
-            None => self.state.store.since(self.resource.kind, self.at).map(|(changes, until)| {
-                for change in changes {
-                    self.push_change(&change);
-                }
-                until
-            }),
+        let taken = match self.state.herd_of(kind) {
+            Some(herd) => herd.since((store, kind), self.at, self.untouched()),
+            None => store
+                .since(kind, self.at)
+                .map(|(changes, until)| (changes.into_iter().map(Told::Changed).collect(), until)),
         };
         match taken {
-            Ok(until) => self.at = until,
+            Ok((told, until)) => {
+                for told in told {
+                    match told {
+                        Told::Rendered { event, .. } => self.deliver(event.into()),
+                        Told::Changed(change) => self.push_change(&change),
+                    }
+                }
+                self.at = until;
+            }
             Err(expired) => {
                 let status = Refusal::too_old(self.at, expired.oldest).status();
                 self.push_value("ERROR", &status);
@@ -281,9 +314,12 @@ impl Watch {
             let version = &shown["metadata"]["resourceVersion"];
             shown = table::of(self.resource.kind, &[&shown], version, self.state.now());
         }
-        let bytes = self.render(event, &shown);
+        self.deliver(self.render(event, &shown));
+    }
+
+    fn deliver(&mut self, event: Bytes) {
         let (kind, ready) = (self.resource.kind.plural, &mut self.ready);
-        self.outlet.deliver(&self.state, kind, bytes, |bytes| ready.push_back(bytes));
+        self.outlet.deliver(&self.state, kind, event, |bytes| ready.push_back(bytes));
     }
 
     fn push_value(&mut self, event: &str, object: &Value) {

@@ -36,6 +36,7 @@ pub(super) async fn create(
     let name = name_new(resource, &mut object)?;
     let mut write = write(call, resource, name, None, How::Create);
     write.dry_run = options.dry_run;
+    call.state.make_writable(resource.kind, &write.name.1);
     let taken = call.state.store.get(resource.kind, &write.name).is_some();
     // What is wrong with the object is said first, as on real servers.
     write.dry_run |= taken;

@@ -1,69 +1,164 @@
 //! Lists of a herd, a piece at a time: one of 5,000 nodes has 80 MB, and a thousand of them may be asked
 //! for at once.
 
-use std::{ops::Range, sync::Arc};
+use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{Encoding, Herd, State, Template, look::GONE, render::Fill};
+use super::{Encoding, Event, Herd, State, Template, look::GONE, render::Fill};
 use crate::sim::protobuf::{self, ListMeta, ProtoKind};
+use crate::sim::store::Object;
 
-/// A page of a list.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Span {
-    /// Among all nodes, gone ones included: where the next page begins is its end.
-    pub range: Range<usize>,
-    /// How many nodes follow it; with none it is the last page.
-    pub remaining: usize,
+/// The nodes of a cluster at one moment, in the order of their names. States are copied, so later changes do
+/// not touch it.
+#[derive(Debug)]
+pub struct Nodes {
+    template: Arc<Template>,
+    cluster: u16,
+    items: Vec<Item>,
 }
 
-impl Span {
-    pub(super) fn of(states: &[State], from: usize, limit: Option<usize>) -> Self {
-        let mut existing = (from..states.len()).filter(|i| !states[*i].look.has(GONE));
-        let past = limit.and_then(|limit| existing.nth(limit));
-        let range = from.min(states.len())..past.unwrap_or(states.len());
-        Self { range, remaining: past.map_or(0, |_| 1 + existing.count()) }
+#[derive(Debug)]
+enum Item {
+    State(usize, State),
+    /// Of a node that was written to.
+    Object(Object),
+}
+
+impl Nodes {
+    pub(super) fn new(herd: &Herd, states: &[State], objects: Vec<Object>) -> Self {
+        let states = states.iter().enumerate().filter(|(_, state)| !state.look.has(GONE));
+        let items = states.map(|(i, state)| Item::State(i, *state)).collect();
+        let mut nodes = Self { template: herd.template.clone(), cluster: herd.cluster, items };
+        if !objects.is_empty() {
+            let mut items = std::mem::take(&mut nodes.items);
+            items.extend(objects.into_iter().map(Item::Object));
+            items.sort_by_cached_key(|item| nodes.name(item));
+            nodes.items = items;
+        }
+        nodes
+    }
+
+    fn name(&self, item: &Item) -> String {
+        match item {
+            Item::State(i, _) => super::name(self.cluster, *i),
+            Item::Object(object) => object["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+        }
+    }
+
+    fn object(&self, item: &Item) -> Object {
+        match item {
+            Item::State(i, state) => Arc::new(self.template.value((self.cluster, *i, state))),
+            Item::Object(object) => Arc::clone(object),
+        }
+    }
+
+    /// Leaves those that follow this name.
+    pub fn after(&mut self, name: &str) {
+        let past = self.items.partition_point(|item| *self.name(item) <= *name);
+        self.items.drain(..past);
+    }
+
+    /// Leaves the one of this name.
+    pub fn only(&mut self, name: &str) {
+        let before = self.items.partition_point(|item| *self.name(item) < *name);
+        self.items.drain(..before);
+        let is = self.items.first().is_some_and(|item| self.name(item) == name);
+        self.items.truncate(usize::from(is));
+    }
+
+    /// Leaves those that are wanted, each rendered in full to be looked at.
+    pub fn keep(&mut self, wanted: impl Fn(&Value) -> bool) {
+        let mut items = std::mem::take(&mut self.items);
+        items.retain(|item| wanted(&self.object(item)));
+        self.items = items;
+    }
+
+    /// Leaves so many, and says how many more there were.
+    pub fn truncate(&mut self, limit: usize) -> usize {
+        let left = self.items.len().saturating_sub(limit);
+        self.items.truncate(limit);
+        self.items.shrink_to_fit();
+        left
+    }
+
+    /// The name of the last one.
+    pub fn last(&self) -> Option<String> {
+        self.items.last().map(|item| self.name(item))
+    }
+
+    pub fn objects(&self) -> impl Iterator<Item = Object> {
+        self.items.iter().map(|item| self.object(item))
+    }
+
+    /// As a watch sends them that begins with all.
+    pub fn events(self, encoding: Encoding) -> impl Iterator<Item = Vec<u8>> {
+        let Self { template, cluster, items } = self;
+        items.into_iter().map(move |item| match item {
+            Item::State(i, state) => template.event(encoding, (cluster, i, &state), Event::Added),
+            Item::Object(object) => match encoding {
+                Encoding::Protobuf => {
+                    protobuf::watch_frame(Event::Added.text(), &protobuf::encode(ProtoKind::Node, &object))
+                }
+                Encoding::Json => {
+                    format!("{}\n", json!({"type": Event::Added.text(), "object": object})).into_bytes()
+                }
+            },
+        })
+    }
+
+    /// The pieces of a list.
+    pub fn list(self, encoding: Encoding, meta: ListMeta<'_>) -> List {
+        let length = |item: &Item| match item {
+            Item::State(_, state) => {
+                let digits = 1 + state.version.checked_ilog10().unwrap_or_default() as usize;
+                self.template.body(encoding, state.look).length(digits)
+            }
+            Item::Object(object) => in_list(encoding, object).len(),
+        };
+        let before = |length: usize| match encoding {
+            Encoding::Json => 1,
+            Encoding::Protobuf => protobuf::list_item(length).0.len(),
+        };
+        let length = self.items.iter().map(length).map(|length| before(length) + length).sum();
+        let (start, end): (_, &[u8]) = match encoding {
+            Encoding::Json => (json_head(meta), b"]}\n"),
+            Encoding::Protobuf => {
+                (protobuf::list_start(ProtoKind::Node, meta, length), protobuf::ENVELOPE_TAIL)
+            }
+        };
+        // No comma stands before the first.
+        let commas = if encoding == Encoding::Json { self.items.len().min(1) } else { 0 };
+        List {
+            template: self.template,
+            encoding,
+            cluster: self.cluster,
+            size: start.len() + length - commas + end.len(),
+            items: self.items.into_iter(),
+            start: Some(start),
+            end: Some(end),
+            first: true,
+        }
     }
 }
 
-/// The pieces of a list: its head, each node, its tail. States are copied when it begins, as a list is of
-/// one version, and says at its head how long it is.
+/// The pieces of a list: its head, each node, its tail. It says at its head how long it is.
 #[derive(Debug)]
 pub struct List {
     template: Arc<Template>,
     encoding: Encoding,
     cluster: u16,
-    nodes: std::vec::IntoIter<(usize, State)>,
+    size: usize,
+    items: std::vec::IntoIter<Item>,
     start: Option<Vec<u8>>,
     end: Option<&'static [u8]>,
     first: bool,
 }
 
 impl List {
-    pub(super) fn new(herd: &Herd, encoding: Encoding, span: &Span, meta: ListMeta<'_>) -> Self {
-        let existing = span.range.clone().filter(|i| herd.exists(*i));
-        let nodes: Vec<_> = existing.map(|i| (i, herd.states[i])).collect();
-        let (start, end): (_, &[u8]) = match encoding {
-            Encoding::Json => (json_head(meta), b"]}\n"),
-            Encoding::Protobuf => {
-                let length = |(_, state): &(usize, State)| {
-                    let digits = 1 + state.version.checked_ilog10().unwrap_or_default() as usize;
-                    let length = herd.template.body(encoding, state.look).length(digits);
-                    protobuf::list_item(length).0.len() + length
-                };
-                let length = nodes.iter().map(length).sum();
-                (protobuf::list_start(ProtoKind::Node, meta, length), protobuf::ENVELOPE_TAIL)
-            }
-        };
-        Self {
-            template: herd.template.clone(),
-            encoding,
-            cluster: herd.cluster,
-            nodes: nodes.into_iter(),
-            start: Some(start),
-            end: Some(end),
-            first: true,
-        }
+    /// Bytes of all its pieces.
+    pub fn size(&self) -> usize {
+        self.size
     }
 }
 
@@ -74,17 +169,41 @@ impl Iterator for List {
         if let Some(start) = self.start.take() {
             return Some(start);
         }
-        let Some((i, state)) = self.nodes.next() else { return self.end.take().map(<[u8]>::to_vec) };
-        let fill = Fill::new(self.cluster, i, state.version, &state);
-        let body = self.template.body(self.encoding, state.look);
+        let Some(item) = self.items.next() else { return self.end.take().map(<[u8]>::to_vec) };
         let first = std::mem::replace(&mut self.first, false);
-        let mut piece = match self.encoding {
+        let before = |length: usize| match self.encoding {
             Encoding::Json if first => Vec::new(),
             Encoding::Json => b",".to_vec(),
-            Encoding::Protobuf => protobuf::list_item(body.length(fill.digits())).0,
+            Encoding::Protobuf => protobuf::list_item(length).0,
         };
-        body.write(&fill, &mut piece);
-        Some(piece)
+        Some(match item {
+            Item::State(i, state) => {
+                let fill = Fill::new(self.cluster, i, state.version, &state);
+                let body = self.template.body(self.encoding, state.look);
+                let mut piece = before(body.length(fill.digits()));
+                body.write(&fill, &mut piece);
+                piece
+            }
+            Item::Object(object) => {
+                let body = in_list(self.encoding, &object);
+                [before(body.len()), body].concat()
+            }
+        })
+    }
+}
+
+/// Without its kind, which the list names once.
+fn in_list(encoding: Encoding, object: &Value) -> Vec<u8> {
+    match encoding {
+        Encoding::Protobuf => protobuf::message(ProtoKind::Node, object),
+        Encoding::Json => {
+            let mut object = object.clone();
+            if let Some(fields) = object.as_object_mut() {
+                fields.shift_remove("kind");
+                fields.shift_remove("apiVersion");
+            }
+            object.to_string().into_bytes()
+        }
     }
 }
 

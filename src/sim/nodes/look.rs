@@ -29,6 +29,8 @@ pub(super) const CORDONED: u8 = 2;
 pub(super) const TAINTED: u8 = 4;
 /// Shows in no body: whoever sees a node deleted sees its last one.
 pub(super) const GONE: u8 = 8;
+/// Somebody wrote to it, and it is kept as an object since.
+pub(super) const GIVEN_UP: u8 = 16;
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Look {

@@ -1,15 +1,17 @@
 //! A herd as its cluster serves it: with what happened to it, under the cluster's one counter of versions.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::{Change, Encoding, Event, Herd, List, Span, State};
-use crate::sim::protobuf::ListMeta;
-use crate::sim::store::{Expired, Store};
+use super::{Change, Encoding, Event, Herd, Nodes, State};
+use crate::sim::kind::Kind;
+use crate::sim::store::{self, Expired, Object, Store};
 
 /// How many events are kept: five minutes of heartbeats of a thousand nodes and as much again, about
 /// as long as a real server remembers.
@@ -30,23 +32,29 @@ struct Inner {
     forgotten: u64,
 }
 
-/// An event, with the node as it was then.
+/// An event, with the node as it was before and then.
 #[derive(Clone, Copy, Debug)]
 struct Happened {
+    before: State,
     state: State,
     node: u32,
     event: Event,
 }
 
-/// A page of a list as somebody asked for it.
-#[derive(Clone, Copy, Debug)]
-pub struct Page {
-    pub encoding: Encoding,
-    /// Index of the first node.
-    pub from: usize,
-    pub limit: Option<usize>,
-    /// Of a list that goes on: the version it began at.
-    pub version: Option<u64>,
+/// What a watch is told of a change: what it sends, or what happened, of which it may want to see a part.
+#[derive(Debug)]
+pub enum Told {
+    Rendered { version: u64, event: Vec<u8> },
+    Changed(store::Change),
+}
+
+impl Told {
+    fn version(&self) -> u64 {
+        match self {
+            Self::Rendered { version, .. } => *version,
+            Self::Changed(change) => change.version,
+        }
+    }
 }
 
 impl ServedHerd {
@@ -98,57 +106,70 @@ impl ServedHerd {
         inner.herd.value(inner.herd.find(name)?)
     }
 
-    /// Every node in full, for what is asked rarely.
-    pub fn values(&self, store: &Store, name: Option<&str>) -> (Vec<Value>, u64) {
+    /// All names there are.
+    pub fn names(&self) -> Vec<String> {
         let inner = self.lock();
         let herd = &inner.herd;
-        let nodes = match name {
-            Some(name) => herd.find(name).and_then(|i| herd.value(i)).into_iter().collect(),
-            None => (0..herd.len()).filter_map(|i| herd.value(i)).collect(),
-        };
-        (nodes, store.version())
+        (0..herd.len()).filter(|i| herd.exists(*i)).map(|i| herd.name(i)).collect()
     }
 
-    /// Every node as a watch sends it that begins with all, and the version that they are of.
-    pub fn all(&self, store: &Store, encoding: Encoding) -> (Vec<Vec<u8>>, u64) {
-        let inner = self.lock();
-        let herd = &inner.herd;
-        let existing = (0..herd.len()).filter(|i| herd.exists(*i));
-        let added = existing.map(|i| herd.event_of(encoding, (i, &herd.states[i]), Event::Added));
-        (added.collect(), store.version())
-    }
-
-    /// The pieces of a page. A list that goes on shows its later pages as they are now: whoever watches
-    /// from the version it bears is told of the difference.
-    pub fn page(&self, store: &Store, page: Page) -> Result<List, Expired> {
-        let inner = self.lock();
-        if let Some(version) = page.version {
-            inner.check(store, version)?;
+    /// Makes an object of the store of a node that somebody is about to write to: 24 bytes cannot hold what people
+    /// write. It is the same node in the same version, and nobody is told; only that nothing happens to it by itself
+    /// any more, heartbeats among that.
+    pub fn hand_over(&self, store: &Store, kind: &'static Kind, name: &str) {
+        let mut inner = self.lock();
+        if let Some(value) = inner.herd.find(name).and_then(|i| inner.herd.give_up(i)) {
+            store.adopt(kind, &(String::new(), name.to_owned()), value);
         }
-        let version = page.version.unwrap_or_else(|| store.version());
-        let span = inner.herd.span(page.from, page.limit);
-        let Span { range, remaining } = &span;
-        let next = (*remaining != 0).then(|| format!("{version}.{}", range.end));
-        let text = version.to_string();
-        let left = next.as_ref().and_then(|_| i64::try_from(*remaining).ok());
-        let meta = ListMeta { resource_version: &text, next: next.as_deref(), remaining: left };
-        Ok(inner.herd.list(page.encoding, &span, meta))
     }
 
-    /// The events after a version as a watch sends them, and up to which version that is all.
-    pub fn since(
+    /// All nodes, those that the store keeps among them, as they were at a version, or now; and as of which version
+    /// that is.
+    pub fn nodes(
         &self,
         store: &Store,
+        kind: &'static Kind,
+        at: Option<u64>,
+    ) -> Result<(Nodes, u64), Expired> {
+        // What is handed over moves under this lock, so that no node is seen twice or not at all.
+        let inner = self.lock();
+        let Some(version) = at else {
+            let (objects, now) = store.list(kind, None);
+            let objects = objects.into_iter().map(|(_, object)| object).collect();
+            return Ok((Nodes::new(&inner.herd, &inner.herd.states, objects), now));
+        };
+        inner.check(store, version)?;
+        // One that is newer was of the herd then.
+        let then = |object: &Object| object_version(object) <= version;
+        let objects = store.list_at(kind, None, version)?.into_iter().map(|(_, object)| object).filter(then);
+        Ok((Nodes::new(&inner.herd, &inner.states_at(version), objects.collect()), version))
+    }
+
+    /// What happened after a version, in order, and up to which version that is all. Without an encoding nothing is
+    /// rendered.
+    pub fn since(
+        &self,
+        (store, kind): (&Store, &'static Kind),
         version: u64,
-        encoding: Encoding,
-    ) -> Result<(Vec<Vec<u8>>, u64), Expired> {
+        encoding: Option<Encoding>,
+    ) -> Result<(Vec<Told>, u64), Expired> {
         let inner = self.lock();
         inner.check(store, version)?;
         let from = inner.history.partition_point(|happened| happened.state.version <= version);
-        let events = inner.history.range(from..).map(|happened| inner.render(encoding, happened));
+        let mut told: Vec<Told> =
+            inner.history.range(from..).map(|happened| inner.tell(happened, encoding)).collect();
         // Versions are drawn under the lock that is held here, so none up to this one is still to come.
-        Ok((events.collect(), store.version()))
+        let (changes, until) = store.since(kind, version)?;
+        if !changes.is_empty() {
+            told.extend(changes.into_iter().map(Told::Changed));
+            told.sort_by_key(Told::version);
+        }
+        Ok((told, until))
     }
+}
+
+fn object_version(object: &Object) -> u64 {
+    object["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
 impl Inner {
@@ -157,10 +178,11 @@ impl Inner {
         if !self.herd.would_apply(i, change) {
             return None;
         }
+        let before = *self.herd.states.get(i)?;
         let version = store.advance();
         let event = self.herd.apply(i, change, version, now)?;
         let state = self.herd.states[i];
-        self.history.push_back(Happened { state, node: u32::try_from(i).ok()?, event });
+        self.history.push_back(Happened { before, state, node: u32::try_from(i).ok()?, event });
         if self.history.len() > HISTORY
             && let Some(oldest) = self.history.pop_front()
         {
@@ -174,8 +196,29 @@ impl Inner {
         if version < oldest { Err(Expired { oldest }) } else { Ok(()) }
     }
 
-    fn render(&self, encoding: Encoding, happened: &Happened) -> Vec<u8> {
-        let node = happened.node as usize;
-        self.herd.event_of(encoding, (node, &happened.state), happened.event)
+    /// Later changes are taken back.
+    fn states_at(&self, version: u64) -> Cow<'_, [State]> {
+        let mut states = Cow::Borrowed(&self.herd.states[..]);
+        for later in self.history.iter().rev().take_while(|happened| version < happened.state.version) {
+            states.to_mut()[later.node as usize] = later.before;
+        }
+        states
+    }
+
+    fn tell(&self, happened: &Happened, encoding: Option<Encoding>) -> Told {
+        let Happened { before, state, node, event } = happened;
+        let (version, node) = (state.version, *node as usize);
+        if let Some(encoding) = encoding {
+            return Told::Rendered { version, event: self.herd.event_of(encoding, (node, state), *event) };
+        }
+        let object = |state: &State| Arc::new(self.herd.template.value((self.herd.cluster, node, state)));
+        let gone = *event == Event::Deleted;
+        Told::Changed(store::Change {
+            version,
+            at: Instant::now(),
+            before: (*event != Event::Added).then(|| object(before)),
+            after: (!gone).then(|| object(state)),
+            last: gone.then(|| object(state)),
+        })
     }
 }

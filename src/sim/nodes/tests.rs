@@ -132,42 +132,53 @@ fn pages_together_are_the_list() {
     for gone in [0, 9, 10, 24] {
         herd.apply(gone, Change::Delete, 1001, at(1));
     }
-    let (mut from, mut names, mut left) = (0, Vec::new(), Vec::new());
+    let page = |after: Option<&str>, limit| {
+        let mut nodes = herd.nodes();
+        after.into_iter().for_each(|name| nodes.after(name));
+        let left = nodes.truncate(limit);
+        (nodes, left)
+    };
+    let (mut after, mut names, mut left) = (None::<String>, Vec::new(), Vec::new());
     loop {
-        let span = herd.span(from, Some(9));
-        let next = (span.remaining != 0).then(|| span.range.end.to_string());
-        let remaining = i64::try_from(span.remaining).unwrap();
+        let (nodes, remaining) = page(after.as_deref(), 9);
+        let last = nodes.last().filter(|_| remaining != 0);
         let meta = ListMeta {
             resource_version: "1001",
-            next: next.as_deref(),
-            remaining: next.is_some().then_some(remaining),
+            next: last.as_deref(),
+            remaining: last.is_some().then_some(i64::try_from(remaining).unwrap()),
         };
-        let json: Vec<u8> = herd.list(Encoding::Json, &span, meta).flatten().collect();
-        let page: Value = serde_json::from_slice(&json).unwrap();
-        let items: Vec<&Value> = page["items"].as_array().unwrap().iter().collect();
+        let list = nodes.list(Encoding::Json, meta);
+        let size = list.size();
+        let json: Vec<u8> = list.flatten().collect();
+        assert_eq!(json.len(), size);
+        let shown: Value = serde_json::from_slice(&json).unwrap();
+        let items: Vec<&Value> = shown["items"].as_array().unwrap().iter().collect();
         names.extend(items.iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()));
-        let protobuf: Vec<u8> = herd.list(Encoding::Protobuf, &span, meta).flatten().collect();
+        let list = page(after.as_deref(), 9).0.list(Encoding::Protobuf, meta);
+        let size = list.size();
+        let protobuf: Vec<u8> = list.flatten().collect();
+        assert_eq!(protobuf.len(), size);
         assert_eq!(protobuf, protobuf::encode_list(ProtoKind::Node, &items, meta));
-        assert_eq!(page["metadata"]["resourceVersion"], "1001");
-        left.push(span.remaining);
-        match page["metadata"]["continue"].as_str() {
-            Some(next) => from = next.parse().unwrap(),
+        assert_eq!(shown["metadata"]["resourceVersion"], "1001");
+        left.push(remaining);
+        match shown["metadata"]["continue"].as_str() {
+            Some(next) => after = Some(next.to_owned()),
             None => break,
         }
     }
     assert_eq!(left, [12, 3, 0]);
     let expected: Vec<_> = (0..25).filter(|i| ![0, 9, 10, 24].contains(i)).map(|i| herd.name(i)).collect();
     assert_eq!(names, expected);
-    assert_eq!(herd.span(99, None), Span { range: 25..25, remaining: 0 });
-    assert_eq!(herd.span(0, Some(21)).remaining, 0, "a page that takes them all is the last");
+    assert_eq!(page(Some("gke-0007-a3-000099"), 9).0.last(), None);
+    assert_eq!(page(None, 21).1, 0, "a page that takes them all is the last");
 }
 
 #[test]
 fn a_list_is_of_the_moment_it_began() {
     let mut herd = herd(3);
     let meta = ListMeta { resource_version: "1000", ..ListMeta::default() };
-    let list = herd.list(Encoding::Protobuf, &herd.span(0, None), meta);
-    let same: Vec<u8> = herd.list(Encoding::Protobuf, &herd.span(0, None), meta).flatten().collect();
+    let list = herd.nodes().list(Encoding::Protobuf, meta);
+    let same: Vec<u8> = herd.nodes().list(Encoding::Protobuf, meta).flatten().collect();
     herd.apply(2, Change::Cordon(true), 1_000_000_000, at(1));
     assert_eq!(list.flatten().collect::<Vec<u8>>(), same);
 }
