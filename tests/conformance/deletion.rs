@@ -4,33 +4,52 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::expect::{absent, any, has, time};
-use super::stage::{CLAIMS, JSON_PATCH, MERGE, NAMESPACES, Stage, claim, labelled, secret, text};
+use super::stage::{CLAIMS, JSON_PATCH, MERGE, NAMESPACES, Stage, claim, secret, text};
+use super::subject::Subject;
 
 pub async fn run(stage: &Stage<'_>) -> Result<()> {
-    at_once(stage).await;
+    let subject = Subject::of(stage);
+    of(stage, &subject).await?;
+    wrong(stage, &subject).await;
     finalized(stage).await;
-    preconditions(stage).await;
-    collections(stage).await;
     owners(stage).await;
     namespace(stage).await;
     Ok(())
 }
 
-async fn at_once(stage: &Stage<'_>) {
-    let path = stage.secrets();
-    let made = stage.make(&path, secret("a")).await;
+pub async fn of(stage: &Stage<'_>, subject: &Subject<'_>) -> Result<()> {
+    at_once(stage, subject).await;
+    preconditions(stage, subject).await;
+    collections(stage, subject).await;
+    Ok(())
+}
+
+async fn at_once(stage: &Stage<'_>, subject: &Subject<'_>) {
+    let made = subject.make("a").await;
+    let (path, name) = (subject.path_of("a"), subject.name("a"));
     let gone = json!({
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
         "status": "Success",
-        "details": {"name": "a", "kind": "secrets", "uid": made["metadata"]["uid"]},
+        "details": {"name": name, "kind": subject.plural, "uid": made["metadata"]["uid"]},
     });
-    stage.delete(&format!("{path}/a")).gives(200, gone).await;
-    let missing = json!({"reason": "NotFound", "message": "secrets \"a\" not found", "code": 404});
-    stage.get(&format!("{path}/a")).gives(404, missing.clone()).await;
-    stage.delete(&format!("{path}/a")).gives(404, missing).await;
+    stage.delete(&format!("{path}?dryRun=All")).gives(200, json!({"status": "Success"})).await;
+    stage.delete(&path).gives(200, gone).await;
+    let message = format!("{} \"{name}\" not found", subject.plural);
+    let missing = json!({"reason": "NotFound", "message": message, "code": 404});
+    stage.get(&path).gives(404, missing.clone()).await;
+    stage.delete(&path).gives(404, missing).await;
+    // Whoever comes after it under its name is another.
+    let again = stage.make(&subject.path, subject.body("a")).await;
+    stage.check(again["metadata"]["uid"] != made["metadata"]["uid"], || "the same uid again".to_owned());
+    let exists = "already exists";
+    stage.post(&subject.path, subject.body("a")).refused(409, "AlreadyExists", exists).await;
+    subject.make("b").await;
+    stage.post(&subject.path, subject.body("b")).refused(409, "AlreadyExists", exists).await;
+}
 
+async fn wrong(stage: &Stage<'_>, subject: &Subject<'_>) {
     let name = stage.named("a");
     stage.make(CLAIMS, claim(&name)).await;
     let gone = json!({
@@ -45,10 +64,10 @@ async fn at_once(stage: &Stage<'_>) {
     stage.delete(&format!("{CLAIMS}/{name}")).gives(200, gone).await;
     stage.delete(&format!("{CLAIMS}/{name}")).refused(404, "NotFound", "").await;
 
-    stage.make(&path, secret("bad")).await;
+    let path = subject.path_of("a");
     let options = json!({"propagationPolicy": "Nonsense"});
-    body(stage, &format!("{path}/bad"), options).refused(422, "Invalid", "propagationPolicy").await;
-    let step = stage.delete(&format!("{path}/bad")).header("content-type", "application/json").body("{");
+    body(stage, &path, options).refused(422, "Invalid", "propagationPolicy").await;
+    let step = stage.delete(&path).header("content-type", "application/json").body("{");
     step.refused(400, "BadRequest", "").await;
 }
 
@@ -124,9 +143,9 @@ async fn finalized(stage: &Stage<'_>) {
     stage.post(&stage.secrets(), unqualified).refused(422, "Invalid", "metadata.finalizers").await;
 }
 
-async fn preconditions(stage: &Stage<'_>) {
-    let path = format!("{}/p", stage.secrets());
-    let made = stage.make(&stage.secrets(), secret("p")).await;
+async fn preconditions(stage: &Stage<'_>, subject: &Subject<'_>) {
+    let (path, name, kind) = (subject.path_of("p"), subject.name("p"), subject.kind);
+    let made = subject.make("p").await;
     let uid = text(&made, "/metadata/uid").to_owned();
     let none = "00000000-0000-0000-0000-000000000000";
     let mismatch = json!({
@@ -134,10 +153,10 @@ async fn preconditions(stage: &Stage<'_>) {
         "status": "Failure",
         "reason": "Conflict",
         "message": format!(
-            "Operation cannot be fulfilled on Secret \"p\": the UID in the precondition ({none}) does not match \
+            "Operation cannot be fulfilled on {kind} \"{name}\": the UID in the precondition ({none}) does not match \
              the UID in record ({uid}). The object might have been deleted and then recreated"
         ),
-        "details": {"name": "p", "kind": "Secret"},
+        "details": {"name": name, "kind": kind},
         "code": 409,
     });
     body(stage, &path, json!({"preconditions": {"uid": none}})).gives(409, mismatch).await;
@@ -145,28 +164,34 @@ async fn preconditions(stage: &Stage<'_>) {
     body(stage, &path, json!({"preconditions": {"resourceVersion": "1"}}))
         .refused(409, "Conflict", stale)
         .await;
-    stage.get(&path).gives(200, json!({"metadata": {"uid": uid}})).await;
+    let found = stage.get(&path).gives(200, json!({"metadata": {"uid": uid}})).await;
+    stage.check(super::stage::version(&found) == super::stage::version(&made), || {
+        "what was refused moves the version".to_owned()
+    });
     let version = super::stage::version(&made);
     let both =
         json!({"preconditions": {"uid": uid, "resourceVersion": version}, "propagationPolicy": "Background"});
     body(stage, &path, both).gives(200, json!({"status": "Success"})).await;
 }
 
-async fn collections(stage: &Stage<'_>) {
-    let path = stage.secrets();
-    for (name, label) in [("x", "go"), ("y", "go"), ("z", "stay")] {
-        stage.make(&path, labelled(name, json!({"c": label}))).await;
+async fn collections(stage: &Stage<'_>, subject: &Subject<'_>) {
+    for letter in ["d", "e", "f"] {
+        subject.make(letter).await;
     }
-    let gone =
-        json!({"kind": "SecretList", "items": [{"metadata": {"name": "x"}}, {"metadata": {"name": "y"}}]});
-    stage.delete(&format!("{path}?labelSelector=c%3Dgo")).gives(200, gone).await;
-    let left = json!({"items": [{"metadata": {"name": "z"}}]});
-    stage.get(&format!("{path}?labelSelector=c")).gives(200, left).await;
+    subject.mark("d", true).await;
+    subject.mark("e", true).await;
+    let named = |letter| json!({"metadata": {"name": subject.name(letter)}});
+    let gone = json!({"kind": format!("{}List", subject.kind), "items": [named("d"), named("e")]});
+    let marked = format!("{}?{}", subject.path, subject.marked);
+    stage.delete(&marked).gives(200, gone).await;
+    stage.get(&marked).gives(200, json!({"items": []})).await;
+    stage.get(&subject.path_of("f")).gives(200, named("f")).await;
 }
 
 /// What belongs to an object goes after it.
 async fn owners(stage: &Stage<'_>) {
     let path = stage.secrets();
+    stage.make(&path, secret("z")).await;
     let owner = stage.make(&path, secret("owner")).await;
     let reference =
         json!({"apiVersion": "v1", "kind": "Secret", "name": "owner", "uid": owner["metadata"]["uid"]});

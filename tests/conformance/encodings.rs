@@ -8,7 +8,8 @@ use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 
 use super::expect::{absent, any, has};
-use super::stage::{CLAIMS, MERGE, NODES, QUEUES, Stage, claim, node, secret};
+use super::stage::{CLAIMS, MERGE, NODES, QUEUES, Stage, claim, node, secret, text};
+use super::subject::Subject;
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
@@ -19,16 +20,78 @@ const COMPRESSED_FROM: usize = 128 * 1024;
 const STREAMS: usize = 100;
 
 pub async fn run(stage: &Stage<'_>) -> Result<()> {
-    protobuf(stage).await?;
+    let name = stage.named("n");
+    stage.make(NODES, node(&name)).await;
+    protobuf(stage, &name).await?;
+    let either = format!("{PROTOBUF},application/json");
+    let answer = stage
+        .get(CLAIMS)
+        .header("accept", &either)
+        .answers(200, json!({"kind": "ClusterResourceClaimList"}))
+        .await;
+    stage.check(answer.is_some_and(|answer| answer.header("content-type") == "application/json"), || {
+        "a list of claims is no JSON".to_owned()
+    });
     unknown(stage).await;
     tables(stage).await;
     compressed(stage).await?;
     streams(stage).await
 }
 
-async fn protobuf(stage: &Stage<'_>) -> Result<()> {
-    let name = stage.named("n");
-    stage.make(NODES, node(&name)).await;
+/// Lists that are just large enough to be compressed, and just too small; and parts of nodes.
+pub async fn of(stage: &Stage<'_>, subject: &Subject<'_>) -> Result<()> {
+    for letter in ["a", "b", "c", "d", "e", "f", "g", "p", "s", "t"] {
+        subject.make(letter).await;
+    }
+    protobuf(stage, &subject.name("b")).await?;
+    let mut seen = [false, false];
+    for limit in 6..=10 {
+        for accept in ["application/json", PROTOBUF] {
+            let path = format!("{NODES}?limit={limit}");
+            let ask = || stage.get(&path).header("accept", accept);
+            let plain = ask().answers(200, json!(null)).await.context("no list")?;
+            let size = plain.body.len();
+            let zips = COMPRESSED_FROM <= size;
+            seen[usize::from(zips)] = true;
+            let packed = ask().header("accept-encoding", "gzip").answers(200, json!(null)).await;
+            let found = packed.context("no list")?.header("content-encoding").to_owned();
+            stage.check(found == if zips { "gzip" } else { "" }, || {
+                format!("{size} bytes in {accept} are encoded {found:?}")
+            });
+        }
+    }
+    stage.check(seen == [true, true], || "all lists are large, or all small".to_owned());
+
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+    let row = |letter| json!({"cells": any(), "object": {"kind": "PartialObjectMetadata", "metadata": {"name": subject.name(letter)}}});
+    let rows = json!({
+        "kind": "Table",
+        "metadata": {"continue": any(), "remainingItemCount": 8, "resourceVersion": any()},
+        "rows": [row("a"), row("b")],
+    });
+    let first = stage.get(&format!("{NODES}?limit=2")).header("accept", table).gives(200, rows).await;
+    // A token is one of the list, in whatever form it goes on.
+    let next = format!("{NODES}?limit=1&continue={}", text(&first, "/metadata/continue"));
+    let metadata = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+    let part = json!({
+        "kind": "PartialObjectMetadataList",
+        "metadata": {"remainingItemCount": 7, "resourceVersion": first["metadata"]["resourceVersion"]},
+        "items": [{"metadata": {"name": subject.name("c")}, "spec": absent(), "status": absent()}],
+    });
+    stage.get(&next).header("accept", metadata).gives(200, part).await;
+    stage
+        .get(&subject.path_of("c"))
+        .header("accept", table)
+        .gives(200, json!({"kind": "Table", "rows": [row("c")]}))
+        .await;
+    let watch = format!("{NODES}?watch=1&timeoutSeconds=1");
+    let told = stage.get(&watch).header("accept", PROTOBUF).answers(200, json!(null)).await;
+    let told = told.context("no watch")?;
+    stage.check(100_000 < told.body.len(), || format!("{} bytes of ten nodes", told.body.len()));
+    Ok(())
+}
+
+async fn protobuf(stage: &Stage<'_>, name: &str) -> Result<()> {
     for path in [NODES.to_owned(), format!("{NODES}/{name}"), stage.secrets()] {
         let answer = stage.get(&path).header("accept", PROTOBUF).answers(200, json!(null)).await;
         let answer = answer.context("no protobuf")?;
@@ -57,15 +120,6 @@ async fn protobuf(stage: &Stage<'_>) -> Result<()> {
         stage.get(&format!("{NODES}/never-was")).header("accept", PROTOBUF).answers(404, json!(null)).await;
     stage.check(missing.is_some_and(|answer| answer.body.starts_with(b"k8s\0")), || {
         "a 404 is no protobuf".to_owned()
-    });
-    let either = format!("{PROTOBUF},application/json");
-    let answer = stage
-        .get(CLAIMS)
-        .header("accept", &either)
-        .answers(200, json!({"kind": "ClusterResourceClaimList"}))
-        .await;
-    stage.check(answer.is_some_and(|answer| answer.header("content-type") == "application/json"), || {
-        "a list of claims is no JSON".to_owned()
     });
     Ok(())
 }

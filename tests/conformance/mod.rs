@@ -11,6 +11,7 @@
 pub mod client;
 pub mod expect;
 pub mod stage;
+pub mod subject;
 
 pub mod apply;
 pub mod creation;
@@ -39,6 +40,7 @@ use serde_json::Value;
 
 use client::Credential;
 use stage::Stage;
+use subject::{Nodes, Subject};
 
 /// The server under test, and who may ask it what.
 pub struct Server {
@@ -57,6 +59,8 @@ pub struct Server {
     /// Makes the server forget versions of the past, as it would by itself after some minutes. It may take a while
     /// to have effect.
     pub forget: Box<dyn Fn() -> Forgetting>,
+    /// Of a server that is there for its nodes alone: some themes have nodes then where they have Secrets else.
+    pub nodes: Option<Nodes>,
 }
 
 /// Whatever plays kubelet in the server's cluster.
@@ -96,4 +100,26 @@ pub async fn run(server: &Server, theme: &str) -> Result<()> {
     }
     let ended = with_themes!(choose);
     stage.close(ended).await
+}
+
+/// Runs what nodes are held to on a server that is there for its nodes alone, one theme after the other.
+pub async fn run_on_nodes(server: &Server) -> Result<()> {
+    let mut differences = Vec::new();
+    macro_rules! on_nodes {
+        ($($name:ident),*) => {
+            $(
+                let stage = Stage::open(server, stringify!($name)).await?;
+                let subject = Subject::of(&stage);
+                subject.clear().await;
+                let ended = $name::of(&stage, &subject).await;
+                if let Err(error) = stage.close(ended).await {
+                    differences.push(format!("{}: {error:#}", stringify!($name)));
+                }
+            )*
+        };
+    }
+    // Lists come first, which nobody has written to yet.
+    on_nodes!(encodings, lists, versions, selectors, watches, updates, patches, status, deletion);
+    anyhow::ensure!(differences.is_empty(), "{}", differences.join("\n"));
+    Ok(())
 }

@@ -4,13 +4,12 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::expect::{absent, only};
-use super::stage::{
-    CLAIMS, JSON_PATCH, MERGE, NODES, STRATEGIC, Stage, claim, labelled, node, secret, version,
-};
+use super::stage::{CLAIMS, JSON_PATCH, MERGE, NODES, STRATEGIC, Stage, claim, node, secret, version};
+use super::subject::Subject;
 use super::updates::conflict;
 
 pub async fn run(stage: &Stage<'_>) -> Result<()> {
-    merge(stage).await;
+    of(stage, &Subject::of(stage)).await?;
     merge_custom(stage).await;
     strategic(stage).await;
     operations(stage).await;
@@ -18,32 +17,43 @@ pub async fn run(stage: &Stage<'_>) -> Result<()> {
     Ok(())
 }
 
-async fn merge(stage: &Stage<'_>) {
-    let path = format!("{}/a", stage.secrets());
-    let made = stage.make(&stage.secrets(), labelled("a", json!({"x": "1", "y": "2"}))).await;
+pub async fn of(stage: &Stage<'_>, subject: &Subject<'_>) -> Result<()> {
+    let path = subject.path_of("a");
+    let made = subject.make("a").await;
+    let patch = json!({"metadata": {"labels": {"x": "1", "y": "2"}}});
+    stage.patch(&path, MERGE, patch.clone()).gives(200, patch).await;
     let patch = json!({"metadata": {"labels": {"x": null, "z": "3"}}});
-    let changed = stage
-        .patch(&path, MERGE, patch.clone())
-        .gives(200, json!({"metadata": {"labels": only(json!({"y": "2", "z": "3"}))}}))
-        .await;
-    let same = stage.patch(&path, MERGE, patch).gives(200, json!({"kind": "Secret"})).await;
+    let labels = json!({"x": absent(), "y": "2", "z": "3"});
+    let changed =
+        stage.patch(&path, MERGE, patch.clone()).gives(200, json!({"metadata": {"labels": labels}})).await;
+    let same = stage.patch(&path, MERGE, patch).gives(200, json!({"kind": subject.kind})).await;
     stage.check(version(&same) == version(&changed), || {
         "a patch that changes nothing moves the version".to_owned()
     });
 
     let stale = json!({"metadata": {"resourceVersion": version(&made), "labels": {"q": "1"}}});
-    stage.patch(&path, MERGE, stale).gives(409, conflict("secrets", "a")).await;
+    stage.patch(&path, MERGE, stale).gives(409, conflict(subject.plural, &subject.name("a"))).await;
     let fresh = json!({"metadata": {"resourceVersion": version(&changed), "labels": {"q": "1"}}});
     stage.patch(&path, MERGE, fresh).gives(200, json!({"metadata": {"labels": {"q": "1"}}})).await;
     stage
         .patch(&path, MERGE, json!({"metadata": {"labels": null}}))
         .gives(200, json!({"metadata": {"labels": absent()}}))
         .await;
-    let missing = json!({"reason": "NotFound", "message": "secrets \"none\" not found"});
-    stage.patch(&format!("{}/none", stage.secrets()), MERGE, json!({})).gives(404, missing).await;
-    let dry = stage.patch(&format!("{path}?dryRun=All"), MERGE, json!({"data": {"k": "dg=="}}));
-    dry.gives(200, json!({"data": {"k": "dg=="}})).await;
-    stage.get(&path).gives(200, json!({"data": absent()})).await;
+    let message = format!("{} \"{}\" not found", subject.plural, subject.name("b"));
+    let missing = json!({"reason": "NotFound", "message": message});
+    stage.patch(&subject.path_of("b"), MERGE, json!({})).gives(404, missing).await;
+    let noted = json!({"metadata": {"annotations": {"noted": "yes"}}});
+    stage.patch(&format!("{path}?dryRun=All"), MERGE, noted.clone()).gives(200, noted).await;
+    stage
+        .get(&path)
+        .gives(200, json!({"metadata": {"labels": absent(), "annotations": unnoted(subject)}}))
+        .await;
+    Ok(())
+}
+
+/// Secrets have no annotations at all.
+fn unnoted(subject: &Subject<'_>) -> serde_json::Value {
+    if subject.are_nodes() { json!({"noted": absent()}) } else { absent() }
 }
 
 async fn merge_custom(stage: &Stage<'_>) {

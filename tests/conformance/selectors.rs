@@ -1,10 +1,11 @@
 //! Selection by label and by field.
 
 use anyhow::Result;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::expect::has;
-use super::stage::{CLAIMS, NODES, Stage, claim, labelled, node, text};
+use super::stage::{CLAIMS, NODES, Stage, claim, labelled, node};
+use super::subject::Subject;
 
 pub async fn run(stage: &Stage<'_>) -> Result<()> {
     let path = stage.secrets();
@@ -16,13 +17,51 @@ pub async fn run(stage: &Stage<'_>) -> Result<()> {
     ] {
         stage.make(&path, labelled(name, labels)).await;
     }
-    by_label(stage).await;
-    by_field(stage).await;
-    refused(stage).await;
+    let subject = Subject::of(stage);
+    by_label(stage, &subject).await;
+    by_field(stage, &subject).await;
+    refused(stage, &subject).await;
+    let field = json!({"code": 400, "message": has("field label not supported: spec.nothing")});
+    stage.get(&format!("{CLAIMS}?fieldSelector=spec.nothing%3D1")).gives(400, field).await;
     Ok(())
 }
 
-async fn by_label(stage: &Stage<'_>) {
+/// Nodes have the labels that their kubelets give them.
+pub async fn of(stage: &Stage<'_>, subject: &Subject<'_>) -> Result<()> {
+    for letter in ["a", "b", "c", "d"] {
+        subject.make(letter).await;
+    }
+    subject.mark("c", true).await;
+    let [a, b, c] = ["a", "b", "c"].map(|letter| subject.name(letter));
+    let host = "kubernetes.io/hostname";
+    for (selector, letters) in [
+        (format!("{host}={a}"), &["a"][..]),
+        (format!("{host}!={a}"), &["b", "c", "d"]),
+        (format!("{host} in ({a},{c})"), &["a", "c"]),
+        (format!("{host} notin ({a},{c}),{host}"), &["b", "d"]),
+        (format!("!{host}"), &[]),
+        (format!("kubernetes.io/os=linux,{host}={b}"), &["b"]),
+    ] {
+        selects(stage, subject, &format!("labelSelector={}", encoded(&selector)), letters).await;
+    }
+    for (selector, letters) in [
+        (format!("metadata.name={b}"), &["b"][..]),
+        (format!("metadata.name!={b}"), &["a", "c", "d"]),
+        (format!("metadata.name={b},metadata.name={c}"), &[]),
+        ("metadata.name=never-was".to_owned(), &[]),
+        ("spec.unschedulable=true".to_owned(), &["c"]),
+        ("spec.unschedulable=false".to_owned(), &["a", "b", "d"]),
+        (format!("spec.unschedulable=true,metadata.name={b}"), &[]),
+    ] {
+        selects(stage, subject, &format!("fieldSelector={}", encoded(&selector)), letters).await;
+    }
+    let both = format!("limit=1&labelSelector={}&fieldSelector=spec.unschedulable%3Dfalse", encoded(host));
+    selects(stage, subject, &both, &["a"]).await;
+    refused(stage, subject).await;
+    Ok(())
+}
+
+async fn by_label(stage: &Stage<'_>, subject: &Subject<'_>) {
     for (selector, names) in [
         ("tier=gold", &["a"][..]),
         ("tier==gold", &["a"]),
@@ -38,11 +77,11 @@ async fn by_label(stage: &Stage<'_>) {
         ("other<5", &[]),
         ("", &["a", "b", "c", "d"]),
     ] {
-        selects(stage, &format!("labelSelector={}", encoded(selector)), names).await;
+        selects(stage, subject, &format!("labelSelector={}", encoded(selector)), names).await;
     }
 }
 
-async fn by_field(stage: &Stage<'_>) {
+async fn by_field(stage: &Stage<'_>, subject: &Subject<'_>) {
     for (selector, names) in [
         ("metadata.name=b", &["b"][..]),
         ("metadata.name==b", &["b"]),
@@ -50,9 +89,9 @@ async fn by_field(stage: &Stage<'_>) {
         ("metadata.name=b,metadata.name=c", &[]),
         ("type=Opaque", &["a", "b", "c", "d"]),
     ] {
-        selects(stage, &format!("fieldSelector={}", encoded(selector)), names).await;
+        selects(stage, subject, &format!("fieldSelector={}", encoded(selector)), names).await;
     }
-    selects(stage, "fieldSelector=metadata.name%3Db&labelSelector=tier%3Dgold", &[]).await;
+    selects(stage, subject, "fieldSelector=metadata.name%3Db&labelSelector=tier%3Dgold", &[]).await;
 
     let (one, other) = (stage.named("one"), stage.named("other"));
     stage.make(CLAIMS, claim(&one)).await;
@@ -73,8 +112,8 @@ async fn by_field(stage: &Stage<'_>) {
     stage.get(&path).gives(200, json!({"items": [{"metadata": {"name": one}}]})).await;
 }
 
-async fn refused(stage: &Stage<'_>) {
-    let path = stage.secrets();
+async fn refused(stage: &Stage<'_>, subject: &Subject<'_>) {
+    let path = &subject.path;
     let bad = |message: &str| {
         json!({
             "kind": "Status",
@@ -99,17 +138,15 @@ async fn refused(stage: &Stage<'_>) {
         stage.get(&format!("{path}?labelSelector={}", encoded(selector))).gives(400, bad(message)).await;
     }
     let field = bad("field label not supported: spec.nothing");
-    stage.get(&format!("{path}?fieldSelector=spec.nothing%3D1")).gives(400, field.clone()).await;
-    stage.get(&format!("{CLAIMS}?fieldSelector=spec.nothing%3D1")).gives(400, field).await;
+    stage.get(&format!("{path}?fieldSelector=spec.nothing%3D1")).gives(400, field).await;
     stage.get(&format!("{path}?fieldSelector=metadata.name")).gives(400, bad("invalid selector")).await;
 }
 
-async fn selects(stage: &Stage<'_>, query: &str, names: &[&str]) {
-    let path = format!("{}?{query}", stage.secrets());
-    let list = stage.get(&path).gives(200, json!({"kind": "SecretList"})).await;
-    let items = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let found: Vec<&str> = items.iter().map(|item: &Value| text(item, "/metadata/name")).collect();
-    stage.check(found == names, || format!("{query} selects {found:?}, expected {names:?}"));
+async fn selects(stage: &Stage<'_>, subject: &Subject<'_>, query: &str, letters: &[&str]) {
+    let path = format!("{}?{query}", subject.path);
+    let list = stage.get(&path).gives(200, json!({"kind": format!("{}List", subject.kind)})).await;
+    let found = subject.letters(&list);
+    stage.check(found == letters, || format!("{query} selects {found:?}, expected {letters:?}"));
 }
 
 fn encoded(selector: &str) -> String {

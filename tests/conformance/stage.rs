@@ -111,6 +111,10 @@ impl<'a> Stage<'a> {
             // A server that has just started fills its cache of the kind first. Asked again.
             return Ok(1);
         }
+        if answer.status == 404 {
+            // A server that is there for its nodes alone has no more kinds.
+            return Ok(0);
+        }
         let list = answer.json();
         let items = list["items"].as_array().with_context(|| format!("{kind} is no list: {list}"))?;
         let names = items.iter().filter_map(|item| item["metadata"]["name"].as_str());

@@ -4,7 +4,8 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::expect::{absent, any, has, only};
-use super::stage::{CLAIMS, MERGE, NODES, QUEUES, Stage, claim, node, version};
+use super::stage::{CLAIMS, MERGE, NODES, QUEUES, STRATEGIC, Stage, claim, node, version};
+use super::subject::Subject;
 use super::updates::conflict;
 
 pub async fn run(stage: &Stage<'_>) -> Result<()> {
@@ -127,20 +128,7 @@ async fn nodes(stage: &Stage<'_>) {
     body["status"] = json!({"allocatable": {"cpu": "4"}});
     // A built-in kind keeps the status it was created with.
     stage.post(NODES, body).gives(201, json!({"status": {"allocatable": {"cpu": "4"}}})).await;
-    let patch = json!({"status": {"allocatable": {"cpu": "5"}}});
-    stage
-        .patch(&format!("{NODES}/{name}"), MERGE, patch.clone())
-        .gives(200, json!({"status": {"allocatable": {"cpu": "4"}}}))
-        .await;
-    stage
-        .patch(&format!("{NODES}/{name}/status"), MERGE, patch)
-        .gives(200, json!({"status": {"allocatable": {"cpu": "5"}}}))
-        .await;
-    let unschedulable = json!({"spec": {"unschedulable": true}});
-    stage
-        .patch(&format!("{NODES}/{name}/status"), MERGE, unschedulable)
-        .gives(200, json!({"spec": {"unschedulable": absent()}}))
-        .await;
+    apart(stage, &format!("{NODES}/{name}"), "4").await;
 
     let queue = stage.named("q");
     let body = json!({
@@ -151,4 +139,37 @@ async fn nodes(stage: &Stage<'_>) {
         "status": {"pendingWorkloads": 7},
     });
     stage.post(QUEUES, body).gives(201, json!({"status": absent()})).await;
+}
+
+/// Nodes are read and written like all else.
+pub async fn of(stage: &Stage<'_>, subject: &Subject<'_>) -> Result<()> {
+    let made = subject.make("a").await;
+    let cpu = made["status"]["allocatable"]["cpu"].as_str().unwrap_or_default();
+    let path = subject.path_of("a");
+    apart(stage, &path, cpu).await;
+    let part = json!({"kind": "Node", "status": {"allocatable": {"cpu": "5"}}});
+    stage.get(&format!("{path}/status")).gives(200, part).await;
+
+    // As kubelets report.
+    let ready = |status: &str| json!([{"type": "Ready", "status": status, "reason": "Test"}]);
+    let patch = json!({"status": {"conditions": ready("False")}});
+    let merged = json!({"status": {"conditions": super::expect::with(json!([
+        {"type": "Ready", "status": "False", "reason": "Test"},
+        {"type": "DiskPressure", "status": "False"},
+    ]))}});
+    stage.patch(&format!("{path}/status"), STRATEGIC, patch.clone()).gives(200, merged).await;
+    let missing = stage.patch(&format!("{}/status", subject.path_of("b")), STRATEGIC, patch);
+    missing.refused(404, "NotFound", "").await;
+    Ok(())
+}
+
+/// A status is written where it is, and nothing else is there.
+async fn apart(stage: &Stage<'_>, path: &str, cpu: &str) {
+    let patch = json!({"status": {"allocatable": {"cpu": "5"}}});
+    let status = format!("{path}/status");
+    let as_before = json!({"status": {"allocatable": {"cpu": cpu}}});
+    stage.patch(path, MERGE, patch.clone()).gives(200, as_before).await;
+    stage.patch(&status, MERGE, patch.clone()).gives(200, patch).await;
+    let unschedulable = json!({"spec": {"unschedulable": true}});
+    stage.patch(&status, MERGE, unschedulable).gives(200, json!({"spec": {"unschedulable": absent()}})).await;
 }

@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 
 use super::expect::{absent, any};
 use super::stage::{CLAIMS, NODES, Stage, claim, node, number, secret, version};
+use super::subject::Subject;
 
 pub async fn run(stage: &Stage<'_>) -> Result<()> {
-    built_in(stage).await;
+    of(stage, &Subject::of(stage)).await?;
     custom(stage).await;
     mismatched(stage).await;
     generation(stage).await;
@@ -29,40 +30,41 @@ pub fn conflict(resource: &str, name: &str) -> Value {
     })
 }
 
-async fn built_in(stage: &Stage<'_>) {
-    let path = format!("{}/a", stage.secrets());
-    let made = stage.make(&stage.secrets(), secret("a")).await;
+pub async fn of(stage: &Stage<'_>, subject: &Subject<'_>) -> Result<()> {
+    let path = subject.path_of("a");
+    let made = subject.make("a").await;
     let mut changed = made.clone();
-    changed["data"] = json!({"k": "dg=="});
-    let stored = stage
-        .put(&path, changed.clone())
-        .gives(
-            200,
-            json!({
-                "data": {"k": "dg=="},
-                "metadata": {
-                    "uid": made["metadata"]["uid"],
-                    "creationTimestamp": made["metadata"]["creationTimestamp"],
-                },
-            }),
-        )
-        .await;
+    changed["metadata"]["labels"]["k"] = json!("1");
+    let expected = json!({
+        "metadata": {
+            "labels": {"k": "1"},
+            "uid": made["metadata"]["uid"],
+            "creationTimestamp": made["metadata"]["creationTimestamp"],
+        },
+    });
+    let stored = stage.put(&path, changed.clone()).gives(200, expected).await;
     stage.check(number(&made) < number(&stored), || "an update does not move the version".to_owned());
 
-    stage.put(&path, changed.clone()).gives(409, conflict("secrets", "a")).await;
+    let name = subject.name("a");
+    stage.put(&path, changed.clone()).gives(409, conflict(subject.plural, &name)).await;
     // Without a version the last writer wins.
-    changed["data"] = json!({"k": "dw=="});
-    changed["metadata"] = json!({"name": "a"});
-    let stored = stage.put(&path, changed).gives(200, json!({"data": {"k": "dw=="}})).await;
+    changed["metadata"] = json!({"name": name, "labels": {"k": "2"}});
+    let stored = stage.put(&path, changed).gives(200, json!({"metadata": {"labels": {"k": "2"}}})).await;
 
     // The same again is no write.
-    let same = stage.put(&path, stored.clone()).gives(200, json!({"kind": "Secret"})).await;
+    let same = stage.put(&path, stored.clone()).gives(200, json!({"kind": subject.kind})).await;
     stage.check(version(&same) == version(&stored), || {
         "an update that changes nothing moves the version".to_owned()
     });
-    let missing = json!({"reason": "NotFound", "message": "secrets \"none\" not found", "code": 404});
-    stage.put(&format!("{}/none", stage.secrets()), secret("none")).gives(404, missing).await;
-    stage.get(&path).gives(200, json!({"metadata": {"resourceVersion": version(&stored)}})).await;
+    let message = format!("{} \"{}\" not found", subject.plural, subject.name("b"));
+    let missing = json!({"reason": "NotFound", "message": message, "code": 404});
+    stage.put(&subject.path_of("b"), subject.body("b")).gives(404, missing).await;
+    let found = stage.get(&path).gives(200, json!({"metadata": {"resourceVersion": version(&stored)}})).await;
+    // What it is but for that it keeps to the last field.
+    let before = json!({"data": made["data"], "spec": made["spec"], "status": made["status"]});
+    let after = json!({"data": found["data"], "spec": found["spec"], "status": found["status"]});
+    stage.check(before == after, || format!("{before} became {after}"));
+    Ok(())
 }
 
 async fn custom(stage: &Stage<'_>) {

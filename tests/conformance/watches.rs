@@ -4,85 +4,86 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::expect::{absent, any, has};
-use super::stage::{CLAIMS, MERGE, Stage, claim, labelled, number, secret, version};
+use super::stage::{CLAIMS, MERGE, Stage, claim, number, version};
+use super::subject::Subject;
 
 pub async fn run(stage: &Stage<'_>) -> Result<()> {
-    in_order(stage).await?;
-    selected(stage).await?;
     custom_resources(stage).await?;
-    initial_events(stage).await?;
-    too_old(stage).await?;
-    refused(stage).await;
-    tokio::try_join!(from_nothing(stage), bookmarks(stage))?;
+    too_old(stage, CLAIMS).await?;
+    of(stage, &Subject::of(stage)).await
+}
+
+pub async fn of(stage: &Stage<'_>, subject: &Subject<'_>) -> Result<()> {
+    in_order(stage, subject).await?;
+    selected(stage, subject).await?;
+    initial_events(stage, subject).await?;
+    refused(stage, subject).await;
+    tokio::try_join!(from_nothing(stage, subject), bookmarks(stage, subject))?;
     Ok(())
 }
 
-async fn in_order(stage: &Stage<'_>) -> Result<()> {
-    let path = stage.secrets();
-    let before = stage.get(&path).gives(200, json!({"items": []})).await;
-    let made = stage.make(&path, labelled("a", json!({"step": "1"}))).await;
+async fn in_order(stage: &Stage<'_>, subject: &Subject<'_>) -> Result<()> {
+    let path = &subject.path;
+    let before = stage.get(path).gives(200, json!({"items": []})).await;
+    let made = subject.make("a").await;
     let mut watch = stage.watch(&format!("{path}?watch=1&resourceVersion={}", version(&before))).await?;
     stage.check(watch.status == 200, || format!("a watch answers {}", watch.status));
+    let name = subject.name("a");
     let whole = json!({
-        "kind": "Secret",
+        "kind": subject.kind,
         "apiVersion": "v1",
-        "metadata": {"name": "a", "uid": made["metadata"]["uid"], "resourceVersion": version(&made)},
+        "metadata": {"name": name, "uid": made["metadata"]["uid"], "resourceVersion": version(&made)},
     });
     watch.gives("ADDED", whole).await;
 
-    let changed = stage
-        .patch(&format!("{path}/a"), MERGE, json!({"metadata": {"labels": {"step": "2"}}}))
-        .gives(200, json!({"kind": "Secret"}))
-        .await;
-    watch
-        .gives(
-            "MODIFIED",
-            json!({"metadata": {"labels": {"step": "2"}, "resourceVersion": version(&changed)}}),
-        )
-        .await;
-    stage.make(&path, secret("b")).await;
-    watch.gives("ADDED", json!({"metadata": {"name": "b"}})).await;
-    stage.delete(&format!("{path}/a")).gives(200, json!({"status": "Success"})).await;
+    let changed = subject.mark("a", true).await;
+    let mut shown = subject.shows(true);
+    shown["metadata"]["resourceVersion"] = json!(version(&changed));
+    watch.gives("MODIFIED", shown).await;
+    subject.make("b").await;
+    watch.gives("ADDED", json!({"metadata": {"name": subject.name("b")}})).await;
+    subject.remove("a").await;
     // The last state, with the version of the deletion.
-    let gone = watch.gives("DELETED", json!({"metadata": {"name": "a", "labels": {"step": "2"}}})).await;
+    let mut last = subject.shows(true);
+    last["metadata"]["name"] = json!(name);
+    let gone = watch.gives("DELETED", last).await;
     stage.check(number(&changed) < number(&gone), || "a deletion has no version of its own".to_owned());
 
     let mut later = stage.watch(&format!("{path}?watch=true&resourceVersion={}", version(&changed))).await?;
-    later.gives("ADDED", json!({"metadata": {"name": "b"}})).await;
-    later.gives("DELETED", json!({"metadata": {"name": "a", "resourceVersion": version(&gone)}})).await;
+    later.gives("ADDED", json!({"metadata": {"name": subject.name("b")}})).await;
+    later.gives("DELETED", json!({"metadata": {"name": name, "resourceVersion": version(&gone)}})).await;
     Ok(())
 }
 
 /// A selector turns a change into an addition or a deletion.
-async fn selected(stage: &Stage<'_>) -> Result<()> {
-    let path = stage.secrets();
-    let start = stage.make(&path, labelled("s", json!({"in": "no"}))).await;
+async fn selected(stage: &Stage<'_>, subject: &Subject<'_>) -> Result<()> {
+    let path = &subject.path;
+    let start = subject.make("s").await;
+    let name = subject.name("s");
     let query = format!("watch=1&resourceVersion={}", version(&start));
-    let mut labelled = stage.watch(&format!("{path}?{query}&labelSelector=in%3Dyes")).await?;
-    let mut named = stage.watch(&format!("{path}?{query}&fieldSelector=metadata.name%3Ds")).await?;
-    let turn = async |to: &str| {
-        let patch = json!({"metadata": {"labels": {"in": to}}});
-        stage
-            .patch(&format!("{path}/s"), MERGE, patch)
-            .gives(200, json!({"metadata": {"labels": {"in": to}}}))
-            .await
+    let mut marked = stage.watch(&format!("{path}?{query}&{}", subject.marked)).await?;
+    let mut named = stage.watch(&format!("{path}?{query}&fieldSelector=metadata.name%3D{name}")).await?;
+    let shows = |on: bool, version: &str| {
+        let mut shown = subject.shows(on);
+        shown["metadata"]["name"] = json!(name);
+        shown["metadata"]["resourceVersion"] = json!(version);
+        shown
     };
-    turn("yes").await;
-    turn("yes").await;
-    labelled.gives("ADDED", json!({"metadata": {"name": "s", "labels": {"in": "yes"}}})).await;
+    let on = subject.mark("s", true).await;
+    subject.mark("s", true).await;
+    marked.gives("ADDED", shows(true, version(&on))).await;
     let patch = json!({"metadata": {"annotations": {"a": "b"}}});
-    stage.patch(&format!("{path}/s"), MERGE, patch).gives(200, json!({"kind": "Secret"})).await;
-    labelled.gives("MODIFIED", json!({"metadata": {"annotations": {"a": "b"}}})).await;
-    let out = turn("no").await;
+    stage.patch(&subject.path_of("s"), MERGE, patch).gives(200, json!({"kind": subject.kind})).await;
+    let patched = marked.gives("MODIFIED", json!({"metadata": {"annotations": {"a": "b"}}})).await;
+    let off = subject.mark("s", false).await;
     // What it was before, with the version of the change that took it out.
-    let left = json!({"metadata": {"labels": {"in": "yes"}, "resourceVersion": version(&out)}});
-    labelled.gives("DELETED", left).await;
-    for value in ["yes", "yes", "no"] {
-        named.gives("MODIFIED", json!({"metadata": {"labels": {"in": value}}})).await;
+    marked.gives("DELETED", shows(true, version(&off))).await;
+    for (shown, change) in [(true, &on), (true, &patched), (false, &off)] {
+        named.gives("MODIFIED", shows(shown, version(change))).await;
     }
-    let last = stage.delete(&format!("{path}/s")).gives(200, json!({"status": "Success"})).await;
+    let last = stage.delete(&subject.path_of("s")).gives(200, json!({"status": "Success"})).await;
     stage.check(last["details"]["uid"].is_string(), || format!("a deletion does not name the uid: {last}"));
-    named.gives("DELETED", json!({"metadata": {"name": "s"}})).await;
+    named.gives("DELETED", json!({"metadata": {"name": name}})).await;
     Ok(())
 }
 
@@ -108,17 +109,17 @@ async fn custom_resources(stage: &Stage<'_>) -> Result<()> {
 }
 
 /// What is there, as a list in the form of events, then a bookmark that says so, then what happens.
-async fn initial_events(stage: &Stage<'_>) -> Result<()> {
-    let path = stage.secrets();
-    let now = stage.get(&path).gives(200, json!({"items": [{"metadata": {"name": "b"}}]})).await;
+async fn initial_events(stage: &Stage<'_>, subject: &Subject<'_>) -> Result<()> {
+    let path = &subject.path;
+    let now = stage.get(path).gives(200, json!({"items": [{"metadata": {"name": subject.name("b")}}]})).await;
     let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
     for from in
         [String::new(), format!("&resourceVersion={}", version(&now)), "&resourceVersion=0".to_owned()]
     {
         let mut watch = stage.watch(&format!("{path}?{query}{from}")).await?;
-        watch.gives("ADDED", json!({"metadata": {"name": "b"}})).await;
+        watch.gives("ADDED", json!({"metadata": {"name": subject.name("b")}})).await;
         let end = json!({
-            "kind": "Secret",
+            "kind": subject.kind,
             "apiVersion": "v1",
             "metadata": {
                 "resourceVersion": any(),
@@ -130,10 +131,10 @@ async fn initial_events(stage: &Stage<'_>) -> Result<()> {
         stage.check(number(&now) <= number(&end) || from == "&resourceVersion=0", || {
             "the bookmark is older than a list before".to_owned()
         });
-        let name = format!("after{}", from.len());
-        stage.make(&path, secret(&name)).await;
+        let name = subject.name("t");
+        subject.make("t").await;
         watch.gives("ADDED", json!({"metadata": {"name": name}})).await;
-        stage.delete(&format!("{path}/{name}")).gives(200, json!({"status": "Success"})).await;
+        subject.remove("t").await;
         watch.gives("DELETED", json!({"metadata": {"name": name}})).await;
     }
     let invalid = json!({"reason": "Invalid", "code": 422, "message": has("sendInitialEvents")});
@@ -144,9 +145,9 @@ async fn initial_events(stage: &Stage<'_>) -> Result<()> {
 }
 
 /// The answer itself is a success; its only event says that it is too late.
-async fn too_old(stage: &Stage<'_>) -> Result<()> {
+async fn too_old(stage: &Stage<'_>, path: &str) -> Result<()> {
     // A server never remembers what was before the kind itself.
-    let mut watch = stage.watch(&format!("{CLAIMS}?watch=1&resourceVersion=1")).await?;
+    let mut watch = stage.watch(&format!("{path}?watch=1&resourceVersion=1")).await?;
     stage.check(watch.status == 200, || format!("an expired watch answers {}", watch.status));
     let expired = json!({
         "kind": "Status",
@@ -160,8 +161,8 @@ async fn too_old(stage: &Stage<'_>) -> Result<()> {
     watch.ends().await
 }
 
-async fn refused(stage: &Stage<'_>) {
-    let path = stage.secrets();
+async fn refused(stage: &Stage<'_>, subject: &Subject<'_>) {
+    let path = &subject.path;
     let bad = json!({"kind": "Status", "reason": "BadRequest", "code": 400});
     stage
         .get(&format!("{path}?watch=1&resourceVersion=abc"))
@@ -177,13 +178,14 @@ async fn refused(stage: &Stage<'_>) {
 }
 
 /// Without a version, and with version 0, a watch begins with what is there; it ends when its time is up.
-async fn from_nothing(stage: &Stage<'_>) -> Result<()> {
+async fn from_nothing(stage: &Stage<'_>, subject: &Subject<'_>) -> Result<()> {
+    let name = subject.name("b");
     for from in ["", "&resourceVersion=0"] {
         let path =
-            format!("{}?watch=1&timeoutSeconds=1{from}&fieldSelector=metadata.name%3Db", stage.secrets());
+            format!("{}?watch=1&timeoutSeconds=1{from}&fieldSelector=metadata.name%3D{name}", subject.path);
         let start = std::time::Instant::now();
         let mut watch = stage.watch(&path).await?;
-        watch.gives("ADDED", json!({"metadata": {"name": "b"}})).await;
+        watch.gives("ADDED", json!({"metadata": {"name": name}})).await;
         watch.ends().await?;
         let took = start.elapsed().as_secs_f64();
         stage.check((0.9..5.0).contains(&took), || format!("a watch of one second took {took:.1} s"));
@@ -192,11 +194,11 @@ async fn from_nothing(stage: &Stage<'_>) -> Result<()> {
 }
 
 /// Two seconds before its end a watch tells how far it has come, though nothing happened.
-async fn bookmarks(stage: &Stage<'_>) -> Result<()> {
-    let path = stage.secrets();
-    let now = stage.get(&path).gives(200, json!({"kind": "SecretList"})).await;
+async fn bookmarks(stage: &Stage<'_>, subject: &Subject<'_>) -> Result<()> {
+    let path = &subject.path;
+    let now = stage.get(path).gives(200, json!({"kind": format!("{}List", subject.kind)})).await;
     let mark = json!({
-        "kind": "Secret",
+        "kind": subject.kind,
         "apiVersion": "v1",
         "metadata": {"resourceVersion": any(), "name": absent(), "annotations": absent()},
     });

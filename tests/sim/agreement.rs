@@ -1,12 +1,14 @@
 //! The simulated server answers as the real ones do.
 
 use anyhow::{Context, Result};
-use fedq::sim::cluster::{Cluster, Options};
+use fedq::sim::cluster::{Cluster, HerdOptions, Options};
+use fedq::sim::nodes::{Change, Template};
 use fedq::sim::rbac::User;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use crate::conformance::client::Credential;
+use crate::conformance::subject::{COUNT, NUMBER, Nodes};
 use crate::conformance::{self, Kubelet, NOBODY, Server};
 
 macro_rules! themes {
@@ -22,6 +24,37 @@ macro_rules! themes {
 }
 
 conformance::with_themes!(themes);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_are_objects() -> Result<()> {
+    on_nodes(Options::named("conformance"), |_| None).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_of_a_herd() -> Result<()> {
+    let herd = HerdOptions { template: Template::large().into(), number: NUMBER, nodes: COUNT };
+    let options = Options { herd: Some(herd), ..Options::named("conformance") };
+    let keeper = |cluster: &Cluster| {
+        let state = cluster.state.clone();
+        let happens = move |node: usize, change: Change| {
+            state.herd().is_some_and(|herd| herd.apply(&state.store, [(node, change)], state.now()) == 1)
+        };
+        Some(Box::new(happens) as conformance::subject::Keeper)
+    };
+    on_nodes(options, keeper).await
+}
+
+/// Without controllers, so that nothing happens to the nodes by itself.
+async fn on_nodes(
+    options: Options,
+    keeper: impl Fn(&Cluster) -> Option<conformance::subject::Keeper>,
+) -> Result<()> {
+    // An error only says that a provider is there already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let cluster = Cluster::start(Options { controllers: false, ..options }).await?;
+    let nodes = Some(Nodes { looks: Nodes::looks(), keeper: keeper(&cluster) });
+    conformance::run_on_nodes(&Server { nodes, ..server(&cluster)? }).await
+}
 
 fn server(cluster: &Cluster) -> Result<Server> {
     let kubeconfig: Value = serde_json::from_str(&cluster.kubeconfig("admin", &["system:masters"]))?;
@@ -50,5 +83,6 @@ fn server(cluster: &Cluster) -> Result<Server> {
                 Ok(())
             })
         }),
+        nodes: None,
     })
 }

@@ -75,6 +75,7 @@ pub fn all() -> Vec<Case> {
         ($($name:ident),*) => { all.extend(cases![Parallel: $(conformance::$name),*]) };
     }
     crate::conformance::with_themes!(conformance_cases);
+    all.extend(cases![Parallel: conformance::nodes]);
     all.extend(cases![Serial:
         bed::a_killed_api_server_comes_back_with_its_data,
         bed::a_frozen_api_server_answers_nobody,

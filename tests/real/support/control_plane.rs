@@ -36,6 +36,14 @@ pub struct ControlPlane {
 
 impl ControlPlane {
     pub async fn start(supervisor: &Arc<Supervisor>, tools: &Arc<Tools>, dir: &Path) -> Result<Self> {
+        let plane = Self::alone(supervisor, tools, dir).await?;
+        plane.start_controllers()?;
+        plane.start_kwok().await?;
+        Ok(plane)
+    }
+
+    /// The API server and its store, and nobody else who writes to it.
+    pub async fn alone(supervisor: &Arc<Supervisor>, tools: &Arc<Tools>, dir: &Path) -> Result<Self> {
         std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
         let authority = Authority::create(&dir.join("certs"))?;
         std::fs::write(dir.join("audit-policy.yaml"), audit::POLICY)?;
@@ -72,17 +80,14 @@ impl ControlPlane {
         })
         .await?;
 
-        let plane = Self {
+        Ok(Self {
             site,
             etcd_port,
             api_port,
             api_server: Mutex::new(api_server),
             others: Mutex::new(vec![etcd]),
             disturbed: AtomicBool::new(false),
-        };
-        plane.start_controllers()?;
-        plane.start_kwok().await?;
-        Ok(plane)
+        })
     }
 
     pub fn authority(&self) -> &Authority {

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use tokio::sync::OnceCell;
 
 use super::cluster::Cluster;
+use super::control_plane::ControlPlane;
 use super::jobset;
 use super::kueue;
 use super::process::Supervisor;
@@ -60,6 +61,11 @@ impl Fleet {
                 Ok(Arc::new(cluster.context("start the cluster without Kueue")?))
             })
             .await
+    }
+
+    /// An API server without anybody who writes to it.
+    pub async fn plane_alone(&self, name: &str) -> Result<ControlPlane> {
+        ControlPlane::alone(&self.supervisor, &self.tools, &self.supervisor.dir().join(name)).await
     }
 
     /// One more cluster with Kueue, for a case that breaks or fills it.
