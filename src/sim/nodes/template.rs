@@ -183,16 +183,17 @@ fn managed_fields(images: usize) -> Value {
     });
     let routed =
         json!({ "f:spec": { "f:podCIDR": {}, "f:podCIDRs": { ".": {}, "v:\"10.PPP.PPP.0/24\"": {} } } });
+    // In the order of servers, by time and name: a write of something else must find nothing to put right here.
     json!([
-        entry("kubelet", BORN, registered, ""),
         entry("kube-controller-manager", BORN, routed, ""),
+        entry("kubelet", BORN, registered, ""),
+        entry("kubelet", BEAT, json!({ "f:status": kubelet }), "status"),
         entry(
             "node-problem-detector",
             BEAT,
             json!({ "f:status": { "f:conditions": conditions(&CONDITIONS[KUBELETS..], true) } }),
             "status"
         ),
-        entry("kubelet", BEAT, json!({ "f:status": kubelet }), "status"),
     ])
 }
 
