@@ -385,15 +385,6 @@ impl State {
         self.herd.as_ref().filter(|_| kind.kind == "Node")
     }
 
-    /// Has an object of the store for each node of that name, or for all without one, where they are a herd.
-    pub(super) fn make_writable(&self, kind: &'static Kind, name: &str) {
-        let Some(herd) = self.herd_of(kind) else { return };
-        let names = if name.is_empty() { herd.names() } else { vec![name.to_owned()] };
-        for name in names {
-            herd.hand_over(&self.store, kind, &name);
-        }
-    }
-
     pub fn now(&self) -> Timestamp {
         let ahead = SignedDuration::from_millis(self.ahead.load(Ordering::Relaxed));
         let now = self.clock.now();

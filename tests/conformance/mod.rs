@@ -111,7 +111,7 @@ pub async fn run_on_nodes(server: &Server) -> Result<()> {
                 let stage = Stage::open(server, stringify!($name)).await?;
                 let subject = Subject::of(&stage);
                 subject.clear().await;
-                let ended = $name::of(&stage, &subject).await;
+                let ended = Box::pin($name::of(&stage, &subject)).await;
                 if let Err(error) = stage.close(ended).await {
                     differences.push(format!("{}: {error:#}", stringify!($name)));
                 }

@@ -1,5 +1,5 @@
-//! Lists of nodes that are kept as a herd: rendered a piece at a time, since a thousand clusters may be
-//! asked for theirs at once.
+//! Nodes that are kept as a herd. Their lists are rendered a piece at a time, since a thousand clusters may be
+//! asked for theirs at once; what is to be written becomes an object first.
 
 use std::convert::Infallible;
 use std::io::Write as _;
@@ -9,7 +9,9 @@ use flate2::{Compression, write::GzEncoder};
 use futures::stream;
 use http::Response;
 
+use super::super::cluster::State;
 use super::super::counts::Sent;
+use super::super::kind::Kind;
 use super::super::nodes::{Encoding, List, ServedHerd};
 use super::super::status::Refusal;
 use super::Call;
@@ -19,6 +21,15 @@ use super::route::Resource;
 
 /// As much as goes out at a time.
 const PIECE: usize = 16 << 10;
+
+/// Has an object of the store for the node of that name, or without one for each, where they are a herd.
+pub(super) fn make_writable(state: &State, kind: &'static Kind, name: &str) {
+    let Some(herd) = state.herd_of(kind) else { return };
+    let names = if name.is_empty() { herd.names() } else { vec![name.to_owned()] };
+    for name in names {
+        herd.hand_over(&state.store, kind, &name);
+    }
+}
 
 /// As of the version that was asked for, or now.
 pub(super) fn list(

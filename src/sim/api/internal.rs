@@ -10,6 +10,7 @@ use super::super::kind::Kind;
 use super::super::status::Refusal;
 use super::super::store::Name;
 use super::commit::{How, Write};
+use super::herd::make_writable;
 
 #[derive(Clone)]
 pub enum Internal {
@@ -43,7 +44,7 @@ async fn write_once(
     (kind, name): (&'static Kind, Name),
     what: Internal,
 ) -> Result<(), Refusal> {
-    state.make_writable(kind, &name.1);
+    make_writable(state, kind, &name.1);
     let before = state.store.get(kind, &name);
     let mut write = Write {
         state,

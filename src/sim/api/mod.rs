@@ -126,7 +126,7 @@ async fn serve(state: &Arc<State>, parts: &Parts, body: Body) -> Result<Response
         _ => axum::body::Bytes::new(),
     };
     if matches!(verb, "update" | "patch" | "delete" | "deletecollection") {
-        state.make_writable(resource.kind, &resource.name);
+        herd::make_writable(state, resource.kind, &resource.name);
     }
     let answered = match verb {
         "get" if log::is_asked(&resource) => log::log(&call, &resource).await,

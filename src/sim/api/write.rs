@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::super::status::{Cause, Refusal};
 use super::super::store::{Name, Object};
 use super::commit::{How, Write};
+use super::herd::make_writable;
 use super::options::Options;
 use super::route::{REVIEWS, Resource};
 use super::{Call, decode, read, review};
@@ -36,7 +37,7 @@ pub(super) async fn create(
     let name = name_new(resource, &mut object)?;
     let mut write = write(call, resource, name, None, How::Create);
     write.dry_run = options.dry_run;
-    call.state.make_writable(resource.kind, &write.name.1);
+    make_writable(call.state, resource.kind, &write.name.1);
     let taken = call.state.store.get(resource.kind, &write.name).is_some();
     // What is wrong with the object is said first, as on real servers.
     write.dry_run |= taken;

@@ -134,7 +134,9 @@ fn pages_together_are_the_list() {
     }
     let page = |after: Option<&str>, limit| {
         let mut nodes = herd.nodes();
-        after.into_iter().for_each(|name| nodes.after(name));
+        if let Some(name) = after {
+            nodes.after(name);
+        }
         let left = nodes.truncate(limit);
         (nodes, left)
     };

@@ -43,6 +43,11 @@ impl Curve {
         Self { is_slope: true, ..self }
     }
 
+    /// Whether it is one that enough sizes were measured for: of a single one each would cost nothing.
+    pub fn has_slope(&self) -> bool {
+        self.is_slope && 2 <= self.points.len()
+    }
+
     pub fn by(self, who: &str) -> Self {
         Self { who: who.to_owned(), ..self }
     }

@@ -9,14 +9,19 @@ use serde_json::{Value, json};
 
 use super::figures::{Curve, Figures};
 
-const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;color:#222}\
-    section{display:grid;grid-template-columns:minmax(0,3fr) minmax(0,2fr);gap:1.5rem;margin:2.5rem 0}\
-    h2{grid-column:1/-1;margin:0;font-size:1.05rem}small{color:#666;font-weight:400}\
-    svg{width:100%}svg text{font-size:11px;fill:#555}.grid{stroke:#ddd}\
+const STYLE: &str = ":root{color-scheme:light dark;--ink:#222;--faint:#666;--grid:#ddd;--paper:#fff}\
+    .c0{color:#0b6e4f}.c1{color:#c8553d}.c2{color:#3a6ea5}.c3{color:#8d6b94}\
+    @media(prefers-color-scheme:dark){:root{--ink:#e4e4e4;--faint:#a0a0a0;--grid:#3a3a3a;--paper:#161616}\
+    .c0{color:#4cc79a}.c1{color:#f08a70}.c2{color:#7fb2ea}.c3{color:#c7a3cf}}\
+    body{font:15px/1.45 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;color:var(--ink);\
+    background:var(--paper)}\
+    section{display:grid;grid-template-columns:minmax(0,3fr) minmax(0,2fr);gap:.5rem 1.5rem;margin:2.5rem 0}\
+    h2{grid-column:1/-1;margin:0;font-size:1.05rem}small{color:var(--faint);font-weight:400}p{margin:0}\
+    svg{width:100%}svg text{font-size:11px;fill:var(--faint)}.grid{stroke:var(--grid)}\
     table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin-bottom:1rem}\
     td,th{text-align:right;padding:.1rem .7rem}.all{width:100%}.all td:first-child,.all td:last-child,\
-    .all th:first-child,.all th:last-child{text-align:left}.all tr+tr{border-top:1px solid #eee}\
-    @media(max-width:50rem){section{grid-template-columns:1fr}}";
+    .all th:first-child,.all th:last-child{text-align:left}.all tr+tr{border-top:1px solid var(--grid)}\
+    @media(max-width:50rem){section{grid-template-columns:minmax(0,1fr)}}";
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench");
 
 /// Beside what was measured before: one command need not measure everything.
@@ -50,7 +55,7 @@ fn print(figures: &Figures) {
                 [point.median(), point.min(), point.max()].map(|value| amount(value, &curve.unit));
             println!("{:>12} {:<12}{median:>16}   {min} to {max}", text(point.x), curve.x);
         }
-        if curve.is_slope {
+        if curve.has_slope() {
             println!("{:>12} more: {}", "each one", amount(curve.slope(), &curve.unit));
         }
     }
@@ -94,6 +99,9 @@ fn summary(figures: &Figures) -> String {
     for curve in figures.0.iter().filter(|curve| !curve.goal.is_empty()) {
         let last = curve.points.iter().max_by(|a, b| a.x.total_cmp(&b.x));
         let Some(last) = last else { continue };
+        if curve.is_slope && !curve.has_slope() {
+            continue;
+        }
         let (at, value) = if curve.is_slope {
             (format!("one more ({})", curve.x), curve.slope())
         } else {
@@ -119,7 +127,7 @@ fn table(curve: &Curve) -> String {
         let [x, median, min, max] = [point.x, point.median(), point.min(), point.max()].map(text);
         let _ = write!(rows, "<tr><td>{x}<td>{median}<td>{min}<td>{max}</tr>");
     }
-    if curve.is_slope {
+    if curve.has_slope() {
         let _ = write!(rows, "<tr><th>each more<td>{}<td><td></tr>", text(curve.slope()));
     }
     rows + "</table>"

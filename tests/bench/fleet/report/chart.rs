@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::text;
+use super::{amount, escape, text};
 use crate::figures::Curve;
 
 const WIDTH: f64 = 560.0;
@@ -11,7 +11,8 @@ const LEFT: f64 = 80.0;
 const BOTTOM: f64 = 40.0;
 const TOP: f64 = 20.0;
 const RIGHT: f64 = 20.0;
-const COLORS: [&str; 4] = ["#0b6e4f", "#c8553d", "#3a6ea5", "#8d6b94"];
+/// Classes of the page's style, which knows what can be read on light and on dark.
+const COLORS: [&str; 4] = ["c0", "c1", "c2", "c3"];
 
 /// Where values are along a side of the picture.
 struct Scale {
@@ -41,17 +42,36 @@ impl Scale {
         self.start + along * (self.end - self.start)
     }
 
-    fn marks(&self) -> Vec<f64> {
-        let steps = [0.0, 0.25, 0.5, 0.75, 1.0];
-        let at = |step: f64| {
-            if self.powers {
-                self.from * (self.to / self.from).powf(step)
-            } else {
-                self.from + step * (self.to - self.from)
-            }
-        };
-        steps.map(at).to_vec()
+    /// Ends at round numbers, which are its marks.
+    fn rounded(self) -> (Self, Vec<f64>) {
+        if self.powers {
+            let (from, to) = (self.from.log10().floor(), self.to.log10().ceil());
+            let marks = std::iter::successors(Some(from), |power| Some(power + 1.0));
+            let marks = marks.take_while(|power| *power <= to).map(|power| 10_f64.powf(power)).collect();
+            return (Self { from: 10_f64.powf(from), to: 10_f64.powf(to), ..self }, marks);
+        }
+        let rough = (self.to - self.from) / 4.0;
+        let power = 10_f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 5.0].into_iter().map(|digit| digit * power).find(|step| rough <= *step);
+        let step = step.unwrap_or(10.0 * power);
+        let (first, last) = ((self.from / step).floor(), (self.to / step).ceil());
+        let turns = std::iter::successors(Some(first), |turn| Some(turn + 1.0));
+        let marks = turns.take_while(|turn| *turn <= last).map(|turn| turn * step).collect();
+        (Self { from: first * step, to: last * step, ..self }, marks)
     }
+}
+
+/// A round number with its unit: `20 ms`, `0.5`.
+fn mark(value: f64, unit: &str) -> String {
+    // Only seconds have thousandths of their own.
+    if unit != "s" && value < 1e4 {
+        // As many digits as a step of a round number has.
+        let digits = format!("{value:.6}");
+        return format!("{} {unit}", digits.trim_end_matches('0').trim_end_matches('.'))
+            .trim_end()
+            .to_owned();
+    }
+    amount(value, unit).replace(".00 ", " ").replace(".0 ", " ")
 }
 
 /// The curves have one name, and are of one client each.
@@ -60,17 +80,18 @@ pub fn svg(curves: &[&Curve]) -> String {
     let xs: Vec<f64> = points().map(|point| point.x).collect();
     let ys: Vec<f64> = points().flat_map(|point| [point.min(), point.max()]).collect();
     let x = Scale::of(&xs, LEFT, WIDTH - RIGHT);
-    let y = Scale::of(&ys, HEIGHT - BOTTOM, TOP);
+    let (y, marks) = Scale::of(&ys, HEIGHT - BOTTOM, TOP).rounded();
+    let (unit, along) = curves.first().map_or(("", ""), |curve| (&*curve.unit, &*curve.x));
     let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=img aria-hidden=true>\n");
-    for mark in y.marks() {
-        let at = y.place(mark);
+    for value in marks {
+        let at = y.place(value);
         let _ = writeln!(
             svg,
             "<path class=grid d=\"M{LEFT} {at:.1}H{}\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=end>{}</text>",
             WIDTH - RIGHT,
             LEFT - 6.0,
             at + 4.0,
-            text(mark)
+            mark(value, unit)
         );
     }
     let mut seen: Vec<f64> = xs;
@@ -87,6 +108,13 @@ pub fn svg(curves: &[&Curve]) -> String {
             text(*value)
         );
     }
+    let _ = writeln!(
+        svg,
+        "<text x=\"{}\" y=\"{}\" text-anchor=end>{}</text>",
+        WIDTH - RIGHT,
+        HEIGHT - BOTTOM + 34.0,
+        escape(along)
+    );
     for (curve, color) in curves.iter().zip(COLORS.iter().cycle()) {
         line(&mut svg, curve, color, (&x, &y));
     }
@@ -99,19 +127,27 @@ fn line(svg: &mut String, curve: &Curve, color: &str, (x, y): (&Scale, &Scale)) 
     points.sort_by(|a, b| a.x.total_cmp(&b.x));
     let at = |x_value: f64, y_value: f64| format!("{:.1} {:.1}", x.place(x_value), y.place(y_value));
     let along: Vec<String> = points.iter().map(|point| at(point.x, point.median())).collect();
-    let _ = writeln!(svg, "<path d=\"M{}\" fill=none stroke=\"{color}\" stroke-width=2 />", along.join("L"));
+    let _ = writeln!(
+        svg,
+        "<g class={color}><path d=\"M{}\" fill=none stroke=currentColor stroke-width=2 />",
+        along.join("L")
+    );
     for point in &points {
         let spread = [point.min(), point.max()].map(|value| at(point.x, value));
         let _ = writeln!(
             svg,
-            "<path d=\"M{}L{}\" stroke=\"{color}\" stroke-width=5 stroke-linecap=round opacity=0.4 />",
-            spread[0], spread[1]
+            "<path d=\"M{}L{}\" stroke=currentColor stroke-width=5 stroke-linecap=round opacity=0.4 />\
+             <circle cx={:.1} cy={:.1} r=3 fill=currentColor />",
+            spread[0],
+            spread[1],
+            x.place(point.x),
+            y.place(point.median())
         );
     }
+    svg.push_str("</g>\n");
 }
 
 pub fn legend(curves: &[&Curve]) -> String {
-    let one =
-        |(curve, color): (&&Curve, &&str)| format!("<span style=\"color:{color}\">■ {}</span>", curve.who);
+    let one = |(curve, color): (&&Curve, &&str)| format!("<span class={color}>■ {}</span>", curve.who);
     curves.iter().zip(COLORS.iter().cycle()).map(one).collect::<Vec<_>>().join(" ")
 }
