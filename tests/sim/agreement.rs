@@ -27,7 +27,7 @@ conformance::with_themes!(themes);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_are_objects() -> Result<()> {
-    on_nodes(Options::named("conformance"), |_| None).await
+    Box::pin(on_nodes(Options::named("conformance"), |_| None)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -41,7 +41,7 @@ async fn nodes_of_a_herd() -> Result<()> {
         };
         Some(Box::new(happens) as conformance::subject::Keeper)
     };
-    on_nodes(options, keeper).await
+    Box::pin(on_nodes(options, keeper)).await
 }
 
 /// Without controllers, so that nothing happens to the nodes by itself.
