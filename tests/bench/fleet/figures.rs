@@ -80,7 +80,8 @@ impl Curve {
         json!({
             "name": self.name, "who": self.who, "x": self.x, "unit": self.unit, "goal": self.goal,
             "measured": self.measured,
-            "slope": if self.is_slope { json!(self.slope()) } else { Value::Null },
+            // Read back, so not the nothing that a single point has.
+            "slope": if self.is_slope { json!(if self.has_slope() { self.slope() } else { 0.0 }) } else { Value::Null },
             "points": self.points.iter().map(point).collect::<Vec<_>>(),
         })
     }

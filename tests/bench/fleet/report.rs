@@ -20,7 +20,7 @@ const STYLE: &str = ":root{color-scheme:light dark;--ink:#222;--faint:#666;--gri
     svg{width:100%}svg text{font-size:11px;fill:var(--faint)}.grid{stroke:var(--grid)}\
     table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin-bottom:1rem}\
     td,th{text-align:right;padding:.1rem .7rem}.all{width:100%}.all td:first-child,.all td:last-child,\
-    .all th:first-child,.all th:last-child{text-align:left}.all tr+tr{border-top:1px solid var(--grid)}\
+    .all th:first-child,.all th:last-child{text-align:left}.all td+td{white-space:nowrap}.all tr+tr{border-top:1px solid var(--grid)}\
     @media(max-width:50rem){section{grid-template-columns:minmax(0,1fr)}}";
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench");
 
