@@ -3,6 +3,7 @@
 use std::{
     path::Path,
     process::{Command, Output},
+    sync::Arc,
 };
 
 use super::server::{ANN, STRANGER, Served, served};
@@ -284,7 +285,7 @@ fn watching_prints_what_changes() {
     assert_eq!((next()["name"].clone(), next()["name"].clone()), ("east".into(), "west".into()));
     let mut changed = super::server::overview();
     Arc::make_mut(changed.clusters.get_mut("east").unwrap()).cordoned = true;
-    api.served.overview.send_replace(std::sync::Arc::new(changed));
+    api.served.overview.send_replace(Arc::new(changed));
     assert_eq!(next()["cordoned"], true);
     child.kill().unwrap();
     child.wait().unwrap();

@@ -204,6 +204,13 @@ impl Index {
             })
     }
 
+    /// On the hub: where MultiKueue runs what is there of a dispatch, as Kueue says.
+    pub fn dispatched_to(&self, row: &TaskRow) -> Option<&str> {
+        let here = self.of(row)?;
+        let mut workloads = here.of(row.state.epoch).map(|(_, job)| self.workloads.get(&job.metadata.uid));
+        workloads.find_map(|workload| workload?.status.cluster_name.as_deref())
+    }
+
     /// A Job that no Workload stands for is not Kueue's, and runs unless it is suspended.
     fn is_admitted(&self, job: &TaskJob) -> bool {
         match self.workloads.get(&job.metadata.uid) {

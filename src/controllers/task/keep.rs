@@ -19,7 +19,10 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    domain::task::{names::TaskId, phase::Phase},
+    domain::{
+        ids::ClusterName,
+        task::{names::TaskId, phase::Phase},
+    },
     k8s::logs::{self, ContainerState, LogPod, Pod},
     k8s::worker::Worker,
     store::{KeptLogs, Run},
@@ -76,9 +79,9 @@ impl TaskController {
         runs.retain(|(id, _), progress| {
             *progress == Progress::Reading || self.live.contains_key(id) || self.past.contains_key(id)
         });
-        for cluster in self.clusters.values().filter(|cluster| cluster.index.current) {
+        for (name, cluster) in self.clusters.iter().filter(|(_, cluster)| cluster.index.current) {
             for (id, here) in cluster.index.tasks() {
-                let Some((run, whose, ending)) = self.ending(id, here) else { continue };
+                let Some((run, whose, ending)) = self.ending(name, (id, here)) else { continue };
                 let here = here.only(&whose);
                 match runs.get(&run) {
                     Some(Progress::Done) => continue,
@@ -119,9 +122,16 @@ impl TaskController {
         held
     }
 
-    /// The run that is over or being ended.
-    fn ending(&self, id: &TaskId, here: &OnCluster) -> Option<(Run, Whose, Ending)> {
+    /// The run that is over or being ended, if the cluster is where it was: what another has of it is not its log.
+    fn ending(
+        &self,
+        cluster: &ClusterName,
+        (id, here): (&TaskId, &OnCluster),
+    ) -> Option<(Run, Whose, Ending)> {
         if let Some(live) = self.live.get(id) {
+            if self.runs_on(&live.row) != Some(cluster) {
+                return None;
+            }
             let (state, whose) = (&live.row.state, Whose::of(&live.row));
             let ends = matches!(state.phase, Phase::Withdrawing { .. });
             // Kueue takes its copies away as soon as they have ended, before the task on the hub has.
@@ -129,7 +139,8 @@ impl TaskController {
             return ends.then(|| ((id.clone(), state.epoch), whose, Ending::Stopped));
         }
         match self.past.get(id)? {
-            Past::Over { epoch, whose, .. } => Some(((id.clone(), *epoch), whose.clone(), Ending::Over)),
+            Past::Over { epoch, whose, cluster: ran_on, .. } => (ran_on.as_ref() == Some(cluster))
+                .then(|| ((id.clone(), *epoch), whose.clone(), Ending::Over)),
             Past::Unknown => None,
         }
     }

@@ -55,10 +55,11 @@ impl TaskController {
         seen.complete = seen.expected <= seen.objects;
         let owned = row.dispatch.as_ref().map(|dispatch| Dispatching { task: row, dispatch }.owned());
         let owned = owned.unwrap_or_default();
-        for cluster in self.clusters.values() {
+        let runs_on = self.runs_on(row);
+        for (name, cluster) in &self.clusters {
             let Some(here) = cluster.index.of(row) else { continue };
             seen.left += here.copies.len();
-            if !here.copies.is_empty() {
+            if !here.copies.is_empty() && runs_on == Some(name) {
                 here.add_nodes(row.state.epoch, &mut seen);
                 let refused = || owned.iter().find_map(|object| cluster.target.refusal(object));
                 seen.refused = seen.refused.or_else(refused);
@@ -68,15 +69,18 @@ impl TaskController {
         seen
     }
 
-    /// The cluster that has a copy of a task's objects.
+    /// The cluster that a dispatched task is on, or was last.
+    pub(super) fn runs_on<'a>(&'a self, row: &'a TaskRow) -> Option<&'a ClusterName> {
+        self.landed(row).or_else(|| row.dispatch.as_ref()?.cluster())
+    }
+
+    /// The cluster that MultiKueue put a task on, once its copy is there. A copy alone proves nothing: a cluster that
+    /// was asked and not chosen could make one, to be given the task's secrets.
     pub(super) fn landed(&self, row: &TaskRow) -> Option<&ClusterName> {
-        let has_copy = |cluster: &Cluster| {
-            cluster
-                .index
-                .of(row)
-                .is_some_and(|here| here.copies.iter().any(|job| job.epoch() == Some(row.state.epoch)))
-        };
-        self.clusters.iter().find(|(_, cluster)| has_copy(cluster)).map(|(name, _)| name)
+        let chosen = self.place.as_ref()?.index.dispatched_to(row)?;
+        let (name, cluster) = self.clusters.get_key_value(chosen)?;
+        let here = cluster.index.of(row)?;
+        here.copies.iter().any(|job| job.epoch() == Some(row.state.epoch)).then_some(name)
     }
 }
 
@@ -96,4 +100,63 @@ pub(super) fn route<'a>(
         || row.spec.candidates.iter().any(|candidate| candidate.cluster.is_some());
     let clusters = routes.get(&(row.namespace.clone(), placement.queue.clone()))?;
     (!pinned && clusters.contains(&placement.cluster)).then_some(clusters)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{
+        controllers::task::testing::{controller, row},
+        domain::task::{names::object_name, phase::Phase, testing::cluster_name},
+        k8s::worker::Worker,
+    };
+
+    fn job(of: &TaskRow, labels: &Value) -> Value {
+        let mut labels = labels.clone();
+        labels["task-id"] = json!(of.id.to_string());
+        labels["fedq.dev/epoch"] = json!("1");
+        let name = object_name(None, &of.id, 1);
+        json!({"metadata": {"name": name, "namespace": "team", "uid": "u", "resourceVersion": "3", "labels": labels}})
+    }
+
+    #[tokio::test]
+    async fn a_copy_counts_only_where_kueue_says_that_it_put_the_task() {
+        let (mut controller, (server, _folder)) = controller().await;
+        let mut of = row("run: x\n", Phase::Queued { cluster: cluster_name("hub") });
+        of.dispatch.as_mut().expect("it was dispatched").by_multikueue = true;
+        for name in ["one", "two"] {
+            let cancel = controller.cancel.clone();
+            let worker = Arc::new(Worker::new(cluster_name(name), server.client(), name.to_owned(), cancel));
+            let copy = job(&of, &json!({"kueue.x-k8s.io/multikueue-origin": "multikueue"}));
+            worker.tasks.jobs.absorb(serde_json::from_value(copy).expect("a Job"));
+            let mut cluster = Cluster::new(controller.start_target(&worker));
+            cluster.read(true);
+            controller.clusters.insert(cluster_name(name), cluster);
+        }
+        controller.follow_hub();
+        let dispatched = |chosen: Option<&str>, version: &str| {
+            json!({
+                "metadata": {
+                    "name": "w", "namespace": "team", "resourceVersion": version,
+                    "labels": {"kueue.x-k8s.io/job-uid": "u"},
+                },
+                "status": {"clusterName": chosen},
+            })
+        };
+        let hub = controller.place.as_mut().expect("it is followed");
+        hub.target.worker.tasks.jobs.absorb(serde_json::from_value(job(&of, &json!({}))).expect("a Job"));
+        for (version, chosen) in [("4", None), ("5", Some("two")), ("6", Some("elsewhere"))] {
+            let workload = serde_json::from_value(dispatched(chosen, version)).expect("a Workload");
+            controller.hub.workloads.absorb(workload);
+            controller.place.as_mut().expect("it is followed").read(true);
+            let expected = chosen.filter(|name| *name == "two");
+            assert_eq!(controller.landed(&of).map(ClusterName::as_str), expected, "Kueue says {chosen:?}");
+        }
+        of.dispatch.as_mut().expect("it was dispatched").landed = Some(cluster_name("one"));
+        assert_eq!(controller.runs_on(&of), Some(&cluster_name("one")), "where it was last");
+    }
 }

@@ -20,7 +20,7 @@ use crate::{
 use super::{Cluster, HUB, TaskController, index::Index, job_sets::JobSets, keep, target::Target};
 
 impl Cluster {
-    fn new(target: Target) -> Self {
+    pub(super) fn new(target: Target) -> Self {
         Self {
             target,
             index: Index::default(),
@@ -65,7 +65,7 @@ impl TaskController {
         while self.tasks.try_join_next().is_some() {}
     }
 
-    fn start_target(&mut self, worker: &Arc<Worker>) -> Target {
+    pub(super) fn start_target(&mut self, worker: &Arc<Worker>) -> Target {
         let told = (self.metrics.clone(), Arc::clone(&self.signal));
         Target::start(worker, self.settings.writer.clone(), told, (&mut self.tasks, &self.cancel))
     }

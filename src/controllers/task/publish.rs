@@ -338,53 +338,16 @@ fn tried(live: &Live, cluster: Option<&Cluster>, reason: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tokio::sync::{Notify, watch};
-
     use super::*;
-    use crate::{
-        clock::Clock,
-        controllers::{
-            task::{Inputs, Published, Settings, rest::Rest, testing::row},
-            writer::WriterConfig,
-        },
-        domain::task::{choose::Weights, phase::LostPolicy},
-        k8s::{hub::Hub, list_watch::Timing, testing::Server},
-        store::Store,
-        telemetry::Metrics,
+    use crate::controllers::task::{
+        rest::Rest,
+        testing::{controller, row},
     };
 
     #[tokio::test]
     async fn what_becomes_due_while_it_is_decided_is_not_left_until_the_next_period() {
-        let server = Server::start(axum::Router::new());
-        let folder = tempfile::TempDir::new().expect("a folder");
-        let store = Store::open(&folder.path().join("fedq.db")).await.expect("opens");
         let at = |second: i64| Timestamp::from_second(second).expect("in range");
-        let clock = Clock::test(at(10));
-        let settings = Settings {
-            spill_after: Duration::from_secs(30),
-            lost_policy: LostPolicy::Wait,
-            keep_objects: Duration::from_mins(30),
-            gang: None,
-            default_image: "image".to_owned(),
-            weights: Weights::default(),
-            logs: None,
-            tenants: BTreeMap::new(),
-            writer: WriterConfig { merge_window: Duration::ZERO, deadline: Duration::from_secs(1) },
-            timing: Timing::default(),
-        };
-        let inputs = Inputs {
-            joined: watch::channel(Arc::default()).1,
-            claimed: watch::channel(Arc::default()).1,
-            capacity: watch::channel(Arc::default()).1,
-        };
-        let published = Published { tasks: watch::Sender::default(), volumes: watch::Sender::default() };
-        let mut controller = TaskController::new(
-            (Hub::new(server.client(), "uid".to_owned(), "fedq-system".to_owned()), "hub".to_owned()),
-            (store, clock, Metrics::new()),
-            settings,
-            inputs,
-            (published, Arc::new(Notify::new())),
-        );
+        let (mut controller, _ground) = controller().await;
         controller.keep(row("run: x\n", Phase::Pending));
         let live = controller.live.values_mut().next().expect("the task");
         live.rest = Some(Rest { until: at(10), from: None, reason: String::new() });

@@ -1,19 +1,60 @@
-//! Tasks as the store has them, for tests.
+//! Tasks as the store has them, and a controller without clusters, for tests.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use tokio::sync::{Notify, watch};
 
+use super::{Inputs, Published, Settings, TaskController};
 use crate::{
+    clock::Clock,
+    controllers::writer::WriterConfig,
     domain::task::{
-        choose::Placement,
+        choose::{Placement, Weights},
         names::TaskId,
-        phase::{Phase, State},
+        phase::{LostPolicy, Phase, State},
         render::Gang,
         testing::{cluster_name, task},
     },
-    store::{Dispatch, TaskRow},
+    k8s::{hub::Hub, list_watch::Timing, testing::Server},
+    store::{Dispatch, Store, TaskRow},
+    telemetry::Metrics,
 };
+
+/// At ten seconds past 1970, with a hub that knows nothing. What it stands on goes when that is dropped.
+pub async fn controller() -> (TaskController, (Server, tempfile::TempDir)) {
+    let server = Server::start(axum::Router::new());
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let store = Store::open(&folder.path().join("fedq.db")).await.expect("opens");
+    let clock = Clock::test(Timestamp::from_second(10).expect("in range"));
+    let settings = Settings {
+        spill_after: Duration::from_secs(30),
+        lost_policy: LostPolicy::Wait,
+        keep_objects: Duration::from_mins(30),
+        gang: None,
+        default_image: "image".to_owned(),
+        weights: Weights::default(),
+        logs: None,
+        tenants: BTreeMap::new(),
+        writer: WriterConfig { merge_window: Duration::ZERO, deadline: Duration::from_secs(1) },
+        timing: Timing::default(),
+    };
+    let inputs = Inputs {
+        joined: watch::channel(Arc::default()).1,
+        claimed: watch::channel(Arc::default()).1,
+        capacity: watch::channel(Arc::default()).1,
+    };
+    let published = Published { tasks: watch::Sender::default(), volumes: watch::Sender::default() };
+    let hub = Hub::new(server.client(), "uid".to_owned(), "fedq-system".to_owned());
+    let controller = TaskController::new(
+        (hub, "hub".to_owned()),
+        (store, clock, Metrics::new()),
+        settings,
+        inputs,
+        (published, Arc::new(Notify::new())),
+    );
+    (controller, (server, folder))
+}
 
 pub fn placement(cluster: &str) -> Placement {
     Placement {

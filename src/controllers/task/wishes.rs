@@ -11,11 +11,14 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
-    domain::task::{
-        names::{TaskId, object_name},
-        phase::Phase,
-        render::{Gang, Order, Tenant, is_main, main_names, render},
-        spec::Secrets,
+    domain::{
+        ids::ClusterName,
+        task::{
+            names::{TaskId, object_name},
+            phase::Phase,
+            render::{Gang, Order, Tenant, is_main, main_names, render},
+            spec::Secrets,
+        },
     },
     k8s::{
         types::task::TaskJob,
@@ -184,7 +187,7 @@ pub(super) fn withdraw<'a>(jobs: impl Iterator<Item = &'a (Kind, Arc<TaskJob>)>)
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Past {
     /// Over since then.
-    Over { phase: Phase, epoch: u32, at: Timestamp, whose: Whose },
+    Over { phase: Phase, epoch: u32, at: Timestamp, whose: Whose, cluster: Option<ClusterName> },
     /// The store has no such task: it was forgotten, or the store is a new one. What runs goes on.
     Unknown,
 }
@@ -193,7 +196,8 @@ impl Past {
     /// Of a task that is over.
     pub fn of(row: &TaskRow) -> Self {
         let (phase, epoch) = (row.state.phase.clone(), row.state.epoch);
-        Self::Over { phase, epoch, at: row.changed, whose: Whose::of(row) }
+        let cluster = row.dispatch.as_ref().and_then(Dispatch::cluster).cloned();
+        Self::Over { phase, epoch, at: row.changed, whose: Whose::of(row), cluster }
     }
 }
 

@@ -7,6 +7,8 @@ use fedq::sim::cluster::Cluster;
 use fedq::sim::kind::Kind;
 use serde_json::{Value, json};
 
+use super::super::bed::wait;
+use super::kept::{KEPT, logs};
 use super::stage::{Stage, of_task, wrong};
 
 /// Long enough for each of several looks at what changed.
@@ -77,4 +79,26 @@ async fn what_a_cluster_says_of_anothers_task_is_not_heard() {
     assert_eq!((&back["cluster"], &back["epoch"]), (&json!("one"), &before["epoch"]));
     assert_eq!(of_task(stage.worker("one"), "Job", &id).len(), 1, "it runs on as it did");
     stage.fedq(&["task", "stop", &id, "--yes"], "").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_cluster_has_of_anothers_task_is_not_kept_as_its_log() {
+    let stage = Stage::set_with(&[("one", 4), ("two", 8)], "", KEPT).await;
+    // The one that is looked at first cannot hold it.
+    let id = stage.submit(3600, "run: x\nresources: {accelerators: 6}\n").await;
+    assert_eq!(stage.reaches(&id, "running").await["cluster"], "two");
+    forge(&stage, &id, ("two", "one"), "Complete").await;
+    let pod = of_task(stage.worker("two"), "Pod", &id)[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    for name in ["one", "two"] {
+        let worker = stage.worker(name);
+        let log = ("team".to_owned(), pod.clone(), "task".to_owned());
+        worker.state.logs.write(&log, worker.state.now(), format!("written on {name}"));
+    }
+    tokio::time::sleep(HEARD).await;
+    stage.fedq(&["task", "stop", &id], "").await.unwrap();
+    // What was forged stays: it belongs to no Job that anybody would delete.
+    let two = stage.worker("two");
+    wait("its pods to be gone from two", two, || of_task(two, "Pod", &id).is_empty()).await;
+    let (code, lines, told) = logs(&stage, &id, &[]).await;
+    assert_eq!((code, lines), (Some(103), vec!["written on two".to_owned()]), "{told}");
 }

@@ -11,11 +11,11 @@ use super::super::faults::preload::Preload;
 use super::stage::{Stage, of_task, wrong};
 
 /// What is over goes at once, so that nothing but what is kept can answer.
-const KEPT: &str = ", keepObjects: 1s, logs: {keep: true, maxSize: 64Ki, maxTotal: 128Ki}";
+pub const KEPT: &str = ", keepObjects: 1s, logs: {keep: true, maxSize: 64Ki, maxTotal: 128Ki}";
 const TASK: &str = "run: x\nresources: {accelerators: 1}\n";
 
 /// Exit code, lines, and what is said beside them.
-async fn logs(stage: &Stage, id: &str, more: &[&str]) -> (Option<i32>, Vec<String>, String) {
+pub async fn logs(stage: &Stage, id: &str, more: &[&str]) -> (Option<i32>, Vec<String>, String) {
     let output = stage.run(&[&["task", "logs", id], more].concat(), "").await;
     let lines = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
     (output.status.code(), lines, String::from_utf8(output.stderr).unwrap())
@@ -26,6 +26,13 @@ fn writes(lines: &str, more: &str) -> String {
     let annotations = json!({"sim.fedq.dev/seconds": "1", "sim.fedq.dev/log": lines});
     let config = json!({"kubernetes": {"custom_metadata": {"annotations": annotations}}});
     format!("run: x\nresources: {{accelerators: 1}}\n{more}config: {config}\n")
+}
+
+/// A task that breaks after so many seconds, is started again and breaks again.
+fn fails_twice(gpus: u32, seconds: u32) -> String {
+    let fails = format!("seconds\":\"{seconds}\",\"sim.fedq.dev/exit\":\"3\"");
+    let recovery = format!("accelerators: {gpus}, job_recovery: {{max_restarts_on_errors: 1}}");
+    writes("it breaks", "").replace("seconds\":\"1\"", &fails).replace("accelerators: 1", &recovery)
 }
 
 async fn submit(stage: &Stage, task: &str) -> String {
@@ -71,11 +78,7 @@ async fn logs_outlive_their_pods_and_fedqd() {
     assert_eq!((mode(folder.clone()), mode(folder.join(format!("{id}-1.jsonl")))), (0o700, 0o600));
 
     // Of each run that failed, too.
-    let fails =
-        writes("it breaks", "").replace("seconds\":\"1\"", "seconds\":\"1\",\"sim.fedq.dev/exit\":\"3\"");
-    let again =
-        fails.replace("accelerators: 1", "accelerators: 1, job_recovery: {max_restarts_on_errors: 1}");
-    let id = submit(&stage, &again).await;
+    let id = submit(&stage, &fails_twice(1, 1)).await;
     stage.reaches(&id, "failed").await;
     stage.is_gone(&id).await;
     let (code, lines, _) = logs(&stage, &id, &[]).await;
@@ -97,11 +100,7 @@ async fn logs_outlive_their_pods_and_fedqd() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_log_of_a_run_that_failed_is_there_while_the_task_waits_for_the_next() {
     let stage = Stage::set_with(&[("one", 8)], "", KEPT).await;
-    let fails =
-        writes("it breaks", "").replace("seconds\":\"1\"", "seconds\":\"1\",\"sim.fedq.dev/exit\":\"3\"");
-    let again =
-        fails.replace("accelerators: 1", "accelerators: 8, job_recovery: {max_restarts_on_errors: 1}");
-    let id = submit(&stage, &again).await;
+    let id = submit(&stage, &fails_twice(8, 5)).await;
     stage.reaches(&id, "running").await;
     // It takes all there is once the other one's first run is over.
     let next = stage.submit(600, "run: x\nresources: {accelerators: 8}\n").await;
