@@ -34,7 +34,7 @@ use crate::{
             choose::{Placement, Weights},
             event::Event,
             names::TaskId,
-            phase::{LostPolicy, Move, State},
+            phase::{Epoch, LostPolicy, Move, State},
             progress::Step,
             render::{Gang, Tenant},
             view::{TaskView, TaskViews, VolumeViews},
@@ -161,6 +161,8 @@ struct Live {
     destined: Option<Placement>,
     rest: Option<Rest>,
     view: Option<Arc<TaskView>>,
+    /// Where MultiKueue put it in which dispatch: Kueue forgets that with the Workload.
+    landed: Option<(Epoch, ClusterName)>,
 }
 
 /// A step with all that is stored of it.
@@ -309,7 +311,14 @@ impl TaskController {
         if let Some(live) = self.live.get_mut(&row.id) {
             live.row = Arc::new(row);
         } else {
-            let live = Live { row: Arc::new(row), judged: None, destined: None, rest: None, view: None };
+            let live = Live {
+                row: Arc::new(row),
+                judged: None,
+                destined: None,
+                rest: None,
+                view: None,
+                landed: None,
+            };
             self.live.insert(live.row.id.clone(), live);
         }
     }

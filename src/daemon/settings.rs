@@ -44,7 +44,8 @@ impl Daemon {
             watch: clusters.watch_timeout,
             request: clusters.request_timeout,
             object: clusters.request_timeout * 3,
-            list: clusters.request_timeout * 12,
+            // Who wants to notice silence early does not want long lists cut off.
+            list: (clusters.request_timeout * 12).max(Timing::default().list),
             consistency: clusters.consistency_interval,
             ..Timing::default()
         }

@@ -115,6 +115,14 @@ pub struct QueueOverview {
     pub cells: BTreeMap<(FlavorName, ResourceName), CellOverview>,
 }
 
+impl QueueOverview {
+    /// Whether but for the cells they are the same.
+    pub fn says_beside_cells(&self, other: &Self) -> bool {
+        let Self { cohort, untouched, problems, cells: _ } = self;
+        (cohort, untouched, problems) == (&other.cohort, &other.untouched, &other.problems)
+    }
+}
+
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct CellOverview {
     /// What the hub's queue says now.

@@ -399,6 +399,8 @@ impl Sink for NodeSink {
 impl Nodes {
     /// What is unsaved, with rows as they are now: later than its version, perhaps, which then brings them again.
     fn send(&mut self) -> (Vec<NodeChange>, Option<Position>) {
+        // Of a sending whose outcome nobody waited for: its connection ended.
+        self.unsaved.take_back();
         let Some(version) = self.unsaved.version.take() else { return (Vec::new(), None) };
         let changed = std::mem::take(&mut self.unsaved.changed);
         let change = |name: &Box<str>| match self.table.row(name) {

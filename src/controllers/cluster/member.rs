@@ -63,6 +63,7 @@ impl Member {
                 self.context.publish(&self.name, |joined| {
                     joined.connection = Connection::Refused { reason: format!("the store failed: {error}") };
                 });
+                self.let_go();
             },
         }
         if self.stopping.is_cancelled() {

@@ -66,7 +66,10 @@ impl TaskController {
             let row = Arc::clone(&self.live[&id].row);
             let step = match &row.state.phase {
                 Phase::Pending => self.place(&id, &mut chooser, &routes, now),
-                _ if is_dispatched(&row) => self.follow_on_hub(&id),
+                _ if is_dispatched(&row) => {
+                    self.note_landed(&id);
+                    self.follow_on_hub(&id)
+                }
                 Phase::Lost { cluster, before } => self.after_loss(&id, joined, (cluster, *before)),
                 phase => match phase.cluster() {
                     Some(cluster) => self.follow(&id, (cluster, joined), (&mut chooser, now)),

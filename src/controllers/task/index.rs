@@ -204,11 +204,12 @@ impl Index {
             })
     }
 
-    /// On the hub: where MultiKueue runs what is there of a dispatch, as Kueue says.
-    pub fn dispatched_to(&self, row: &TaskRow) -> Option<&str> {
-        let here = self.of(row)?;
-        let mut workloads = here.of(row.state.epoch).map(|(_, job)| self.workloads.get(&job.metadata.uid));
-        workloads.find_map(|workload| workload?.status.cluster_name.as_deref())
+    /// On the hub: the MultiKueueClusters that run what is there of a dispatch, as Kueue says.
+    pub fn dispatched_to(&self, row: &TaskRow) -> Vec<&str> {
+        let Some(here) = self.of(row) else { return Vec::new() };
+        let workloads = here.of(row.state.epoch).filter_map(|(_, job)| self.workloads.get(&job.metadata.uid));
+        let chosen = workloads.filter_map(|workload| workload.status.cluster_name.as_deref());
+        chosen.filter(|name| !name.is_empty()).collect()
     }
 
     /// A Job that no Workload stands for is not Kueue's, and runs unless it is suspended.

@@ -238,6 +238,8 @@ async fn a_new_connection_goes_on_from_what_is_not_stored_yet() {
         nodes.table.remove("node-1");
         nodes.unsaved.add(&mut vec!["late-0".into(), "node-1".into()], 20);
         nodes.send();
+        let (again, _) = nodes.send();
+        assert_eq!(again.len(), 2, "nobody was told what became of the first");
     }
 
     let second = bed.follow(&server, &[]);

@@ -9,11 +9,25 @@ use crate::{
         queue::report::{Problem, QueueReport},
         resources::Resources,
     },
-    k8s::types::meta::HUB_LABEL,
+    k8s::{
+        list_watch::{Link, Record, Sink, Table},
+        types::meta::HUB_LABEL,
+    },
 };
 
 const CLUSTERS: [&str; 4] = ["east", "north", "south", "west"];
 const QUEUES: [&str; 3] = ["team-a", "team-b", "team-c"];
+
+/// Listed and followed, or not known to its server.
+fn is_read<T: Record>(table: &Table<T>, is_there: bool) {
+    let mut sink = table.sink();
+    if is_there {
+        sink.begin();
+        sink.end();
+        sink.at(1);
+    }
+    sink.link(if is_there { Link::Synced } else { Link::Absent });
+}
 
 struct Course {
     bed: Bed,
@@ -54,6 +68,15 @@ impl Course {
 
     fn join(&mut self, cluster: &str) {
         let worker = Arc::new(self.bed.worker(cluster));
+        let is_there = self.draw.u8(..4) != 0;
+        is_read(&worker.queues, is_there);
+        is_read(&worker.flavors, is_there);
+        is_read(&worker.local_queues, true);
+        is_read(&worker.cohorts, true);
+        is_read(&worker.checks, true);
+        is_read(&worker.namespaces, true);
+        is_read(&worker.priority_classes, true);
+        is_read(&worker.direct_workloads, true);
         let joined = Joined { worker: Some(worker), ..Joined::new(Connection::Ready, "kubeconfig") };
         self.bed.joined.insert(name(cluster), Arc::new(joined));
     }
@@ -168,15 +191,25 @@ impl Course {
 
 #[tokio::test]
 async fn what_is_made_from_what_changed_is_what_is_made_from_everything() {
-    let mut compared = 0;
+    let (mut compared, mut with_workers) = (0, 0);
     for seed in 0..40 {
         let mut course = Course::new(seed).await;
         for step in 0..40 {
             course.step();
             let (read, afresh) = course.read();
             assert_eq!(read, afresh, "seed {seed}, step {step}");
+            let terms = read
+                .queues
+                .values()
+                .flat_map(|queue| queue.cells.values())
+                .flat_map(|cell| cell.terms.values());
+            with_workers +=
+                usize::from(terms.map(|term| term.worker_nominal).any(|nominal| nominal.is_some()));
             compared += usize::from(read.queues.values().any(|queue| !queue.cells.is_empty()));
         }
     }
-    assert!(300 < compared, "{compared} with cells");
+    assert!(
+        300 < compared && 20 < with_workers,
+        "{compared} with cells, {with_workers} with workers' queues"
+    );
 }

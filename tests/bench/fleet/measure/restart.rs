@@ -1,14 +1,18 @@
 //! A start with an empty database, a restart, and one after every version expired: time, bytes, CPU, memory.
+//! Beside them a start of other clients, which keep nothing from one to the next.
 
 use std::sync::Arc;
 
 use anyhow::Result;
+use fedq::sim::fleet::Totals;
 use fedq::sim::nodes::Template;
 use tokio::time::Instant;
 
 use super::SETTLE;
 use crate::args::Args;
 use crate::figures::{Curve, count};
+use crate::peers::{self, Peer};
+use crate::process::Process;
 use crate::stage::{Size, Stage};
 
 /// One way to start, over sizes.
@@ -32,6 +36,46 @@ impl Curves {
             requests,
         }
     }
+
+    fn of(peer: Peer) -> Self {
+        let Self { seconds, cpu, bytes, peak, requests } = Self::new("start", 0, ["", ""]);
+        let [seconds, cpu, bytes, peak] = [seconds, cpu, bytes, peak].map(|curve| curve.by(peer.name()));
+        Self { seconds, cpu, bytes, peak, requests }
+    }
+
+    fn add(&mut self, stage: &Stage, start: &Start, steady: f64) {
+        let Start { seconds, cpu, peak, sent } = start;
+        let clusters = stage.fleet.workers.len();
+        let json = count(clusters * stage.nodes) * json_bytes(stage);
+        let bytes = count(sent.all_bytes());
+        println!(
+            "{clusters} clusters, {}: {} {seconds:.2} s, {cpu:.2} s CPU, {:.2} MB ({:.1}× less than JSON), peak {:.1} MB",
+            self.seconds.who,
+            self.seconds.name,
+            bytes / 1e6,
+            json / bytes,
+            peak / 1e6,
+        );
+        self.seconds.add(clusters, *seconds);
+        self.cpu.add(clusters, *cpu);
+        self.bytes.add(clusters, json / bytes);
+        self.peak.add(clusters, peak / steady);
+    }
+}
+
+/// As it is once it is through.
+struct Start {
+    seconds: f64,
+    cpu: f64,
+    peak: f64,
+    sent: Totals,
+}
+
+impl Start {
+    fn of(stage: &Stage, process: Process, before: &Totals, began: Instant) -> Result<Self> {
+        let (seconds, sent) = (began.elapsed().as_secs_f64(), stage.fleet.totals().since(before));
+        Ok(Self { seconds, cpu: process.cpu_seconds()?, peak: process.peak()?, sent })
+    }
 }
 
 pub async fn measure(args: &Args) -> Result<Vec<Curve>> {
@@ -39,16 +83,18 @@ pub async fn measure(args: &Args) -> Result<Vec<Curve>> {
     let mut cold = Curves::new("first start", 1, ["", ""]);
     let mut resumed = Curves::new("restart", 1, ["≤5 s for 1,000 clusters", "≥50×"]);
     let mut expired = Curves::new("restart after versions expired", 2, ["", "≥20×"]);
+    let others = if args.alone { &[][..] } else { &peers::ALL };
+    let mut others: Vec<(Peer, Curves)> = others.iter().map(|peer| (*peer, Curves::of(*peer))).collect();
     for _ in 0..args.runs {
         for &clusters in &args.clusters {
             let size = Size { clusters, nodes: args.nodes };
             let mut stage = Stage::new(args, size, &template).await?;
-            start(&mut stage, size, &mut cold).await?;
+            start(&mut stage, &mut cold).await?;
             let beating = stage.fleet.beat(1.0);
             tokio::time::sleep(SETTLE).await;
             stage.stop().await?;
             tokio::time::sleep(SETTLE).await;
-            start(&mut stage, size, &mut resumed).await?;
+            start(&mut stage, &mut resumed).await?;
             tokio::time::sleep(SETTLE).await;
             stage.stop().await?;
             tokio::time::sleep(SETTLE).await;
@@ -58,15 +104,23 @@ pub async fn measure(args: &Args) -> Result<Vec<Curve>> {
                 worker.state.store.skip_to(worker.state.store.version() + 1);
                 worker.state.store.compact();
             }
-            start(&mut stage, size, &mut expired).await?;
+            start(&mut stage, &mut expired).await?;
+            stage.stop().await?;
+            for (peer, curves) in &mut others {
+                let (before, began) = (stage.fleet.totals(), Instant::now());
+                let running = stage.peer(*peer).await?;
+                let start = Start::of(&stage, running.process, &before, began)?;
+                tokio::time::sleep(SETTLE).await;
+                curves.add(&stage, &start, running.process.rss()?);
+            }
         }
     }
-    let curves = [cold, resumed, expired];
-    Ok(curves.into_iter().flat_map(|of| [of.seconds, of.cpu, of.bytes, of.peak]).collect())
+    let curves = [cold, resumed, expired].into_iter().chain(others.into_iter().map(|(_, curves)| curves));
+    Ok(curves.flat_map(|of| [of.seconds, of.cpu, of.bytes, of.peak]).collect())
 }
 
 /// Until every node is watched, every quota in place and the daemon says that it is ready.
-async fn start(stage: &mut Stage, size: Size, curves: &mut Curves) -> Result<()> {
+async fn start(stage: &mut Stage, curves: &mut Curves) -> Result<()> {
     let (before, watches, began) = (stage.fleet.totals(), stage.node_watches(), Instant::now());
     stage.start()?;
     stage.watched_since(&watches, curves.requests).await?;
@@ -74,26 +128,10 @@ async fn start(stage: &mut Stage, size: Size, curves: &mut Curves) -> Result<()>
     while !stage.daemon()?.is_ready().await {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
-    let seconds = began.elapsed().as_secs_f64();
-    let process = stage.process()?;
-    let (cpu, peak) = (process.cpu_seconds()?, process.peak()?);
-    let sent = stage.fleet.totals().since(&before);
+    let start = Start::of(stage, stage.process()?, &before, began)?;
     stage.quiet().await?;
     tokio::time::sleep(SETTLE).await;
-    let Size { clusters, nodes } = size;
-    let json = count(clusters * nodes) * json_bytes(stage);
-    let bytes = count(sent.all_bytes());
-    println!(
-        "{clusters} clusters: {} {seconds:.2} s, {cpu:.2} s CPU, {:.2} MB ({:.1}× less than JSON), peak {:.1} MB",
-        curves.seconds.name,
-        bytes / 1e6,
-        json / bytes,
-        peak / 1e6,
-    );
-    curves.seconds.add(clusters, seconds);
-    curves.cpu.add(clusters, cpu);
-    curves.bytes.add(clusters, json / bytes);
-    curves.peak.add(clusters, peak / process.rss()?);
+    curves.add(stage, &start, stage.process()?.rss()?);
     Ok(())
 }
 
