@@ -44,8 +44,7 @@ impl Daemon {
             watch: clusters.watch_timeout,
             request: clusters.request_timeout,
             object: clusters.request_timeout * 3,
-            // Who wants to notice silence early does not want long lists cut off.
-            list: (clusters.request_timeout * 12).max(Timing::default().list),
+            list: clusters.request_timeout * 12,
             consistency: clusters.consistency_interval,
             ..Timing::default()
         }

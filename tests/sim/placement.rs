@@ -311,7 +311,7 @@ async fn kinds_that_vanish_and_return_change_no_decision_and_hold_up_no_quota() 
 
 /// With the same view of all clusters they would all choose the same one, and then all another, for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn placements_that_balance_spread_at_once_and_come_to_rest() {
+async fn placements_that_balance_spread_and_come_to_rest() {
     const PLACEMENTS: usize = 12;
     let bed = bed().await;
     let hub = &bed.hub;
@@ -334,8 +334,12 @@ async fn placements_that_balance_spread_at_once_and_come_to_rest() {
     for number in 0..PLACEMENTS {
         says(hub, &format!("p{number}"), "PlacementSatisfied", "True", "").await;
     }
-    let spread: Vec<usize> = chosen().chunk_by(|one, other| one == other).map(<[String]>::len).collect();
-    assert_eq!(spread, [PLACEMENTS / 3; 3], "{:?}", chosen());
+    // Those that were made while the others were being decided may move once.
+    wait("them to be spread", hub, || {
+        let spread: Vec<usize> = chosen().chunk_by(|one, other| one == other).map(<[String]>::len).collect();
+        spread == [PLACEMENTS / 3; 3]
+    })
+    .await;
     // Longer than writes to one object are apart.
     let versions = || {
         let all = ["Placement", "PlacementDecision"].into_iter().flat_map(|kind| hub.list(kind));

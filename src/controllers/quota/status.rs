@@ -262,7 +262,9 @@ impl QuotaController {
             }
             _ => false,
         };
-        is_unread && self.started.elapsed() < PATIENCE
+        is_unread
+            && self.started.elapsed() < PATIENCE
+            && !cluster.is_some_and(|name| self.recorded.knows(name))
     }
 
     fn nothing_is_written(&self, round: &Round<'_>, cluster: Option<&ClusterName>) -> bool {
