@@ -70,7 +70,7 @@ impl Rows {
     /// Heartbeats since the stored version would come again at the next start: it is to begin where this one
     /// ends.
     async fn keep_last(&self, nodes: &Arc<Mutex<Nodes>>) {
-        if !lock(nodes).unsaved.to_the_last() {
+        if !lock(nodes).unsaved.gather_last() {
             return;
         }
         if let Err(error) = self.send(nodes).await
@@ -137,7 +137,7 @@ impl Unsaved {
     }
 
     /// Everything, for the last time. Whether there is anything.
-    fn to_the_last(&mut self) -> bool {
+    fn gather_last(&mut self) -> bool {
         self.take_back();
         self.version = self.reached.max(self.version);
         self.version.is_some()
@@ -403,15 +403,15 @@ impl Nodes {
         self.unsaved.take_back();
         let Some(version) = self.unsaved.version.take() else { return (Vec::new(), None) };
         let changed = std::mem::take(&mut self.unsaved.changed);
-        let change = |name: &Box<str>| match self.table.row(name) {
+        let change = |name: &str| match self.table.row(name) {
             Some(row) => {
                 let row =
                     serde_json::to_vec(&row).expect("a row is plain data, which always has a JSON form");
-                NodeChange::Put { name: name.to_string(), row }
+                NodeChange::Put { name: name.to_owned(), row }
             }
-            None => NodeChange::Remove { name: name.to_string() },
+            None => NodeChange::Remove { name: name.to_owned() },
         };
-        let changes = changed.iter().map(change).collect();
+        let changes = changed.iter().map(|name| change(name)).collect();
         self.unsaved.sending = Some((changed, version));
         let position = Position {
             kind: KIND.to_owned(),

@@ -93,9 +93,9 @@ async fn stopped_and_started_it_writes_nothing_and_tells_nothing() {
         let before = written(&stage);
         // The second time it has no time to store what it knows.
         if again == 1 {
-            stage.bed.stop().await
+            stage.bed.stop().await;
         } else {
-            stage.kill()
+            stage.kill();
         }
         stage.start();
         for name in ["one", "two"] {
