@@ -201,7 +201,8 @@ impl Daemon {
     fn hub_client(&self) -> anyhow::Result<ClusterClient> {
         let name = ClusterName::new("hub").expect("a constant name");
         let observer = cluster::observer(&self.metrics, name);
-        let limits = ClientLimits { observer, ..self.limits() };
+        // It lists Secrets' metadata, and is trusted with more than one object at a time.
+        let limits = ClientLimits { observer, answer_bytes: 64 << 20, ..self.limits() };
         match &self.config.hub.kubeconfig {
             Some(path) => {
                 let rules = Rules { allow_loopback: true, ..self.rules() };

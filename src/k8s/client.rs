@@ -2,6 +2,7 @@
 //! own, so that one hung cluster costs the others nothing.
 
 mod again;
+mod budget;
 mod error;
 mod observer;
 mod transport;
@@ -14,11 +15,10 @@ use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::{Api, Client, Config, api::PostParams, client::Body};
 use serde::Deserialize;
 
-use super::{
-    kubeconfig::{self, CheckedKubeconfig, KubeconfigError, Rules},
-    list_watch::Budget,
-};
+use super::kubeconfig::{self, CheckedKubeconfig, KubeconfigError, Rules};
 
+pub use budget::Budget;
+pub(super) use budget::{Share, give_back, slow};
 pub(super) use error::clean;
 pub use error::{ApiError, RetryClass};
 pub(super) use observer::restart_reason;
@@ -36,13 +36,13 @@ pub struct ClientLimits {
     /// A connection that answers no ping for `ping_every + ping_timeout` is dropped.
     pub ping_every: Duration,
     pub ping_timeout: Duration,
-    /// One answer that is not a stream.
+    /// One answer that is not a stream: an object.
     pub answer_bytes: usize,
     /// What a stream may send before its reader takes it, and all streams of the connection together: as
     /// many streams as fill the latter, left unread, stop every other one.
     pub stream_window: u32,
     pub connection_window: u32,
-    /// What lists and watches of all clusters with these limits may keep of large objects on their way.
+    /// What all clusters with these limits may keep of large answers and objects on their way.
     pub reading: Budget,
     /// Told of requests and watches.
     pub observer: Observer,
@@ -56,7 +56,7 @@ impl Default for ClientLimits {
             concurrent: 16,
             ping_every: Duration::from_secs(20),
             ping_timeout: Duration::from_secs(10),
-            answer_bytes: 64 << 20,
+            answer_bytes: 4 << 20,
             stream_window: 256 << 10,
             connection_window: 2 << 20,
             reading: Budget::default(),

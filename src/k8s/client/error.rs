@@ -132,6 +132,9 @@ impl ApiError {
             };
             return Self::new(class, refused.to_string());
         }
+        if let Some(error) = source.downcast_ref::<Self>() {
+            return error.clone();
+        }
         // An impersonating client wraps the errors of the one below it.
         if let Some(Error::Api(status)) = source.downcast_ref::<Error>() {
             return Self::from_status(status.clone());

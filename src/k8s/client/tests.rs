@@ -12,6 +12,7 @@ use axum::{
     response::{IntoResponse, Redirect},
     routing::get,
 };
+use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, core::Status};
 use serde_json::json;
@@ -199,13 +200,42 @@ async fn a_busy_server_says_when_to_come_back() {
 async fn an_answer_without_end_is_cut() {
     let endless = get(async || {
         let piece = axum::body::Bytes::from(vec![b' '; 64 << 10]);
-        axum::body::Body::from_stream(futures::stream::repeat_with(move || Ok::<_, io::Error>(piece.clone())))
+        axum::body::Body::from_stream(stream::repeat_with(move || Ok::<_, io::Error>(piece.clone())))
     });
     let server = Server::start(Router::new().route("/version", endless));
     let limits = ClientLimits { answer_bytes: 1 << 20, ..ClientLimits::default() };
     let error = version(&server.client_with(&limits)).await.expect_err("too long");
     assert_eq!(error.class, RetryClass::Unreachable, "{error:?}");
     assert!(error.message.contains("length limit"), "{error}");
+}
+
+#[tokio::test]
+async fn all_unfinished_answers_together_are_bounded() {
+    let begun = get(async || {
+        let piece = axum::body::Bytes::from(vec![b' '; 1 << 20]);
+        let piece = stream::iter([Ok::<_, io::Error>(piece)]);
+        axum::body::Body::from_stream(piece.chain(stream::pending()))
+    });
+    let small = get(async || r#"{"metadata": {"uid": "u"}}"#);
+    let router = version_route().route("/apis", begun).route("/api/v1/namespaces/kube-system", small);
+    let server = Server::start(router);
+    let reading = Budget::new(3 << 19);
+    let limits = ClientLimits { reading: reading.clone(), ..ClientLimits::default() };
+    let clients = [(); 2].map(|()| server.client_with(&limits));
+    let groups = |client: &ClusterClient| {
+        let client = client.kube();
+        async move { call(Duration::from_secs(10), client.list_api_groups()).await }
+    };
+    let waiting = tokio::spawn(groups(&clients[0]));
+    while 1 << 19 < reading.left() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let error = groups(&clients[1]).await.expect_err("no room for it");
+    assert!(matches!(error.class, RetryClass::Throttled { .. }), "{error:?}");
+    clients[1].identity(Duration::from_secs(10)).await.expect("small answers need nobody's leave");
+    waiting.abort();
+    waiting.await.expect_err("given up");
+    assert_eq!(reading.left(), 3 << 19);
 }
 
 #[tokio::test]

@@ -7,8 +7,10 @@ use std::{
     time::Duration,
 };
 
+use futures::StreamExt;
 use http::{Method, Request, Response, StatusCode, Uri, header::RETRY_AFTER};
-use http_body_util::Limited;
+use http_body_util::{BodyExt, BodyStream, Either, Limited, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::Bytes;
 use hyper_util::{
     client::legacy::{
         Client as Hyper,
@@ -30,7 +32,7 @@ use tower::{
     util::BoxCloneSyncService,
 };
 
-use super::{ClientLimits, Observer, Streamed, again::Again, error::Refused};
+use super::{Budget, ClientLimits, Observer, Streamed, again::Again, budget::Share, error::Refused};
 use crate::{
     failpoint::{self, Side},
     k8s::kubeconfig::check_address,
@@ -66,12 +68,18 @@ pub(super) fn client(config: &Config, route: Route, limits: &ClientLimits) -> Re
         .http2_initial_stream_window_size(limits.stream_window)
         .http2_initial_connection_window_size(limits.connection_window)
         .build(dial);
-    let (answer_bytes, observer) = (limits.answer_bytes, limits.observer.clone());
+    let (answer_bytes, reading, observer) =
+        (limits.answer_bytes, limits.reading.clone(), limits.observer.clone());
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
-        .layer_fn(move |inner| Guard { inner, answer_bytes, observer: observer.clone() })
+        .layer_fn(move |inner| Guard {
+            inner,
+            answer_bytes,
+            reading: reading.clone(),
+            observer: observer.clone(),
+        })
         .map_err(BoxError::from)
         .layer(TimeoutLayer::new(limits.headers))
         // Freed with the headers, so a watch holds no slot.
@@ -141,21 +149,26 @@ async fn tunnel(mut proxy: TokioIo<TcpStream>, server: &Uri) -> io::Result<Tokio
 struct Guard<S> {
     inner: S,
     answer_bytes: usize,
+    reading: Budget,
     observer: Observer,
 }
 
 /// An error is a sentence, not a download.
 const ERROR_BYTES: usize = 1 << 20;
 
-type Answer<B> = Pin<Box<dyn Future<Output = Result<Response<Limited<B>>, BoxError>> + Send>>;
+/// A stream as it comes, or a whole answer under its limits.
+type Limits<B> = Either<B, UnsyncBoxBody<Bytes, BoxError>>;
+type Answer<B> = Pin<Box<dyn Future<Output = Result<Response<Limits<B>>, BoxError>> + Send>>;
 
 impl<S, B> Service<Request<Body>> for Guard<S>
 where
     S: Service<Request<Body>, Response = Response<B>>,
     S::Error: Into<BoxError>,
     S::Future: Send + 'static,
+    B: hyper::body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
 {
-    type Response = Response<Limited<B>>;
+    type Response = Response<Limits<B>>;
     type Error = BoxError;
     type Future = Answer<B>;
 
@@ -164,7 +177,8 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let answer_bytes = if is_streamed(&request) { usize::MAX } else { self.answer_bytes };
+        let answer_bytes = if is_streamed(&request) { None } else { Some(self.answer_bytes) };
+        let reading = self.reading.clone();
         let name = failpoint::is_set().then(|| name(&request));
         failpoint::reached(Side::Before, name.as_deref());
         let under_way = self.observer.request(&request);
@@ -184,10 +198,30 @@ where
             if busy {
                 return Err(Refused::Busy { retry_after }.into());
             }
-            let limit = if status.is_success() { answer_bytes } else { ERROR_BYTES };
-            Ok(answer.map(|body| Limited::new(body, limit)))
+            let limit = if status.is_success() { answer_bytes } else { Some(ERROR_BYTES) };
+            Ok(answer.map(|body| match limit {
+                Some(limit) => Either::Right(whole(body, limit, &reading)),
+                None => Either::Left(body),
+            }))
         })
     }
+}
+
+/// Whoever reads it keeps all that has come of it, until it is whole.
+fn whole<B>(body: B, limit: usize, reading: &Budget) -> UnsyncBoxBody<Bytes, BoxError>
+where
+    B: hyper::body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let mut share = Share::of(reading);
+    let mut read = 0;
+    let pieces = BodyStream::new(Limited::new(body, limit)).map(move |frame| {
+        let frame = frame?;
+        read += frame.data_ref().map_or(0, Bytes::len);
+        share.hold(read)?;
+        Ok(frame)
+    });
+    StreamBody::new(pieces).boxed_unsync()
 }
 
 /// A request by verb and kind, such as `create jobs`; a watch is a list that goes on.

@@ -16,16 +16,17 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Budget, Caps, Codec, Link, Record, Selector, Sink, Table, Timing,
+    Caps, Codec, Link, Record, Selector, Sink, Table, Timing,
     backoff::jittered,
     body::{self, Plain},
-    budget::{Share, slow},
     events::Event,
     json,
     progress::{Ended, Progress, deliver},
     protobuf,
 };
-use crate::k8s::client::{ApiError, Observer, RetryClass, Streamed, Told, call, escape, restart_reason};
+use crate::k8s::client::{
+    ApiError, Budget, Observer, RetryClass, Share, Streamed, Told, call, escape, restart_reason, slow,
+};
 
 /// One kind of one cluster to follow.
 pub struct Follow {
@@ -185,10 +186,11 @@ impl Follow {
         // Of an object that cannot be: the metadata of one that is may take kilobytes.
         let nothing = "fieldSelector=metadata.name%3D-&limit=1";
         let request = Request::get(format!("{}?{nothing}", self.path))
-            .header(ACCEPT, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
-            .body(Vec::new())
-            .map_err(|_| body::invalid("the path is not valid"))?;
-        let list: List = call(self.timing.request, self.client.request(request)).await?;
+            .header(ACCEPT, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1");
+        let answer = self.answer(request).await?;
+        let list = self.short(answer).await?;
+        let list: List =
+            serde_json::from_slice(&list).map_err(|_| body::invalid("the version cannot be read"))?;
         list.metadata.resource_version.parse().map_err(|_| body::invalid("the list has no version"))
     }
 
@@ -336,27 +338,35 @@ impl Follow {
 
     /// Until the headers of an answer 200; anything else is an error.
     async fn send(&self, query: &str, accept: &str) -> Result<Response<Body>, ApiError> {
-        /// Longer errors are not read by anyone.
-        const ERROR_BYTES: usize = 64 << 10;
-        let mut request = Request::get(self.url(query))
-            .header(ACCEPT, accept)
+        let request = Request::get(self.url(query)).header(ACCEPT, accept);
+        let watches = query.starts_with("watch");
+        self.answer(if watches { request } else { request.header(ACCEPT_ENCODING, "gzip") }).await
+    }
+
+    async fn answer(&self, request: http::request::Builder) -> Result<Response<Body>, ApiError> {
+        let request = request
             .extension(Streamed)
             .body(Body::empty())
             .map_err(|_| body::invalid("the path is not valid"))?;
-        if !query.starts_with("watch") {
-            request.headers_mut().insert(ACCEPT_ENCODING, http::HeaderValue::from_static("gzip"));
-        }
         let answer = call(self.timing.request, self.client.send(request)).await?;
         let status = answer.status();
         if status == StatusCode::OK {
             return Ok(answer);
         }
         let gzipped = answer.headers().contains_key(http::header::CONTENT_ENCODING);
-        let body =
-            timeout(self.timing.request, Limited::new(answer.into_body(), ERROR_BYTES).collect()).await;
-        let body = body.ok().and_then(Result::ok).filter(|_| !gzipped);
-        let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        let body = self.short(answer).await.ok().filter(|_| !gzipped).unwrap_or_default();
         Err(ApiError::from_answer(status.as_u16(), &body))
+    }
+
+    /// The body of an answer that nobody reads if it is longer: a version, or an error.
+    async fn short(&self, answer: Response<Body>) -> Result<Vec<u8>, ApiError> {
+        const BYTES: usize = 64 << 10;
+        let body = timeout(self.timing.request, Limited::new(answer.into_body(), BYTES).collect()).await;
+        match body {
+            Ok(Ok(body)) => Ok(body.to_bytes().into()),
+            Ok(Err(error)) => Err(ApiError::from_body(error.as_ref())),
+            Err(_) => Err(ApiError::timeout(self.timing.request)),
+        }
     }
 
     /// `on` says how much is kept of what it was given.

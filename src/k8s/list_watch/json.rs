@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Skipped, body, budget, events::Event, table::full_name};
-use crate::k8s::client::ApiError;
+use super::{Skipped, body, events::Event, table::full_name};
+use crate::k8s::client::{ApiError, give_back};
 
 /// A page from which the items were taken.
 #[derive(Deserialize)]
@@ -155,7 +155,7 @@ impl ListReader {
             on(Ok(&self.item));
         }
         self.item.clear();
-        budget::give_back(&mut self.item);
+        give_back(&mut self.item);
     }
 
     fn pass_over(&mut self, on: &mut impl FnMut(Result<&[u8], Skipped>)) {
@@ -243,7 +243,7 @@ impl WatchReader {
             on(Event::Skipped(too_large(&self.buffer, self.buffer.len())));
             self.buffer.clear();
         }
-        budget::give_back(&mut self.buffer);
+        give_back(&mut self.buffer);
         self.searched = self.buffer.len();
     }
 

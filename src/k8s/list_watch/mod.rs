@@ -6,7 +6,6 @@
 
 pub(super) mod backoff;
 mod body;
-mod budget;
 mod events;
 mod follow;
 mod json;
@@ -18,7 +17,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-pub use budget::Budget;
 pub use follow::{Follow, Stopped};
 pub use table::{Key, Known, Record, State, Table, TableSink};
 

@@ -321,6 +321,15 @@ async fn a_watch_gives_back_what_a_large_object_took() {
 }
 
 #[tokio::test]
+async fn a_version_that_never_ends_is_read_no_further() {
+    let pieces = stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(&[b' '; 8 << 10])));
+    let script = Script::default().answer("limit=1", answer(200, Answer::from_stream(pieces)));
+    let running = follow(script, Codec::Json, |follow| follow.start = Some(40));
+    running.log.until("broken Unreachable the answer broke off: length limit exceeded").await;
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn a_silent_watch_is_renewed() {
     let script = Script::default()
         .answer("limit=500", list("5", &["a"]))

@@ -4,8 +4,8 @@ use std::str;
 
 use super::wire::{Fields, entry, get, integer, text, version};
 use crate::k8s::{
-    client::ApiError,
-    list_watch::{Malformed, Skipped, body, budget, events::Event},
+    client::{ApiError, give_back},
+    list_watch::{Malformed, Skipped, body, events::Event},
 };
 
 /// Before every message: Kubernetes' own envelope (`runtime.Unknown`) follows.
@@ -70,7 +70,7 @@ impl ListReader {
         let used = buffer.len() - rest.len();
         self.buffer = buffer;
         self.buffer.drain(..used);
-        budget::give_back(&mut self.buffer);
+        give_back(&mut self.buffer);
         Ok(())
     }
 
@@ -189,7 +189,7 @@ impl WatchReader {
         }
         let used = self.buffer.len() - rest.len();
         self.buffer.drain(..used);
-        budget::give_back(&mut self.buffer);
+        give_back(&mut self.buffer);
     }
 
     pub(in crate::k8s::list_watch) fn held(&self) -> usize {

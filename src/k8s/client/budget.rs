@@ -1,5 +1,5 @@
-//! What the readers of all clusters together keep of objects that have not arrived whole. Each object is capped;
-//! as many clusters as send the beginnings of large ones would fill the memory all the same.
+//! What is kept of answers and objects of all clusters together that have not arrived whole. Each is capped; as many
+//! clusters as send the beginnings of large ones would fill the memory all the same.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use crate::k8s::client::{ApiError, RetryClass};
+use super::{ApiError, RetryClass};
 
 /// Bytes that are shared by all clones.
 #[derive(Clone, Debug)]
@@ -20,25 +20,25 @@ impl Budget {
     }
 
     #[cfg(test)]
-    pub(super) fn left(&self) -> usize {
+    pub(in crate::k8s) fn left(&self) -> usize {
         self.0.available_permits()
     }
 }
 
 impl Default for Budget {
-    /// As much as the buffers of 32 of the largest objects.
+    /// As much as 16 of the largest objects, of which few clusters have one.
     fn default() -> Self {
-        Self::new(256 << 20)
+        Self::new(64 << 20)
     }
 }
 
 /// Each reader keeps so much without asking: most objects take less, and they get through whatever others do.
-pub(super) const FREE: usize = 32 << 10;
+const FREE: usize = 32 << 10;
 /// Those who have to ask again do it after this, and not in step.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// What one reader keeps.
-pub(super) struct Share {
+pub(in crate::k8s) struct Share {
     budget: Budget,
     held: Option<OwnedSemaphorePermit>,
     bytes: usize,
@@ -47,12 +47,12 @@ pub(super) struct Share {
 }
 
 impl Share {
-    pub(super) fn of(budget: &Budget) -> Self {
+    pub(in crate::k8s) fn of(budget: &Budget) -> Self {
         Self { budget: budget.clone(), held: None, bytes: 0, since: Instant::now() }
     }
 
     /// The reader's buffers have so many bytes now. An error: too much is held already, by others or by itself.
-    pub(super) fn hold(&mut self, bytes: usize) -> Result<(), ApiError> {
+    pub(in crate::k8s) fn hold(&mut self, bytes: usize) -> Result<(), ApiError> {
         let has = self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let wants = if bytes <= FREE { 0 } else { bytes };
         // Buffers only shrink when an object has become whole.
@@ -77,12 +77,12 @@ impl Share {
 
     /// When the object that takes more than everybody's share has to be whole: who never ends one would keep others
     /// from theirs.
-    pub(super) fn due(&self, within: Duration) -> Option<Instant> {
+    fn due(&self, within: Duration) -> Option<Instant> {
         self.held.as_ref().map(|_| self.since + within)
     }
 
     /// Waits no longer than that.
-    pub(super) async fn in_time<T>(
+    pub(in crate::k8s) async fn in_time<T>(
         &self,
         within: Duration,
         what: impl Future<Output = T>,
@@ -99,12 +99,12 @@ fn full() -> ApiError {
     ApiError::new(class, "too many large objects are being read from all clusters at once")
 }
 
-pub(super) fn slow(what: &str, within: Duration) -> ApiError {
+pub(in crate::k8s) fn slow(what: &str, within: Duration) -> ApiError {
     ApiError::new(RetryClass::Timeout, format!("{what} did not arrive within {within:?}"))
 }
 
 /// What a large object took is given back once it is whole.
-pub(super) fn give_back(buffer: &mut Vec<u8>) {
+pub(in crate::k8s) fn give_back(buffer: &mut Vec<u8>) {
     if FREE < buffer.capacity() && buffer.len() <= FREE {
         buffer.shrink_to(FREE);
     }
