@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
@@ -18,9 +19,9 @@ use tracing::{debug, info, warn};
 use crate::{
     clock::Clock,
     domain::{
-        claim_keeping::{KeepingInput, KeptClaim, keep, name_taken},
+        claim_keeping::{KeepingInput, KeptClaim, Step, keep, name_taken},
         ids::{ClaimName, ClusterName},
-        overview::{CapacityView, Overview},
+        overview::{CapacityView, ClusterCapacity, Overview},
         resources::Aliases,
     },
     k8s::{
@@ -62,6 +63,10 @@ pub struct ClaimController {
     writer: Writer,
     /// Claims as the store has them: uid, where it was seen by this process, and generation.
     recorded: Option<BTreeMap<ClaimName, Seen>>,
+    /// Claims as they were read last, by name.
+    known: BTreeMap<String, Known>,
+    /// Clusters whose claims need nothing while capacity and claims are these.
+    at_rest: BTreeMap<ClusterName, Basis>,
     refused: BTreeMap<String, Refusal>,
     /// Claims that are being written as they were when that was decided, to tell what it changed: the
     /// watch may be faster than the answer.
@@ -74,6 +79,27 @@ pub struct ClaimController {
 struct Seen {
     uid: Option<String>,
     generation: i64,
+}
+
+struct Known {
+    object: Arc<ClusterResourceClaim>,
+    claim: Arc<KeptClaim>,
+    /// Its generation is in the store.
+    recorded: bool,
+}
+
+/// What decides about one cluster: its capacity, and the claims for it in order of their names.
+struct Basis {
+    capacity: Arc<ClusterCapacity>,
+    claims: Vec<Arc<KeptClaim>>,
+}
+
+impl Basis {
+    fn is(&self, capacity: &Arc<ClusterCapacity>, claims: &[&Arc<KeptClaim>]) -> bool {
+        Arc::ptr_eq(&self.capacity, capacity)
+            && self.claims.len() == claims.len()
+            && self.claims.iter().zip(claims).all(|(one, other)| Arc::ptr_eq(one, other))
+    }
 }
 
 /// What the server did not let fedq write to a claim in this version.
@@ -107,6 +133,8 @@ impl ClaimController {
             sender: Some(sender),
             writer: Writer::default(),
             recorded: None,
+            known: BTreeMap::new(),
+            at_rest: BTreeMap::new(),
             refused: BTreeMap::new(),
             before: BTreeMap::new(),
             taken: BTreeSet::new(),
@@ -174,32 +202,50 @@ impl ClaimController {
             self.writer.want(Vec::new());
             return Ok(());
         }
-        let objects = self.hub.claims.all();
+        self.read();
         // One that cannot be read may name any cluster, and is not gone.
         let complete = overview.revision != 0
             && self.hub.claims.skipped().is_empty()
             && self.hub.secrets.synced()
             && self.hub.cluster_metrics.synced();
-        match self.record(&objects, complete.then_some(&*overview)).await {
+        match self.record(complete.then_some(&*overview)).await {
             // Claims do not wait for their history: it is compared with the store the next time.
             Err(error) if error.is_transient() => debug!("Claims are recorded later: {error}"),
             outcome => outcome?,
         }
-        let blocked = self.blocked(&objects);
+        let blocked = self.blocked();
+        let mut claims: BTreeMap<&str, Vec<&Arc<KeptClaim>>> = BTreeMap::new();
+        for known in self.known.values() {
+            claims.entry(&known.claim.text.cluster).or_default().push(&known.claim);
+        }
+        let claims_of = |name: &ClusterName| claims.get(name.as_str()).map_or(&[][..], Vec::as_slice);
+        self.at_rest.retain(|name, basis| {
+            capacity.get(name).is_some_and(|capacity| basis.is(capacity, claims_of(name)))
+        });
+        let staying =
+            capacity.iter().filter(|(name, _)| joined.get(*name).is_some_and(|entry| !entry.leaving));
+        let restless = staying.filter(|(name, _)| !self.at_rest.contains_key(*name));
         let input = KeepingInput {
-            capacity: capacity
-                .iter()
-                .filter(|(name, _)| joined.get(*name).is_some_and(|entry| !entry.leaving))
-                .map(|(name, capacity)| (name.clone(), &capacity.capacity.total))
-                .collect(),
+            capacity: restless.map(|(name, capacity)| (name.clone(), &capacity.capacity.total)).collect(),
             joined: self.joined(&joined),
-            claims: objects.iter().map(|claim| self.kept(claim)).collect(),
+            claims: self.known.values().map(|known| &*known.claim).collect(),
             claimed: overview.in_force.values().chain(overview.held_clusters.iter()).cloned().collect(),
             complete,
             aliases: &self.settings.aliases,
         };
         let taken = name_taken(&input).map(|(cluster, name)| (cluster.clone(), name)).collect();
-        let mut changes: Vec<Change> = keep(&input).iter().map(change).collect();
+        let steps = keep(&input);
+        let moved: BTreeSet<&str> = steps.iter().map(Step::claim).collect();
+        for name in input.capacity.keys() {
+            let claims = claims_of(name);
+            // Where there is none, one may be missing.
+            if !claims.is_empty() && !claims.iter().any(|claim| moved.contains(claim.text.name.as_str())) {
+                let capacity = Arc::clone(&capacity[name]);
+                let claims = claims.iter().copied().cloned().collect();
+                self.at_rest.insert(name.clone(), Basis { capacity, claims });
+            }
+        }
+        let mut changes: Vec<Change> = steps.iter().map(change).collect();
         changes.retain(|change| !blocked.contains(&change.target.name));
         for Change { target, .. } in &changes {
             self.before.insert(target.name.clone(), self.hub.claims.get(None, &target.name));
@@ -207,6 +253,22 @@ impl ClaimController {
         self.writer.want(changes);
         self.tell_taken(taken);
         Ok(())
+    }
+
+    /// Takes in the claims of which something is new.
+    fn read(&mut self) {
+        let mut before = std::mem::take(&mut self.known);
+        let mut known = BTreeMap::new();
+        for object in self.hub.claims.all() {
+            let name = object.metadata.name.clone().unwrap_or_default();
+            let keys = self.refusal(&object).and_then(|refusal| refusal.keys.clone()).unwrap_or_default();
+            let same = before
+                .remove(&name)
+                .filter(|known| Arc::ptr_eq(&known.object, &object) && known.claim.refused == keys);
+            let read = || Known { claim: Arc::new(kept_claim(&object, keys)), object, recorded: false };
+            known.insert(name, same.unwrap_or_else(read));
+        }
+        self.known = known;
     }
 
     /// Every cluster that somebody joined, whatever became of it.
@@ -219,11 +281,6 @@ impl ClaimController {
         names.chain(joined.keys().cloned()).collect()
     }
 
-    fn kept(&self, claim: &ClusterResourceClaim) -> KeptClaim {
-        let refusal = self.refusal(claim);
-        kept_claim(claim, refusal.and_then(|refusal| refusal.keys.clone()).unwrap_or_default())
-    }
-
     /// A refusal counts for the version it was about: a newer one says by itself who owns what.
     fn refusal(&self, claim: &ClusterResourceClaim) -> Option<&Refusal> {
         let refusal = self.refused.get(claim.metadata.name.as_deref()?)?;
@@ -232,16 +289,10 @@ impl ClaimController {
     }
 
     /// Claims that nothing is written to until they change.
-    fn blocked(&mut self, objects: &[Arc<ClusterResourceClaim>]) -> BTreeSet<String> {
-        let versions: BTreeMap<&str, &str> = objects
-            .iter()
-            .filter_map(|claim| {
-                let meta = &claim.metadata;
-                Some((meta.name.as_deref()?, meta.resource_version.as_deref().unwrap_or_default()))
-            })
-            .collect();
+    fn blocked(&mut self) -> BTreeSet<String> {
+        let known = &self.known;
         self.refused.retain(|name, refusal| {
-            versions.get(name.as_str()).copied().unwrap_or_default() == refusal.version
+            known.get(name).map_or("", |known| &known.claim.version) == refusal.version
         });
         let blocked = self.refused.iter().filter(|(_, refusal)| refusal.keys.is_none());
         blocked.map(|(name, _)| name.clone()).collect()
@@ -330,50 +381,35 @@ impl ClaimController {
 
     /// Writes down every new generation, and every removal that is believed. What changed while fedqd
     /// was down shows as a difference to the store.
-    async fn record(
-        &mut self,
-        objects: &[Arc<ClusterResourceClaim>],
-        overview: Option<&Overview>,
-    ) -> Result<(), StoreError> {
-        let mut recorded = match self.recorded.take() {
-            Some(recorded) => recorded,
-            None => self.load().await?,
-        };
-        let mut present = BTreeSet::new();
-        for claim in objects {
-            let Some(name) = claim.metadata.name.as_deref().and_then(|name| ClaimName::new(name).ok()) else {
-                continue;
-            };
-            present.insert(name.clone());
-            let generation = claim.metadata.generation.unwrap_or_default();
-            let seen = Seen { uid: claim.metadata.uid.clone(), generation };
-            if recorded.get(&name) == Some(&seen) {
-                continue;
-            }
-            self.store.record_claim(&self.row(name.clone(), generation, claim)).await?;
-            recorded.insert(name, seen);
+    async fn record(&mut self, overview: Option<&Overview>) -> Result<(), StoreError> {
+        if self.recorded.is_none() {
+            self.recorded = Some(self.load().await?);
         }
-        let believed = |name: &ClaimName| {
-            overview.is_some_and(|overview| {
-                !overview.in_force.contains_key(name) && !overview.held_claims.contains(name)
-            })
-        };
-        let gone: Vec<ClaimName> =
-            recorded.keys().filter(|name| !present.contains(*name) && believed(name)).cloned().collect();
+        let Self { store, clock, recorded: Some(recorded), known, .. } = self else { return Ok(()) };
+        for (name, known) in known.iter_mut().filter(|(_, known)| !known.recorded) {
+            let Ok(name) = ClaimName::new(name) else { continue };
+            let meta = &known.object.metadata;
+            let seen = Seen { uid: meta.uid.clone(), generation: meta.generation.unwrap_or_default() };
+            if recorded.get(&name) != Some(&seen) {
+                store.record_claim(&row(name.clone(), &known.object, clock.now())).await?;
+                recorded.insert(name, seen);
+            }
+            known.recorded = true;
+        }
+        let Some(overview) = overview else { return Ok(()) };
+        let believed =
+            |name: &ClaimName| !overview.in_force.contains_key(name) && !overview.held_claims.contains(name);
+        let gone: Vec<ClaimName> = recorded
+            .keys()
+            .filter(|name| !known.contains_key(name.as_str()) && believed(name))
+            .cloned()
+            .collect();
         for name in gone {
             // A deleted object does not say who deleted it.
-            self.store.claim_removed(&name, "unknown", self.clock.now()).await?;
+            store.claim_removed(&name, "unknown", clock.now()).await?;
             recorded.remove(&name);
         }
-        self.recorded = Some(recorded);
         Ok(())
-    }
-
-    fn row(&self, name: ClaimName, generation: i64, claim: &ClusterResourceClaim) -> ClaimRow {
-        let who = last_editor(claim);
-        // A spec is plain data, which always has a JSON form.
-        let spec = serde_json::to_value(&claim.spec).unwrap_or_default();
-        ClaimRow { name, generation, who, spec, at: self.clock.now() }
     }
 
     async fn load(&self) -> Result<BTreeMap<ClaimName, Seen>, StoreError> {
@@ -390,4 +426,11 @@ impl ClaimController {
             }
         }
     }
+}
+
+fn row(name: ClaimName, claim: &ClusterResourceClaim, at: Timestamp) -> ClaimRow {
+    let who = last_editor(claim);
+    // A spec is plain data, which always has a JSON form.
+    let spec = serde_json::to_value(&claim.spec).unwrap_or_default();
+    ClaimRow { name, generation: claim.metadata.generation.unwrap_or_default(), who, spec, at }
 }

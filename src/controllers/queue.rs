@@ -81,7 +81,7 @@ struct Cluster {
 }
 
 struct Seen {
-    hub: Stamp,
+    hub: Arc<HubObjects>,
     worker: WorkerStamp,
     claimed: BTreeMap<QueueName, BTreeSet<FlavorName>>,
 }
@@ -89,11 +89,11 @@ struct Seen {
 impl Seen {
     fn is(
         &self,
-        hub: &Stamp,
+        hub: &Arc<HubObjects>,
         worker: WorkerStamp,
         claimed: &BTreeMap<QueueName, BTreeSet<FlavorName>>,
     ) -> bool {
-        self.worker == worker && self.hub == *hub && self.claimed == *claimed
+        self.worker == worker && Arc::ptr_eq(&self.hub, hub) && self.claimed == *claimed
     }
 }
 
@@ -157,7 +157,7 @@ impl QueueController {
         for (name, entry) in joined {
             let Some(cluster) = self.clusters.get_mut(name) else { continue };
             match (writable(entry), claimed.get(name)) {
-                (Some(worker), Some(queues)) => cluster.decide(worker, &self.hub_objects, queues),
+                (Some(worker), Some(queues)) => cluster.decide(worker, &self.hub_objects.1, queues),
                 // A write that was decided on before the cluster fell silent must not land after.
                 (_, _) => cluster.forget(),
             }
@@ -191,7 +191,12 @@ impl QueueController {
             changes(&hub.cohorts),
         ];
         if self.hub_objects.0 != stamp {
-            self.hub_objects = (stamp, Arc::new(hub_objects(hub, &self.hub_id)));
+            let objects = hub_objects(hub, &self.hub_id);
+            self.hub_objects.0 = stamp;
+            // Quota of a queue changes all the time, and is nothing that workers get from here.
+            if *self.hub_objects.1 != objects {
+                self.hub_objects.1 = Arc::new(objects);
+            }
         }
     }
 
@@ -212,14 +217,14 @@ impl Cluster {
     fn decide(
         &mut self,
         worker: &Worker,
-        (hub_stamp, hub): &(Stamp, Arc<HubObjects>),
+        hub: &Arc<HubObjects>,
         claimed: &BTreeMap<QueueName, BTreeSet<FlavorName>>,
     ) {
         let stamp = worker_stamp(worker);
-        if self.decided.as_ref().is_some_and(|seen| seen.is(hub_stamp, stamp, claimed)) {
+        if self.decided.as_ref().is_some_and(|seen| seen.is(hub, stamp, claimed)) {
             return;
         }
-        self.decided = Some(Seen { hub: hub_stamp.clone(), worker: stamp, claimed: claimed.clone() });
+        self.decided = Some(Seen { hub: Arc::clone(hub), worker: stamp, claimed: claimed.clone() });
         if !worker.has_kueue() {
             let missing = QueueReport { queue: None, problem: Problem::NoKueue };
             self.reports = if claimed.is_empty() { Vec::new() } else { vec![missing] };

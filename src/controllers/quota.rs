@@ -29,9 +29,7 @@ use crate::{
         overview::{CapacityView, Overview},
         quantity::Amount,
         queue::{ClaimedQueues, report::QueueReports},
-        quota::{
-            ClusterInput, ClusterPlan, ClusterReport, HubQueueInput, HubQueuePlan, Mode, Planner, Touched,
-        },
+        quota::{ClusterInput, ClusterPlan, ClusterReport, HubQueueInput, HubQueuePlan, Planner, Touched},
         resources::{Aliases, Cell},
     },
     k8s::{
@@ -140,13 +138,17 @@ pub struct QuotaController {
 #[derive(Default)]
 struct Told {
     clusters: BTreeMap<ClusterName, ClusterInput>,
-    /// What each was made from, and when time alone makes it anew.
-    stamps: BTreeMap<ClusterName, (gather::Stamp, Option<Instant>)>,
+    /// What each was made from.
+    known: BTreeMap<ClusterName, gather::Known>,
+    /// Those whose claim names a queue that was never readable.
+    waiting: BTreeSet<ClusterName>,
     queues: BTreeMap<QueueName, HubQueueInput>,
     /// The objects that these were read from.
     hub_objects: gather::Seen<QueueName>,
     worker_objects: BTreeMap<ClusterName, gather::Seen<String>>,
-    /// Those of this round of which something is new.
+    /// Those that this round had to look at.
+    fresh: BTreeSet<ClusterName>,
+    /// Those of them of which something is new.
     renewed: BTreeSet<ClusterName>,
 }
 
@@ -168,7 +170,6 @@ struct Round<'a> {
     reports: Arc<QueueReports>,
     claims: Arc<ReadClaims>,
     in_force: Arc<BTreeMap<ClusterName, Arc<ValidClaim>>>,
-    modes: BTreeMap<ClusterName, Mode>,
     plans: BTreeMap<ClusterName, (ClusterPlan, ClusterReport)>,
     queues: BTreeMap<QueueName, HubQueuePlan>,
     unreadable: BTreeMap<QueueName, String>,
@@ -306,6 +307,7 @@ impl QuotaController {
         self.record(&round);
         self.publish_in_time(&mut round, writes);
         self.plans = (round.plans, round.queues);
+        self.statuses.said = round.said;
         round.next
     }
 
@@ -325,28 +327,17 @@ impl QuotaController {
         now: Instant,
     ) -> Round<'a> {
         let next = self.read_claims(now);
-        let clock = self.clock.now();
-        let modes = joined
-            .iter()
-            .map(|(name, entry)| {
-                let mode = gather::mode(entry, clock, self.settings.lost_timeout);
-                // Nodes that are not followed are as unknown as a cluster that does not answer.
-                let silent = capacity.get(name).is_some_and(|known| known.silent.is_some());
-                (name.clone(), if silent && mode == Mode::Live { Mode::Frozen } else { mode })
-            })
-            .collect();
         Round {
             joined,
             capacity,
             reports: Arc::clone(reports),
             claims: Arc::clone(&self.claims.read),
             in_force: Arc::clone(&self.claims.in_force),
-            modes,
             plans: BTreeMap::new(),
             queues: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             conflicts: BTreeMap::new(),
-            said: BTreeMap::new(),
+            said: std::mem::take(&mut self.statuses.said),
             next,
             touched: Touched::default(),
         }

@@ -14,11 +14,11 @@ use super::{
 
 #[derive(Clone, Debug)]
 pub struct KeepingInput<'a> {
-    /// Capacity of the clusters that are joined and stay.
+    /// Capacity of the clusters that are joined and stay, but those whose claim is as it should be.
     pub capacity: BTreeMap<ClusterName, &'a Resources>,
     /// Every cluster that somebody joined, also one that is not read yet or leaves.
     pub joined: BTreeSet<ClusterName>,
-    pub claims: Vec<KeptClaim>,
+    pub claims: Vec<&'a KeptClaim>,
     /// The clusters whose claim the plan rests on, whether the object is there or not: a claim that was
     /// deleted is made anew only after its removal is believed, or the new one would hide it.
     pub claimed: BTreeSet<ClusterName>,
@@ -64,10 +64,20 @@ pub enum Step {
     },
 }
 
+impl Step {
+    /// The claim it is about.
+    pub fn claim(&self) -> &str {
+        match self {
+            Self::Create { name, .. } => name.as_str(),
+            Self::Follow { name, .. } | Self::Delete { name, .. } => name,
+        }
+    }
+}
+
 /// What is to be done now; nothing if all is as it should be.
 pub fn keep(input: &KeepingInput<'_>) -> Vec<Step> {
     let mut of_cluster: BTreeMap<&str, &KeptClaim> = BTreeMap::new();
-    for claim in &input.claims {
+    for &claim in &input.claims {
         let holder = of_cluster.entry(&claim.text.cluster).or_insert(claim);
         if (claim.created, &claim.text.name) < (holder.created, &holder.text.name) {
             *holder = claim;

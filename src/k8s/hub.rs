@@ -135,14 +135,16 @@ impl Hub {
     /// Whether every cluster that a Secret or a ClusterProfile joins is among `joined`: until then a decision would take the
     /// clusters that are not there yet for ones that left.
     pub fn lists(&self, joined: &JoinedClusters) -> bool {
-        let label = |secret: &Arc<Secret>| secret.metadata.labels.as_ref()?.get(CLUSTER_LABEL).cloned();
-        let missing = |name: String| ClusterName::new(&name).is_ok_and(|name| !joined.contains_key(&name));
+        let is_missing = |name: &str| !joined.contains_key(name) && ClusterName::new(name).is_ok();
+        let waits = |secret: &Arc<Secret>| {
+            let labels = secret.metadata.labels.as_ref();
+            labels.and_then(|labels| labels.get(CLUSTER_LABEL)).is_some_and(|name| is_missing(name))
+        };
         let by_profiles = self.profiles.as_ref().is_none_or(|profiles| {
             let all = profiles.profiles.all();
-            profiles.synced()
-                && !all.iter().map(|profile| cluster_name(&profile.metadata).to_owned()).any(missing)
+            profiles.synced() && !all.iter().any(|profile| is_missing(cluster_name(&profile.metadata)))
         });
-        by_profiles && !self.secrets.all().iter().filter_map(label).any(missing)
+        by_profiles && !self.secrets.all().iter().any(waits)
     }
 
     /// Whether all of it is known and being followed at this moment.

@@ -267,6 +267,16 @@ impl Worker {
         self.queues.revision() + self.checks.revision() + self.direct_workloads.revision()
     }
 
+    /// Of all that a plan rests on, and of how each kind is followed.
+    pub fn changes(&self) -> u64 {
+        self.revision()
+            + self.local_queues.revision()
+            + self.flavors.revision()
+            + self.cohorts.revision()
+            + self.namespaces.revision()
+            + self.priority_classes.revision()
+    }
+
     /// Takes over what a write was answered with, so that the next decision need not wait for its watch event.
     pub fn absorb_answer(&self, change: &Change, answer: &Value) {
         if change.is_deletion() {

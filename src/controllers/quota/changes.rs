@@ -40,11 +40,22 @@ use super::{
 #[derive(Default)]
 pub(super) struct Kept {
     /// Of the hub's queues, what of it goes to workers.
-    shapes: BTreeMap<QueueName, Shape>,
+    shapes: BTreeMap<QueueName, (Arc<ClusterQueue>, Shape)>,
     /// Clusters whose queues need nothing and give nothing to tell, unless something of them is new.
     clean: BTreeSet<ClusterName>,
+    /// Clusters that some queue is to be written on.
+    pub writing: BTreeSet<ClusterName>,
     /// As published.
     claimed: ClaimedQueues,
+}
+
+impl Kept {
+    /// Whether it was published.
+    fn forget(&mut self, cluster: &ClusterName) -> bool {
+        self.clean.remove(cluster);
+        self.writing.remove(cluster);
+        self.claimed.remove(cluster).is_some()
+    }
 }
 
 /// A hub queue without its amounts.
@@ -113,19 +124,21 @@ impl QuotaController {
         let mut kept = std::mem::take(&mut self.kept);
         let reshaped = self.reshaped(&mut kept, round);
         let joined = round.joined;
-        let mut live = BTreeSet::new();
         let mut differs = false;
         for (name, entry) in joined {
-            let (Some(target), Some(worker)) = (self.targets.get(name), &entry.worker) else { continue };
-            if round.modes[name] != Mode::Live {
-                // A change that was decided on before the cluster fell silent must not land after.
-                target.writer.want(Vec::new());
-                continue;
-            }
-            live.insert(name);
             if kept.clean.contains(name) && !self.is_new(name, &reshaped, round) {
                 continue;
             }
+            let target = self.targets.get(name);
+            let live = self.told.clusters.get(name).is_some_and(|told| told.mode == Mode::Live);
+            let (Some(target), Some(worker), true) = (target, &entry.worker, live) else {
+                // A change that was decided on before the cluster fell silent must not land after.
+                if let Some(target) = target {
+                    target.writer.want(Vec::new());
+                }
+                differs |= kept.forget(name);
+                continue;
+            };
             let queues = self.claimed_queues(name, round);
             let told =
                 |round: &Round<'_>| (round.reports.get(name).map_or(0, Vec::len), round.conflicts.len());
@@ -138,16 +151,23 @@ impl QuotaController {
             } else {
                 kept.clean.remove(name);
             }
+            if changes.is_empty() {
+                kept.writing.remove(name);
+            } else {
+                kept.writing.insert(name.clone());
+            }
             target.writer.want(changes);
             if kept.claimed.get(name) != Some(&queues) {
                 kept.claimed.insert(name.clone(), queues);
                 differs = true;
             }
         }
-        kept.clean.retain(|name| live.contains(name));
-        let before = kept.claimed.len();
-        kept.claimed.retain(|name, _| live.contains(name));
-        if differs || kept.claimed.len() < before {
+        let gone: Vec<ClusterName> =
+            kept.claimed.keys().filter(|name| !joined.contains_key(*name)).cloned().collect();
+        for name in &gone {
+            differs |= kept.forget(name);
+        }
+        if differs {
             self.outputs.claimed.send_replace(Arc::new(kept.claimed.clone()));
         }
         self.kept = kept;
@@ -158,11 +178,21 @@ impl QuotaController {
         let mut shapes = BTreeMap::new();
         let mut reshaped = BTreeSet::new();
         for (name, object) in &self.told.hub_objects {
-            let shape = Shape::of(object, round.queues.get(name));
-            if kept.shapes.remove(name).as_ref() != Some(&shape) {
-                reshaped.insert(name.clone());
-            }
-            shapes.insert(name.clone(), shape);
+            let shape = match kept.shapes.remove(name) {
+                Some((known, shape))
+                    if Arc::ptr_eq(&known, object) && !round.touched.queues.contains(name) =>
+                {
+                    shape
+                }
+                known => {
+                    let shape = Shape::of(object, round.queues.get(name));
+                    if known.is_none_or(|(_, known)| known != shape) {
+                        reshaped.insert(name.clone());
+                    }
+                    shape
+                }
+            };
+            shapes.insert(name.clone(), (Arc::clone(object), shape));
         }
         reshaped.extend(std::mem::replace(&mut kept.shapes, shapes).into_keys());
         reshaped

@@ -15,7 +15,7 @@ use crate::{
         claim::{self, ValidClaim},
         cluster::Connection,
         ids::{ClaimName, ClusterName, FlavorName, QueueName},
-        overview::{CapacityView, ClusterCapacity},
+        overview::ClusterCapacity,
         quota::{Assignment, ClaimInput, ClusterInput, HubQueueInput, Mode, WorkerQueueInput},
     },
     k8s::{
@@ -60,8 +60,18 @@ fn claim_input(claim: &ValidClaim) -> ClaimInput {
     ClaimInput { caps: claim.caps(), assignments: claim.assignments().iter().map(assignment).collect() }
 }
 
-/// How far a cluster can be trusted now.
-pub(super) fn mode(joined: &Joined, now: Timestamp, lost_timeout: Duration) -> Mode {
+/// How far a cluster can be trusted now. Nodes that are not followed are as unknown as a cluster that does not answer.
+pub(super) fn mode(
+    joined: &Joined,
+    capacity: Option<&Arc<ClusterCapacity>>,
+    (now, lost_timeout): (Timestamp, Duration),
+) -> Mode {
+    let mode = link_mode(joined, now, lost_timeout);
+    let silent = capacity.is_some_and(|known| known.silent.is_some());
+    if silent && mode == Mode::Live { Mode::Frozen } else { mode }
+}
+
+fn link_mode(joined: &Joined, now: Timestamp, lost_timeout: Duration) -> Mode {
     match &joined.connection {
         Connection::Ready => match &joined.worker {
             Some(worker) if worker.is_current() && worker.has_kueue() => Mode::Live,
@@ -83,10 +93,9 @@ pub(super) fn mode(joined: &Joined, now: Timestamp, lost_timeout: Duration) -> M
 /// What of one cluster goes into the plan.
 pub(super) struct ClusterFacts<'a> {
     pub name: &'a ClusterName,
-    pub joined: &'a Joined,
-    pub mode: Mode,
+    pub joined: &'a Arc<Joined>,
     pub claim: Option<&'a Arc<ValidClaim>>,
-    pub capacity: &'a CapacityView,
+    pub capacity: Option<&'a Arc<ClusterCapacity>>,
     pub target: Option<&'a Target>,
 }
 
@@ -94,8 +103,49 @@ pub(super) struct ClusterFacts<'a> {
 /// changes in between refuses them, where the newest object would be set back to what the plan saw.
 pub(super) type Seen<K> = BTreeMap<K, Arc<ClusterQueue>>;
 
-/// What a cluster's input was made from. While it is the same, so is the input: an activation costs what
-/// changed, not all clusters.
+/// What a cluster's input was made from.
+pub(super) struct Known {
+    pub mark: Mark,
+    pub stamp: Stamp,
+    /// When it changes by time alone.
+    pub until: Option<Instant>,
+}
+
+/// While it is the same, nothing at all is new of the cluster. Most of what changes it says nothing new, but to compare
+/// it takes a moment, so that an activation costs what changed, not all clusters.
+pub(super) struct Mark {
+    joined: Arc<Joined>,
+    /// Of the worker's tables and of its writer.
+    changes: (u64, u64),
+    capacity: Option<Arc<ClusterCapacity>>,
+    claim: Option<Arc<ValidClaim>>,
+}
+
+impl Mark {
+    /// To be taken before anything is read: what changes in between then counts as new.
+    pub fn of(facts: &ClusterFacts<'_>) -> Self {
+        let tables = facts.joined.worker.as_ref().map_or(0, |worker| worker.changes());
+        Self {
+            joined: Arc::clone(facts.joined),
+            changes: (tables, facts.writes()),
+            capacity: facts.capacity.cloned(),
+            claim: facts.claim.cloned(),
+        }
+    }
+}
+
+impl PartialEq for Mark {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.joined, &other.joined)
+            && self.changes == other.changes
+            && same(self.capacity.as_ref(), other.capacity.as_ref())
+            && same(self.claim.as_ref(), other.claim.as_ref())
+            // How long it is waited for is a matter of the clock.
+            && !matches!(self.joined.connection, Connection::Refused { .. })
+    }
+}
+
+/// What a cluster's input was made from. While it is the same, so is the input.
 pub(super) struct Stamp {
     mode: Mode,
     cordoned: bool,
@@ -128,18 +178,21 @@ pub(super) fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
 }
 
 impl ClusterFacts<'_> {
-    /// To be taken before the input is read: what changes in between then counts as new.
-    pub fn stamp(&self) -> Stamp {
+    fn writes(&self) -> u64 {
+        self.target.map_or(0, |target| target.writer.revision())
+    }
+
+    /// To be taken before the input is read, too.
+    pub fn stamp(&self, mode: Mode) -> Stamp {
         let worker = self.joined.worker.clone();
         let tables = worker.as_ref().map_or(0, |worker| worker.revision());
-        let writes = self.target.map_or(0, |target| target.writer.revision());
         Stamp {
-            mode: self.mode,
+            mode,
             cordoned: self.joined.cordoned,
             leaving: self.joined.leaving,
             worker,
-            revisions: (tables, writes),
-            capacity: self.capacity.get(self.name).cloned(),
+            revisions: (tables, self.writes()),
+            capacity: self.capacity.cloned(),
             claim: self.claim.cloned(),
         }
     }
@@ -147,23 +200,23 @@ impl ClusterFacts<'_> {
     /// The plan's input, and when it changes by time alone.
     pub fn input(
         &self,
-        seen: &Seen<String>,
+        (mode, seen): (Mode, &Seen<String>),
         (hub_id, settings): (&str, &Settings),
         settling: &mut Settling,
         now: Instant,
     ) -> (ClusterInput, Option<Instant>) {
         let mut input = ClusterInput::new(self.name.clone());
         let mut next = None;
-        input.mode = self.mode;
+        input.mode = mode;
         input.cordoned = self.joined.cordoned;
         input.count_foreign = settings.count_foreign;
         // A leaving cluster has no share, whatever its claim says.
         input.claim = self.claim.filter(|_| !self.joined.leaving).map(|claim| claim_input(claim));
-        if let Some(known) = self.capacity.get(self.name) {
+        if let Some(known) = self.capacity {
             input.capacity = Some(known.capacity.clone());
             input.headroom.clone_from(&known.headroom);
         }
-        if self.mode == Mode::Live
+        if mode == Mode::Live
             && let Some(worker) = &self.joined.worker
         {
             let claimed: BTreeSet<&str> = input
@@ -269,7 +322,7 @@ mod tests {
         domain::{
             capacity::Capacity,
             claim::{AssignmentText, ClaimText, owners::Owners, validate},
-            overview::NodeCounts,
+            overview::{CapacityView, NodeCounts},
             resources::{Aliases, Resources},
         },
         k8s::worker::CLUSTER_METRICS,
@@ -329,12 +382,13 @@ mod tests {
         for mode in [Mode::Live, Mode::Frozen, Mode::Lost, Mode::Unreached] {
             for (cordoned, leaving) in [(false, false), (false, true), (true, false), (true, true)] {
                 for (capacity, claim) in views.iter().flat_map(|view| claims.iter().map(move |c| (view, c))) {
-                    let joined = &joined(cordoned, leaving);
-                    let (claim, target) = (claim.as_ref(), None);
-                    let facts = ClusterFacts { name: &name, joined, mode, claim, capacity, target };
-                    let (stamp, now) = (facts.stamp(), Instant::now());
-                    let input =
-                        facts.input(&Seen::new(), ("hub", &settings), &mut Settling::default(), now).0;
+                    let joined = &Arc::new(joined(cordoned, leaving));
+                    let (claim, capacity) = (claim.as_ref(), capacity.get(&name));
+                    let facts = ClusterFacts { name: &name, joined, claim, capacity, target: None };
+                    let (stamp, now) = (facts.stamp(mode), Instant::now());
+                    let input = facts
+                        .input((mode, &Seen::new()), ("hub", &settings), &mut Settling::default(), now)
+                        .0;
                     for (other, found) in &seen {
                         assert!(*other != stamp || *found == input, "{found:?}\nand\n{input:?}");
                     }

@@ -114,7 +114,7 @@ impl QuotaController {
                 let terms = cells.iter().map(|cell| (cell.cell.clone(), cell.term)).collect();
                 self.terms.insert(name.clone(), terms);
                 // The terms are input of the next plan.
-                self.told.stamps.remove(name);
+                self.told.known.remove(name);
                 self.recorded.cells.insert(name.clone(), cells);
             }
             self.record_plan(round, name, plan);

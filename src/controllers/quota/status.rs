@@ -10,7 +10,7 @@ use crate::{
         cluster::Connection,
         ids::{ClaimName, ClusterName, QueueName},
         overview::ClusterCapacity,
-        queue::report::{Problem, QueueReport},
+        queue::report::{Problem, QueueReport, QueueReports},
         quota::{Assignment, HubQueuePlan, Mode},
         resources::{Cell, FlavorResource},
     },
@@ -31,6 +31,8 @@ const MOMENT: Duration = Duration::from_millis(250);
 pub(super) struct Statuses {
     underway: Underway,
     found: BTreeMap<ClaimName, Found>,
+    /// What each claim is to say, whether or not it says so yet.
+    pub said: BTreeMap<ClaimName, Arc<Vec<Condition>>>,
 }
 
 /// What a claim is to say, and what that was found from.
@@ -38,6 +40,8 @@ struct Found {
     basis: Basis,
     conditions: Arc<Vec<Condition>>,
     status: Status,
+    /// While something is being written it was found from more than the basis.
+    stands: bool,
 }
 
 impl Found {
@@ -48,7 +52,12 @@ impl Found {
 
 impl Statuses {
     pub fn new(merge_window: Duration) -> Self {
-        Self { underway: Underway::new(merge_window), found: BTreeMap::new() }
+        Self { underway: Underway::new(merge_window), found: BTreeMap::new(), said: BTreeMap::new() }
+    }
+
+    #[cfg(test)]
+    pub fn wait_for_nothing(&mut self) {
+        self.underway.patience = Duration::ZERO;
     }
 
     /// In this round each is made anew, so that nothing that was missed stays missed.
@@ -61,6 +70,7 @@ impl Statuses {
 /// changed: each takes longer than a plan.
 struct Basis {
     claim: Arc<ReadClaim>,
+    cluster: Option<ClusterName>,
     connection: Option<Connection>,
     capacity: Option<Arc<ClusterCapacity>>,
     reports: Vec<QueueReport>,
@@ -76,6 +86,7 @@ impl Basis {
     ) -> Self {
         Self {
             claim: Arc::clone(claim),
+            cluster: cluster.cloned(),
             connection: cluster.and_then(|name| round.joined.get(name)).map(|joined| joined.told()),
             capacity: cluster.and_then(|name| round.capacity.get(name)).cloned(),
             reports: cluster.and_then(|name| round.reports.get(name)).cloned().unwrap_or_default(),
@@ -95,10 +106,14 @@ impl Basis {
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
         };
-        let reports = cluster.and_then(|name| round.reports.get(name)).map_or(&[][..], Vec::as_slice);
         let same_claim = Arc::ptr_eq(&self.claim, claim)
             || Arc::ptr_eq(&self.claim.object, &claim.object) && self.claim.verdict == claim.verdict;
-        same_capacity && same_connection && same_claim && self.reports == reports
+        same_capacity && same_connection && same_claim && self.is_reported(&round.reports)
+    }
+
+    fn is_reported(&self, reports: &QueueReports) -> bool {
+        let reports = self.cluster.as_ref().and_then(|name| reports.get(name));
+        self.reports == *reports.map_or(&[][..], Vec::as_slice)
     }
 }
 
@@ -117,6 +132,10 @@ impl<'a> Behind<'a> {
 
     fn are(&self, known: &BTreeMap<Cell, HubCell>, claim: &ReadClaim) -> bool {
         self.0.is_empty() && known.is_empty() || self.of(claim).collect::<BTreeMap<_, _>>() == *known
+    }
+
+    fn concerns(&self, claim: &ReadClaim) -> bool {
+        !self.0.is_empty() && claim.input.assignments.iter().any(|one| self.0.contains_key(&one.queue))
     }
 
     /// Those that the claim names.
@@ -194,23 +213,27 @@ impl QuotaController {
         let failures: BTreeMap<String, String> =
             queues.map(|(target, reason)| (format!("{target} on the hub"), reason)).collect();
         let mut statuses = std::mem::replace(&mut self.statuses, Statuses::new(Duration::ZERO));
-        statuses.underway.since.retain(|name, _| round.claims.contains_key(name));
-        let mut before = std::mem::take(&mut statuses.found);
-        let (mut changes, mut due, mut said) = (Vec::new(), None, BTreeMap::new());
+        let (mut changes, mut due) = (Vec::new(), None);
+        let mut said = std::mem::take(&mut round.said);
         let now = Instant::now();
         let behind = Behind::in_round(round);
+        let calm = failures.is_empty() && round.conflicts.is_empty();
         for (name, claim) in &*round.claims {
+            if calm && !behind.concerns(claim) && self.is_at_rest(&statuses, (name, claim), round) {
+                continue;
+            }
             let cluster = ClusterName::new(&claim.cluster).ok();
             let of = (cluster.as_ref(), &behind);
             let quiet = failures.is_empty() && self.is_quiet(round, cluster.as_ref());
             let stands = |known: &Found| {
                 quiet
+                    && known.stands
                     && !known.is_due(now)
                     && known.basis.stands(round, claim, cluster.as_ref())
                     && (!matches!(known.status, Status::Starts)
                         || self.is_being_read(round, cluster.as_ref()))
             };
-            let known = before.remove(name).filter(stands);
+            let known = statuses.found.remove(name).filter(stands);
             let known = known.filter(|known| {
                 if behind.are(&known.basis.behind, claim) {
                     statuses.underway.settles(name, known);
@@ -220,11 +243,11 @@ impl QuotaController {
                 due = [due, until].into_iter().flatten().min();
                 until.is_some()
             });
-            let found = known.unwrap_or_else(|| {
+            let mut found = known.unwrap_or_else(|| {
                 let basis = Basis::of(round, claim, of);
                 let underway = &mut statuses.underway;
                 let (status, conditions) = self.status_change(round, (name, claim), &failures, underway);
-                Found { basis, conditions: Arc::new(conditions), status }
+                Found { basis, conditions: Arc::new(conditions), status, stands: false }
             });
             said.insert(name.clone(), Arc::clone(&found.conditions));
             match &found.status {
@@ -233,15 +256,41 @@ impl QuotaController {
                 Status::Starts => due = [due, Some(self.started + PATIENCE)].into_iter().flatten().min(),
                 Status::Changes(change) => changes.push(change.clone()),
             }
-            // While something is being written this was found from more than the basis.
-            if failures.is_empty() && self.nothing_is_written(round, cluster.as_ref()) {
-                statuses.found.insert(name.clone(), found);
-            }
+            found.stands = failures.is_empty() && self.nothing_is_written(round, cluster.as_ref());
+            statuses.found.insert(name.clone(), found);
+        }
+        if round.claims.len() < said.len() {
+            said.retain(|name, _| round.claims.contains_key(name));
+            statuses.found.retain(|name, _| round.claims.contains_key(name));
+            statuses.underway.since.retain(|name, _| round.claims.contains_key(name));
         }
         drop(behind);
         (self.statuses, round.said) = (statuses, said);
         round.look_again(due);
         changes
+    }
+
+    /// Whether nothing that a claim's status is made from has changed since it was found to be as it should be: that is
+    /// so for nearly all claims in nearly all rounds, and has to be found in a moment.
+    fn is_at_rest(
+        &self,
+        statuses: &Statuses,
+        (name, claim): (&ClaimName, &Arc<ReadClaim>),
+        round: &Round<'_>,
+    ) -> bool {
+        let Some(Found { basis, status: Status::Same, stands: true, .. }) = statuses.found.get(name) else {
+            return false;
+        };
+        let news = |cluster: &ClusterName| {
+            self.told.fresh.contains(cluster)
+                || round.touched.clusters.contains(cluster)
+                || self.kept.writing.contains(cluster)
+        };
+        Arc::ptr_eq(&basis.claim, claim)
+            && basis.behind.is_empty()
+            && !basis.cluster.as_ref().is_some_and(news)
+            && basis.is_reported(&round.reports)
+            && !statuses.underway.since.contains_key(name)
     }
 
     /// Whether neither plan nor writes of this round concern the cluster's claim.
@@ -257,8 +306,10 @@ impl QuotaController {
             (Connection::Connecting, _) => true,
             // As it was when this round's plan was made, not as it is by now.
             (Connection::Ready, Some(worker)) => {
-                let mode = cluster.and_then(|name| round.modes.get(name));
-                mode == Some(&Mode::Frozen) && !worker.is_refused() && !joined.is_without_kueue()
+                let told = cluster.and_then(|name| self.told.clusters.get(name));
+                told.is_some_and(|told| told.mode == Mode::Frozen)
+                    && !worker.is_refused()
+                    && !joined.is_without_kueue()
             }
             _ => false,
         };
@@ -493,13 +544,14 @@ mod tests {
         let claim = read_claim(&Arc::new(object.expect("a claim")), &Aliases::default());
         let basis = Basis {
             claim: Arc::new(claim),
+            cluster: None,
             connection: None,
             capacity: None,
             reports: Vec::new(),
             behind: BTreeMap::new(),
         };
         let conditions = Arc::new(synced("Synced"));
-        let mut known = Found { basis, conditions, status: Status::Same };
+        let mut known = Found { basis, conditions, status: Status::Same, stands: true };
         let mut underway = Underway::new(WINDOW);
         let due = start + WINDOW + MOMENT;
         for millis in [0, 900] {

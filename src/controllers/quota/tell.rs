@@ -1,12 +1,16 @@
 //! Tells the planner what is new, and takes the plans that follow from it.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
 use super::{
     PERIOD, QuotaController, Round,
-    gather::{self, ClusterFacts},
+    gather::{self, ClusterFacts, Known, Mark},
 };
 use crate::{
     domain::{
@@ -59,7 +63,7 @@ impl QuotaController {
 
     /// A queue that cannot be read is not one that is gone: it is planned with as it last was, and what was
     /// never read holds the clusters that give it quota as they are.
-    fn keep_unreadable(&self, queues: &mut BTreeMap<QueueName, HubQueueInput>, round: &mut Round<'_>) {
+    fn keep_unreadable(&mut self, queues: &mut BTreeMap<QueueName, HubQueueInput>, round: &mut Round<'_>) {
         for skipped in self.hub.queues.skipped() {
             let name = skipped.name.as_deref().and_then(|name| QueueName::new(name).ok());
             if let Some(name) = name.filter(|name| !queues.contains_key(name)) {
@@ -71,17 +75,20 @@ impl QuotaController {
                 queues.insert(name.clone(), known.clone());
             }
         }
+        let never_read =
+            round.unreadable.keys().filter(|name| !queues.contains_key(*name)).collect::<BTreeSet<_>>();
         let waits = |claim: &ValidClaim| {
-            let mut named = claim.assignments().iter().map(|assignment| &assignment.queue);
-            named.any(|name| round.unreadable.contains_key(name) && !queues.contains_key(name))
+            claim.assignments().iter().any(|assignment| never_read.contains(&assignment.queue))
         };
-        for (cluster, claim) in &*round.in_force {
-            if let Some(mode) =
-                round.modes.get_mut(cluster).filter(|mode| **mode == Mode::Live && waits(claim))
-            {
-                *mode = Mode::Frozen;
-            }
+        let mut waiting = BTreeSet::new();
+        if !never_read.is_empty() {
+            let clusters = round.in_force.iter().filter(|(_, claim)| waits(claim));
+            waiting.extend(clusters.map(|(cluster, _)| cluster.clone()));
         }
+        for cluster in self.told.waiting.symmetric_difference(&waiting) {
+            self.told.known.remove(cluster);
+        }
+        self.told.waiting = waiting;
     }
 
     /// What a cluster was last counted with. `None`, not known, holds the hub's cells where they are: only
@@ -132,53 +139,71 @@ impl QuotaController {
             self.metrics.quota(name, &[]);
             self.told.clusters.remove(name);
             self.told.worker_objects.remove(name);
-            self.told.stamps.remove(name);
+            self.told.known.remove(name);
         }
+        self.told.fresh.clear();
         self.told.renewed.clear();
         let now = Instant::now();
         if self.look_at_all <= now {
             self.look_at_all = now + PERIOD;
-            self.told.stamps.clear();
+            self.told.known.clear();
             self.statuses.look_at_all();
         }
         let joined = round.joined;
         for (name, entry) in joined {
             self.tell_cluster(name, entry, round, now);
-            if let Some(told) = self.told.clusters.get(name) {
-                round.modes.insert(name.clone(), told.mode);
-            }
         }
     }
 
     /// Reads what the plan needs of one cluster, unless all of it is as it was.
-    fn tell_cluster(&mut self, name: &ClusterName, joined: &Joined, round: &mut Round<'_>, now: Instant) {
+    fn tell_cluster(
+        &mut self,
+        name: &ClusterName,
+        joined: &Arc<Joined>,
+        round: &mut Round<'_>,
+        now: Instant,
+    ) {
         let facts = ClusterFacts {
             name,
             joined,
-            mode: round.modes[name],
             claim: round.in_force.get(name),
-            capacity: round.capacity,
+            capacity: round.capacity.get(name),
             target: self.targets.get(name),
         };
-        let stamp = facts.stamp();
-        let terms_may_lag = self.terms_may_lag(name, joined, round);
-        if let Some((known, until)) = self.told.stamps.get(name)
-            && *known == stamp
-            && self.told.clusters.get(name).is_some_and(|told| told.terms_may_lag == terms_may_lag)
-            && until.is_none_or(|until| now < until)
+        let mark = Mark::of(&facts);
+        let (told, known) = (self.told.clusters.get(name), self.told.known.get(name));
+        let lagged = told.is_some_and(|told| told.terms_may_lag);
+        let known = known.filter(|known| known.until.is_none_or(|until| now < until));
+        if let Some(known) = known
+            && known.mark == mark
+            && !lagged
         {
-            round.look_again(*until);
-            return;
+            return round.look_again(known.until);
+        }
+        self.told.fresh.insert(name.clone());
+        let mut mode = gather::mode(joined, facts.capacity, (self.clock.now(), self.settings.lost_timeout));
+        if mode == Mode::Live && self.told.waiting.contains(name) {
+            mode = Mode::Frozen;
+        }
+        let stamp = facts.stamp(mode);
+        let terms_may_lag = self.terms_may_lag(name, joined, round);
+        if let Some(known) = known
+            && known.stamp == stamp
+            && lagged == terms_may_lag
+        {
+            let until = known.until;
+            self.told.known.insert(name.clone(), Known { mark, stamp, until });
+            return round.look_again(until);
         }
         self.told.renewed.insert(name.clone());
         let seen = gather::seen(joined.worker.as_deref());
         let settings = (self.hub_id.as_str(), &self.settings);
-        let (mut input, next) = facts.input(&seen, settings, &mut self.settling, now);
+        let (mut input, until) = facts.input((mode, &seen), settings, &mut self.settling, now);
         self.told.worker_objects.insert(name.clone(), seen);
         input.last_terms = self.last_terms(name, round);
         input.terms_may_lag = terms_may_lag;
-        round.look_again(next);
-        self.told.stamps.insert(name.clone(), (stamp, next));
+        round.look_again(until);
+        self.told.known.insert(name.clone(), Known { mark, stamp, until });
         if self.told.clusters.get(name) != Some(&input) {
             self.planner.set_cluster(input.clone());
             self.told.clusters.insert(name.clone(), input);

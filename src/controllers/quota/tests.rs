@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    domain::{claim::AssignmentText, cluster::Connection},
+    domain::{claim::AssignmentText, cluster::Connection, quota::Mode},
     k8s::{
         events::event_channel,
         testing::Server,
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-mod overview;
+mod afresh;
 
 struct Bed {
     controller: QuotaController,
@@ -97,7 +97,8 @@ impl Bed {
         let (joined, capacity) = (self.joined.clone(), self.capacity.clone());
         let mut round = self.controller.gather((&joined, &capacity, &Arc::default()), Instant::now());
         self.controller.plan(&mut round);
-        (round.unreadable.keys().cloned().collect(), round.modes.clone())
+        let modes = self.controller.told.clusters.iter().map(|(name, told)| (name.clone(), told.mode));
+        (round.unreadable.keys().cloned().collect(), modes.collect())
     }
 }
 

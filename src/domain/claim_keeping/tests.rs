@@ -50,12 +50,12 @@ fn assigning(mut claim: KeptClaim, key: &str) -> KeptClaim {
     claim
 }
 
-fn steps(capacity: Option<&[(&str, &str)]>, claims: Vec<KeptClaim>) -> Vec<Step> {
+fn steps(capacity: Option<&[(&str, &str)]>, claims: &[KeptClaim]) -> Vec<Step> {
     let (aliases, capacity) = (Aliases::default(), capacity.map(resources));
     keep(&KeepingInput {
         capacity: capacity.iter().map(|capacity| (cluster("cluster2"), capacity)).collect(),
         joined: capacity.iter().map(|_| cluster("cluster2")).collect(),
-        claims,
+        claims: claims.iter().collect(),
         claimed: BTreeSet::new(),
         complete: true,
         aliases: &aliases,
@@ -64,7 +64,7 @@ fn steps(capacity: Option<&[(&str, &str)]>, claims: Vec<KeptClaim>) -> Vec<Step>
 
 /// The keys that are applied, as `cpu=4 gpu=8`; `None` when nothing is written.
 fn followed(capacity: &[(&str, &str)], claim: KeptClaim) -> Option<String> {
-    match steps(Some(capacity), vec![claim]).as_slice() {
+    match steps(Some(capacity), &[claim]).as_slice() {
         [] => None,
         [Step::Follow { nominal, .. }] => {
             Some(nominal.iter().map(|(key, text)| format!("{key}={text}")).collect::<Vec<_>>().join(" "))
@@ -75,7 +75,7 @@ fn followed(capacity: &[(&str, &str)], claim: KeptClaim) -> Option<String> {
 
 #[test]
 fn a_cluster_without_a_claim_gets_one_with_short_names() {
-    let found = steps(Some(&[("cpu", "4"), ("nvidia.com/gpu", "8"), ("memory", "64Gi")]), Vec::new());
+    let found = steps(Some(&[("cpu", "4"), ("nvidia.com/gpu", "8"), ("memory", "64Gi")]), &[]);
     let nominal = [("cpu", "4"), ("gpu", "8"), ("memory", "64Gi")];
     assert_eq!(
         found,
@@ -90,7 +90,7 @@ fn a_cluster_without_a_claim_gets_one_with_short_names() {
 #[test]
 fn no_claim_is_made_beside_another_or_before_a_removal_is_believed() {
     let (aliases, capacity) = (Aliases::default(), resources(&[("cpu", "4")]));
-    let input = |claims: Vec<KeptClaim>| KeepingInput {
+    let input = |claims| KeepingInput {
         capacity: BTreeMap::from([(cluster("cluster2"), &capacity)]),
         joined: BTreeSet::from([cluster("cluster2")]),
         claims,
@@ -100,13 +100,13 @@ fn no_claim_is_made_beside_another_or_before_a_removal_is_believed() {
     };
     let mut theirs = claim(&[("cpu", "4", "kubectl-create")]);
     theirs.text.name = "by-hand".to_owned();
-    assert_eq!(keep(&input(vec![theirs.clone()])), [], "at whatever name");
-    theirs.deleting = true;
-    assert_eq!(keep(&input(vec![theirs])), [], "it is there until it is gone");
+    assert_eq!(keep(&input(vec![&theirs])), [], "at whatever name");
+    let going = KeptClaim { deleting: true, ..theirs.clone() };
+    assert_eq!(keep(&input(vec![&going])), [], "it is there until it is gone");
 
     let mut other = claim(&[("cpu", "4", "kubectl-create")]);
     other.text.cluster = "cluster3".to_owned();
-    let input_taken = input(vec![other]);
+    let input_taken = input(vec![&other]);
     assert_eq!(keep(&input_taken), [], "the name is another cluster's");
     let taken: Vec<_> = name_taken(&input_taken).map(|(cluster, name)| format!("{cluster} {name}")).collect();
     assert_eq!(taken, ["cluster2 cluster2-resource-claim"]);
@@ -184,7 +184,7 @@ fn the_older_of_two_claims_follows() {
     let mut younger = claim(&[("cpu", "4", "fedq-capacity")]);
     younger.text.name = "a".to_owned();
     younger.created = Some(Timestamp::from_second(200).unwrap());
-    let found = steps(Some(&[("cpu", "6")]), vec![younger, older]);
+    let found = steps(Some(&[("cpu", "6")]), &[younger, older]);
     let [Step::Follow { name, cluster, uid, .. }] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!((name.as_str(), uid.as_str()), ("cluster2-resource-claim", "u"));
     assert_eq!(cluster.as_deref(), Some("cluster2"));
@@ -195,7 +195,7 @@ fn more_resources_than_the_schema_takes_are_cut() {
     let names: Vec<String> = (0..80).map(|i| format!("example.com/r{i}")).collect();
     let mut capacity: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "1")).collect();
     capacity.push(("memory", "1Gi"));
-    let found = steps(Some(&capacity), Vec::new());
+    let found = steps(Some(&capacity), &[]);
     let [Step::Create { nominal, .. }] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!(nominal.len(), MAX_NOMINAL);
     assert!(nominal.contains_key("memory"));
@@ -209,10 +209,10 @@ fn an_empty_claim_of_a_cluster_that_left_goes_unless_a_person_is_in_it() {
         uid: "u".to_owned(),
         version: "5".to_owned(),
     };
-    assert_eq!(steps(None, vec![ours()]), [delete]);
-    assert_eq!(steps(None, vec![assigning(ours(), "gpu")]), []);
-    assert_eq!(steps(None, vec![KeptClaim { made_by_fedq: false, ..ours() }]), []);
-    assert_eq!(steps(None, vec![KeptClaim { deleting: true, ..ours() }]), []);
-    assert_eq!(steps(None, vec![claim(&[("cpu", "4", "fedq-capacity kubectl")])]), []);
-    assert_eq!(steps(Some(&[("cpu", "4")]), vec![ours()]), [], "joined");
+    assert_eq!(steps(None, &[ours()]), [delete]);
+    assert_eq!(steps(None, &[assigning(ours(), "gpu")]), []);
+    assert_eq!(steps(None, &[KeptClaim { made_by_fedq: false, ..ours() }]), []);
+    assert_eq!(steps(None, &[KeptClaim { deleting: true, ..ours() }]), []);
+    assert_eq!(steps(None, &[claim(&[("cpu", "4", "fedq-capacity kubectl")])]), []);
+    assert_eq!(steps(Some(&[("cpu", "4")]), &[ours()]), [], "joined");
 }

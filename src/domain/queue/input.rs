@@ -14,7 +14,7 @@ use crate::domain::ids::{FlavorName, QueueName};
 pub type LocalQueueKey = (String, String);
 
 /// What the hub says. One for all workers.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct HubObjects {
     pub id: String,
     pub queues: BTreeMap<QueueName, HubQueue>,

@@ -1,4 +1,4 @@
-//! What people read is made from what changed; it must be what it would be if it were made from everything.
+//! A round looks at what changed; what it makes of that must be what it would make of everything.
 
 use super::*;
 use crate::{
@@ -34,12 +34,20 @@ struct Course {
     draw: fastrand::Rng,
     reports: Arc<QueueReports>,
     version: u64,
+    /// Whether workers have writers.
+    writes: bool,
 }
 
 impl Course {
     async fn new(seed: u64) -> Self {
         let bed = Bed::new().await;
-        Self { bed, draw: fastrand::Rng::with_seed(seed), reports: Arc::default(), version: 10 }
+        Self {
+            bed,
+            draw: fastrand::Rng::with_seed(seed),
+            reports: Arc::default(),
+            version: 10,
+            writes: false,
+        }
     }
 
     fn version(&mut self) -> u64 {
@@ -180,8 +188,72 @@ impl Course {
         let is_published = self.draw.bool();
         let read = is_published.then(|| (controller.overview(&round), controller.overview_afresh(&round)));
         controller.plans = (round.plans, round.queues);
+        controller.statuses.said = round.said;
         read
     }
+
+    /// A round; all that it makes, as text.
+    fn round(&mut self, cancel: &CancellationToken) -> Vec<String> {
+        let (joined, capacity) = (self.bed.joined.clone(), self.bed.capacity.clone());
+        let controller = &mut self.bed.controller;
+        let hub = Target::hub(&controller.hub, &controller.writing, &mut controller.tasks, cancel);
+        if self.writes {
+            controller.keep_targets(&joined, cancel);
+        }
+        let mut round = controller.gather((&joined, &capacity, &self.reports), Instant::now());
+        controller.plan(&mut round);
+        let mut made = Vec::new();
+        let modes = controller.told.clusters.iter().map(|(name, told)| (name, told.mode));
+        made.extend(modes.map(|mode| format!("{mode:?}")));
+        made.extend(controller.hub_changes(&mut round).iter().map(|change| format!("{change:?}")));
+        controller.write_workers(&mut round);
+        for (name, target) in &controller.targets {
+            made.extend(target.writer.wanted().iter().map(|wanted| format!("{wanted} on {name}")));
+        }
+        let changes = controller.status_changes(&mut round, &hub);
+        made.extend(changes.iter().map(|change| format!("{change:?}")));
+        made.extend(round.said.iter().map(|said| format!("{said:?}")));
+        made.extend(round.plans.iter().map(|plan| format!("{plan:?}")));
+        made.extend(round.queues.iter().map(|plan| format!("{plan:?}")));
+        made.push(format!("{:?}", controller.outputs.claimed.borrow()));
+        controller.plans = (round.plans, round.queues);
+        controller.statuses.said = round.said;
+        made
+    }
+
+    /// The next round looks at everything.
+    fn forget(&mut self) {
+        let controller = &mut self.bed.controller;
+        controller.look_at_all = Instant::now();
+        controller.kept = changes::Kept::default();
+        controller.claims.seen = None;
+    }
+}
+
+#[tokio::test]
+async fn a_round_that_looks_at_what_changed_makes_what_one_makes_that_looks_at_everything() {
+    let cancel = CancellationToken::new();
+    let (mut looked, mut left) = (0, 0);
+    for seed in 0..40 {
+        let mut course = Course::new(seed).await;
+        course.writes = seed % 2 == 0;
+        course.bed.controller.statuses.wait_for_nothing();
+        for step in 0..40 {
+            course.step();
+            let made = course.round(&cancel);
+            let fresh = course.bed.controller.told.fresh.len();
+            (looked, left) = (looked + fresh, left + course.bed.joined.len() - fresh);
+            // What was passed over once may show only later.
+            if course.draw.bool() {
+                continue;
+            }
+            course.forget();
+            let afresh = course.round(&cancel);
+            assert_eq!(course.bed.controller.told.fresh.len(), course.bed.joined.len());
+            assert_eq!(made, afresh, "seed {seed}, step {step}");
+        }
+    }
+    assert!(500 < looked && 1_000 < left, "{looked} looked at, {left} left");
 }
 
 #[tokio::test]
