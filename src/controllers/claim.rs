@@ -160,7 +160,13 @@ impl ClaimController {
                 changed = inputs.joined.changed() => changed?,
                 changed = inputs.capacity.changed() => changed?,
                 changed = inputs.overview.changed() => changed?,
-                Some((change, outcome)) = outcomes.recv() => self.finish(&change, outcome),
+                Some((change, outcome)) = outcomes.recv() => {
+                    self.finish(&change, outcome);
+                    // All at once, not one a round: of many clusters they come together.
+                    while let Ok((change, outcome)) = outcomes.try_recv() {
+                        self.finish(&change, outcome);
+                    }
+                }
                 () = tokio::time::sleep(PERIOD) => self.refused.clear(),
                 Some(ended) = tasks.join_next() => ended?,
             }
@@ -213,6 +219,21 @@ impl ClaimController {
             Err(error) if error.is_transient() => debug!("Claims are recorded later: {error}"),
             outcome => outcome?,
         }
+        let changes = self.decide(&joined, &capacity, (&overview, complete));
+        for Change { target, .. } in &changes {
+            self.before.insert(target.name.clone(), self.hub.claims.get(None, &target.name));
+        }
+        self.writer.want(changes);
+        Ok(())
+    }
+
+    /// What clusters need of which something is new.
+    fn decide(
+        &mut self,
+        joined: &JoinedClusters,
+        capacity: &CapacityView,
+        (overview, complete): (&Overview, bool),
+    ) -> Vec<Change> {
         let blocked = self.blocked();
         let mut claims: BTreeMap<&str, Vec<&Arc<KeptClaim>>> = BTreeMap::new();
         for known in self.known.values() {
@@ -227,7 +248,7 @@ impl ClaimController {
         let restless = staying.filter(|(name, _)| !self.at_rest.contains_key(*name));
         let input = KeepingInput {
             capacity: restless.map(|(name, capacity)| (name.clone(), &capacity.capacity.total)).collect(),
-            joined: self.joined(&joined),
+            joined: self.joined(joined),
             claims: self.known.values().map(|known| &*known.claim).collect(),
             claimed: overview.in_force.values().chain(overview.held_clusters.iter()).cloned().collect(),
             complete,
@@ -245,14 +266,9 @@ impl ClaimController {
                 self.at_rest.insert(name.clone(), Basis { capacity, claims });
             }
         }
-        let mut changes: Vec<Change> = steps.iter().map(change).collect();
-        changes.retain(|change| !blocked.contains(&change.target.name));
-        for Change { target, .. } in &changes {
-            self.before.insert(target.name.clone(), self.hub.claims.get(None, &target.name));
-        }
-        self.writer.want(changes);
         self.tell_taken(taken);
-        Ok(())
+        let changes = steps.iter().map(change);
+        changes.filter(|change| !blocked.contains(&change.target.name)).collect()
     }
 
     /// Takes in the claims of which something is new.

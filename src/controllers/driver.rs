@@ -93,8 +93,9 @@ impl Share {
 
     /// While many clusters are being connected after a start, a run rests on little, and the next one follows at once.
     pub fn after_start(self, start: Instant, joined: &JoinedClusters) -> Self {
-        let connecting = || joined.values().filter(|entry| is_being_connected(entry)).count();
-        if start.elapsed() < Self::START && Self::FEW < connecting() { Self::SHORT_TENTH } else { self }
+        let connecting =
+            || joined.values().filter(|entry| is_being_connected(entry)).nth(Self::FEW).is_some();
+        if start.elapsed() < Self::START && connecting() { Self::SHORT_TENTH } else { self }
     }
 
     /// How long to leave the time to others after a run that took so long.

@@ -47,6 +47,7 @@ use crate::{
 use self::{
     bases::Bases,
     drift::Drift,
+    in_turn::Turns,
     removal::Accepted,
     settling::Settling,
     target::{Target, Writing},
@@ -60,6 +61,7 @@ mod bases;
 mod changes;
 mod drift;
 mod gather;
+mod in_turn;
 mod measure;
 mod publish;
 mod record;
@@ -130,8 +132,10 @@ pub struct QuotaController {
     kept: changes::Kept,
     publishing: publish::Publishing,
     started: Instant,
-    /// When every cluster and claim is read anew, whatever its stamp says.
-    look_at_all: Instant,
+    /// Clusters that are read anew, whatever is known of them.
+    turns: Turns<ClusterName>,
+    /// When the claims are.
+    claims_due: Instant,
     tasks: JoinSet<()>,
 }
 
@@ -148,8 +152,9 @@ struct Told {
     worker_objects: BTreeMap<ClusterName, gather::Seen<String>>,
     /// Those that this round had to look at.
     fresh: BTreeSet<ClusterName>,
-    /// Those of them of which something is new.
+    /// Those of them of which something is new, and those of which the plan was told.
     renewed: BTreeSet<ClusterName>,
+    altered: BTreeSet<ClusterName>,
 }
 
 /// The hub's claims, and what of them is in force.
@@ -237,7 +242,8 @@ impl QuotaController {
             kept: changes::Kept::default(),
             publishing: publish::Publishing::default(),
             started: Instant::now(),
-            look_at_all: Instant::now(),
+            turns: Turns::new(PERIOD),
+            claims_due: Instant::now(),
             tasks: JoinSet::new(),
         })
     }
@@ -346,9 +352,10 @@ impl QuotaController {
     /// Takes in the claims, if something of them is new; when to look again.
     fn read_claims(&mut self, now: Instant) -> Option<Instant> {
         let revision = self.hub.claims.revision();
-        if self.claims.seen == Some(revision) && now < self.look_at_all {
+        if self.claims.seen == Some(revision) && now < self.claims_due {
             return None;
         }
+        self.claims_due = now + PERIOD;
         let read = read_claims(&self.hub.claims, &self.settings.aliases, &self.claims.read);
         let next = gather::accept(&read, &self.hub.claims.skipped(), &mut self.accepted, now);
         let settled = next.is_none() && self.accepted.held().is_empty();

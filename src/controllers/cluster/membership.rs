@@ -184,7 +184,7 @@ impl Membership {
 }
 
 /// Nothing ever, where no ClusterProfile joins a cluster.
-pub(super) struct ProfilesChanged(Option<[watch::Receiver<u64>; 2]>);
+pub(super) struct ProfilesChanged(Option<[watch::Receiver<()>; 2]>);
 
 impl ProfilesChanged {
     pub fn of(hub: &Hub) -> Self {

@@ -136,7 +136,7 @@ impl QuotaController {
 
     pub(super) fn note_touched(&mut self, round: &Round<'_>) {
         let touched = &mut self.publishing.touched;
-        touched.clusters.extend(round.touched.clusters.iter().chain(&self.told.renewed).cloned());
+        touched.clusters.extend(round.touched.clusters.iter().chain(&self.told.altered).cloned());
         touched.queues.extend(round.touched.queues.iter().cloned());
     }
 

@@ -21,7 +21,12 @@ use crate::{
     },
 };
 
-use super::{QuotaController, Round, target::Target, tell::PATIENCE};
+use super::{
+    PERIOD, QuotaController, Round,
+    in_turn::{InOrder, Turns},
+    target::Target,
+    tell::PATIENCE,
+};
 
 /// A write is mostly acknowledged in a moment; a status that says it is under way would be written for
 /// nothing, and once more when it is through.
@@ -31,6 +36,8 @@ const MOMENT: Duration = Duration::from_millis(250);
 pub(super) struct Statuses {
     underway: Underway,
     found: BTreeMap<ClaimName, Found>,
+    /// Those that are made anew, so that nothing that was missed stays missed.
+    turns: Turns<ClaimName>,
     /// What each claim is to say, whether or not it says so yet.
     pub said: BTreeMap<ClaimName, Arc<Vec<Condition>>>,
 }
@@ -52,7 +59,12 @@ impl Found {
 
 impl Statuses {
     pub fn new(merge_window: Duration) -> Self {
-        Self { underway: Underway::new(merge_window), found: BTreeMap::new(), said: BTreeMap::new() }
+        Self {
+            underway: Underway::new(merge_window),
+            found: BTreeMap::new(),
+            turns: Turns::new(PERIOD),
+            said: BTreeMap::new(),
+        }
     }
 
     #[cfg(test)]
@@ -60,7 +72,7 @@ impl Statuses {
         self.underway.patience = Duration::ZERO;
     }
 
-    /// In this round each is made anew, so that nothing that was missed stays missed.
+    #[cfg(test)]
     pub fn look_at_all(&mut self) {
         self.found.clear();
     }
@@ -216,12 +228,20 @@ impl QuotaController {
         let (mut changes, mut due) = (Vec::new(), None);
         let mut said = std::mem::take(&mut round.said);
         let now = Instant::now();
+        for name in statuses.turns.next(&round.claims, now) {
+            statuses.found.remove(&name);
+        }
         let behind = Behind::in_round(round);
         let calm = failures.is_empty() && round.conflicts.is_empty();
-        for (name, claim) in &*round.claims {
-            if calm && !behind.concerns(claim) && self.is_at_rest(&statuses, (name, claim), round) {
-                continue;
-            }
+        let mut found = InOrder::of(&statuses.found);
+        let mut rests = |(name, claim): &(&ClaimName, &Arc<ReadClaim>)| {
+            let is_calm = calm && !behind.concerns(claim) && !statuses.underway.since.contains_key(*name);
+            is_calm && found.get(name).is_some_and(|found| self.is_at_rest(found, claim, round))
+        };
+        let claims = Arc::clone(&round.claims);
+        let mut restless: Vec<_> = claims.iter().collect();
+        restless.retain(|claim| !rests(claim));
+        for (name, claim) in restless {
             let cluster = ClusterName::new(&claim.cluster).ok();
             let of = (cluster.as_ref(), &behind);
             let quiet = failures.is_empty() && self.is_quiet(round, cluster.as_ref());
@@ -272,15 +292,8 @@ impl QuotaController {
 
     /// Whether nothing that a claim's status is made from has changed since it was found to be as it should be: that is
     /// so for nearly all claims in nearly all rounds, and has to be found in a moment.
-    fn is_at_rest(
-        &self,
-        statuses: &Statuses,
-        (name, claim): (&ClaimName, &Arc<ReadClaim>),
-        round: &Round<'_>,
-    ) -> bool {
-        let Some(Found { basis, status: Status::Same, stands: true, .. }) = statuses.found.get(name) else {
-            return false;
-        };
+    fn is_at_rest(&self, found: &Found, claim: &Arc<ReadClaim>, round: &Round<'_>) -> bool {
+        let Found { basis, status: Status::Same, stands: true, .. } = found else { return false };
         let news = |cluster: &ClusterName| {
             self.told.fresh.contains(cluster)
                 || round.touched.clusters.contains(cluster)
@@ -290,7 +303,6 @@ impl QuotaController {
             && basis.behind.is_empty()
             && !basis.cluster.as_ref().is_some_and(news)
             && basis.is_reported(&round.reports)
-            && !statuses.underway.since.contains_key(name)
     }
 
     /// Whether neither plan nor writes of this round concern the cluster's claim.

@@ -9,8 +9,9 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    PERIOD, QuotaController, Round,
+    QuotaController, Round,
     gather::{self, ClusterFacts, Known, Mark},
+    in_turn::InOrder,
 };
 use crate::{
     domain::{
@@ -143,16 +144,39 @@ impl QuotaController {
         }
         self.told.fresh.clear();
         self.told.renewed.clear();
+        self.told.altered.clear();
         let now = Instant::now();
-        if self.look_at_all <= now {
-            self.look_at_all = now + PERIOD;
-            self.told.known.clear();
-            self.statuses.look_at_all();
+        for name in self.turns.next(round.joined, now) {
+            self.told.known.remove(&name);
         }
+        round.look_again(Some(self.turns.due));
         let joined = round.joined;
-        for (name, entry) in joined {
-            self.tell_cluster(name, entry, round, now);
+        for name in self.with_news(round, now) {
+            self.tell_cluster(&name, &joined[&name], round, now);
         }
+    }
+
+    /// The clusters that this round has to look at. Each round asks that of all.
+    fn with_news(&self, round: &mut Round<'_>, now: Instant) -> Vec<ClusterName> {
+        let mut claims = InOrder::of(&round.in_force);
+        let mut capacities = InOrder::of(round.capacity);
+        let mut targets = InOrder::of(&self.targets);
+        let mut told = InOrder::of(&self.told.clusters);
+        let mut known = InOrder::of(&self.told.known);
+        let (mut news, mut next) = (Vec::new(), None);
+        for (name, joined) in round.joined {
+            let (claim, capacity) = (claims.get(name), capacities.get(name));
+            let facts = ClusterFacts { name, joined, claim, capacity, target: targets.get(name) };
+            let known = known.get(name).filter(|known| known.until.is_none_or(|until| now < until));
+            // What was stored of it may be believed later by time alone.
+            let lagged = told.get(name).is_some_and(|told| told.terms_may_lag);
+            match known.filter(|known| !lagged && known.mark == Mark::of(&facts)) {
+                Some(known) => next = [next, known.until].into_iter().flatten().min(),
+                None => news.push(name.clone()),
+            }
+        }
+        round.look_again(next);
+        news
     }
 
     /// Reads what the plan needs of one cluster, unless all of it is as it was.
@@ -174,12 +198,6 @@ impl QuotaController {
         let (told, known) = (self.told.clusters.get(name), self.told.known.get(name));
         let lagged = told.is_some_and(|told| told.terms_may_lag);
         let known = known.filter(|known| known.until.is_none_or(|until| now < until));
-        if let Some(known) = known
-            && known.mark == mark
-            && !lagged
-        {
-            return round.look_again(known.until);
-        }
         self.told.fresh.insert(name.clone());
         let mut mode = gather::mode(joined, facts.capacity, (self.clock.now(), self.settings.lost_timeout));
         if mode == Mode::Live && self.told.waiting.contains(name) {
@@ -205,6 +223,7 @@ impl QuotaController {
         round.look_again(until);
         self.told.known.insert(name.clone(), Known { mark, stamp, until });
         if self.told.clusters.get(name) != Some(&input) {
+            self.told.altered.insert(name.clone());
             self.planner.set_cluster(input.clone());
             self.told.clusters.insert(name.clone(), input);
         }

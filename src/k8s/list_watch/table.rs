@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{
+        Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -69,7 +72,9 @@ pub struct Table<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
     kept: RwLock<Kept<T>>,
-    changed: watch::Sender<u64>,
+    /// Asked by each controller of each cluster in each round.
+    changes: AtomicU64,
+    changed: watch::Sender<()>,
     wakes: OnceLock<Wakes>,
 }
 
@@ -115,7 +120,8 @@ impl<T: Record> Table<T> {
         };
         Self(Arc::new(Shared {
             kept: RwLock::new(kept),
-            changed: watch::Sender::new(0),
+            changes: AtomicU64::new(0),
+            changed: watch::Sender::new(()),
             wakes: OnceLock::new(),
         }))
     }
@@ -149,8 +155,8 @@ impl<T: Record> Table<T> {
         matches!(self.read().state, State::Absent)
     }
 
-    /// Counts changes of rows or state: a signal without a payload, read the table for what is.
-    pub fn changed(&self) -> watch::Receiver<u64> {
+    /// Told of changes of rows or state: a signal without a payload, read the table for what is.
+    pub fn changed(&self) -> watch::Receiver<()> {
         self.0.changed.subscribe()
     }
 
@@ -161,7 +167,7 @@ impl<T: Record> Table<T> {
 
     /// How many changes there were: while it is the same, so are the rows and the state.
     pub fn revision(&self) -> u64 {
-        *self.0.changed.borrow()
+        self.0.changes.load(Ordering::Acquire)
     }
 
     pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<T>> {
@@ -254,7 +260,8 @@ impl<T: Record> Table<T> {
     }
 
     fn bump_for(&self, whom: impl Fn(&Wakes) -> &Vec<Arc<Notify>>) {
-        self.0.changed.send_modify(|count| *count += 1);
+        self.0.changes.fetch_add(1, Ordering::AcqRel);
+        self.0.changed.send_replace(());
         self.0.wakes.get().into_iter().flat_map(whom).for_each(|waiting| waiting.notify_one());
     }
 }

@@ -1,7 +1,7 @@
 //! batch/v1 Jobs that name a LocalQueue: a Workload for each, started when it is admitted and stopped
 //! when it is evicted (`pkg/controller/jobframework/reconciler.go`, `pkg/controller/jobs/job`).
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -29,15 +29,27 @@ pub(super) fn reconcile(view: &mut View, now: Timestamp) {
         |job: &Value| !text(job, &["metadata", "labels", QUEUE_LABEL]).is_empty() && !is_deleted(job);
     let keys: Vec<Key> =
         view.jobs.iter().filter(|(_, job)| managed(job)).map(|(key, _)| key.clone()).collect();
+    // Looked up: each job going through all workloads would cost the square of them.
+    let mut owned: HashMap<Owner, Vec<Key>> = HashMap::new();
+    for (key, workload) in &view.workloads {
+        if let Some(owner) = owner(workload).filter(|owner| owner["kind"] == "Job") {
+            let owner = (key.0.clone(), text(owner, &["name"]).to_owned(), text(owner, &["uid"]).to_owned());
+            owned.entry(owner).or_default().push(key.clone());
+        }
+    }
     for key in keys {
         let before = view.jobs[&key].clone();
         let mut job = (*before).clone();
-        one(view, &key, &mut job, now);
+        let owner = (key.0.clone(), key.1.clone(), text(&job, &["metadata", "uid"]).to_owned());
+        one(view, (&key, owned.remove(&owner).unwrap_or_default()), &mut job, now);
         if *before != job {
             view.jobs.insert(key, Arc::new(job));
         }
     }
 }
+
+/// Namespace, name and UID of a Job.
+type Owner = (String, String, String);
 
 fn owner(workload: &Value) -> Option<&Value> {
     items(workload, &["metadata", "ownerReferences"]).iter().find(|owner| owner["controller"] == true)
@@ -63,20 +75,16 @@ fn orphans(view: &mut View, now: Timestamp) {
     }
 }
 
-fn one(view: &mut View, key: &Key, job: &mut Value, now: Timestamp) {
+/// `owned`: the workloads of this job.
+fn one(view: &mut View, (key, owned): (&Key, Vec<Key>), job: &mut Value, now: Timestamp) {
     let prebuilt = text(job, &["metadata", "labels", PREBUILT_LABEL]);
     if !prebuilt.is_empty() {
         let workload = (key.0.clone(), prebuilt.to_owned());
         return with_prebuilt(view, &workload, job, now);
     }
-    let owned = view.workloads.iter().filter(|((namespace, _), workload)| {
-        *namespace == key.0
-            && owner(workload).is_some_and(|owner| {
-                owner["kind"] == "Job" && owner["name"] == key.1 && owner["uid"] == job["metadata"]["uid"]
-            })
-    });
+    let owned = owned.into_iter().filter(|key| view.workloads.contains_key(key));
     let (matching, mut others): (Vec<_>, Vec<_>) =
-        owned.map(|(key, _)| key.clone()).partition(|key| is_equivalent(job, &view.workloads[key]));
+        owned.partition(|key| is_equivalent(job, &view.workloads[key]));
     let mut matching = matching.into_iter();
     let found = matching.next();
     others.extend(matching);

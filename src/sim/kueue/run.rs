@@ -4,7 +4,10 @@
 //! Nodes are chosen by label, readiness and how many pods they run; requests are not counted, since
 //! quota has counted them already.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -44,13 +47,21 @@ pub struct JobsView {
 pub fn run_jobs(view: &JobsView, now: Timestamp) -> Vec<Effect> {
     let mut after = view.clone();
     after.pods.retain(|_, pod| !(is_over(pod) && owning_job(pod).is_some() && is_lost(&view.nodes, pod)));
+    // Looked up: each job going through all pods would cost the square of them.
+    let mut owned: HashMap<(&str, &str), Vec<Key>> = HashMap::new();
+    for (key, pod) in &view.pods {
+        if let Some(job) = owning_job(pod) {
+            owned.entry((&key.0, job)).or_default().push(key.clone());
+        }
+    }
     for (key, job) in &view.jobs {
         let ours = matches!(job["spec"]["managedBy"].as_str(), None | Some("kubernetes.io/job-controller"));
         if !ours || is_deleted(job) {
             continue;
         }
         let mut updated = (**job).clone();
-        run(&mut after, key, &mut updated, now);
+        let own = owned.remove(&(key.0.as_str(), text(job, &["metadata", "uid"]))).unwrap_or_default();
+        run(&mut after, (key, own), &mut updated, now);
         if **job != updated {
             after.jobs.insert(key.clone(), Arc::new(updated));
         }
@@ -118,20 +129,20 @@ fn failed_by_policy(job: &Value, pod: &Value) -> Option<String> {
     rules.iter().enumerate().filter(|(_, rule)| rule["action"] == "FailJob").find_map(told)
 }
 
-fn run(view: &mut JobsView, key: &Key, job: &mut Value, now: Timestamp) {
+/// `own`: the pods of this job.
+fn run(view: &mut JobsView, (key, own): (&Key, Vec<Key>), job: &mut Value, now: Timestamp) {
     if is_true(job, "Complete") || is_true(job, "Failed") {
         return;
     }
-    let uid = text(job, &["metadata", "uid"]).to_owned();
-    let own = |(found, pod): (&Key, &Arc<Value>)| {
-        (found.0 == key.0 && owning_job(pod) == Some(&uid)).then(|| found.clone())
-    };
-    let keys: Vec<Key> = view.pods.iter().filter_map(own).collect();
     let suspended = job["spec"]["suspend"] == true;
-    if suspended {
-        view.pods.retain(|key, pod| !keys.contains(key) || is_over(pod));
-    }
-    let kept: Vec<Key> = keys.into_iter().filter(|key| view.pods.contains_key(key)).collect();
+    let mut kept = own;
+    kept.retain(|key| {
+        let stays = view.pods.get(key).is_some_and(|pod| !suspended || is_over(pod));
+        if !stays {
+            view.pods.remove(key);
+        }
+        stays
+    });
     let has_phase = |view: &JobsView, phase: &str| {
         let phases = kept.iter().filter(|key| view.pods[*key]["status"]["phase"] == phase);
         i64::try_from(phases.count()).unwrap_or(i64::MAX)
@@ -158,7 +169,11 @@ fn run(view: &mut JobsView, key: &Key, job: &mut Value, now: Timestamp) {
         if completions <= succeeded {
             end(job, &COMPLETE, now);
         } else if limit < failed || by_policy.is_some() {
-            view.pods.retain(|key, pod| !kept.contains(key) || is_over(pod));
+            for key in &kept {
+                if !is_over(&view.pods[key]) {
+                    view.pods.remove(key);
+                }
+            }
             active = 0;
             let failure = match &by_policy {
                 Some(message) => End { reason: "PodFailurePolicy", message, ..FAILED },
@@ -175,7 +190,9 @@ fn run(view: &mut JobsView, key: &Key, job: &mut Value, now: Timestamp) {
             }
         }
     }
-    view.pods.retain(|key, _| !evicted.contains(key));
+    for key in &evicted {
+        view.pods.remove(key);
+    }
     let ready =
         kept.iter().filter(|key| view.pods.get(*key).is_some_and(|p| p["status"]["phase"] == "Running"));
     let ready = i64::try_from(ready.count()).unwrap_or(i64::MAX).min(active);

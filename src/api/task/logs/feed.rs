@@ -211,7 +211,7 @@ impl Feed {
 }
 
 /// Never where there is no table.
-async fn changed(table: &mut Option<watch::Receiver<u64>>) -> bool {
+async fn changed(table: &mut Option<watch::Receiver<()>>) -> bool {
     match table {
         Some(table) => table.changed().await.is_ok(),
         None => std::future::pending().await,

@@ -224,7 +224,8 @@ impl Course {
     /// The next round looks at everything.
     fn forget(&mut self) {
         let controller = &mut self.bed.controller;
-        controller.look_at_all = Instant::now();
+        controller.told.known.clear();
+        controller.statuses.look_at_all();
         controller.kept = changes::Kept::default();
         controller.claims.seen = None;
     }
