@@ -450,3 +450,6 @@ fn row(name: ClaimName, claim: &ClusterResourceClaim, at: Timestamp) -> ClaimRow
     let spec = serde_json::to_value(&claim.spec).unwrap_or_default();
     ClaimRow { name, generation: claim.metadata.generation.unwrap_or_default(), who, spec, at }
 }
+
+#[cfg(test)]
+mod tests;

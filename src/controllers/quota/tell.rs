@@ -142,7 +142,8 @@ impl QuotaController {
             self.told.worker_objects.remove(name);
             self.told.known.remove(name);
         }
-        self.told.fresh.clear();
+        // The claims of those that left have to say so.
+        self.told.fresh = gone.into_iter().collect();
         self.told.renewed.clear();
         self.told.altered.clear();
         let now = Instant::now();

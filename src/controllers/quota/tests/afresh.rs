@@ -243,7 +243,7 @@ async fn a_round_that_looks_at_what_changed_makes_what_one_makes_that_looks_at_e
             course.step();
             let made = course.round(&cancel);
             let fresh = course.bed.controller.told.fresh.len();
-            (looked, left) = (looked + fresh, left + course.bed.joined.len() - fresh);
+            (looked, left) = (looked + fresh, left + course.bed.joined.len().saturating_sub(fresh));
             // What was passed over once may show only later.
             if course.draw.bool() {
                 continue;
