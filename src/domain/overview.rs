@@ -164,6 +164,20 @@ pub struct ClusterCapacity {
 }
 
 impl ClusterCapacity {
+    /// Without anything beside it.
+    #[cfg(test)]
+    pub(crate) fn alone(capacity: Capacity) -> Self {
+        Self {
+            capacity,
+            nodes: NodeCounts::default(),
+            flavors: Vec::new().into(),
+            headroom: Resources::new(),
+            observed: Timestamp::UNIX_EPOCH,
+            bad: Vec::new(),
+            silent: None,
+        }
+    }
+
     /// Whether only the time differs.
     pub fn says_the_same(&self, other: &Self) -> bool {
         Self { observed: other.observed, ..self.clone() } == *other

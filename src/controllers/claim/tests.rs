@@ -6,8 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     domain::{
-        capacity::Capacity, cluster::Connection, ids::ResourceName, overview::NodeCounts, quantity::Amount,
-        resources::Resources,
+        capacity::Capacity, cluster::Connection, ids::ResourceName, quantity::Amount, resources::Resources,
     },
     k8s::{
         events::event_channel,
@@ -85,15 +84,8 @@ impl Bed {
 
     fn count(&self, name: &str, cpu: i64) {
         let cpu = (ResourceName::new("cpu").expect("a name"), Amount::new(cpu * 1000));
-        let known = ClusterCapacity {
-            capacity: Capacity { total: Resources::from([cpu]), ..Capacity::default() },
-            nodes: NodeCounts::default(),
-            flavors: Vec::new().into(),
-            headroom: Resources::new(),
-            observed: Timestamp::UNIX_EPOCH,
-            bad: Vec::new(),
-            silent: None,
-        };
+        let capacity = Capacity { total: Resources::from([cpu]), ..Capacity::default() };
+        let known = ClusterCapacity::alone(capacity);
         self.capacity.send_modify(|all| _ = Arc::make_mut(all).insert(cluster(name), Arc::new(known)));
     }
 

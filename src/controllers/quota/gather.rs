@@ -322,8 +322,8 @@ mod tests {
         domain::{
             capacity::Capacity,
             claim::{AssignmentText, ClaimText, owners::Owners, validate},
-            overview::{CapacityView, NodeCounts},
-            resources::{Aliases, Resources},
+            overview::CapacityView,
+            resources::Aliases,
         },
         k8s::worker::CLUSTER_METRICS,
     };
@@ -361,15 +361,7 @@ mod tests {
     }
 
     fn view(nodes: usize) -> CapacityView {
-        let known = ClusterCapacity {
-            capacity: Capacity { nodes, ..Capacity::default() },
-            nodes: NodeCounts::default(),
-            flavors: Vec::new().into(),
-            headroom: Resources::new(),
-            observed: Timestamp::UNIX_EPOCH,
-            bad: Vec::new(),
-            silent: None,
-        };
+        let known = ClusterCapacity::alone(Capacity { nodes, ..Capacity::default() });
         BTreeMap::from([(ClusterName::new("w").expect("a name"), Arc::new(known))])
     }
 
