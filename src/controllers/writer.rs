@@ -72,8 +72,20 @@ struct Pace {
     wish: u64,
     not_before: Option<Instant>,
     failures: u32,
+    /// The last one that was taken only in part.
+    vain: Option<Vain>,
     /// So that the same one is not hammered and the report can say so.
     failed: Option<Failed>,
+}
+
+/// A change that was answered with success, and that the object shows only in part: its definition there is older and
+/// lacks fields, or somebody's webhook puts others in. As it will be wanted again, it waits as if it had failed; all
+/// else that is wanted of the object does not.
+struct Vain {
+    change: Change,
+    reason: String,
+    times: u32,
+    until: Instant,
 }
 
 /// A change that failed.
@@ -149,8 +161,11 @@ impl Writer {
     pub fn failures(&self) -> BTreeMap<Target, String> {
         let state = self.lock();
         let failed = state.objects.iter().filter_map(|(target, pace)| {
-            let failed = pace.failed.as_ref().filter(|failed| !failed.conflict)?;
-            state.wanted.contains_key(target).then(|| (target.clone(), failed.reason.clone()))
+            let wanted = state.wanted.get(target)?;
+            let vain = pace.vain_again(wanted).map(|vain| &vain.reason);
+            let failed = pace.failed.as_ref().filter(|failed| !failed.conflict);
+            let reason = failed.map(|failed| &failed.reason).or(vain)?;
+            Some((target.clone(), reason.clone()))
         });
         failed.collect()
     }
@@ -259,7 +274,8 @@ impl Writer {
             if pace.in_flight.is_some() {
                 continue;
             }
-            if let Some(at) = pace.not_before.filter(|at| now < *at) {
+            let vain = pace.vain_again(&state.wanted[&target]).map(|vain| vain.until);
+            if let Some(at) = pace.not_before.max(vain).filter(|at| now < *at) {
                 next = Some(next.map_or(at, |next| next.min(at)));
             } else if ready.len() < room {
                 let change = state.wanted.remove(&target).expect("the target is one of those wanted");
@@ -285,8 +301,17 @@ impl Writer {
             conflict,
         };
         match outcome {
-            Ok(_) => {
+            Ok(answer) => {
+                let vain = pace.vain.take();
                 *pace = Pace { not_before: Some(now + config.merge_window), ..Pace::default() };
+                let lacking = change.not_taken(answer);
+                if !lacking.is_empty() {
+                    let before = vain.filter(|before| before.change.asks_the_same(change));
+                    let times = before.map_or(0, |before| before.times.saturating_add(1));
+                    let reason = not_taken(&lacking);
+                    pace.vain =
+                        Some(Vain { change: change.clone(), reason, times, until: now + pause(times) });
+                }
                 // Decided on while this one was under way: by whoever did not see yet that it is there.
                 let again = |wanted: &Change| wanted == change || wanted.creates() && change.creates();
                 if state.wanted.get(&change.target).is_some_and(again) {
@@ -298,14 +323,14 @@ impl Writer {
                 let again = pace.failed.as_ref().is_some_and(|failed| failed.change == *change);
                 if again {
                     // The view is behind what the server has: the same decision would come at once.
-                    let wait = FIRST_RETRY.saturating_mul(1 << pace.failures.min(10)).min(LAST_RETRY);
+                    let wait = pause(pace.failures);
                     pace.failures = pace.failures.saturating_add(1);
                     pace.not_before = Some(now + wait);
                 }
                 pace.failed = Some(failed(true, error));
             }
             Err(error) => {
-                let wait = FIRST_RETRY.saturating_mul(1 << pace.failures.min(10)).min(LAST_RETRY);
+                let wait = pause(pace.failures);
                 pace.failures = pace.failures.saturating_add(1);
                 pace.not_before = Some(now + wait);
                 pace.failed = Some(failed(false, error));
@@ -325,13 +350,34 @@ impl Writer {
 
 impl Pace {
     fn is_needed(&self, wanted: bool) -> bool {
-        wanted || self.in_flight.is_some() || self.not_before.is_some_and(|at| Instant::now() < at)
+        let pauses = self.not_before.max(self.vain.as_ref().map(|vain| vain.until));
+        wanted || self.in_flight.is_some() || pauses.is_some_and(|at| Instant::now() < at)
     }
+
+    fn vain_again(&self, wanted: &Change) -> Option<&Vain> {
+        self.vain.as_ref().filter(|vain| vain.change.asks_the_same(wanted))
+    }
+}
+
+fn pause(failures: u32) -> Duration {
+    FIRST_RETRY.saturating_mul(1 << failures.min(10)).min(LAST_RETRY)
+}
+
+/// Tells people what of a change the object does not show.
+pub fn not_taken(fields: &[String]) -> String {
+    format!(
+        "its API server took the write and keeps {} as it was: its definition of the kind may be older and lack that, \
+         or a webhook there puts back what was",
+        fields.join(", ")
+    )
 }
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
+    use std::{
+        convert::Infallible,
+        sync::atomic::{AtomicBool, Ordering},
+    };
 
     use http::{Request, Response};
     use kube::client::Body;
@@ -364,28 +410,38 @@ mod tests {
     struct Server {
         client: Client,
         asked: Arc<Mutex<Vec<(Instant, String)>>>,
+        /// Knows nothing of what it is sent, but answers as if it did.
+        older: Arc<AtomicBool>,
     }
 
     impl Server {
         fn new(statuses: Vec<u16>, takes: Duration) -> Self {
             let asked = Arc::new(Mutex::new(Vec::new()));
+            let older = Arc::new(AtomicBool::new(false));
+            let forgets = Arc::clone(&older);
             let (log, statuses) = (Arc::clone(&asked), Arc::new(Mutex::new(statuses)));
             let service = tower::service_fn(move |request: Request<Body>| {
                 let (log, statuses) = (Arc::clone(&log), Arc::clone(&statuses));
+                let forgets = forgets.load(Ordering::Relaxed);
                 async move {
                     let path = request.uri().path().to_owned();
+                    let sent = request.into_body().collect_bytes().await.expect("a body");
                     log.lock().expect("the log").push((Instant::now(), path));
                     tokio::time::sleep(takes).await;
                     let mut statuses = statuses.lock().expect("the script");
                     let code = if statuses.is_empty() { 200 } else { statuses.remove(0) };
-                    let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {},
-                        "status": if code == 200 { "Success" } else { "Failure" },
+                    let failure = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
                         "code": code, "reason": if code == 409 { "Conflict" } else { "" }, "message": "scripted"});
-                    let body = Body::from(body.to_string().into_bytes());
+                    let body = match code {
+                        200 if forgets => b"{}".to_vec(),
+                        200 => sent.to_vec(),
+                        _ => failure.to_string().into_bytes(),
+                    };
+                    let body = Body::from(body);
                     Ok::<_, Infallible>(Response::builder().status(code).body(body).expect("a response"))
                 }
             });
-            Self { client: Client::new(service, "default"), asked }
+            Self { client: Client::new(service, "default"), asked, older }
         }
 
         fn times(&self, queue: &str) -> Vec<Instant> {
@@ -500,6 +556,35 @@ mod tests {
         })
         .await;
         assert_eq!(server.times("q").len(), 3);
+        assert!(writer.failures().is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_is_taken_in_vain_is_not_hammered_and_holds_up_nothing_else() {
+        let (server, writer) = (Server::new(vec![], Duration::ZERO), Writer::default());
+        server.older.store(true, Ordering::Relaxed);
+        run(&server, &writer, async {
+            let wants = async |change: Change, during: Duration| {
+                let begun = Instant::now();
+                while begun.elapsed() < during {
+                    writer.want(vec![change.clone()]);
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            wants(change("q", 1), FIRST_RETRY * 2).await;
+            let asked = server.times("q").len();
+            // Once, and after pauses that grow.
+            assert!((2..=3).contains(&asked), "{asked} requests");
+            let told = writer.failures();
+            assert!(told[&change("q", 1).target].contains("keeps value as it was"), "{told:?}");
+            // What else is wanted of it waits no longer than ever.
+            wants(change("q", 2), WINDOW).await;
+            assert_eq!(server.times("q").len(), asked + 1);
+            server.older.store(false, Ordering::Relaxed);
+            wants(change("q", 2), FIRST_RETRY * 2).await;
+            writer.want(vec![]);
+        })
+        .await;
         assert!(writer.failures().is_empty());
     }
 

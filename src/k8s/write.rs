@@ -84,6 +84,8 @@ impl Kind {
     }
 }
 
+const VERSION: &str = "metadata.resourceVersion";
+
 /// Which object.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Target {
@@ -184,6 +186,26 @@ impl Change {
         matches!(self.action, Action::Delete { .. } | Action::Withdraw { .. })
     }
 
+    /// The fields of a patch that the answer has otherwise: an API server leaves out what its definition of the kind
+    /// does not know, and a webhook may put something else there, without a word in either case.
+    pub fn not_taken(&self, answer: &Value) -> Vec<String> {
+        let mut fields = Vec::new();
+        if let Action::Merge(body) = &self.action {
+            collect_differing(body, answer, "", &mut fields);
+        }
+        fields
+    }
+
+    /// Whether it is the same patch, whatever versions the two were decided from.
+    pub fn asks_the_same(&self, other: &Self) -> bool {
+        match (&self.action, &other.action) {
+            (Action::Merge(ours), Action::Merge(theirs)) => {
+                self.target == other.target && without_version(ours) == without_version(theirs)
+            }
+            _ => self == other,
+        }
+    }
+
     fn request(&self) -> Result<Request<Vec<u8>>, http::Error> {
         let manager = self.manager;
         let bytes = |value: &Value| value.to_string().into_bytes();
@@ -217,6 +239,34 @@ impl Change {
             .header("content-type", "application/json")
             .body(options.to_string().into_bytes())
     }
+}
+
+fn collect_differing(asked: &Value, answered: &Value, path: &str, fields: &mut Vec<String>) {
+    match asked {
+        Value::Object(asked) => {
+            for (name, value) in asked {
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                if path != VERSION {
+                    collect_differing(value, answered.get(name).unwrap_or(&Value::Null), &path, fields);
+                }
+            }
+        }
+        // Taken away, and perhaps filled in with what it is by default.
+        Value::Null => {}
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            if asked != answered {
+                fields.push(path.to_owned());
+            }
+        }
+    }
+}
+
+fn without_version(body: &Value) -> Value {
+    let mut body = body.clone();
+    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("resourceVersion");
+    }
+    body
 }
 
 /// Sends one change. The answer is the object as the server has it afterwards.
@@ -253,6 +303,30 @@ mod tests {
             request.uri(),
             "/apis/galaxy.kubestellar.io/v1alpha1/clusterresourceclaims/c/status?fieldManager=fedq-status"
         );
+    }
+
+    #[test]
+    fn what_of_a_patch_was_not_taken_is_named() {
+        let patch = |version: &str, weight: &str| Change {
+            target: Target::cluster_scoped(Kind::ClusterQueue, "q"),
+            action: Action::Merge(json!({
+                "metadata": {"resourceVersion": version, "labels": {"a": "b", "old": null}},
+                "spec": {"stopPolicy": null, "fairSharing": {"weight": weight}, "groups": [{"a": 1}]},
+            })),
+            manager: "fedq-quota",
+        };
+        let stored = json!({
+            "metadata": {"resourceVersion": "8", "labels": {"a": "b"}},
+            "spec": {"stopPolicy": "None", "fairSharing": {"weight": "2"}, "groups": [{"a": 1}]},
+        });
+        assert!(patch("7", "2").not_taken(&stored).is_empty());
+        assert_eq!(patch("7", "3").not_taken(&stored), ["spec.fairSharing.weight"]);
+        let older = json!({"metadata": {"resourceVersion": "8"}, "spec": {"groups": [{}]}});
+        let lacking = ["metadata.labels.a", "spec.fairSharing.weight", "spec.groups"];
+        assert_eq!(patch("7", "2").not_taken(&older), lacking);
+
+        assert!(patch("7", "2").asks_the_same(&patch("8", "2")));
+        assert!(!patch("7", "2").asks_the_same(&patch("7", "3")));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use tokio::net::TcpSocket;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::callers::{Authority, Identity, NotAccepted, Shown};
 use super::counts::Counts;
 use super::faults::{Faults, Plan};
 use super::kind::{KINDS, Kind, OCM_GROUP, PROFILES_GROUP};
@@ -23,6 +24,7 @@ use super::nodes::{Herd, ServedHerd, Template};
 use super::rbac::User;
 use super::status::Refusal;
 use super::store::{Snapshot, Store, name_of};
+use super::structure::Structure;
 use super::{api, controllers, server};
 use crate::clock::Clock;
 use crate::webhook::certificate::ServingCertificate;
@@ -96,9 +98,13 @@ pub struct State {
     /// Serves beside the store's nodes.
     herd: Option<ServedHerd>,
     without: RwLock<Vec<&'static str>>,
+    /// Fields that its definitions of custom resources lack, by their kinds.
+    lacking: RwLock<Vec<(&'static str, &'static str)>>,
     ocm: AtomicBool,
     pub(super) period: Duration,
     tokens: Mutex<BTreeMap<String, (User, Option<Timestamp>)>>,
+    /// Of callers with certificates.
+    authority: Authority,
     clock: Clock,
     /// Its clock is ahead by so many milliseconds.
     ahead: AtomicI64,
@@ -144,9 +150,11 @@ impl Cluster {
                 ServedHerd::new(Herd::new(template, number, nodes, options.version, clock.now()))
             }),
             without: RwLock::new(options.without),
+            lacking: RwLock::default(),
             ocm: AtomicBool::new(options.ocm),
             period: options.period,
             tokens: Mutex::default(),
+            authority: Authority::new()?,
             clock,
             ahead: AtomicI64::new(0),
             serial: AtomicU64::new(0),
@@ -154,7 +162,7 @@ impl Cluster {
         furnish(&state).await.map_err(|refusal| StartError::Furnish(Box::new(refusal)))?;
         let backup = Mutex::new(state.store.snapshot());
         let mut serving = Serving { cancel: CancellationToken::new(), tasks: JoinSet::new() };
-        let tls = tls(&certificate)?;
+        let tls = tls(&certificate, &state)?;
         serving.tasks.spawn(server::serve(listener, tls, Arc::clone(&state), serving.cancel.clone()));
         if options.controllers {
             serving.tasks.spawn(controllers::run(Arc::clone(&state), serving.cancel.clone()));
@@ -177,13 +185,27 @@ impl Cluster {
     /// A kubeconfig with everything inline, for somebody in these groups.
     pub fn kubeconfig(&self, user: &str, groups: &[&str]) -> String {
         let token = self.state.new_token(User::new(user, groups), None);
+        self.kubeconfig_with(user, &json!({"token": token}))
+    }
+
+    /// The same with a certificate, which is good until then.
+    pub fn kubeconfig_until(&self, user: &str, group: &str, until: Timestamp) -> Result<String, StartError> {
+        let Identity { certificate, key } = self.state.sign(user, group, until)?;
+        let credential = json!({
+            "client-certificate-data": super::base64(certificate.as_bytes()),
+            "client-key-data": super::base64(key.as_bytes()),
+        });
+        Ok(self.kubeconfig_with(user, &credential))
+    }
+
+    fn kubeconfig_with(&self, user: &str, credential: &Value) -> String {
         let authority = super::base64(self.certificate.ca_bundle().as_bytes());
         let config = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": self.state.name,
             "clusters": [{"name": self.state.name, "cluster": {
                 "server": self.url(), "certificate-authority-data": authority,
             }}],
-            "users": [{"name": user, "user": {"token": token}}],
+            "users": [{"name": user, "user": credential}],
             "contexts": [{"name": self.state.name, "context": {"cluster": self.state.name, "user": user}}],
         });
         config.to_string()
@@ -211,7 +233,7 @@ impl Cluster {
             None => server::listen(address).await,
         };
         let listener = listener.map_err(|source| StartError::Listen { address, source })?;
-        let tls = tls(&self.certificate)?;
+        let tls = tls(&self.certificate, &self.state)?;
         let mut serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
         let cancel = serving.cancel.clone();
         serving.tasks.spawn(server::serve(listener, tls, Arc::clone(&self.state), cancel.clone()));
@@ -303,8 +325,8 @@ impl Cluster {
     }
 }
 
-fn tls(certificate: &ServingCertificate) -> Result<Arc<ServerConfig>, StartError> {
-    Ok(certificate.server_config()?)
+fn tls(certificate: &ServingCertificate, state: &State) -> Result<Arc<ServerConfig>, StartError> {
+    Ok(certificate.server_config_for(state.authority.asks())?)
 }
 
 async fn put(state: &Arc<State>, object: Value) -> Result<(), Refusal> {
@@ -371,6 +393,49 @@ impl State {
         self.without.write().unwrap_or_else(PoisonError::into_inner).retain(|lacking| *lacking != group);
     }
 
+    /// As when an older definition of a custom resource is installed, which lacks a field: `spec.fairSharing`. Objects
+    /// lose what is there.
+    pub fn forget_field(&self, kind: &'static str, field: &'static str) {
+        self.lacking.write().unwrap_or_else(PoisonError::into_inner).push((kind, field));
+        let Some(kind) = Kind::named(kind) else { return };
+        for (name, _) in self.store.list(kind, None).0 {
+            while let Some(before) = self.store.get(kind, &name) {
+                let mut after = before.as_ref().clone();
+                if self.take_unknown(kind, &mut after).is_empty()
+                    || self.store.commit(kind, &name, Some(&before), Some(after)).is_ok()
+                {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// As when definitions are up to date again.
+    pub fn know_all_fields(&self) {
+        self.lacking.write().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Takes out of the object what no field is declared for, and says where it was.
+    pub(super) fn take_unknown(&self, kind: &Kind, object: &mut Value) -> Vec<String> {
+        let mut unknown = Structure::of(kind).prune(object);
+        for (_, field) in self
+            .lacking
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .filter(|(of, _)| *of == kind.kind)
+        {
+            let (parent, name) = field.rsplit_once('.').unwrap_or(("", field));
+            let parent =
+                if parent.is_empty() { String::new() } else { format!("/{}", parent.replace('.', "/")) };
+            let fields = object.pointer_mut(&parent).and_then(Value::as_object_mut);
+            if fields.is_some_and(|fields| fields.shift_remove(name).is_some()) {
+                unknown.push((*field).to_owned());
+            }
+        }
+        unknown
+    }
+
     /// As after the CRDs were installed, or removed with all their objects kept out of sight.
     pub fn serve_ocm(&self, serves: bool) {
         self.ocm.store(serves, Ordering::Relaxed);
@@ -403,6 +468,16 @@ impl State {
             ServingCertificate::issue(&names, self.clock.now()).ok()?.server_config().ok()
         };
         self.wrong_certificate.get_or_init(issue).clone()
+    }
+
+    /// A certificate for somebody in one group, good until then.
+    pub fn sign(&self, user: &str, group: &str, until: Timestamp) -> Result<Identity, StartError> {
+        Ok(self.authority.sign(user, group, until)?)
+    }
+
+    /// Who called, if they showed a certificate.
+    pub(super) fn caller(&self, shown: &Shown) -> Result<Option<User>, NotAccepted> {
+        self.authority.caller(shown, self.now())
     }
 
     pub fn user_of(&self, token: &str) -> Option<User> {

@@ -5,6 +5,7 @@
 //! judge: what they answer is held to what real servers answer by one suite that runs against both.
 
 pub mod api;
+pub mod callers;
 pub mod cluster;
 pub mod controllers;
 pub mod counts;

@@ -20,6 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::api;
+use super::callers::Shown;
 use super::cluster::State;
 use super::faults::{Connection, Freezable, Lifetime};
 
@@ -70,10 +71,12 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, state: Arc<State>)
     let stream = Freezable { socket: stream, era: Arc::clone(&era) };
     let Ok(stream) = acceptor.accept(stream).await else { return };
     let lifetime = Lifetime::new(Arc::clone(&era));
-    let of_request = (Arc::clone(&state), lifetime.clone());
+    let shown = Shown::on(stream.get_ref().1);
+    let of_request = (Arc::clone(&state), lifetime.clone(), shown);
     let router = Router::new().fallback(move |mut request: Request<Body>| {
-        let (state, lifetime) = of_request.clone();
+        let (state, lifetime, shown) = of_request.clone();
         request.extensions_mut().insert(lifetime);
+        request.extensions_mut().insert(shown);
         async move { api::answer(state, request).await }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());

@@ -16,6 +16,7 @@ use rcgen::{
 use rustls::{
     ServerConfig,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 use x509_parser::{extensions::GeneralName, prelude::FromDer, prelude::X509Certificate};
 
@@ -128,6 +129,14 @@ impl ServingCertificate {
         server_config(self.certificate.as_bytes(), self.key.as_bytes())
     }
 
+    /// The same for a server whose clients may show certificates too.
+    pub fn server_config_for(
+        &self,
+        clients: Arc<dyn ClientCertVerifier>,
+    ) -> Result<Arc<ServerConfig>, CertificateError> {
+        config(self.certificate.as_bytes(), self.key.as_bytes(), clients)
+    }
+
     fn drop_expired_authorities(&mut self, now: Timestamp) {
         self.authorities.retain(|pem| Facts::read(pem).is_some_and(|facts| now < facts.until));
     }
@@ -153,6 +162,14 @@ impl ServingCertificate {
 
 /// Server side TLS from PEM, for HTTP/2 and HTTP/1.1.
 pub fn server_config(certificates: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>, CertificateError> {
+    config(certificates, key, WebPkiClientVerifier::no_client_auth())
+}
+
+fn config(
+    certificates: &[u8],
+    key: &[u8],
+    clients: Arc<dyn ClientCertVerifier>,
+) -> Result<Arc<ServerConfig>, CertificateError> {
     let unreadable = |part| {
         move |error: rustls::pki_types::pem::Error| CertificateError::Unreadable(part, error.to_string())
     };
@@ -164,7 +181,7 @@ pub fn server_config(certificates: &[u8], key: &[u8]) -> Result<Arc<ServerConfig
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(CertificateError::Use)?
-        .with_no_client_auth()
+        .with_client_cert_verifier(clients)
         .with_single_cert(chain, key)
         .map_err(CertificateError::Use)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];

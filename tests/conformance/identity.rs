@@ -5,11 +5,12 @@ use serde_json::{Value, json};
 
 use super::NOBODY;
 use super::client::{Client, Credential};
-use super::expect::{absent, any};
+use super::expect::{absent, any, differences, with};
 use super::stage::{CLAIMS, MERGE, NODES, QUEUES, Stage, Who, claim, secret};
 
 pub async fn run(stage: &Stage<'_>) -> Result<()> {
     unknown(stage).await?;
+    certificates(stage).await?;
     without_rights(stage).await;
     impersonation(stage).await;
     granted(stage).await;
@@ -17,6 +18,19 @@ pub async fn run(stage: &Stage<'_>) -> Result<()> {
     access_reviews(stage).await;
     questions_in_protobuf(stage).await;
     Ok(())
+}
+
+/// What a 401 says.
+fn unauthorized() -> Value {
+    json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": "Unauthorized",
+        "reason": "Unauthorized",
+        "code": 401,
+    })
 }
 
 async fn unknown(stage: &Stage<'_>) -> Result<()> {
@@ -29,26 +43,42 @@ async fn unknown(stage: &Stage<'_>) -> Result<()> {
         "details": {"kind": "nodes"},
         "code": 403,
     });
-    stage.get(NODES).by(Who::Anonymous).gives(403, anonymous).await;
-    let unauthorized = json!({
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": "Unauthorized",
-        "reason": "Unauthorized",
-        "code": 401,
-    });
-    stage
-        .get(NODES)
-        .by(Who::Anonymous)
-        .header("authorization", "Bearer nonsense")
-        .gives(401, unauthorized.clone())
-        .await;
+    stage.get(NODES).by(Who::Anonymous).gives(403, anonymous.clone()).await;
+    for nothing in ["Basic YTpi", "Bearer", "Bearer "] {
+        let step = stage.get(NODES).by(Who::Anonymous).header("authorization", nothing);
+        step.gives(403, anonymous.clone()).await;
+    }
+    for token in ["Bearer nonsense", "bearer nonsense", "Bearer non sense"] {
+        let step = stage.get(NODES).by(Who::Anonymous).header("authorization", token);
+        step.gives(401, unauthorized()).await;
+    }
     let client =
         Client::new(&stage.server.base, &stage.server.ca_pem, &Credential::Token("wrong".to_owned()))?;
     let answer = client.send(http::Request::get("/version"), String::new()).await?;
     stage.check(answer.status == 401, || format!("a wrong token reads the version: {}", answer.status));
+    Ok(())
+}
+
+/// A certificate says who asks, by its common name and organizations. Bad ones are told so with each request.
+async fn certificates(stage: &Stage<'_>) -> Result<()> {
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let groups = with(json!(["system:masters", "system:authenticated"]));
+    let known = json!({"status": {"userInfo": {"username": "conformance-admin", "groups": groups}}});
+    stage.post(path, json!({})).gives(201, known.clone()).await;
+    let step = stage.post(path, json!({})).header("authorization", "Bearer nonsense");
+    step.gives(201, known).await;
+    let (token, user) = &stage.server.token;
+    for credential in [Credential::of_a_stranger()?, stage.server.expired.clone()] {
+        let client = Client::new(&stage.server.base, &stage.server.ca_pem, &credential)?;
+        let answer = client.send(http::Request::get("/version"), String::new()).await?;
+        let found = differences(&unauthorized(), Some(&answer.json()));
+        stage.check(answer.status == 401 && found.is_empty(), || format!("{} {found:?}", answer.status));
+        // A token is looked at beside it.
+        let request = http::Request::get(NODES).header("authorization", format!("Bearer {token}"));
+        let answer = client.send(request, String::new()).await?;
+        let said = answer.text();
+        stage.check(answer.status == 403 && said.contains(user), || format!("{} {said}", answer.status));
+    }
     Ok(())
 }
 
@@ -185,7 +215,7 @@ async fn token_reviews(stage: &Stage<'_>) -> Result<()> {
         "apiVersion": "authentication.k8s.io/v1",
         "status": {
             "authenticated": true,
-            "user": {"username": user, "groups": super::expect::with(json!(["system:authenticated"]))},
+            "user": {"username": user, "groups": with(json!(["system:authenticated"]))},
         },
     });
     stage.post(path, review(token)).gives(201, known).await;

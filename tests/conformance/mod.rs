@@ -53,6 +53,8 @@ pub struct Server {
     pub admin: Credential,
     /// Authenticated as [`NOBODY`], without any right.
     pub nobody: Credential,
+    /// A certificate that the server's authority signed, and whose time is over.
+    pub expired: Credential,
     /// A bearer token and the name of its user.
     pub token: (String, String),
     pub kubelet: Kubelet,

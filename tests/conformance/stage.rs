@@ -192,15 +192,7 @@ impl<'a> Stage<'a> {
     }
 
     pub async fn watch(&self, path: &str) -> Result<Watch<'_>> {
-        let step = self.get(path);
-        let open = self.admin.open(step.request(), String::new()).await?;
-        Ok(Watch {
-            stage: self,
-            path: path.to_owned(),
-            status: open.status().as_u16(),
-            open,
-            rest: Vec::new(),
-        })
+        self.get(path).watches().await
     }
 
     /// Asks until the answer is as expected.
@@ -237,7 +229,14 @@ pub struct Step<'a> {
     body: String,
 }
 
-impl Step<'_> {
+impl<'a> Step<'a> {
+    /// As the administrator.
+    pub async fn watches(self) -> Result<Watch<'a>> {
+        let open = self.stage.admin.open(self.request(), String::new()).await?;
+        let status = open.status().as_u16();
+        Ok(Watch { stage: self.stage, path: self.path, status, open, rest: Vec::new() })
+    }
+
     pub fn by(self, who: Who) -> Self {
         Self { who, ..self }
     }

@@ -1,7 +1,7 @@
 //! Watches: what they tell, in which order, and how they end.
 
 use anyhow::Result;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::expect::{absent, any, has};
 use super::stage::{CLAIMS, MERGE, Stage, claim, number, version};
@@ -18,7 +18,7 @@ pub async fn of(stage: &Stage<'_>, subject: &Subject<'_>) -> Result<()> {
     selected(stage, subject).await?;
     initial_events(stage, subject).await?;
     refused(stage, subject).await;
-    tokio::try_join!(from_nothing(stage, subject), bookmarks(stage, subject))?;
+    tokio::try_join!(from_nothing(stage, subject), bookmarks(stage, subject), of_metadata(stage, subject))?;
     Ok(())
 }
 
@@ -190,6 +190,35 @@ async fn from_nothing(stage: &Stage<'_>, subject: &Subject<'_>) -> Result<()> {
         let took = start.elapsed().as_secs_f64();
         stage.check((0.9..5.0).contains(&took), || format!("a watch of one second took {took:.1} s"));
     }
+    Ok(())
+}
+
+/// As informers ask that need no more than labels and owners.
+async fn of_metadata(stage: &Stage<'_>, subject: &Subject<'_>) -> Result<()> {
+    let accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+    let part = |metadata: Value| {
+        json!({
+            "kind": "PartialObjectMetadata",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": metadata,
+            "spec": absent(),
+            "status": absent(),
+            "data": absent(),
+        })
+    };
+    let made = subject.make("g").await;
+    let name = subject.name("g");
+    let query =
+        format!("watch=1&allowWatchBookmarks=true&timeoutSeconds=5&fieldSelector=metadata.name%3D{name}");
+    let step = stage.get(&format!("{}?{query}", subject.path)).header("accept", accept);
+    let mut watch = step.watches().await?;
+    watch.gives("ADDED", part(json!({"name": name, "uid": made["metadata"]["uid"]}))).await;
+    let changed = subject.mark("g", true).await;
+    watch.gives("MODIFIED", part(json!({"name": name, "resourceVersion": version(&changed)}))).await;
+    watch.gives("BOOKMARK", part(json!({"resourceVersion": any(), "name": absent()}))).await;
+    watch.ends().await?;
+    let step = stage.get(&format!("{}?watch=1&resourceVersion=1", subject.path)).header("accept", accept);
+    step.watches().await?.gives("ERROR", json!({"kind": "Status", "code": 410})).await;
     Ok(())
 }
 

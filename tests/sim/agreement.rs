@@ -1,15 +1,19 @@
 //! The simulated server answers as the real ones do.
 
 use anyhow::{Context, Result};
+use fedq::sim::callers::Identity;
 use fedq::sim::cluster::{Cluster, HerdOptions, Options};
 use fedq::sim::nodes::{Change, Template};
 use fedq::sim::rbac::User;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use crate::conformance::client::Credential;
 use crate::conformance::subject::{COUNT, NUMBER, Nodes};
 use crate::conformance::{self, Kubelet, NOBODY, Server};
+
+const AN_HOUR: SignedDuration = SignedDuration::from_hours(1);
 
 macro_rules! themes {
     ($($name:ident),*) => {
@@ -61,15 +65,21 @@ fn server(cluster: &Cluster) -> Result<Server> {
     let authority =
         kubeconfig.pointer("/clusters/0/cluster/certificate-authority-data").context("no authority")?;
     let ByteString(authority) = serde_json::from_value(authority.clone())?;
-    let token = |name: &str, groups: &[&str]| cluster.state.new_token(User::new(name, groups), None);
+    let token = cluster.state.new_token(User::new("somebody", &[]), None);
+    let now = cluster.state.now();
+    let certificate = |name: &str, group: &str, until: Timestamp| -> Result<Credential> {
+        let Identity { certificate, key } = cluster.state.sign(name, group, until)?;
+        Ok(Credential::Certificate { cert_pem: certificate, key_pem: key })
+    };
     let state = cluster.state.clone();
     Ok(Server {
         flavour: "simulated",
         base: cluster.url(),
         ca_pem: String::from_utf8(authority)?,
-        admin: Credential::Token(token("conformance-admin", &["system:masters", "system:authenticated"])),
-        nobody: Credential::Token(token(NOBODY, &["system:authenticated"])),
-        token: (token("somebody", &["system:authenticated"]), "somebody".to_owned()),
+        admin: certificate("conformance-admin", "system:masters", now + AN_HOUR)?,
+        nobody: certificate(NOBODY, "nobodies", now + AN_HOUR)?,
+        expired: certificate("conformance-admin", "system:masters", now - AN_HOUR)?,
+        token: (token, "somebody".to_owned()),
         kubelet: Kubelet {
             conditions: Some(
                 json!([{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}]),

@@ -7,7 +7,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{info, warn};
 
 use crate::{
-    controllers::writer::{Outcome, Writer, WriterConfig},
+    controllers::writer::{Outcome, Writer, WriterConfig, not_taken},
     k8s::{client::RetryClass, worker::Worker, write::Change},
     telemetry::Metrics,
 };
@@ -40,7 +40,12 @@ fn tell(worker: &Worker, change: &Change, outcome: &Outcome, metrics: &Metrics) 
     match outcome {
         Ok(object) => {
             metrics.wrote(name, target.kind.plural());
-            info!(cluster.name = %name, verb, "Wrote {target} on `{name}`");
+            let lacking = change.not_taken(object);
+            if lacking.is_empty() {
+                info!(cluster.name = %name, verb, "Wrote {target} on `{name}`");
+            } else {
+                warn!(cluster.name = %name, verb, "{target} on `{name}`: {}", not_taken(&lacking));
+            }
             worker.absorb_answer(change, object);
         }
         // Somebody wrote in between; the next decision starts from there.

@@ -319,7 +319,7 @@ impl QuotaController {
             // As it was when this round's plan was made, not as it is by now.
             (Connection::Ready, Some(worker)) => {
                 let told = cluster.and_then(|name| self.told.clusters.get(name));
-                told.is_some_and(|told| told.mode == Mode::Frozen)
+                told.is_some_and(|told| told.treated_as() == Mode::Frozen)
                     && !worker.is_refused()
                     && !joined.is_without_kueue()
             }

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 
 use crate::{
     clock::Clock,
-    controllers::writer::{Outcome, Writer, WriterConfig},
+    controllers::writer::{Outcome, Writer, WriterConfig, not_taken},
     domain::{ids::ClusterName, resource_groups::ResourceGroups},
     k8s::{
         client::RetryClass,
@@ -139,8 +139,14 @@ impl Writing {
                 if let Ok(cluster) = ClusterName::new(place) {
                     self.metrics.wrote(&cluster, target.kind.plural());
                 }
+                let lacking = change.not_taken(object);
+                if !lacking.is_empty() {
+                    warn!(cluster.name = place, "{target} on `{place}`: {}", not_taken(&lacking));
+                }
                 if target.kind == Kind::ClusterQueue && !target.status {
-                    info!(cluster.name = place, "Wrote {target} on `{place}`");
+                    if lacking.is_empty() {
+                        info!(cluster.name = place, "Wrote {target} on `{place}`");
+                    }
                     if let Some(groups) = groups_of(object) {
                         let mut drift = self.drift.lock().expect("no code panics while holding this lock");
                         drift.wrote(&key(place, &target.name), groups, Instant::now());

@@ -72,6 +72,14 @@ impl ClusterInput {
             terms_may_lag: false,
         }
     }
+
+    /// How it is treated: one whose capacity is not known is held like one that does not answer.
+    pub fn treated_as(&self) -> Mode {
+        match self.mode {
+            Mode::Live if self.capacity.is_none() => Mode::Frozen,
+            mode => mode,
+        }
+    }
 }
 
 /// The accepted claim of a cluster.

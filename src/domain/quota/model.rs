@@ -133,14 +133,6 @@ impl CellModel {
     }
 }
 
-/// How the cluster is treated: one whose capacity is not known is held like one that does not answer.
-pub(super) fn mode(input: &ClusterInput) -> Mode {
-    match input.mode {
-        Mode::Live if input.capacity.is_none() => Mode::Frozen,
-        mode => mode,
-    }
-}
-
 /// Every cell the cluster has to do with, by resource, queue and flavor; `None`: not assigned.
 pub(super) fn list_cells(input: &ClusterInput) -> Vec<(Cell, Option<Amount>)> {
     let mut cells: BTreeMap<Cell, Option<Amount>> = BTreeMap::new();
@@ -156,7 +148,7 @@ pub(super) fn list_cells(input: &ClusterInput) -> Vec<(Cell, Option<Amount>)> {
             cells.entry(Cell { queue: queue.name.clone(), flavor, resource }).or_default();
         }
     }
-    if mode(input) == Mode::Frozen {
+    if input.treated_as() == Mode::Frozen {
         for cell in input.last_terms.iter().flat_map(BTreeMap::keys) {
             cells.entry(cell.clone()).or_default();
         }

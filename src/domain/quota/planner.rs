@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::{
     ClusterInput, ClusterPlan, ClusterReport, HubQueueInput, HubQueuePlan, Mode, Plan, Report,
     hub::{self, CellTerms, QueueFacts},
-    model::{HubFacts, Model, list_cells, mode},
+    model::{HubFacts, Model, list_cells},
     report::Planned,
     shares::share,
     solve,
@@ -71,7 +71,7 @@ impl Planner {
             return;
         }
         let is_unknown =
-            mode(&cluster) == Mode::Frozen && (cluster.last_terms.is_none() || cluster.terms_may_lag);
+            cluster.treated_as() == Mode::Frozen && (cluster.last_terms.is_none() || cluster.terms_may_lag);
         self.set_unknown(id, is_unknown);
         match self.clusters.get_mut(&id) {
             Some(state) => state.input = cluster,
@@ -327,7 +327,8 @@ impl Planner {
             .iter()
             .filter_map(|(cluster, position)| {
                 let state = self.clusters.get(cluster)?;
-                let counts = state.model.cells[*position].is_resolved() && mode(&state.input) != Mode::Lost;
+                let counts =
+                    state.model.cells[*position].is_resolved() && state.input.treated_as() != Mode::Lost;
                 counts.then_some((&state.input.name, *cluster, *position, &state.model))
             })
             .collect();

@@ -6,7 +6,7 @@ use super::{
     CellPlan, ClusterInput, ClusterPlan, ClusterReport, FlavorUse, Mode, Overcommit, Reason, Unresolved,
     constraints,
     hold::Growth,
-    model::{CellModel, Model, Room, Verdict, mode},
+    model::{CellModel, Model, Room, Verdict},
 };
 use crate::domain::{
     ids::{FlavorName, QueueName, ResourceName},
@@ -68,7 +68,7 @@ impl Planned<'_> {
             }
             Verdict::Possible => {}
         }
-        let mode = mode(self.input);
+        let mode = self.input.treated_as();
         let live = mode == Mode::Live;
         let confirmed = !live || outcome.effective <= cell.nominal && cell.exists;
         let conditions = [

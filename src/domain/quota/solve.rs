@@ -4,7 +4,7 @@ use super::{
     ClusterInput, Mode,
     fill::{Ask, Limit, fill},
     hold::Growth,
-    model::{CellModel, Model, Room, mode},
+    model::{CellModel, Model, Room},
 };
 
 /// What each cell gets: all it asks for where that fits, else a fair part.
@@ -73,7 +73,7 @@ impl Room {
 
 /// What is written to the worker now, and what the hub counts.
 pub(super) fn grants_and_terms(input: &ClusterInput, model: &mut Model) {
-    let mode = mode(input);
+    let mode = input.treated_as();
     for room in &model.rooms {
         let cells = &mut model.cells[room.range.clone()];
         if mode != Mode::Live {

@@ -34,7 +34,7 @@ pub(super) fn body(
     if let Some(why) = structure.misfit(kind.kind, &object) {
         return Err(Refusal::bad_request(unreadable(&why)));
     }
-    settle_unknown(call, unknown, &structure.prune(&mut object))
+    settle_unknown(call, unknown, &call.state.take_unknown(kind, &mut object))
         .map_err(|why| Refusal::bad_request(unreadable(&why)))?;
     Ok(object)
 }
@@ -52,7 +52,7 @@ pub(super) fn patched(
     if let Some(why) = structure.misfit(resource.kind.kind, &object) {
         return Err(Refusal::invalid_patch(&object, &why));
     }
-    let undeclared = structure.prune(&mut object);
+    let undeclared = call.state.take_unknown(resource.kind, &mut object);
     settle_unknown(call, unknown, &undeclared).map_err(|why| Refusal::invalid_patch(&object, &why))?;
     Ok(object)
 }

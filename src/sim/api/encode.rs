@@ -33,6 +33,8 @@ pub(super) enum Form {
 /// Forms that were asked for, the first that fits; kinds without protobuf are given in JSON where allowed.
 pub(super) fn form(call: &Call<'_>, resource: &Resource) -> Result<Form, Refusal> {
     let accept = call.header(&header::ACCEPT);
+    // A watch tells of one object at a time.
+    let of_one = !resource.name.is_empty() || call.query.flag("watch");
     if accept.trim().is_empty() {
         return Ok(Form::Json);
     }
@@ -42,12 +44,8 @@ pub(super) fn form(call: &Call<'_>, resource: &Resource) -> Result<Form, Refusal
         let as_other = parts.clone().find_map(|part| part.strip_prefix("as="));
         match (media, as_other) {
             ("application/json", Some("Table")) => return Ok(Form::Table),
-            ("application/json", Some("PartialObjectMetadata")) if !resource.name.is_empty() => {
-                return Ok(Form::Metadata);
-            }
-            ("application/json", Some("PartialObjectMetadataList")) if resource.name.is_empty() => {
-                return Ok(Form::Metadata);
-            }
+            ("application/json", Some("PartialObjectMetadata")) if of_one => return Ok(Form::Metadata),
+            ("application/json", Some("PartialObjectMetadataList")) if !of_one => return Ok(Form::Metadata),
             ("application/json" | "*/*" | "application/*", None) => return Ok(Form::Json),
             ("application/yaml", None) => return Ok(Form::Yaml),
             (PROTOBUF, None) => {

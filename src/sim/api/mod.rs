@@ -27,6 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header, request::Parts};
 
+use super::callers::Shown;
 use super::cluster::State;
 use super::counts::Sent;
 use super::rbac::{Attributes, User};
@@ -100,7 +101,7 @@ pub async fn answer(state: Arc<State>, request: Request<Body>) -> Response<Body>
 
 async fn serve(state: &Arc<State>, parts: &Parts, body: Body) -> Result<Response<Body>, Refusal> {
     let query = Query::parse(parts.uri.query().unwrap_or_default());
-    let user = authenticate(state, &parts.headers)?;
+    let user = authenticate(state, parts)?;
     let route = Route::parse(parts.uri.path());
     let verb = verb(&parts.method, &route, &query)?;
     let attributes = attributes(&route, verb, parts.uri.path());
@@ -173,18 +174,29 @@ fn attributes(route: &Route, verb: &str, path: &str) -> Attributes {
     Attributes { verb, group, resource: plural, namespace: namespace.clone(), name: name.clone(), path: None }
 }
 
-fn authenticate(state: &State, headers: &HeaderMap) -> Result<User, Refusal> {
-    let authorization = text(headers, header::AUTHORIZATION);
-    let Some(token) = authorization.strip_prefix("Bearer ") else {
-        return if authorization.is_empty() {
+/// By the certificate of the connection, else by a token. A bad one of either is only made up for by a good other.
+fn authenticate(state: &State, parts: &Parts) -> Result<User, Refusal> {
+    let shown = parts.extensions.get::<Shown>().cloned().unwrap_or_default();
+    let certified = state.caller(&shown);
+    let token = bearer(text(&parts.headers, header::AUTHORIZATION));
+    let known = certified.clone().ok().flatten().or_else(|| state.user_of(token?));
+    match known {
+        Some(mut user) => {
+            user.groups.push("system:authenticated".to_owned());
+            Ok(user)
+        }
+        None if certified.is_ok() && token.is_none() => {
             Ok(User::new("system:anonymous", &["system:unauthenticated"]))
-        } else {
-            Err(Refusal::unauthorized())
-        };
-    };
-    let mut user = state.user_of(token.trim()).ok_or_else(Refusal::unauthorized)?;
-    user.groups.push("system:authenticated".to_owned());
-    Ok(user)
+        }
+        None => Err(Refusal::unauthorized()),
+    }
+}
+
+/// Other schemes are as good as none.
+fn bearer(authorization: &str) -> Option<&str> {
+    let (scheme, token) = authorization.trim().split_once(' ')?;
+    let token = token.split(' ').next().filter(|token| !token.is_empty());
+    token.filter(|_| scheme.eq_ignore_ascii_case("bearer"))
 }
 
 /// As whom the caller acts, if they may.

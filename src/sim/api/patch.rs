@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use super::super::fields::{self, ApplyError, Writer};
 use super::super::status::Refusal;
 use super::super::store::Object;
-use super::super::structure::Structure;
 use super::commit::How;
 use super::options::Options;
 use super::route::Resource;
@@ -124,7 +123,7 @@ async fn apply(
             return Err(Refusal::conflict(resource.kind, &resource.name, &why).into());
         }
     }
-    check_declared(resource, &config)?;
+    check_declared(call, resource, &config)?;
     if let Some(metadata) = config["metadata"].as_object_mut() {
         metadata.shift_remove("resourceVersion");
     }
@@ -166,8 +165,8 @@ fn merge(
 }
 
 /// Fields that nobody knows cannot be owned.
-fn check_declared(resource: &Resource, config: &Value) -> Result<(), Refusal> {
-    let unknown = Structure::of(resource.kind).prune(&mut config.clone());
+fn check_declared(call: &Call<'_>, resource: &Resource, config: &Value) -> Result<(), Refusal> {
+    let unknown = call.state.take_unknown(resource.kind, &mut config.clone());
     if unknown.is_empty() {
         return Ok(());
     }

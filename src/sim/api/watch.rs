@@ -16,7 +16,7 @@ use super::super::cluster::State;
 use super::super::counts::Sent;
 use super::super::faults::Lifetime;
 use super::super::nodes::{Encoding, ServedHerd, Told};
-use super::super::protobuf::{self, ProtoKind};
+use super::super::protobuf;
 use super::super::selector::Selector;
 use super::super::status::{Cause, Refusal};
 use super::super::store::{Change, Object};
@@ -39,11 +39,9 @@ pub(super) fn watch(call: &Call<'_>, resource: &Resource) -> Result<Response<Bod
     let selector = Selector::parse(resource.kind, query.get("labelSelector"), query.get("fieldSelector"))?;
     let selector = if resource.name.is_empty() { selector } else { selector.and_name(&resource.name) };
     let form = encode::form(call, resource)?;
-    let protobuf = match form {
-        Form::Protobuf(kind) => Some(kind),
-        Form::Json | Form::Table => None,
-        Form::Yaml | Form::Metadata => return Err(Refusal::not_acceptable(&["application/json"])),
-    };
+    if form == Form::Yaml {
+        return Err(Refusal::not_acceptable(&["application/json"]));
+    }
     let seconds = query.number("timeoutSeconds")?.unwrap_or_else(|| fastrand::u64(SHORTEST..2 * SHORTEST));
     let version =
         query.version().map_err(|refusal| Refusal::unforeseen(refusal.message))?.unwrap_or_default();
@@ -54,8 +52,7 @@ pub(super) fn watch(call: &Call<'_>, resource: &Resource) -> Result<Response<Bod
         sent: call.sent.clone(),
         resource: resource.clone(),
         selector,
-        protobuf,
-        table: form == Form::Table,
+        form,
         bookmarks: query.flag("allowWatchBookmarks"),
         at: version,
         beginning: None,
@@ -73,10 +70,9 @@ pub(super) fn watch(call: &Call<'_>, resource: &Resource) -> Result<Response<Bod
     call.state.counts.watch_began();
     let mut response = Response::new(Body::from_stream(watch.into_stream()));
     *response.status_mut() = StatusCode::OK;
-    let kind = if protobuf.is_some() {
-        "application/vnd.kubernetes.protobuf;stream=watch"
-    } else {
-        "application/json"
+    let kind = match form {
+        Form::Protobuf(_) => "application/vnd.kubernetes.protobuf;stream=watch",
+        Form::Json | Form::Yaml | Form::Table | Form::Metadata => "application/json",
     };
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     Ok(response)
@@ -121,9 +117,8 @@ struct Watch {
     sent: Sent,
     resource: Resource,
     selector: Selector,
-    protobuf: Option<ProtoKind>,
-    /// As `kubectl get --watch` asks for.
-    table: bool,
+    /// `kubectl get --watch` asks for tables.
+    form: Form,
     bookmarks: bool,
     /// Everything up to here was sent.
     at: u64,
@@ -197,8 +192,12 @@ impl Watch {
 
     /// How every node is sent as it is, unless only some are or in another form.
     fn untouched(&self) -> Option<Encoding> {
-        let encoding = if self.protobuf.is_some() { Encoding::Protobuf } else { Encoding::Json };
-        (self.selector.is_empty() && !self.table).then_some(encoding)
+        let encoding = match self.form {
+            Form::Protobuf(_) => Encoding::Protobuf,
+            Form::Json => Encoding::Json,
+            Form::Yaml | Form::Table | Form::Metadata => return None,
+        };
+        self.selector.is_empty().then_some(encoding)
     }
 
     async fn next(&mut self) -> Option<Bytes> {
@@ -253,6 +252,10 @@ impl Watch {
         let mut metadata = json!({"resourceVersion": self.at.to_string()});
         if !self.resource.kind.is_custom() {
             metadata["creationTimestamp"] = Value::Null;
+        }
+        if self.form == Form::Metadata {
+            metadata["creationTimestamp"] = Value::Null;
+            return table::partial(&json!({"metadata": metadata}));
         }
         json!({"kind": self.resource.kind.kind, "apiVersion": self.resource.api_version(), "metadata": metadata})
     }
@@ -310,9 +313,11 @@ impl Watch {
 
     fn push(&mut self, event: &str, object: &Value) {
         let mut shown = shown(&self.resource, object);
-        if self.table {
+        if self.form == Form::Table {
             let version = &shown["metadata"]["resourceVersion"];
             shown = table::of(self.resource.kind, &[&shown], version, self.state.now());
+        } else if self.form == Form::Metadata {
+            shown = table::partial(&shown);
         }
         self.deliver(self.render(event, &shown));
     }
@@ -328,10 +333,12 @@ impl Watch {
     }
 
     fn render(&self, event: &str, object: &Value) -> Bytes {
-        let bytes = match self.protobuf {
-            Some(_) if event == "ERROR" => protobuf::watch_frame(event, &protobuf::encode_status(object)),
-            Some(kind) => protobuf::watch_frame(event, &protobuf::encode(kind, object)),
-            None => {
+        let bytes = match self.form {
+            Form::Protobuf(_) if event == "ERROR" => {
+                protobuf::watch_frame(event, &protobuf::encode_status(object))
+            }
+            Form::Protobuf(kind) => protobuf::watch_frame(event, &protobuf::encode(kind, object)),
+            Form::Json | Form::Yaml | Form::Table | Form::Metadata => {
                 let mut line = json!({"type": event, "object": object}).to_string().into_bytes();
                 line.push(b'\n');
                 line

@@ -59,6 +59,7 @@ fn of(plane: &ControlPlane, token: &str) -> Result<Server> {
         ca_pem: authority.ca_pem.clone(),
         admin: certificate(authority.client("conformance-admin", &["system:masters"])?),
         nobody: certificate(authority.client(NOBODY, &[])?),
+        expired: certificate(authority.expired_client("conformance-admin", "system:masters")?),
         token: (token.to_owned(), "system:serviceaccount:default:conformance".to_owned()),
         kubelet: Kubelet {
             conditions: None,

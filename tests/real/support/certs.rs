@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    KeyUsagePurpose, date_time_ymd,
 };
 
 pub struct Authority {
@@ -51,6 +51,18 @@ impl Authority {
 
     /// A client certificate: the API server reads the user from CN and the groups from O.
     pub fn client(&self, user: &str, groups: &[&str]) -> Result<Identity> {
+        self.issue(Self::of_client(user, groups)?)
+    }
+
+    /// The same, past its time.
+    pub fn expired_client(&self, user: &str, group: &str) -> Result<Identity> {
+        let mut params = Self::of_client(user, &[group])?;
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(2021, 1, 1);
+        self.issue(params)
+    }
+
+    fn of_client(user: &str, groups: &[&str]) -> Result<CertificateParams> {
         let mut params = CertificateParams::new(Vec::new())?;
         params.distinguished_name.push(DnType::CommonName, user);
         // rcgen keeps one value a type, and one group is all that the tests have needed.
@@ -59,7 +71,7 @@ impl Authority {
             params.distinguished_name.push(DnType::OrganizationName, *group);
         }
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        self.issue(params)
+        Ok(params)
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

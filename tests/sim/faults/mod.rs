@@ -38,7 +38,7 @@
 //! | huge and deep objects | `objects`: too large or too deep |
 //! | unknown and missing fields | `objects`: nodes that lack things |
 //! | clock jumps | `process`: a clock that jumps, that of fedqd and those of the clusters |
-//! | credential revoked and renewed | `trust`: a revoked credential; nothing outlives its place in the Secret |
+//! | credential revoked and renewed | `trust`: a revoked credential; a certificate whose time is over; nothing outlives its place in the Secret |
 //! | kubeconfig with exec, files, insecure TLS, proxy, link-local | `trust`: kubeconfigs that reach too far |
 //! | GOAWAY, of one connection and of a server that is updated | `link`: sends its clients elsewhere, are updated |
 //! | redirect | `link`: a redirect is not followed |
@@ -48,6 +48,7 @@
 //! | garbage, and all else from one cluster | `confined` |
 //! | secrets told | the end of every scenario |
 //! | Kueue missing, or removed and installed again | `trust`: a cluster without Kueue; Kueue that is taken away |
+//! | a CRD that lacks a field | `trust`: a definition that lacks a field, on a worker and on the hub |
 //! | rights missing | `trust`: rights that are taken away |
 //! | all of it at random | `walk` |
 //!

@@ -1,13 +1,15 @@
 //! Clusters that are not who they were, and credentials that should not work.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use fedq::sim::cluster::{Cluster, Options};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::super::bed::{gpu_node, wait};
 use super::preload::Preload;
-use super::stage::{Stage, gpus, wrong};
+use super::stage::{Stage, gpus, merged, wrong};
 
 /// Kept as it is until somebody says that it is right: nothing is written there, others go on.
 async fn quarantined(stage: &Stage) {
@@ -93,6 +95,44 @@ async fn a_revoked_credential_silences_its_own_cluster_until_there_is_a_new_one(
     stage.holds([[7, 4], [4, 6]]).await;
     stage.has_one_connection(stage.one()).await;
     stage.ends_with([[7, 4], [4, 6]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_whose_time_is_over_silences_its_own_cluster_until_there_is_a_new_one() {
+    let stage = Stage::set().await;
+    let good_for = |seconds: i64| {
+        let until = Timestamp::now() + SignedDuration::from_secs(seconds);
+        let config = stage.one().kubeconfig_until("fedq", "system:masters", until).unwrap();
+        let until = Timestamp::from_second(until.as_second()).unwrap();
+        (until, json!({"stringData": {"kubeconfig": config}}))
+    };
+    let (_, secret) = good_for(3600);
+    stage.change_secret(stage.one(), secret).await;
+    stage.logs("connecting anew").await;
+    stage.one().state.revoke("fedq");
+    stage.give(stage.one(), [7, 4]).await;
+    stage.holds([[7, 4], [3, 5]]).await;
+    // Whether it is taken at all is seen before its time is over.
+    let (until, secret) = good_for(12);
+    stage.change_secret(stage.one(), secret).await;
+    stage.give(stage.one(), [8, 4]).await;
+    stage.holds([[8, 4], [3, 5]]).await;
+    assert!(Timestamp::now() < until, "too slow to see anything");
+    stage.claim_says(stage.one(), "CapacityKnown", "Stale").await;
+    assert!(until <= Timestamp::now());
+    let refused = format!(
+        "it does not accept its credential any more, which expired at {until}, and says `Unauthorized`: \
+         put a new one into the Secret `fedq-cluster-one`"
+    );
+    stage.claim_tells(stage.one(), "CapacityKnown", &refused).await;
+    stage.give(stage.two(), [4, 6]).await;
+    stage.has(stage.two(), [4, 6]).await;
+    stage.has(stage.hub(), [12, 10]).await;
+    let (_, secret) = good_for(3600);
+    stage.change_secret(stage.one(), secret).await;
+    stage.give(stage.one(), [8, 5]).await;
+    stage.has_one_connection(stage.one()).await;
+    stage.ends_with([[8, 5], [4, 6]]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -248,6 +288,47 @@ async fn kueue_that_is_taken_away_holds_up_no_other_and_gets_its_quota_when_it_i
     wait("the LocalQueues to be back", one, || one.get("LocalQueue", "team", "queue").is_some()).await;
     wait("the LocalQueues to be back", one, || one.get("LocalQueue", "team", "batch").is_some()).await;
     stage.ends_with([[6, 4], [4, 6]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_definition_that_lacks_a_field_is_told_and_holds_up_nothing_else() {
+    let stage = Stage::set().await;
+    let weight =
+        || stage.two().get("ClusterQueue", "", "team").unwrap()["spec"]["fairSharing"]["weight"].clone();
+    stage.one().state.forget_field("ClusterQueue", "spec.fairSharing");
+    let patch = json!({"spec": {"fairSharing": {"weight": "2"}}});
+    merged(stage.hub(), "ClusterQueue", "team", patch).await;
+    wait("the weight to be on the other worker", stage.two(), || weight() == "2").await;
+    stage.claim_says(stage.one(), "QuotaSynced", "WriteFailed").await;
+    stage.claim_tells(stage.one(), "QuotaSynced", "spec.fairSharing").await;
+    // Beside it quota goes on at its own pace, and what cannot be written is not written all the time.
+    let before = stage.one().state.counts.writes();
+    stage.give(stage.one(), [7, 4]).await;
+    stage.holds([[7, 4], [3, 5]]).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let writes = stage.one().state.counts.writes() - before;
+    assert!((1..=6).contains(&writes), "{writes} writes");
+    stage.one().state.know_all_fields();
+    wait("the weight to be on the worker", stage.one(), || {
+        stage.one().get("ClusterQueue", "", "team").unwrap()["spec"]["fairSharing"]["weight"] == "2"
+    })
+    .await;
+    stage.ends_with([[7, 4], [3, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn claims_whose_definition_lacks_a_field_are_obeyed_and_told_of_in_the_log() {
+    let stage = Stage::set().await;
+    stage.hub().state.forget_field("ClusterResourceClaim", "status.assignments");
+    stage.give(stage.one(), [7, 4]).await;
+    stage.holds([[7, 4], [3, 5]]).await;
+    stage.logs("status.assignments: field not declared in schema").await;
+    let before = stage.hub().state.counts.writes();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let writes = stage.hub().state.counts.writes() - before;
+    assert!(writes <= 6, "{writes} writes");
+    stage.hub().state.know_all_fields();
+    stage.ends_with([[7, 4], [3, 5]]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

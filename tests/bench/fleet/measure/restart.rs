@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use fedq::sim::fleet::Totals;
 use fedq::sim::nodes::Template;
 use tokio::time::Instant;
@@ -94,7 +94,7 @@ pub async fn measure(args: &Args) -> Result<Vec<Curve>> {
             tokio::time::sleep(SETTLE).await;
             stage.stop().await?;
             tokio::time::sleep(SETTLE).await;
-            start(&mut stage, &mut resumed).await?;
+            is_silent(start(&mut stage, &mut resumed).await?)?;
             tokio::time::sleep(SETTLE).await;
             stage.stop().await?;
             tokio::time::sleep(SETTLE).await;
@@ -104,7 +104,7 @@ pub async fn measure(args: &Args) -> Result<Vec<Curve>> {
                 worker.state.store.skip_to(worker.state.store.version() + 1);
                 worker.state.store.compact();
             }
-            start(&mut stage, &mut expired).await?;
+            is_silent(start(&mut stage, &mut expired).await?)?;
             stage.stop().await?;
             for (peer, curves) in &mut others {
                 let (before, began) = (stage.fleet.totals(), Instant::now());
@@ -119,8 +119,8 @@ pub async fn measure(args: &Args) -> Result<Vec<Curve>> {
     Ok(curves.flat_map(|of| [of.seconds, of.cpu, of.bytes, of.peak]).collect())
 }
 
-/// Until every node is watched, every quota in place and the daemon says that it is ready.
-async fn start(stage: &mut Stage, curves: &mut Curves) -> Result<()> {
+/// Until every node is watched, every quota in place and the daemon says that it is ready; what it wrote.
+async fn start(stage: &mut Stage, curves: &mut Curves) -> Result<u64> {
     let (before, watches, began) = (stage.fleet.totals(), stage.node_watches(), Instant::now());
     stage.start()?;
     stage.watched_since(&watches, curves.requests).await?;
@@ -132,6 +132,12 @@ async fn start(stage: &mut Stage, curves: &mut Curves) -> Result<()> {
     stage.quiet().await?;
     tokio::time::sleep(SETTLE).await;
     curves.add(stage, &start, stage.process()?.rss()?);
+    Ok(stage.fleet.totals().since(&before).writes)
+}
+
+/// Nothing is news but to a daemon that knows nothing.
+fn is_silent(writes: u64) -> Result<()> {
+    ensure!(writes == 0, "{writes} writes for a restart");
     Ok(())
 }
 

@@ -90,6 +90,7 @@ impl Stage {
             let digits = told[at + 4..].bytes().take_while(u8::is_ascii_hexdigit).count();
             32 <= digits
         });
+        assert!(!told.contains("PRIVATE KEY"), "a key is in the log, the database or a status");
         assert!(found.is_none(), "a token is in the log, the database or a status");
     }
 
