@@ -1,7 +1,5 @@
 //! What fedq follows on the hub.
 
-use std::sync::Arc;
-
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -136,15 +134,14 @@ impl Hub {
     /// clusters that are not there yet for ones that left.
     pub fn lists(&self, joined: &JoinedClusters) -> bool {
         let is_missing = |name: &str| !joined.contains_key(name) && ClusterName::new(name).is_ok();
-        let waits = |secret: &Arc<Secret>| {
+        let waits = |secret: &Secret| {
             let labels = secret.metadata.labels.as_ref();
             labels.and_then(|labels| labels.get(CLUSTER_LABEL)).is_some_and(|name| is_missing(name))
         };
         let by_profiles = self.profiles.as_ref().is_none_or(|profiles| {
-            let all = profiles.profiles.all();
-            profiles.synced() && !all.iter().any(|profile| is_missing(cluster_name(&profile.metadata)))
+            profiles.synced() && !profiles.profiles.any(|profile| is_missing(cluster_name(&profile.metadata)))
         });
-        by_profiles && !self.secrets.all().iter().any(waits)
+        by_profiles && !self.secrets.any(waits)
     }
 
     /// Whether all of it is known and being followed at this moment.
@@ -205,7 +202,7 @@ impl Hub {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::{collections::BTreeMap, sync::Arc};
 
     use axum::Router;
     use serde_json::json;

@@ -253,6 +253,11 @@ fn collect_differing(asked: &Value, answered: &Value, path: &str, fields: &mut V
         }
         // Taken away, and perhaps filled in with what it is by default.
         Value::Null => {}
+        Value::Array(asked) if answered.as_array().is_some_and(|answered| answered.len() == asked.len()) => {
+            for (index, asked) in asked.iter().enumerate() {
+                collect_differing(asked, &answered[index], &format!("{path}[{index}]"), fields);
+            }
+        }
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
             if asked != answered {
                 fields.push(path.to_owned());
@@ -322,8 +327,15 @@ mod tests {
         assert!(patch("7", "2").not_taken(&stored).is_empty());
         assert_eq!(patch("7", "3").not_taken(&stored), ["spec.fairSharing.weight"]);
         let older = json!({"metadata": {"resourceVersion": "8"}, "spec": {"groups": [{}]}});
-        let lacking = ["metadata.labels.a", "spec.fairSharing.weight", "spec.groups"];
+        let lacking = ["metadata.labels.a", "spec.fairSharing.weight", "spec.groups[0].a"];
         assert_eq!(patch("7", "2").not_taken(&older), lacking);
+
+        let filled_in = json!({"a": 1, "by-default": true});
+        let mut newer = stored.clone();
+        newer["spec"]["groups"] = json!([filled_in.clone()]);
+        assert!(patch("7", "2").not_taken(&newer).is_empty());
+        newer["spec"]["groups"] = json!([filled_in, {}]);
+        assert_eq!(patch("7", "2").not_taken(&newer), ["spec.groups"]);
 
         assert!(patch("7", "2").asks_the_same(&patch("8", "2")));
         assert!(!patch("7", "2").asks_the_same(&patch("7", "3")));

@@ -418,16 +418,10 @@ impl State {
     /// Takes out of the object what no field is declared for, and says where it was.
     pub(super) fn take_unknown(&self, kind: &Kind, object: &mut Value) -> Vec<String> {
         let mut unknown = Structure::of(kind).prune(object);
-        for (_, field) in self
-            .lacking
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .iter()
-            .filter(|(of, _)| *of == kind.kind)
-        {
-            let (parent, name) = field.rsplit_once('.').unwrap_or(("", field));
-            let parent =
-                if parent.is_empty() { String::new() } else { format!("/{}", parent.replace('.', "/")) };
+        let lacking = self.lacking.read().unwrap_or_else(PoisonError::into_inner);
+        for (_, field) in lacking.iter().filter(|(of, _)| *of == kind.kind) {
+            let (parent, name) = field.rsplit_once('.').expect("a field of the spec or of the status");
+            let parent = format!("/{}", parent.replace('.', "/"));
             let fields = object.pointer_mut(&parent).and_then(Value::as_object_mut);
             if fields.is_some_and(|fields| fields.shift_remove(name).is_some()) {
                 unknown.push((*field).to_owned());

@@ -185,6 +185,11 @@ impl<T: Record> Table<T> {
         self.read().rows.values().cloned().collect()
     }
 
+    /// Whether some object is so. Nobody changes the table meanwhile: to be told in a moment.
+    pub fn any(&self, mut is: impl FnMut(&T) -> bool) -> bool {
+        self.read().rows.values().any(|object| is(object))
+    }
+
     /// What the objects are complete to, if they are.
     pub fn version(&self) -> Option<u64> {
         self.read().version

@@ -101,7 +101,7 @@ async fn a_revoked_credential_silences_its_own_cluster_until_there_is_a_new_one(
 async fn a_certificate_whose_time_is_over_silences_its_own_cluster_until_there_is_a_new_one() {
     let stage = Stage::set().await;
     let good_for = |seconds: i64| {
-        let until = Timestamp::now() + SignedDuration::from_secs(seconds);
+        let until = stage.one().state.now() + SignedDuration::from_secs(seconds);
         let config = stage.one().kubeconfig_until("fedq", "system:masters", until).unwrap();
         let until = Timestamp::from_second(until.as_second()).unwrap();
         (until, json!({"stringData": {"kubeconfig": config}}))
@@ -117,9 +117,9 @@ async fn a_certificate_whose_time_is_over_silences_its_own_cluster_until_there_i
     stage.change_secret(stage.one(), secret).await;
     stage.give(stage.one(), [8, 4]).await;
     stage.holds([[8, 4], [3, 5]]).await;
-    assert!(Timestamp::now() < until, "too slow to see anything");
+    assert!(stage.one().state.now() < until, "too slow to see anything");
     stage.claim_says(stage.one(), "CapacityKnown", "Stale").await;
-    assert!(until <= Timestamp::now());
+    assert!(until <= stage.one().state.now());
     let refused = format!(
         "it does not accept its credential any more, which expired at {until}, and says `Unauthorized`: \
          put a new one into the Secret `fedq-cluster-one`"
