@@ -244,8 +244,7 @@ impl Cluster {
     }
 
     fn all_reports(&self) -> Vec<QueueReport> {
-        let failures = self.target.writer.failures();
-        let failed = failures.into_iter().map(|(target, reason)| QueueReport {
+        let failed = self.target.writer.shortfalls().into_iter().map(|(target, reason)| QueueReport {
             queue: None,
             problem: Problem::NotWritten { object: target.to_string(), reason },
         });

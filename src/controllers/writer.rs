@@ -83,7 +83,7 @@ struct Pace {
 /// else that is wanted of the object does not.
 struct Vain {
     change: Change,
-    reason: String,
+    fields: Vec<String>,
     times: u32,
     until: Instant,
 }
@@ -161,13 +161,23 @@ impl Writer {
     pub fn failures(&self) -> BTreeMap<Target, String> {
         let state = self.lock();
         let failed = state.objects.iter().filter_map(|(target, pace)| {
-            let wanted = state.wanted.get(target)?;
-            let vain = pace.vain_again(wanted).map(|vain| &vain.reason);
-            let failed = pace.failed.as_ref().filter(|failed| !failed.conflict);
-            let reason = failed.map(|failed| &failed.reason).or(vain)?;
-            Some((target.clone(), reason.clone()))
+            let failed = pace.failed.as_ref().filter(|failed| !failed.conflict)?;
+            state.wanted.contains_key(target).then(|| (target.clone(), failed.reason.clone()))
         });
         failed.collect()
+    }
+
+    /// These, and what was taken only in part: the object may work all the same.
+    pub fn shortfalls(&self) -> BTreeMap<Target, String> {
+        let mut short = self.failures();
+        let state = self.lock();
+        for (target, wanted) in &state.wanted {
+            let vain = state.objects.get(target).and_then(|pace| pace.vain_again(wanted));
+            if let Some(vain) = vain {
+                short.entry(target.clone()).or_insert_with(|| not_taken(&vain.fields));
+            }
+        }
+        short
     }
 
     /// Whether nothing is wanted and nothing under way.
@@ -302,20 +312,25 @@ impl Writer {
         };
         match outcome {
             Ok(answer) => {
-                let vain = pace.vain.take();
+                let before = pace.vain.take();
+                let is_latest = pace.wish == state.wishes;
                 *pace = Pace { not_before: Some(now + config.merge_window), ..Pace::default() };
-                let lacking = change.not_taken(answer);
-                if !lacking.is_empty() {
-                    let before = vain.filter(|before| before.change.asks_the_same(change));
+                let fields = change.not_taken(answer);
+                if fields.is_empty() {
+                    // Decided on while this one was under way: by whoever did not see yet that it is there.
+                    let again = |wanted: &Change| wanted == change || wanted.creates() && change.creates();
+                    if state.wanted.get(&change.target).is_some_and(again) {
+                        state.wanted.remove(&change.target);
+                    }
+                } else {
+                    let before = before.filter(|before| before.fields == fields);
                     let times = before.map_or(0, |before| before.times.saturating_add(1));
-                    let reason = not_taken(&lacking);
-                    pace.vain =
-                        Some(Vain { change: change.clone(), reason, times, until: now + pause(times) });
-                }
-                // Decided on while this one was under way: by whoever did not see yet that it is there.
-                let again = |wanted: &Change| wanted == change || wanted.creates() && change.creates();
-                if state.wanted.get(&change.target).is_some_and(again) {
-                    state.wanted.remove(&change.target);
+                    let until = now + pause(times);
+                    pace.vain = Some(Vain { change: change.clone(), fields, times, until });
+                    // Wanted still: an answer that changed nothing wakes no controller to want it again.
+                    if is_latest {
+                        state.wanted.entry(change.target.clone()).or_insert_with(|| change.clone());
+                    }
                 }
             }
             // Somebody wrote in between: what to write is decided anew from what they left, at once.
@@ -575,7 +590,8 @@ mod tests {
             let asked = server.times("q").len();
             // Once, and after pauses that grow.
             assert!((2..=3).contains(&asked), "{asked} requests");
-            let told = writer.failures();
+            let told = writer.shortfalls();
+            assert!(writer.failures().is_empty(), "it was not refused");
             assert!(told[&change("q", 1).target].contains("keeps value as it was"), "{told:?}");
             // What else is wanted of it waits no longer than ever.
             wants(change("q", 2), WINDOW).await;
@@ -586,6 +602,23 @@ mod tests {
         })
         .await;
         assert!(writer.failures().is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_is_taken_in_vain_is_tried_again_without_being_asked_for_anew() {
+        let (server, writer) = (Server::new(vec![], Duration::ZERO), Writer::default());
+        server.older.store(true, Ordering::Relaxed);
+        run(&server, &writer, async {
+            writer.want(vec![change("q", 1)]);
+            tokio::time::sleep(FIRST_RETRY + WINDOW * 2).await;
+            assert_eq!(server.times("q").len(), 2);
+            assert_eq!(writer.shortfalls().len(), 1);
+            server.older.store(false, Ordering::Relaxed);
+            tokio::time::sleep(FIRST_RETRY * 3).await;
+        })
+        .await;
+        assert_eq!(server.times("q").len(), 3);
+        assert!(writer.is_idle() && writer.shortfalls().is_empty());
     }
 
     #[tokio::test]

@@ -95,7 +95,7 @@ impl QuotaController {
             let Some((plan, _)) = round.plans.get(name) else { continue };
             // What stands because nothing newer is known must not become what is known.
             let told = self.told.clusters.get(name);
-            if told.is_none_or(|told| told.treated_as() == Mode::Frozen) {
+            if told.is_none_or(|told| told.treated_as() == Mode::Frozen || told.capacity.is_none()) {
                 continue;
             }
             let worker = round.joined.get(name).and_then(|joined| joined.worker.as_deref());

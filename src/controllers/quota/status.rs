@@ -221,7 +221,7 @@ fn is_underway(conditions: &[Condition]) -> bool {
 impl QuotaController {
     pub(super) fn status_changes(&mut self, round: &mut Round<'_>, hub: &Target) -> Vec<Change> {
         let queues =
-            hub.writer.failures().into_iter().filter(|(target, _)| target.kind == Kind::ClusterQueue);
+            hub.writer.shortfalls().into_iter().filter(|(target, _)| target.kind == Kind::ClusterQueue);
         let failures: BTreeMap<String, String> =
             queues.map(|(target, reason)| (format!("{target} on the hub"), reason)).collect();
         let mut statuses = std::mem::replace(&mut self.statuses, Statuses::new(Duration::ZERO));
@@ -396,7 +396,7 @@ impl QuotaController {
         let mut state = WriteState::default();
         let target = cluster.and_then(|cluster| self.targets.get(cluster).map(|target| (cluster, target)));
         if let Some((cluster, target)) = target {
-            for (target, reason) in target.writer.failures() {
+            for (target, reason) in target.writer.shortfalls() {
                 state.failed.insert(format!("{target} on {cluster}"), reason);
             }
             state

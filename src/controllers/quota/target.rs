@@ -147,7 +147,9 @@ impl Writing {
                     if lacking.is_empty() {
                         info!(cluster.name = place, "Wrote {target} on `{place}`");
                     }
-                    if let Some(groups) = groups_of(object) {
+                    if writes_quota(change)
+                        && let Some(groups) = groups_of(object)
+                    {
                         let mut drift = self.drift.lock().expect("no code panics while holding this lock");
                         drift.wrote(&key(place, &target.name), groups, Instant::now());
                     }
@@ -162,6 +164,14 @@ impl Writing {
 
 pub(super) fn key(place: &str, queue: &str) -> String {
     format!("{place}/{queue}")
+}
+
+/// Whatever else is written of a queue, its quota is as somebody left it.
+fn writes_quota(change: &Change) -> bool {
+    match &change.action {
+        write::Action::Merge(patch) => patch.pointer("/spec/resourceGroups").is_some(),
+        _ => change.creates(),
+    }
 }
 
 fn groups_of(object: &Value) -> Option<ResourceGroups> {

@@ -113,7 +113,7 @@ async fn a_certificate_whose_time_is_over_silences_its_own_cluster_until_there_i
     stage.give(stage.one(), [7, 4]).await;
     stage.holds([[7, 4], [3, 5]]).await;
     // Whether it is taken at all is seen before its time is over.
-    let (until, secret) = good_for(12);
+    let (until, secret) = good_for(20);
     stage.change_secret(stage.one(), secret).await;
     stage.give(stage.one(), [8, 4]).await;
     stage.holds([[8, 4], [3, 5]]).await;
@@ -314,6 +314,23 @@ async fn a_definition_that_lacks_a_field_is_told_and_holds_up_nothing_else() {
     })
     .await;
     stage.ends_with([[7, 4], [3, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_local_queue_whose_definition_lacks_a_field_is_told_and_whole_once_it_has_it() {
+    let stage = Stage::set().await;
+    stage.one().state.forget_field("LocalQueue", "spec.fairSharing");
+    let weight = |cluster: &Cluster| {
+        cluster.get("LocalQueue", "team", "queue").unwrap()["spec"]["fairSharing"]["weight"] == "2"
+    };
+    let patch = json!({"spec": {"fairSharing": {"weight": "2"}}});
+    stage.hub().merge_in("team", "LocalQueue", "queue", patch).await.unwrap();
+    wait("the weight to be on the other worker", stage.two(), || weight(stage.two())).await;
+    stage.claim_says(stage.one(), "QuotaSynced", "WriteFailed").await;
+    stage.claim_tells(stage.one(), "QuotaSynced", "spec.fairSharing").await;
+    stage.one().state.know_all_fields();
+    wait("the weight to be on the worker", stage.one(), || weight(stage.one())).await;
+    stage.ends_with([[6, 4], [3, 5]]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
