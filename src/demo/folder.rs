@@ -32,7 +32,13 @@ impl Folder {
             return Ok(Self { _lock: lock(&path)?, path, temporary: Some(made) });
         };
         let failed = |source| DemoError::Folder { path: dir.to_owned(), source };
-        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        // Where there is a file, the system says just that it exists.
+        let not_a_folder = |source: io::Error| match source.kind() {
+            io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
+            _ => source,
+        };
+        made.map_err(not_a_folder).map_err(failed)?;
         // The commands that are run there, and those that a person pastes, need to find it from anywhere.
         let path = dir.canonicalize().map_err(failed)?;
         let there = entries(&path).map_err(failed)?;
@@ -143,6 +149,14 @@ mod tests {
         let refused = Folder::open(Some(&dir)).err().unwrap();
         assert!(matches!(&refused, DemoError::Foreign { found, .. } if found == "thesis.tex"), "{refused}");
         assert!(dir.join(stage::LOG).exists());
+    }
+
+    #[test]
+    fn a_file_is_no_folder() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let refused = Folder::open(Some(file.path())).err().unwrap();
+        let DemoError::Folder { source, .. } = refused else { panic!("{refused}") };
+        assert_eq!(source.to_string(), "not a directory");
     }
 
     #[test]

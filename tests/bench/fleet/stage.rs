@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use fedq::sim::faults::Plan;
 use fedq::sim::fleet::{Fleet, FleetOptions, Totals};
 use fedq::sim::nodes::Template;
 use tokio::time::Instant;
@@ -67,6 +68,13 @@ impl Stage {
 
     pub fn daemon(&self) -> Result<&Daemon> {
         self.daemon.as_ref().context("the daemon was not started")
+    }
+
+    /// Gives the clusters from that number on these faults, and no others.
+    pub fn spoil(&self, from: usize, plan: &Plan) {
+        for worker in &self.fleet.workers[from..] {
+            worker.set_faults(plan.clone());
+        }
     }
 
     pub fn process(&self) -> Result<Process> {

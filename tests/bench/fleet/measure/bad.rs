@@ -55,11 +55,11 @@ pub async fn measure(args: &Args) -> Result<Vec<Curve>> {
             let turn = 2 * run * CHANGES;
             let (well, _) = spaced(&stage, turn..turn + CHANGES, good).await?;
             let before = (stage.process()?.rss()?, count(stage.process()?.open_files()?));
-            spoil(&stage, good, &plan);
+            stage.spoil(good, &plan);
             tokio::time::sleep(TAKES_HOLD).await;
             let (ill, _) = spaced(&stage, turn + CHANGES..turn + 2 * CHANGES, good).await?;
             let after = (stage.process()?.rss()?, count(stage.process()?.open_files()?));
-            spoil(&stage, good, &Plan::default());
+            stage.spoil(good, &Plan::default());
             stage.settled().await?;
             let (well, ill) = (percentile(&well, 99.0), percentile(&ill, 99.0));
             println!("{way}: p99 {ill:.1} ms, {well:.1} ms when all are well");
@@ -70,10 +70,4 @@ pub async fn measure(args: &Args) -> Result<Vec<Curve>> {
         curves.extend([slow, memory, files]);
     }
     Ok(curves)
-}
-
-fn spoil(stage: &Stage, from: usize, plan: &Plan) {
-    for worker in &stage.fleet.workers[from..] {
-        worker.set_faults(plan.clone());
-    }
 }

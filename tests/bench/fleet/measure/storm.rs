@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Result;
+use fedq::sim::faults::Plan;
 use fedq::sim::nodes::Template;
 use tokio::time::Instant;
 
@@ -37,14 +38,17 @@ async fn storm(stage: &mut Stage) -> Result<(f64, f64)> {
     let process = stage.process()?;
     let steady = process.rss()?;
     process.forget_peak()?;
-    let (watches, began) = (stage.node_watches(), Instant::now());
+    stage.spoil(0, &"refuse-connections".parse()?);
+    // A watch that is still served would be told of the expiry, and need not ask to be told.
+    stage.until("nobody is connected", |stage| stage.fleet.totals().connections_open == 0).await?;
     for worker in &stage.fleet.workers {
         let store = &worker.state.store;
         // Other objects have moved the version of a real server meanwhile.
         store.skip_to(store.version() + 1);
         store.compact();
-        worker.state.faults.break_connections();
     }
+    let (watches, began) = (stage.node_watches(), Instant::now());
+    stage.spoil(0, &Plan::default());
     stage.watched_since(&watches, 2).await?;
     stage.settled().await?;
     let time = began.elapsed().as_secs_f64();
