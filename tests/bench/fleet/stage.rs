@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use fedq::sim::faults::Plan;
 use fedq::sim::fleet::{Fleet, FleetOptions, Totals};
 use fedq::sim::nodes::Template;
@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::args::Args;
 use super::daemon::{Daemon, Home};
+use super::figures::count;
 use super::peers::{Peer, Running};
 use super::process::Process;
 
@@ -117,6 +118,18 @@ impl Stage {
             tokio::time::sleep(LOOK_EVERY).await;
         }
         Ok(began.elapsed())
+    }
+
+    /// Until the daemon says of every cluster that it is well: what was broken may be tried again only
+    /// much later, which is work that belongs to what broke it.
+    pub async fn connected(&self) -> Result<()> {
+        let began = Instant::now();
+        let all = count(self.fleet.workers.len());
+        while self.daemon()?.metric("fedq_cluster_connection", "state=\"Ready\"").await? < all {
+            ensure!(began.elapsed() < WITHIN, "some clusters stay lost; fedqd says:\n{}", self.home.log());
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        Ok(())
     }
 
     /// Until nothing is written for a while.

@@ -61,6 +61,7 @@ pub async fn measure(args: &Args) -> Result<Vec<Curve>> {
             let after = (stage.process()?.rss()?, count(stage.process()?.open_files()?));
             stage.spoil(good, &Plan::default());
             stage.settled().await?;
+            stage.connected().await?;
             let (well, ill) = (percentile(&well, 99.0), percentile(&ill, 99.0));
             println!("{way}: p99 {ill:.1} ms, {well:.1} ms when all are well");
             slow.add(clusters, ill / well);
