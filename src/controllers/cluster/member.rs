@@ -332,6 +332,10 @@ impl Member {
         info!(cluster.name = %self.name, "Connected to `{}`", self.name);
         let mut stored = seen;
         let mut silence = false;
+        // Clusters that were connected together, as after a start, are not probed together for ever: a thousand
+        // answers within three seconds of ten would keep changes waiting.
+        let period = settings.stale_after / 4;
+        let mut pause = period.mul_f64(0.5 + fastrand::f64());
         loop {
             tokio::select! {
                 () = self.cancel.cancelled() => return Ok(Ended::Cancelled),
@@ -343,7 +347,7 @@ impl Member {
                 }
                 // They end with the cluster only; one that broke is made anew with the rest.
                 Some(_) = tasks.join_next() => return Ok(Ended::Returned),
-                () = tokio::time::sleep(settings.stale_after / 4) => {}
+                () = tokio::time::sleep(std::mem::replace(&mut pause, period)) => {}
             }
             match worker.client.identity(settings.request).await {
                 Ok(found) if found.kube_system_uid != worker.uid => {
