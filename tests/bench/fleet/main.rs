@@ -17,8 +17,9 @@ mod stage;
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
 
 use args::Args;
 
@@ -43,7 +44,15 @@ fn run(args: &Args) -> Result<()> {
         return peers::follow(folder);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
-    let figures = runtime.block_on(measure::all(args));
+    let figures = runtime.block_on(async {
+        let mut ended = signal(SignalKind::terminate())?;
+        // Dropped, a measurement takes its daemon along.
+        tokio::select! {
+            figures = measure::all(args) => figures,
+            _ = ended.recv() => bail!("ended by a signal"),
+            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+        }
+    });
     // Not waited for: what clusters that are gone have left open.
     runtime.shutdown_background();
     report::write(figures?)
