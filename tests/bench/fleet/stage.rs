@@ -127,7 +127,8 @@ impl Stage {
         let all = count(self.fleet.workers.len());
         while self.daemon()?.metric("fedq_cluster_connection", "state=\"Ready\"").await? < all {
             ensure!(began.elapsed() < WITHIN, "some clusters stay lost; fedqd says:\n{}", self.home.log());
-            tokio::time::sleep(LOOK_EVERY).await;
+            // Thousands of lines, which fedqd has to write.
+            tokio::time::sleep(10 * LOOK_EVERY).await;
         }
         Ok(())
     }
