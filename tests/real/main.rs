@@ -1,8 +1,8 @@
-//! Tests on real API servers with real Kueue: a hub and two workers, started once for all cases.
+//! Tests on real API servers with real Kueue: fleets of a hub and two workers, started once for all cases.
 //!
-//! `cargo test --test real -- <filter>` runs cases, `--list` names them, `--serve` only starts the clusters and keeps
-//! them for whoever develops against them. `FEDQ_REAL_KEEP=1` keeps data and logs, `FEDQ_REAL_TOOLS` and
-//! `KUBEBUILDER_ASSETS` name folders with programs built elsewhere.
+//! `cargo test --test real -- <filter>` runs cases, `--list` names them, `--serve` only starts one fleet and keeps
+//! it for whoever develops against it. `FEDQ_REAL_KEEP=1` keeps data and logs, `FEDQ_REAL_FLEETS` says how many fleets
+//! to start, `FEDQ_REAL_TOOLS` and `KUBEBUILDER_ASSETS` name folders with programs built elsewhere.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test harness talks to the terminal")]
 #![allow(dead_code, reason = "the support offers more than the cases of one day use")]
 
@@ -11,13 +11,14 @@ mod cases;
 mod conformance;
 #[path = "../support/follower.rs"]
 mod follower;
+mod pool;
 mod support;
 
 use std::io::IsTerminal;
 use std::os::unix::fs::FileTypeExt;
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
@@ -25,14 +26,22 @@ use futures::FutureExt;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use cases::{Case, Turn};
+use pool::Pool;
 use support::fleet::Fleet;
+use support::tools::Tools;
 use support::{daemon, kueue};
 
-/// Cases wait far more than they compute, so more of them run at once than there are cores.
+/// Cases that may share a fleet wait far more than they compute, so more of them run at once than there are cores.
 const THREADS: usize = 6;
+
+/// A serial case keeps two cores busy for a quarter of its time: three side by side leave the servers time to answer.
+const FLEETS: usize = 3;
 
 /// No case may hold up the run; the slowest waits for MultiKueue to give a worker up.
 const CASE_WITHIN: Duration = Duration::from_mins(5);
+
+/// Enough to see what a faster run would have to change.
+const SLOWEST_TOLD: usize = 15;
 
 fn main() -> ExitCode {
     match run() {
@@ -66,26 +75,47 @@ fn run() -> Result<ExitCode> {
         return Ok(libtest_mimic::run(&args, names).exit_code());
     }
 
-    let fleet = Arc::new(runtime.block_on(start())?);
-    let turns = Arc::new(RwLock::new(()));
+    let count = cases.iter().filter(|case| wanted(case)).count().min(fleets()?);
+    let pool = Arc::new(Pool::new(runtime.block_on(start(count))?));
+    let times = Arc::new(Mutex::new(Vec::new()));
     let trials = cases.into_iter().map(|case| {
-        let (fleet, turns, runtime) = (Arc::clone(&fleet), Arc::clone(&turns), runtime.handle().clone());
-        Trial::test(case.name, move || run_case(case, &fleet, &turns, &runtime))
+        let (pool, times, runtime) = (Arc::clone(&pool), Arc::clone(&times), runtime.handle().clone());
+        Trial::test(case.name, move || {
+            let start = Instant::now();
+            let result = run_case(case, &pool, &runtime);
+            times.lock().unwrap_or_else(PoisonError::into_inner).push((start.elapsed(), case.name));
+            result
+        })
     });
     let conclusion = libtest_mimic::run(&args, trials.collect());
-    fleet.stop();
+    for fleet in pool.fleets() {
+        fleet.stop();
+    }
+    tell_slowest(&mut times.lock().unwrap_or_else(PoisonError::into_inner));
     Ok(conclusion.exit_code())
 }
 
-fn run_case(
-    case: Case,
-    fleet: &Arc<Fleet>,
-    turns: &RwLock<()>,
-    runtime: &tokio::runtime::Handle,
-) -> Result<(), Failed> {
-    // The list has the serial ones last, so a waiting writer never stops parallel cases from starting.
-    let alone = (case.turn == Turn::Serial).then(|| turns.write());
-    let beside = (case.turn == Turn::Parallel).then(|| turns.read());
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how many servers to start is the tester's choice, not configuration"
+)]
+fn fleets() -> Result<usize> {
+    let Ok(text) = std::env::var("FEDQ_REAL_FLEETS") else { return Ok(FLEETS) };
+    let count: usize = text.parse().with_context(|| format!("FEDQ_REAL_FLEETS is `{text}`, not a number"))?;
+    Ok(count.max(1))
+}
+
+fn tell_slowest(times: &mut [(Duration, &str)]) {
+    times.sort_unstable_by_key(|(time, _)| std::cmp::Reverse(*time));
+    println!("The slowest cases, with the time they waited for a fleet:");
+    for (time, name) in times.iter().take(SLOWEST_TOLD) {
+        println!("  {:5.1} s  {name}", time.as_secs_f64());
+    }
+}
+
+fn run_case(case: Case, pool: &Pool, runtime: &tokio::runtime::Handle) -> Result<(), Failed> {
+    let turn = pool.wait_for(case.turn);
+    let fleet = turn.fleet();
     let running = AssertUnwindSafe((case.run)(Arc::clone(fleet))).catch_unwind();
     let result = runtime.block_on(async {
         match tokio::time::timeout(CASE_WITHIN, running).await {
@@ -98,7 +128,6 @@ fn run_case(
         Turn::Serial => runtime.block_on(heal(fleet)),
         Turn::Parallel => Ok(()),
     };
-    drop((alone, beside));
     let result = result.and(healed);
     result.map_err(|error| {
         let mut text = chain(&error);
@@ -138,17 +167,21 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }
 
-async fn start() -> Result<Fleet> {
+async fn start(count: usize) -> Result<Vec<Arc<Fleet>>> {
     let start = Instant::now();
-    println!("Starting a hub and two workers with Kueue.");
-    let fleet = Fleet::start().await.context("the real clusters did not come up")?;
+    let tools = Arc::new(tokio::task::spawn_blocking(Tools::find_or_build).await??);
+    println!("Starting {count} times a hub and two workers with Kueue.");
+    let starting = (0..count).map(|_| Fleet::start(&tools));
+    let fleets =
+        futures::future::try_join_all(starting).await.context("the real clusters did not come up")?;
     println!("They are ready after {:.1} s.", start.elapsed().as_secs_f64());
-    Ok(fleet)
+    Ok(fleets.into_iter().map(Arc::new).collect())
 }
 
 async fn serve_until_told() -> Result<()> {
-    let fleet = start().await?;
-    for cluster in fleet.clusters() {
+    let fleets = start(1).await?;
+    let clusters = fleets.iter().flat_map(|fleet| fleet.clusters());
+    for cluster in clusters {
         println!("{}", cluster.kubeconfig_path.display());
     }
     println!("They stay until Ctrl-C, SIGTERM or the end of a piped standard input.");
@@ -158,7 +191,9 @@ async fn serve_until_told() -> Result<()> {
         _ = terminate.recv() => {}
         () = end_of_input() => {}
     }
-    fleet.stop();
+    for fleet in fleets {
+        fleet.stop();
+    }
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! A hub and two workers with quota in place, and a fedqd that keeps it.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
@@ -17,6 +17,7 @@ use crate::support::fleet::Fleet;
 use crate::support::kueue::install_crds;
 use crate::support::nodes::{CASE_LABEL, node};
 use crate::support::process::free_ports;
+use crate::support::tools::Tools;
 
 pub const QUEUES: usize = 4;
 pub const NODES: u32 = 8;
@@ -51,7 +52,8 @@ pub struct Bed {
 
 impl Bed {
     pub async fn start() -> Result<Self> {
-        let fleet = Fleet::start().await.context("the real clusters did not come up")?;
+        let tools = Arc::new(tokio::task::spawn_blocking(Tools::find_or_build).await??);
+        let fleet = Fleet::start(&tools).await.context("the real clusters did not come up")?;
         prepare(&fleet).await?;
         let home = Home::new(&fleet, CASE)?;
         let kubeconfig = fleet.hub.kubeconfig_for(USER, &["system:masters"])?;

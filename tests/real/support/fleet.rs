@@ -24,10 +24,9 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Starts the three clusters at once; several minutes the first time, while the programs are built.
-    pub async fn start() -> Result<Self> {
+    /// Starts the three clusters at once.
+    pub async fn start(tools: &Arc<Tools>) -> Result<Self> {
         let keep = std::env::var_os("FEDQ_REAL_KEEP").is_some();
-        let tools = Arc::new(tokio::task::spawn_blocking(Tools::find_or_build).await??);
         let dir = tempfile::Builder::new()
             .prefix("fedq-real-")
             .tempdir()
@@ -38,11 +37,11 @@ impl Fleet {
             println!("Keeping logs and data in {}", dir.display());
         }
         let (hub, one, two) = tokio::try_join!(
-            start_with_kueue(&supervisor, &tools, "hub"),
-            start_with_kueue(&supervisor, &tools, "worker1"),
-            start_with_kueue(&supervisor, &tools, "worker2"),
+            start_with_kueue(&supervisor, tools, "hub"),
+            start_with_kueue(&supervisor, tools, "worker1"),
+            start_with_kueue(&supervisor, tools, "worker2"),
         )?;
-        Ok(Self { hub, workers: [one, two], bare: OnceCell::new(), supervisor, tools })
+        Ok(Self { hub, workers: [one, two], bare: OnceCell::new(), supervisor, tools: Arc::clone(tools) })
     }
 
     pub fn worker1(&self) -> &Cluster {
