@@ -185,6 +185,7 @@ impl Daemon {
                     let namespace = self.config.namespace.clone();
                     let mut hub = Hub::new(client, identity.kube_system_uid, namespace);
                     hub.profiles = self.profiles();
+                    hub.counts_reports = self.config.capacity.cluster_metrics.watch;
                     return Ok(Some(hub));
                 }
                 Err(error) => {

@@ -54,6 +54,9 @@ struct Cluster {
     #[serde(default)]
     cordoned: bool,
     nodes: Option<Vec<Nodes>>,
+    /// As they were last known.
+    #[serde(default)]
+    nodes_are_old: bool,
     #[serde(default)]
     headroom: Quantities,
     #[serde(default)]
@@ -229,6 +232,7 @@ fn cluster_input(name: &ClusterName, cluster: &Cluster, flavors: &[Flavor]) -> C
         Some(other) => panic!("no mode `{other}`"),
     };
     input.cordoned = cluster.cordoned;
+    input.nodes_are_old = cluster.nodes_are_old;
     input.count_foreign = !cluster.ignore_foreign;
     input.headroom = resources(&cluster.headroom);
     if let Some(nodes) = &cluster.nodes {

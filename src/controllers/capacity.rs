@@ -113,6 +113,8 @@ struct Nodes {
     next: Option<NodeTable>,
     /// Whether the table was complete once: from the store or from a list.
     known: bool,
+    /// Whether they were read, and are being followed at this moment.
+    current: bool,
     /// Since when, and why, the nodes are not being followed.
     broken: Option<(Instant, String)>,
     /// Since when what counts differs from the last sum.
@@ -129,6 +131,7 @@ impl Nodes {
             table,
             next: None,
             known: complete.is_some(),
+            current: false,
             broken: None,
             dirty: complete,
             restored: None,
@@ -329,7 +332,8 @@ impl CapacityController {
         let flavors_changed = !before.is_some_and(same_flavors);
         let stale = |(since, _): &&(Instant, String)| self.settings.stale_after <= since.elapsed();
         let silent = nodes.broken.as_ref().filter(stale).map(|(_, why)| why.clone());
-        let same_link = before.is_some_and(|before| before.silent == silent);
+        let is_old = !nodes.current;
+        let same_link = before.is_some_and(|before| before.silent == silent && before.is_old == is_old);
         if !nodes.known || nodes.dirty.is_none() && !flavors_changed && same_link {
             return Ok(None);
         }
@@ -352,6 +356,7 @@ impl CapacityController {
             observed,
             bad,
             silent,
+            is_old,
         };
         Ok((before.is_none_or(|before| !before.says_the_same(&sum))).then_some(sum))
     }
@@ -429,6 +434,7 @@ impl Cluster {
     fn stop(&mut self) {
         if let Some((_, stop)) = self.followed.take() {
             stop.cancel();
+            lock(&self.nodes).current = false;
         }
     }
 
@@ -490,7 +496,7 @@ impl Cluster {
                 deleting: false,
             });
         }
-        *lock(&self.nodes) = Nodes::new(table, Some(now));
+        *lock(&self.nodes) = Nodes { current: true, ..Nodes::new(table, Some(now)) };
     }
 }
 

@@ -21,7 +21,6 @@ use crate::{
         kubeconfig::Rules,
         list_watch::Timing,
         read::managed::unjoined,
-        types::meta::HUB_LABEL,
         worker::{CLUSTER_METRICS, Joined, JoinedClusters},
         write::{self, Action, Change, Kind, Target},
     },
@@ -61,8 +60,6 @@ pub struct Settings {
     pub stale_after: Duration,
     /// Without an answer for this long, its share is taken off the hub.
     pub lost_timeout: Duration,
-    /// Whether clusters that only report count.
-    pub watch_cluster_metrics: bool,
     /// Tells this program from another that may read more of an object. Without it nothing is kept between
     /// starts.
     pub build: Option<String>,
@@ -162,18 +159,10 @@ impl ClusterController {
     /// Clusters that only report: those with a ClusterMetrics object and nothing that joins them.
     async fn keep_unreached(&mut self) -> anyhow::Result<()> {
         let mut reported: BTreeMap<ClusterName, Connection> = BTreeMap::new();
-        if self.context.settings.watch_cluster_metrics {
-            for report in self.context.hub.cluster_metrics.all() {
-                // Our own report of a followed cluster is no cluster of its own.
-                if report.metadata.labels.contains_key(HUB_LABEL) {
-                    continue;
-                }
-                if let Ok(name) = ClusterName::new(&report.metadata.name)
-                    && !self.members.contains_key(&name)
-                {
-                    let connection = self.context.reported_connection(&name);
-                    reported.insert(name, connection);
-                }
+        for name in self.context.hub.reported() {
+            if !self.members.contains_key(&name) {
+                let connection = self.context.reported_connection(&name);
+                reported.insert(name, connection);
             }
         }
         let joined = Arc::clone(&self.context.joined.borrow());
@@ -412,7 +401,6 @@ mod tests {
             request: Duration::from_secs(10),
             stale_after: Duration::from_secs(40),
             lost_timeout: Duration::from_mins(15),
-            watch_cluster_metrics: true,
             build: None,
         }
     }

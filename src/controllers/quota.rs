@@ -23,7 +23,6 @@ use tracing::{error, info};
 use crate::{
     clock::Clock,
     domain::{
-        claim::{self, ClaimText, ValidClaim},
         claim_status::Condition,
         ids::{ClaimName, ClusterName, QueueName},
         overview::{CapacityView, Overview},
@@ -36,17 +35,17 @@ use crate::{
         claims::{ReadClaims, read_claims},
         events::Events,
         hub::Hub,
-        types::claim::ClusterResourceClaim,
         worker::JoinedClusters,
         write::{Action, Change, Kind, Target as WriteTarget},
     },
-    store::{ClaimRow, PageRequest, QuotaCell, Store, StoreError, store_deferred},
+    store::{PageRequest, QuotaCell, Store, StoreError, store_deferred},
     telemetry::Metrics,
 };
 
 use self::{
     bases::Bases,
     drift::Drift,
+    in_force::{InForce, known_claims},
     in_turn::Turns,
     removal::Accepted,
     settling::Settling,
@@ -61,6 +60,7 @@ mod bases;
 mod changes;
 mod drift;
 mod gather;
+mod in_force;
 mod in_turn;
 mod measure;
 mod publish;
@@ -114,6 +114,10 @@ pub struct QuotaController {
     planner: Planner,
     accepted: Accepted,
     claims: Claims,
+    /// The claims in force as the store has them, or is about to.
+    stored_in_force: Arc<InForce>,
+    /// Whether the hub served Kueue in the last round.
+    planned: bool,
     statuses: status::Statuses,
     settling: Settling,
     writing: Writing,
@@ -144,8 +148,10 @@ struct Told {
     clusters: BTreeMap<ClusterName, ClusterInput>,
     /// What each was made from.
     known: BTreeMap<ClusterName, gather::Known>,
-    /// Those whose claim names a queue that was never readable.
+    /// Those whose claim names a queue that was never readable, or is not valid and never was.
     waiting: BTreeSet<ClusterName>,
+    /// Those of them whose claim is not valid.
+    unsettled: BTreeSet<ClusterName>,
     queues: BTreeMap<QueueName, HubQueueInput>,
     /// The objects that these were read from.
     hub_objects: gather::Seen<QueueName>,
@@ -161,7 +167,7 @@ struct Told {
 #[derive(Default)]
 struct Claims {
     read: Arc<ReadClaims>,
-    in_force: Arc<BTreeMap<ClusterName, Arc<ValidClaim>>>,
+    in_force: Arc<InForce>,
     /// The changes of the table that are in them, unless time alone may change what is in force.
     seen: Option<u64>,
 }
@@ -174,7 +180,7 @@ struct Round<'a> {
     capacity: &'a CapacityView,
     reports: Arc<QueueReports>,
     claims: Arc<ReadClaims>,
-    in_force: Arc<BTreeMap<ClusterName, Arc<ValidClaim>>>,
+    in_force: Arc<InForce>,
     plans: BTreeMap<ClusterName, (ClusterPlan, ClusterReport)>,
     queues: BTreeMap<QueueName, HubQueuePlan>,
     unreadable: BTreeMap<QueueName, String>,
@@ -216,7 +222,12 @@ impl QuotaController {
             signal: Arc::clone(&signal),
         };
         Ok(Self {
-            accepted: Accepted::new((settings.writer.merge_window, settings.removal_window), known),
+            accepted: Accepted::new(
+                (settings.writer.merge_window, settings.removal_window),
+                known.values().cloned(),
+            ),
+            stored_in_force: Arc::new(known),
+            planned: true,
             claims: Claims::default(),
             hub,
             hub_id,
@@ -299,22 +310,51 @@ impl QuotaController {
         self.keep_targets(joined, cancel);
         let mut round = self.gather((joined, capacity, reports), started);
         self.confirm_removal().await;
-        self.plan(&mut round);
-        self.metrics.planned(started.elapsed());
-        self.measure(&round);
-        let hub_changes = self.hub_changes(&mut round);
+        let hub_changes = if self.hub_has_kueue() {
+            self.plan(&mut round);
+            self.metrics.planned(started.elapsed());
+            self.measure(&round);
+            self.hub_changes(&mut round)
+        } else {
+            self.stand_still(&mut round);
+            Vec::new()
+        };
         // Statuses take longer to find than all else.
         hub.writer.want_also(hub_changes.clone());
-        self.write_workers(&mut round);
+        if self.planned {
+            self.write_workers(&mut round);
+        }
         let writes = !hub_changes.is_empty() || !round.touched.is_empty();
         let mut changes = hub_changes;
         changes.extend(self.status_changes(&mut round, hub));
         hub.writer.want(changes);
-        self.record(&round);
+        if self.planned {
+            self.record(&round);
+        }
         self.publish_in_time(&mut round, writes);
         self.plans = (round.plans, round.queues);
         self.statuses.said = round.said;
         round.next
+    }
+
+    /// Whether the hub serves Kueue; all statuses say so when that changes.
+    fn hub_has_kueue(&mut self) -> bool {
+        let planned = self.hub.has_kueue();
+        if self.planned != planned {
+            self.planned = planned;
+            self.statuses.look_at_all();
+        }
+        planned
+    }
+
+    /// The round of a hub that does not serve Kueue: what it was not asked for is not gone, so all stays as it is.
+    fn stand_still(&mut self, round: &mut Round<'_>) {
+        self.told.fresh.clear();
+        self.told.renewed.clear();
+        self.told.altered.clear();
+        (round.plans, round.queues) = std::mem::take(&mut self.plans);
+        // What was decided on before must not land after.
+        self.targets.values().for_each(|target| target.writer.want(Vec::new()));
     }
 
     fn keep_targets(&mut self, joined: &JoinedClusters, cancel: &CancellationToken) {
@@ -356,14 +396,13 @@ impl QuotaController {
             return None;
         }
         self.claims_due = now + PERIOD;
-        let read = read_claims(&self.hub.claims, &self.settings.aliases, &self.claims.read);
+        let in_force: BTreeSet<&str> = self.accepted.claims().map(|claim| claim.name().as_str()).collect();
+        let read = read_claims(&self.hub.claims, &self.settings.aliases, (&self.claims.read, &in_force));
         let next = gather::accept(&read, &self.hub.claims.skipped(), &mut self.accepted, now);
         let settled = next.is_none() && self.accepted.held().is_empty();
-        self.claims = Claims {
-            read: Arc::new(read),
-            in_force: Arc::new(gather::by_cluster(&self.accepted)),
-            seen: settled.then_some(revision),
-        };
+        let in_force = Arc::new(gather::by_cluster(&self.accepted));
+        self.keep_in_force(&in_force);
+        self.claims = Claims { read: Arc::new(read), in_force, seen: settled.then_some(revision) };
         next
     }
 
@@ -392,27 +431,6 @@ impl QuotaController {
             Err(error) => error!("Could not take back the confirmation of removed claims: {error}"),
         }
     }
-}
-
-/// The claims as they were last in force, which is what a claim that vanished meanwhile is judged by.
-async fn known_claims(store: &Store, aliases: &Aliases) -> Result<Vec<Arc<ValidClaim>>, StoreError> {
-    let mut known = Vec::new();
-    let mut page = PageRequest::first(500);
-    loop {
-        let rows = store.claims(&page).await?;
-        known.extend(rows.items.iter().filter_map(|row| claim_of_row(row, aliases)).map(Arc::new));
-        match rows.next {
-            Some(cursor) => page = PageRequest::after(cursor, 500),
-            None => return Ok(known),
-        }
-    }
-}
-
-/// The store does not know who owned what: every value counts as a person's, until the hub shows it.
-fn claim_of_row(row: &ClaimRow, aliases: &Aliases) -> Option<ValidClaim> {
-    let spec = serde_json::from_value(row.spec.clone()).ok()?;
-    let object = ClusterResourceClaim::new(row.name.as_str(), spec);
-    claim::validate(&ClaimText::from(&object), aliases).ok()
 }
 
 fn terms_of(cells: &[QuotaCell]) -> BTreeMap<Cell, Amount> {

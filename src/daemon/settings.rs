@@ -59,7 +59,6 @@ impl Daemon {
             request: clusters.request_timeout,
             stale_after: clusters.stale_after,
             lost_timeout: clusters.lost_timeout,
-            watch_cluster_metrics: self.config.capacity.cluster_metrics.watch,
             build: host::build(),
         }
     }

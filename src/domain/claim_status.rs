@@ -33,6 +33,7 @@ pub struct StatusInput<'a> {
     pub caps: &'a Resources,
     /// `None`: no cluster of that name is joined.
     pub connection: Option<&'a Connection>,
+    pub hub_has_kueue: bool,
     pub capacity: Option<&'a ClusterCapacity>,
     pub plan: Option<&'a ClusterPlan>,
     pub report: Option<&'a ClusterReport>,

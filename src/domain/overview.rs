@@ -161,6 +161,8 @@ pub struct ClusterCapacity {
     pub bad: Vec<String>,
     /// Why the nodes are not being followed, if they are not: this is what was last known of them.
     pub silent: Option<String>,
+    /// Whether the nodes are not being followed at this moment: as the store had them, or since their watch broke.
+    pub is_old: bool,
 }
 
 impl ClusterCapacity {
@@ -175,6 +177,7 @@ impl ClusterCapacity {
             observed: Timestamp::UNIX_EPOCH,
             bad: Vec::new(),
             silent: None,
+            is_old: false,
         }
     }
 

@@ -3,7 +3,7 @@
 pub mod keeping;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -56,13 +56,20 @@ impl ReadClaim {
 
 pub type ReadClaims = BTreeMap<ClaimName, Arc<ReadClaim>>;
 
-/// All claims, each with its verdict: of several for one cluster the oldest is in force. An object that is the
-/// same as `before` is not read again.
+/// All claims, each with its verdict: of several for one cluster the oldest is in force, and of those made in the
+/// same second the one that is `in_force` already. An object that is the same as `before` is not read again.
 pub fn read_claims(
     claims: &Table<ClusterResourceClaim>,
     aliases: &Aliases,
-    before: &ReadClaims,
+    (before, in_force): (&ReadClaims, &BTreeSet<&str>),
 ) -> ReadClaims {
+    let is_in_force = |claim: &ClusterResourceClaim| {
+        claim.metadata.name.as_deref().is_some_and(|name| in_force.contains(name))
+    };
+    let age = |claim: &ClusterResourceClaim| {
+        let created = claim.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        (created, !is_in_force(claim), claim.metadata.name.clone())
+    };
     let objects = claims.all();
     let mut first: HashMap<&str, &ClusterResourceClaim> = HashMap::new();
     for claim in &objects {
@@ -86,12 +93,6 @@ pub fn read_claims(
         Some((name, claim))
     };
     objects.iter().filter_map(read).collect()
-}
-
-/// Older sorts first; of two from the same second the name decides.
-fn age(claim: &ClusterResourceClaim) -> (Option<Timestamp>, Option<&str>) {
-    let created = claim.metadata.creation_timestamp.as_ref().map(|time| time.0);
-    (created, claim.metadata.name.as_deref())
 }
 
 /// One claim by itself.
@@ -325,7 +326,7 @@ mod tests {
         table.absorb(of("a-younger", 200, "5"));
         table.absorb(of("b-older", 100, "5"));
         table.absorb(of("c-same-second", 100, "5"));
-        let read = read_claims(&table, &Aliases::default(), &ReadClaims::new());
+        let read = read_claims(&table, &Aliases::default(), (&ReadClaims::new(), &BTreeSet::new()));
         let claimed = Verdict::ClaimedBy(ClaimName::new("b-older").unwrap());
         let verdicts: Vec<&Verdict> = read.values().map(|claim| &claim.verdict).collect();
         assert_eq!(verdicts, [&claimed, &Verdict::Accepted, &claimed]);
@@ -340,19 +341,25 @@ mod tests {
     fn a_claim_is_read_once_and_a_verdict_on_it_is_made_each_time() {
         let (table, aliases) = (Table::new(), Aliases::default());
         table.absorb(of("a-younger", 200, "5"));
-        let first = read_claims(&table, &aliases, &ReadClaims::new());
-        assert!(Arc::ptr_eq(&read_claims(&table, &aliases, &first)["a-younger"], &first["a-younger"]));
+        let first = read_claims(&table, &aliases, (&ReadClaims::new(), &BTreeSet::new()));
+        assert!(Arc::ptr_eq(
+            &read_claims(&table, &aliases, (&first, &BTreeSet::new()))["a-younger"],
+            &first["a-younger"]
+        ));
         table.absorb(of("b-older", 100, "5"));
-        let second = read_claims(&table, &aliases, &first);
+        let second = read_claims(&table, &aliases, (&first, &BTreeSet::new()));
         assert!(!second["a-younger"].in_force() && second["b-older"].in_force());
-        assert!(read_claims(&table, &aliases, &second)["b-older"].in_force());
+        assert!(read_claims(&table, &aliases, (&second, &BTreeSet::new()))["b-older"].in_force());
         let alone = Table::new();
         alone.absorb(table.get(None, "a-younger").expect("it is there").as_ref().clone());
-        assert!(read_claims(&alone, &aliases, &second)["a-younger"].in_force(), "the older one is gone");
+        assert!(
+            read_claims(&alone, &aliases, (&second, &BTreeSet::new()))["a-younger"].in_force(),
+            "the older one is gone"
+        );
         let mut changed = of("b-older", 100, "6");
         changed.metadata.resource_version = Some("6".to_owned());
         table.absorb(changed);
-        let third = read_claims(&table, &aliases, &second);
+        let third = read_claims(&table, &aliases, (&second, &BTreeSet::new()));
         assert_ne!(third["b-older"].input, second["b-older"].input);
     }
 

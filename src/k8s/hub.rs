@@ -17,7 +17,7 @@ use super::{
             AdmissionCheck, ClusterQueue, Cohort, LocalQueue, MultiKueueCluster, MultiKueueConfig,
             ResourceFlavor, Workload, WorkloadPriorityClass,
         },
-        meta::MetaOnly,
+        meta::{HUB_LABEL, MetaOnly},
     },
     worker::JoinedClusters,
     write::{Change, Kind},
@@ -53,6 +53,8 @@ pub struct Hub {
     pub namespaces: Table<MetaOnly>,
     pub priority_classes: Table<WorkloadPriorityClass>,
     pub cluster_metrics: Table<ClusterMetrics>,
+    /// Whether clusters that are known by a ClusterMetrics object alone count.
+    pub counts_reports: bool,
     pub ocm: OcmTables,
     pub secrets: Table<Secret>,
     /// Where clusters are joined by ClusterProfiles, too.
@@ -84,6 +86,7 @@ impl Hub {
             namespaces: Table::new(),
             priority_classes: Table::new(),
             cluster_metrics: Table::new(),
+            counts_reports: false,
             ocm: OcmTables::default(),
             secrets: Table::new(),
             profiles: None,
@@ -130,8 +133,20 @@ impl Hub {
         }
     }
 
-    /// Whether every cluster that a Secret or a ClusterProfile joins is among `joined`: until then a decision would take the
-    /// clusters that are not there yet for ones that left.
+    /// The clusters that a ClusterMetrics object reports. Our own report of a followed cluster is no cluster of its own.
+    pub fn reported(&self) -> Vec<ClusterName> {
+        let reports =
+            self.cluster_metrics.all().into_iter().filter(|report| self.counts_reports && reports(report));
+        reports.filter_map(|report| ClusterName::new(&report.metadata.name).ok()).collect()
+    }
+
+    /// Whether it serves what a plan is made of. Where it does not, its queues are unknown, which is not the same as none.
+    pub fn has_kueue(&self) -> bool {
+        !self.queues.is_absent() && !self.flavors.is_absent()
+    }
+
+    /// Whether every cluster that a Secret or a ClusterProfile joins, or a ClusterMetrics object reports, is among
+    /// `joined`: until then a decision would take the clusters that are not there yet for ones that left.
     pub fn lists(&self, joined: &JoinedClusters) -> bool {
         let is_missing = |name: &str| !joined.contains_key(name) && ClusterName::new(name).is_ok();
         let waits = |secret: &Secret| {
@@ -141,7 +156,9 @@ impl Hub {
         let by_profiles = self.profiles.as_ref().is_none_or(|profiles| {
             profiles.synced() && !profiles.profiles.any(|profile| is_missing(cluster_name(&profile.metadata)))
         });
-        by_profiles && !self.secrets.any(waits)
+        let is_reported = |report: &ClusterMetrics| reports(report) && is_missing(&report.metadata.name);
+        let by_reports = !self.counts_reports || !self.cluster_metrics.any(is_reported);
+        by_profiles && by_reports && !self.secrets.any(waits)
     }
 
     /// Whether all of it is known and being followed at this moment.
@@ -200,6 +217,10 @@ impl Hub {
     }
 }
 
+fn reports(report: &ClusterMetrics) -> bool {
+    !report.metadata.labels.contains_key(HUB_LABEL)
+}
+
 #[cfg(test)]
 mod tests {
     use std::{collections::BTreeMap, sync::Arc};
@@ -221,6 +242,23 @@ mod tests {
             "metadata": {"name": name, "resourceVersion": "3", "labels": {CLUSTER_LABEL: cluster}},
         }))
         .expect("a Secret")
+    }
+
+    fn report(name: &str, labels: &Value) -> ClusterMetrics {
+        let metadata = json!({"name": name, "resourceVersion": "3", "labels": labels});
+        serde_json::from_value(json!({"metadata": metadata})).expect("a ClusterMetrics")
+    }
+
+    #[tokio::test]
+    async fn a_cluster_that_only_reports_is_waited_for() {
+        let server = Server::start(Router::new());
+        let mut hub = Hub::new(server.client(), "uid".to_owned(), "fedq-system".to_owned());
+        hub.cluster_metrics.absorb(report("far", &json!({})));
+        hub.cluster_metrics.absorb(report("followed", &json!({HUB_LABEL: "hub"})));
+        assert!(hub.lists(&joined(&[])), "it does not count here");
+        hub.counts_reports = true;
+        assert!(!hub.lists(&joined(&[])), "far would be taken for one that left");
+        assert!(hub.lists(&joined(&["far"])), "our own report of a followed cluster joins none");
     }
 
     fn joined(names: &[&str]) -> JoinedClusters {

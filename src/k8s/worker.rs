@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
+    time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -79,6 +80,8 @@ pub struct Worker {
     pub client: ClusterClient,
     pub logs: LogConnections,
     pub uid: String,
+    /// When it was known to be the cluster that was joined.
+    pub connected: Instant,
     pub queues: Table<ClusterQueue>,
     pub local_queues: Table<LocalQueue>,
     pub flavors: Table<ResourceFlavor>,
@@ -122,6 +125,7 @@ impl Worker {
             logs: LogConnections::new(client.clone()),
             client,
             uid,
+            connected: Instant::now(),
             queues: Table::new(),
             local_queues: Table::new(),
             flavors: Table::new(),

@@ -9,7 +9,7 @@ use sqlx::{
 };
 
 use super::{Page, PageRequest, Store, StoreError, column, error::reading};
-use crate::domain::ids::ClaimName;
+use crate::domain::ids::{ClaimName, ClusterName};
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ClaimRow {
@@ -35,7 +35,57 @@ pub struct ClaimChange {
     pub new_spec: Option<Value>,
 }
 
+/// The text that a cluster's quota rests on.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ClaimInForce {
+    pub name: ClaimName,
+    pub spec: Value,
+}
+
 impl Store {
+    /// `None`: no claim is in force for the cluster any more.
+    pub async fn put_claim_in_force(
+        &self,
+        cluster: &ClusterName,
+        claim: Option<&ClaimInForce>,
+    ) -> Result<(), StoreError> {
+        let (cluster, claim) = (cluster.clone(), claim.cloned());
+        self.write("record the claim in force", move |connection| {
+            async move {
+                let Some(claim) = claim else {
+                    sqlx::query("DELETE FROM claims_in_force WHERE cluster = ?1")
+                        .bind(cluster.as_str())
+                        .execute(&mut *connection)
+                        .await?;
+                    return Ok(());
+                };
+                sqlx::query(
+                    "INSERT OR REPLACE INTO claims_in_force (cluster, name, spec) VALUES (?1, ?2, ?3)",
+                )
+                .bind(cluster.as_str())
+                .bind(claim.name.as_str())
+                .bind(column::json_text(&claim.spec)?)
+                .execute(&mut *connection)
+                .await?;
+                Ok(())
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    /// Of every cluster, by its name.
+    pub async fn claims_in_force(&self) -> Result<Vec<ClaimInForce>, StoreError> {
+        let claim = |row: SqliteRow| {
+            Ok(ClaimInForce { name: column::name(&row, "name")?, spec: column::json(&row, "spec")? })
+        };
+        sqlx::query("SELECT * FROM claims_in_force ORDER BY cluster")
+            .try_map(claim)
+            .fetch_all(self.readers())
+            .await
+            .map_err(reading("read the claims in force"))
+    }
+
     /// Records the claim as seen, and a line of history if its spec is new. Whether it was. Seeing the
     /// same spec again, as after each restart, writes nothing.
     pub async fn record_claim(&self, claim: &ClaimRow) -> Result<bool, StoreError> {

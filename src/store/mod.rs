@@ -7,6 +7,7 @@
 //! | `known_objects` | queues, flavors and what else of a cluster fits in memory, as of the last stop | restart without listing them; nothing is decided by it before the cluster has answered |
 //! | `capacity`, `capacity_history` | last confirmed capacity, and each change of it | unknown is not zero: a silent cluster keeps its capacity |
 //! | `claims`, `claim_history` | each claim as last seen, each edit with its author | "who took my GPUs, and when" |
+//! | `claims_in_force` | the last valid text of each cluster's claim | an edit that is not valid, or a second claim, must not come into force by a restart |
 //! | `plans` | every applied plan with its cause and report | `quota explain`, `claim history` |
 //! | `quota_cells` | what each cluster contributes to each hub cell | a restart keeps the share of a cluster that does not answer |
 //! | `tasks`, `task_events` | accepted tasks until they are over, and what happened to them | they have no other home |
@@ -34,7 +35,7 @@ use tokio::sync::Mutex;
 pub use self::{
     audit::{AuditEntry, AuditFilter},
     capacity::{CapacityChange, CapacityRow},
-    claims::{ClaimChange, ClaimRow},
+    claims::{ClaimChange, ClaimInForce, ClaimRow},
     clusters::{ClusterRow, ClusterSource},
     error::StoreError,
     kept_logs::{KeptLogs, KeptLogsError, Run},

@@ -204,7 +204,11 @@ impl Followed {
                 Err(error) if error.is_unknown_cluster() => debug!(cluster.name = %name, "{error}"),
                 Err(error) => {
                     let why = error.to_string();
-                    if lock(&self.nodes).broken.replace((Instant::now(), why)).is_none() {
+                    let mut nodes = lock(&self.nodes);
+                    nodes.current = false;
+                    let before = nodes.broken.replace((Instant::now(), why));
+                    drop(nodes);
+                    if before.is_none() {
                         warn!(cluster.name = %name, "The nodes of `{name}` are not followed until the database answers: {error}");
                     }
                 }
@@ -359,7 +363,7 @@ impl Sink for NodeSink {
         if let Some(next) = nodes.next.take() {
             nodes.table = next;
         }
-        nodes.known = true;
+        (nodes.known, nodes.current) = (true, true);
         (self.listing, self.listed, self.changed) = (false, true, true);
     }
 
@@ -387,10 +391,20 @@ impl Sink for NodeSink {
     fn link(&mut self, link: Link<'_>) {
         match link {
             Link::Broken { error, retry_in, .. } => {
-                lock(&self.nodes).broken.get_or_insert_with(|| (Instant::now(), error.to_string()));
+                let mut nodes = lock(&self.nodes);
+                nodes.current = false;
+                nodes.broken.get_or_insert_with(|| (Instant::now(), error.to_string()));
+                drop(nodes);
+                self.signal.notify_one();
                 warn!(cluster.name = %self.cluster, "The watch of nodes of `{}` broke, next try in {retry_in:.1?}: {error}", self.cluster);
             }
-            Link::Synced => lock(&self.nodes).broken = None,
+            Link::Synced => {
+                let mut nodes = lock(&self.nodes);
+                nodes.broken = None;
+                if !std::mem::replace(&mut nodes.current, true) {
+                    self.signal.notify_one();
+                }
+            }
             Link::Alive | Link::Absent => {}
         }
     }

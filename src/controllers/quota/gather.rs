@@ -44,10 +44,10 @@ pub(super) fn accept(
     accepted.observe(in_force.filter_map(|claim| claim.valid.clone()).collect(), &present, now)
 }
 
-/// The claim in force for each cluster: one that is there beats one that is held.
+/// The claim in force for each cluster: one that is there beats one that vanished.
 pub(super) fn by_cluster(accepted: &Accepted) -> BTreeMap<ClusterName, Arc<ValidClaim>> {
     let mut claims: Vec<&Arc<ValidClaim>> = accepted.claims().collect();
-    claims.sort_by_key(|claim| !accepted.held().contains(claim.name()));
+    claims.sort_by_key(|claim| !accepted.is_gone(claim.name()));
     claims.into_iter().map(|claim| (claim.cluster().clone(), Arc::clone(claim))).collect()
 }
 
@@ -214,6 +214,7 @@ impl ClusterFacts<'_> {
         input.claim = self.claim.filter(|_| !self.joined.leaving).map(|claim| claim_input(claim));
         if let Some(known) = self.capacity {
             input.capacity = Some(known.capacity.clone());
+            input.nodes_are_old = known.is_old;
             input.headroom.clone_from(&known.headroom);
         }
         if mode == Mode::Live
@@ -234,6 +235,13 @@ impl ClusterFacts<'_> {
         }
         (input, next)
     }
+}
+
+/// Whether a cluster may have queues of ours: only one that was read can be known to have none.
+pub(super) fn may_hold_quota(joined: &Joined, hub_id: &str) -> bool {
+    joined.worker.as_ref().is_none_or(|worker| {
+        !worker.queues.synced() || worker.queues.any(|queue| queue.metadata.is_labelled(hub_id))
+    })
 }
 
 /// All of a worker's queues.

@@ -14,7 +14,7 @@ use crate::{
         resources::{Cell, FlavorResource},
     },
     k8s::{claims::keeping::last_editor, worker::Worker},
-    store::{Deferred, PlanCause, QuotaCell, Store, StoreError},
+    store::{ClaimInForce, Deferred, PlanCause, QuotaCell, Store, StoreError},
 };
 
 use super::{QuotaController, Round};
@@ -31,12 +31,18 @@ impl Recorded {
     pub fn knows(&self, cluster: &ClusterName) -> bool {
         self.cells.contains_key(cluster)
     }
+
+    fn retain(&mut self, stays: impl Fn(&ClusterName) -> bool) {
+        self.cells.retain(|name, _| stays(name));
+        self.effective.retain(|name, _| stays(name));
+    }
 }
 
 /// What is to be stored of one cluster. Nobody waits for that: a commit takes longer than all else on the
 /// way from a change to the queues, and the next write follows from what the clusters say.
 pub(super) enum Record {
     Cells(ClusterName, Vec<QuotaCell>),
+    InForce(ClusterName, Option<ClaimInForce>),
     Plan {
         cluster: ClusterName,
         cause: PlanCause,
@@ -56,13 +62,14 @@ struct Last {
 }
 
 impl Deferred for Record {
-    /// By cluster, cells apart from plans.
-    type Key = (ClusterName, bool);
+    /// By cluster and what it is.
+    type Key = (ClusterName, &'static str);
 
     fn key(&self) -> Self::Key {
         match self {
-            Self::Cells(cluster, _) => (cluster.clone(), false),
-            Self::Plan { cluster, .. } => (cluster.clone(), true),
+            Self::Cells(cluster, _) => (cluster.clone(), "cells"),
+            Self::InForce(cluster, _) => (cluster.clone(), "claim"),
+            Self::Plan { cluster, .. } => (cluster.clone(), "plan"),
         }
     }
 
@@ -75,6 +82,7 @@ impl Deferred for Record {
     async fn store(&self, store: &Store) -> Result<(), StoreError> {
         match self {
             Self::Cells(cluster, cells) => store.put_quota_cells(cluster, cells).await,
+            Self::InForce(cluster, claim) => store.put_claim_in_force(cluster, claim.as_ref()).await,
             Self::Plan { cluster, cause, report, at, is_first } => {
                 // A restart that plans the same is no news.
                 let latest = if *is_first { store.latest_plan(cluster).await? } else { None };
@@ -119,10 +127,12 @@ impl QuotaController {
             }
             self.record_plan(round, name, plan);
         }
+        // Of a cluster that left nothing is known any more, should it come back.
         self.terms.retain(|name, _| round.joined.contains_key(name));
+        self.recorded.retain(|name| round.joined.contains_key(name));
     }
 
-    fn store_later(&self, record: Record) {
+    pub(super) fn store_later(&self, record: Record) {
         // Fails only when storing failed, which ends the controller.
         self.records.send(record).ok();
     }

@@ -48,6 +48,12 @@ impl Accepted {
         present: &BTreeSet<ClaimName>,
         now: Instant,
     ) -> Option<Instant> {
+        // A second claim for a cluster is turned down, whichever of them was known before.
+        let holders: BTreeMap<ClusterName, ClaimName> =
+            valid.iter().map(|claim| (claim.cluster().clone(), claim.name().clone())).collect();
+        self.claims.retain(|name, claim| {
+            !present.contains(name) || holders.get(claim.cluster()).is_none_or(|holder| holder == name)
+        });
         for claim in valid {
             self.claims.insert(claim.name().clone(), claim);
         }
@@ -96,6 +102,11 @@ impl Accepted {
 
     pub fn held(&self) -> &BTreeSet<ClaimName> {
         &self.held
+    }
+
+    /// Whether its object is not there any more.
+    pub fn is_gone(&self, name: &ClaimName) -> bool {
+        self.held.contains(name) || self.vanished.contains_key(name)
     }
 
     pub fn claims(&self) -> impl Iterator<Item = &Arc<ValidClaim>> {

@@ -72,7 +72,6 @@ impl Statuses {
         self.underway.patience = Duration::ZERO;
     }
 
-    #[cfg(test)]
     pub fn look_at_all(&mut self) {
         self.found.clear();
     }
@@ -314,12 +313,13 @@ impl QuotaController {
     /// Whether this daemon has just started and does not know yet what the cluster says.
     fn is_being_read(&self, round: &Round<'_>, cluster: Option<&ClusterName>) -> bool {
         let Some(joined) = cluster.and_then(|name| round.joined.get(name)) else { return false };
+        let told = cluster.and_then(|name| self.told.clusters.get(name));
+        let has_old_nodes = told.is_some_and(|told| told.nodes_are_old);
         let is_unread = match (&joined.connection, &joined.worker) {
             (Connection::Connecting, _) => true,
             // As it was when this round's plan was made, not as it is by now.
             (Connection::Ready, Some(worker)) => {
-                let told = cluster.and_then(|name| self.told.clusters.get(name));
-                told.is_some_and(|told| told.treated_as() == Mode::Frozen)
+                (has_old_nodes || told.is_some_and(|told| told.treated_as() == Mode::Frozen))
                     && !worker.is_refused()
                     && !joined.is_without_kueue()
             }
@@ -327,7 +327,7 @@ impl QuotaController {
         };
         is_unread
             && self.started.elapsed() < PATIENCE
-            && !cluster.is_some_and(|name| self.recorded.knows(name))
+            && (has_old_nodes || !cluster.is_some_and(|name| self.recorded.knows(name)))
     }
 
     fn nothing_is_written(&self, round: &Round<'_>, cluster: Option<&ClusterName>) -> bool {
@@ -358,6 +358,7 @@ impl QuotaController {
             assignments,
             caps: &claim.input.caps,
             connection: connection.as_ref(),
+            hub_has_kueue: self.planned,
             capacity: name.as_ref().and_then(|name| round.capacity.get(name)).map(AsRef::as_ref),
             plan: plan.map(|(plan, _)| plan),
             report: plan.map(|(_, report)| report),

@@ -16,6 +16,7 @@ use super::{
 use crate::{
     domain::{
         claim::ValidClaim,
+        claim_status::Verdict,
         cluster::Connection,
         ids::{ClusterName, QueueName},
         quantity::Amount,
@@ -81,7 +82,8 @@ impl QuotaController {
         let waits = |claim: &ValidClaim| {
             claim.assignments().iter().any(|assignment| never_read.contains(&assignment.queue))
         };
-        let mut waiting = BTreeSet::new();
+        let mut waiting = self.unsettled(round);
+        self.told.unsettled.clone_from(&waiting);
         if !never_read.is_empty() {
             let clusters = round.in_force.iter().filter(|(_, claim)| waits(claim));
             waiting.extend(clusters.map(|(cluster, _)| cluster.clone()));
@@ -92,6 +94,14 @@ impl QuotaController {
         self.told.waiting = waiting;
     }
 
+    /// Clusters whose claim is not valid, where no valid one was ever seen or the store was lost: whatever they have,
+    /// they keep.
+    fn unsettled(&self, round: &Round<'_>) -> BTreeSet<ClusterName> {
+        let rejected = round.claims.values().filter(|claim| matches!(claim.verdict, Verdict::Rejected(_)));
+        let clusters = rejected.filter_map(|claim| ClusterName::new(&claim.cluster).ok());
+        clusters.filter(|cluster| !round.in_force.contains_key(cluster)).collect()
+    }
+
     /// What a cluster was last counted with. `None`, not known, holds the hub's cells where they are: only
     /// after the store was lost, and only for a cluster that can have had a share.
     pub(super) fn last_terms(&self, name: &ClusterName, round: &Round<'_>) -> Option<BTreeMap<Cell, Amount>> {
@@ -99,14 +109,18 @@ impl QuotaController {
             return Some(terms.clone());
         }
         let without_kueue = round.joined.get(name).is_some_and(|joined| joined.is_without_kueue());
-        (!self.store_was_empty || without_kueue || !is_assigned(name, round)).then(BTreeMap::new)
+        let assigned = is_assigned(name, round)
+            || self.told.unsettled.contains(name)
+                && round.joined.get(name).is_some_and(|joined| gather::may_hold_quota(joined, &self.hub_id));
+        (!self.store_was_empty || without_kueue || !assigned).then(BTreeMap::new)
     }
 
     /// Terms are stored beside the writes that follow from them, not before: a daemon that was killed may have
     /// stored less than the hub holds. A cluster that is about to answer is waited for.
     pub(super) fn terms_may_lag(&self, name: &ClusterName, joined: &Joined, round: &Round<'_>) -> bool {
-        let synced = joined.worker.as_ref().is_some_and(|worker| worker.synced());
-        let answers_soon = answers_soon(&joined.connection, synced, self.started.elapsed());
+        let connected = joined.worker.as_ref().map(|worker| worker.connected.elapsed());
+        let patience = PATIENCE.min(self.settings.lost_timeout);
+        let answers_soon = answers_soon(&joined.connection, connected, patience);
         let stored = self.terms.get(name).is_some_and(|terms| !terms.is_empty());
         answers_soon
             && !joined.is_without_kueue()
@@ -201,7 +215,7 @@ impl QuotaController {
         let known = known.filter(|known| known.until.is_none_or(|until| now < until));
         self.told.fresh.insert(name.clone());
         let mut mode = gather::mode(joined, facts.capacity, (self.clock.now(), self.settings.lost_timeout));
-        if mode == Mode::Live && self.told.waiting.contains(name) {
+        if matches!(mode, Mode::Live | Mode::Unreached) && self.told.waiting.contains(name) {
             mode = Mode::Frozen;
         }
         let stamp = facts.stamp(mode);
@@ -232,11 +246,11 @@ impl QuotaController {
 }
 
 /// Its queues may be read before its nodes are, and without both it is planned with as it was last: so it
-/// counts as answering for a while, but not for ever, since one kind may never be readable.
-pub(super) fn answers_soon(connection: &Connection, synced: bool, since_start: Duration) -> bool {
+/// counts as answering for a while after it was connected, but not for ever, since one kind may never be readable.
+pub(super) fn answers_soon(connection: &Connection, connected: Option<Duration>, patience: Duration) -> bool {
     match connection {
         Connection::Connecting => true,
-        Connection::Ready => !synced || since_start < PATIENCE,
+        Connection::Ready => connected.is_some_and(|since| since < patience),
         Connection::Stale { .. }
         | Connection::Lost { .. }
         | Connection::Quarantined { .. }

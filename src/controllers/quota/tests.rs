@@ -6,12 +6,21 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    domain::{claim::AssignmentText, cluster::Connection, quota::Mode},
+    domain::{
+        capacity::{Capacity, NodeClass},
+        claim::{self, AssignmentText, CAPACITY_MANAGER, ClaimText, owners::Owners},
+        cluster::Connection,
+        ids::{FlavorName, ResourceName},
+        overview::ClusterCapacity,
+        quota::Mode,
+        resources::Resources,
+    },
     k8s::{
         events::event_channel,
         testing::Server,
         worker::{CLUSTER_METRICS, Joined, Worker},
     },
+    store::ClaimInForce,
 };
 
 mod afresh;
@@ -22,6 +31,21 @@ struct Bed {
     capacity: CapacityView,
     _folder: tempfile::TempDir,
     _server: Server,
+}
+
+/// One node of the flavor `spot`.
+fn cpus(milli: i64) -> Capacity {
+    let cpu = ResourceName::new("cpu").expect("a name");
+    let spot = FlavorName::new("spot").expect("a name");
+    let total: Resources = [(cpu, Amount::new(milli))].into();
+    let class = NodeClass { flavors: [spot.clone()].into(), nodes: 1, total: total.clone() };
+    Capacity {
+        classes: vec![class],
+        total: total.clone(),
+        by_flavor: [(spot, total)].into(),
+        nodes: 1,
+        ..Capacity::default()
+    }
 }
 
 fn name(name: &str) -> ClusterName {
@@ -90,6 +114,23 @@ impl Bed {
             ]},
         });
         self.controller.hub.claims.absorb(serde_json::from_value(claim).expect("a claim"));
+    }
+
+    fn put_flavor(&self, flavor: &str) {
+        let object = json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor",
+            "metadata": {"name": flavor, "resourceVersion": "3"}, "spec": {},
+        });
+        self.controller.hub.flavors.absorb(serde_json::from_value(object).expect("a ResourceFlavor"));
+    }
+
+    /// Reads, plans and records.
+    fn round(&mut self) {
+        let (joined, capacity) = (self.joined.clone(), self.capacity.clone());
+        let mut round = self.controller.gather((&joined, &capacity, &Arc::default()), Instant::now());
+        self.controller.plan(&mut round);
+        self.controller.record(&round);
+        self.controller.plans = (round.plans, round.queues);
     }
 
     /// Reads and plans; which queues cannot be read, and each cluster's mode.
@@ -168,15 +209,14 @@ async fn stored_terms_may_lag_only_until_the_cluster_has_answered() {
 }
 
 #[test]
-fn a_connected_cluster_is_waited_for_until_all_of_it_is_read_or_a_while_has_passed() {
-    let soon = |connection: &Connection, synced, seconds| {
-        tell::answers_soon(connection, synced, Duration::from_secs(seconds))
+fn a_connected_cluster_is_waited_for_only_a_while_whatever_of_it_cannot_be_read() {
+    let soon = |connection: &Connection, seconds: Option<u64>| {
+        tell::answers_soon(connection, seconds.map(Duration::from_secs), Duration::from_mins(1))
     };
-    assert!(soon(&Connection::Ready, false, 0), "nothing is read");
-    assert!(soon(&Connection::Ready, true, 1), "its nodes may be still on their way");
-    assert!(!soon(&Connection::Ready, true, 61), "something of it may never be readable");
-    assert!(soon(&Connection::Connecting, false, 61));
-    assert!(!soon(&Connection::Unreached, false, 1));
+    assert!(soon(&Connection::Ready, Some(1)), "its nodes may be still on their way");
+    assert!(!soon(&Connection::Ready, Some(61)), "something of it may never be readable");
+    assert!(soon(&Connection::Connecting, None));
+    assert!(!soon(&Connection::Unreached, None));
 }
 
 #[tokio::test]
@@ -195,8 +235,8 @@ async fn terms_are_unknown_only_after_the_store_was_lost() {
     bed.controller.store_was_empty = true;
     let cell = Cell {
         queue: QueueName::new("team-a").expect("a name"),
-        flavor: crate::domain::ids::FlavorName::new("spot").expect("a name"),
-        resource: crate::domain::ids::ResourceName::new("cpu").expect("a name"),
+        flavor: FlavorName::new("spot").expect("a name"),
+        resource: ResourceName::new("cpu").expect("a name"),
     };
     let terms = BTreeMap::from([(cell, Amount::new(7))]);
     bed.controller.terms.insert(name("east"), terms.clone());
@@ -221,26 +261,96 @@ async fn a_queue_is_handed_over_only_where_a_claim_names_it() {
 
 #[test]
 fn a_claim_of_the_store_is_read_as_it_was_in_force() {
-    let row = ClaimRow {
-        name: ClaimName::new("east-resource-claim").expect("a name"),
-        generation: 1,
-        who: "ann".to_owned(),
-        spec: json!({"clusterName": "east", "resourceAssignments": [
-            {"clusterQueueName": "team-a", "flavor": "spot", "resources": {"cpu": "1"}},
-        ]}),
-        at: Timestamp::UNIX_EPOCH,
-    };
-    let expected = ClaimText {
+    let aliases = Aliases::default();
+    let by_fedq = BTreeSet::from([CAPACITY_MANAGER.to_owned()]);
+    let text = ClaimText {
         name: "east-resource-claim".to_owned(),
         cluster: "east".to_owned(),
+        nominal: BTreeMap::from([
+            ("cpu".to_owned(), "8".to_owned()),
+            ("memory".to_owned(), "16Gi".to_owned()),
+        ]),
         assignments: vec![AssignmentText {
             queue: "team-a".to_owned(),
             flavor: "spot".to_owned(),
-            resources: BTreeMap::from([("cpu".to_owned(), "1".to_owned())]),
+            resources: BTreeMap::from([
+                ("cpu".to_owned(), "1500m".to_owned()),
+                ("gpu".to_owned(), "2".to_owned()),
+            ]),
         }],
-        ..ClaimText::default()
+        owners: Owners::new(BTreeMap::from([("memory".to_owned(), by_fedq)])),
     };
-    let expected = claim::validate(&expected, &Aliases::default()).ok();
-    assert_eq!(claim_of_row(&row, &Aliases::default()), expected);
-    assert_eq!(claim_of_row(&ClaimRow { spec: json!({"clusterName": 7}), ..row }, &Aliases::default()), None);
+    let claim = claim::validate(&text, &aliases).expect("a valid claim");
+    let row = in_force::row_of(&claim);
+    let read = in_force::claim_of_row(&row, &aliases).expect("what was stored");
+    assert_eq!((read.name(), read.cluster()), (claim.name(), claim.cluster()));
+    assert_eq!(read.assignments(), claim.assignments());
+    assert_eq!(read.caps(), claim.caps(), "what follows capacity is no cap");
+    assert_eq!(claim.caps().len(), 1);
+    let unreadable = ClaimInForce { spec: json!({"clusterName": 7}), ..row };
+    assert_eq!(in_force::claim_of_row(&unreadable, &aliases), None);
+}
+
+#[tokio::test]
+async fn of_two_claims_made_in_the_same_second_the_one_in_force_stays() {
+    let mut bed = Bed::new().await;
+    bed.join("east");
+    let put = |bed: &Bed, name: &str, version: &str| {
+        let claim = json!({
+            "apiVersion": "galaxy.kubestellar.io/v1alpha1", "kind": "ClusterResourceClaim",
+            "metadata": {"name": name, "resourceVersion": version, "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"clusterName": "east", "resourceAssignments": [
+                {"clusterQueueName": "team-a", "flavor": "spot", "resources": {"cpu": "1"}},
+            ]},
+        });
+        bed.controller.hub.claims.absorb(serde_json::from_value(claim).expect("a claim"));
+    };
+    put(&bed, "m-first", "5");
+    bed.plan();
+    for (number, later) in ["a-second", "z-third"].into_iter().enumerate() {
+        put(&bed, later, &(6 + number).to_string());
+        bed.plan();
+        let in_force: Vec<&str> =
+            bed.controller.claims.in_force.values().map(|claim| claim.name().as_str()).collect();
+        assert_eq!(in_force, ["m-first"]);
+        let accepted = bed.controller.claims.read.iter().filter(|(_, claim)| claim.in_force());
+        assert_eq!(
+            accepted.map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+            in_force,
+            "as the statuses say"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_that_left_and_came_back_as_it_was_keeps_its_share_when_it_falls_silent() {
+    let mut bed = Bed::new().await;
+    bed.controller.store_was_empty = false;
+    bed.claim("east");
+    bed.put_queue(3, &json!("0"));
+    bed.put_flavor("spot");
+    let known = ClusterCapacity::alone(cpus(4000));
+    bed.capacity.insert(name("east"), Arc::new(known));
+    bed.join("east");
+    let share = |bed: &Bed| {
+        bed.controller
+            .plans
+            .1
+            .values()
+            .flat_map(|queue| queue.cells.values())
+            .map(|cell| cell.target)
+            .sum::<Amount>()
+    };
+    bed.round();
+    assert_eq!(share(&bed), Amount::new(1000));
+    let there = bed.joined.remove(&name("east")).expect("joined");
+    bed.round();
+    assert_eq!(share(&bed), Amount::ZERO);
+    bed.joined.insert(name("east"), Arc::clone(&there));
+    bed.round();
+    assert_eq!(share(&bed), Amount::new(1000));
+    let stale = Connection::Stale { since: Timestamp::UNIX_EPOCH, reason: String::new() };
+    Arc::make_mut(bed.joined.get_mut(&name("east")).expect("joined")).connection = stale;
+    bed.round();
+    assert_eq!(share(&bed), Amount::new(1000), "silence is no loss");
 }

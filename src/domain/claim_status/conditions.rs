@@ -155,6 +155,9 @@ fn quota_synced(input: &StatusInput<'_>) -> Said {
     if let Some(said) = refused_writes(input) {
         return said;
     }
+    if !input.hub_has_kueue {
+        return (Truth::False, "HubWithoutKueue", words::NO_KUEUE_ON_HUB.to_owned());
+    }
     match input.connection {
         None => return (Truth::Unknown, "ClusterNotFound", words::no_cluster(input)),
         Some(Connection::Unreached) => return (Truth::Unknown, "NotReachable", words::unanswered(input)),

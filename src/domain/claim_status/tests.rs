@@ -84,6 +84,7 @@ impl Bed {
                 observed: at(NOW - 60),
                 bad: Vec::new(),
                 silent: None,
+                is_old: false,
             }),
             plan: Some(ClusterPlan { cells: BTreeMap::from([(cell(), planned(5, Reason::Satisfied))]) }),
             report: Some(ClusterReport {
@@ -115,6 +116,7 @@ impl Bed {
             assignments: &self.assignments,
             caps: &self.caps,
             connection: self.connection.as_ref(),
+            hub_has_kueue: true,
             capacity: self.capacity.as_ref(),
             plan: self.plan.as_ref(),
             report: self.report.as_ref(),

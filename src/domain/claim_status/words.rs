@@ -15,6 +15,8 @@ use crate::domain::{
 };
 
 pub(super) const ASSIGNED: &str = "Assigned";
+pub(super) const NO_KUEUE_ON_HUB: &str = "the hub does not serve kueue.x-k8s.io/v1beta2, so all quota stays as it is: \
+    install Kueue 0.16 or newer there";
 /// Names in a list before it is cut.
 const SHOWN: usize = 5;
 

@@ -110,10 +110,11 @@ pub(super) struct CellTerms {
     pub named: bool,
     pub sum: i128,
     pub terms: BTreeMap<ClusterName, Amount>,
+    /// A cluster that may have a share of it does not say how much.
+    pub held: bool,
 }
 
-/// `groups` are those of [`QueueFacts::of`]. `held`: a cluster that may have a share here does not say
-/// how much.
+/// `groups` are those of [`QueueFacts::of`]. `held`: so are the cells that no cluster has.
 pub(super) fn plan(
     input: &HubQueueInput,
     groups: &ResourceGroups,
@@ -126,7 +127,7 @@ pub(super) fn plan(
         input.groups.validate(input.cohort.is_some()).err().map(Untouched::Invalid)
     };
     for at in input.managed.keys() {
-        by_cell.entry(at.clone()).or_default();
+        by_cell.entry(at.clone()).or_insert_with(|| CellTerms { held, ..CellTerms::default() });
     }
     let mut cells = BTreeMap::new();
     let mut managed = BTreeMap::new();
@@ -135,7 +136,7 @@ pub(super) fn plan(
         let was_managed = input.managed.get(&at);
         let Some(quota) = groups.cell(&at).filter(|_| terms.named || was_managed.is_some()) else { continue };
         let observed = input.groups.cell(&at).map(|quota| quota.nominal.amount());
-        let (mut cell, kept, quota) = plan_cell(quota, was_managed, terms, held && observed.is_some());
+        let (mut cell, kept, quota) = plan_cell(quota, was_managed, terms, observed.is_some());
         cell.observed = observed;
         managed.insert(at.clone(), kept);
         quotas.insert(at.clone(), quota);
@@ -155,12 +156,12 @@ fn plan_cell(
     quota: &ResourceQuota,
     managed: Option<&ManagedCell>,
     terms: CellTerms,
-    held: bool,
+    exists: bool,
 ) -> (HubCellPlan, ManagedCell, Quota) {
     let seen = quota.nominal.amount();
     let base = managed.map_or(seen, |managed| managed.base);
     let sum = total(base, terms.sum);
-    let held = held && sum < seen;
+    let held = terms.held && exists && sum < seen;
     let target = if held { seen } else { sum };
     let kept = kept_lending(managed, quota);
     let lending = kept.map(|kept| kept.min(target));

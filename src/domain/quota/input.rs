@@ -42,6 +42,8 @@ pub struct ClusterInput {
     pub cordoned: bool,
     /// `None`: not known yet. Such a cluster is held as if [`Mode::Frozen`].
     pub capacity: Option<Capacity>,
+    /// The capacity is what was last known of nodes that are not being followed now, so nothing may grow on it.
+    pub nodes_are_old: bool,
     /// Kept free on every set of nodes, after the percentage that [`Capacity`] already took off.
     pub headroom: Resources,
     /// Whether quota of worker queues that are not ours comes off what we may assign.
@@ -64,6 +66,7 @@ impl ClusterInput {
             mode: Mode::Live,
             cordoned: false,
             capacity: None,
+            nodes_are_old: false,
             headroom: Resources::new(),
             count_foreign: true,
             claim: None,

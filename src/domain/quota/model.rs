@@ -54,7 +54,7 @@ pub(super) struct Room {
     pub flavors: Vec<FlavorName>,
     pub all: Box<[u16]>,
     pub constraints: Vec<Constraint>,
-    /// Constraints with a queue whose reservations are not to be relied on yet.
+    /// Constraints with a queue whose reservations are not to be relied on yet; all, where the nodes are not.
     pub blocked: Vec<bool>,
     pub unchecked: Vec<u16>,
     pub cap: Option<i64>,
@@ -217,7 +217,9 @@ impl Room {
         let on_its_way = on_its_way.map(|(cell, _)| &cell.flavor);
         let unsettled: BTreeSet<_> =
             of_seen.chain(on_its_way).filter_map(|flavor| flavors.binary_search(flavor).ok()).collect();
-        let is_blocked = |c: &Constraint| c.flavors.iter().any(|f| unsettled.contains(&usize::from(*f)));
+        let is_blocked = |c: &Constraint| {
+            input.nodes_are_old || c.flavors.iter().any(|f| unsettled.contains(&usize::from(*f)))
+        };
         let cap = input.claim.as_ref().and_then(|claim| claim.caps.get(resource));
         Self {
             resource: resource.clone(),

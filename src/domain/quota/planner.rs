@@ -40,8 +40,8 @@ pub struct Planner {
     cells: Vec<HubCell>,
     cell_ids: HashMap<Cell, CellId>,
     flavors: Option<BTreeSet<FlavorName>>,
-    /// Frozen clusters whose last terms are not known.
-    unknown: BTreeSet<ClusterId>,
+    /// Frozen clusters whose last terms are not known, or may lag; whether any cell may be one of theirs.
+    unknown: BTreeMap<ClusterId, bool>,
     dirty: Dirty,
 }
 
@@ -72,7 +72,8 @@ impl Planner {
         }
         let is_unknown =
             cluster.treated_as() == Mode::Frozen && (cluster.last_terms.is_none() || cluster.terms_may_lag);
-        self.set_unknown(id, is_unknown);
+        let has_any = cluster.last_terms.is_none() && cluster.claim.is_none();
+        self.set_unknown(id, is_unknown.then_some(has_any));
         match self.clusters.get_mut(&id) {
             Some(state) => state.input = cluster,
             None => drop(self.clusters.insert(id, ClusterState::new(cluster))),
@@ -82,7 +83,7 @@ impl Planner {
 
     pub fn remove_cluster(&mut self, name: &ClusterName) {
         let Some(id) = self.cluster_ids.remove(name) else { return };
-        self.set_unknown(id, false);
+        self.set_unknown(id, None);
         if let Some(state) = self.clusters.remove(&id) {
             self.unlink(id, &state);
         }
@@ -160,9 +161,14 @@ impl Planner {
         let reached = |id: &ClusterId| {
             self.clusters.get(id).is_some_and(|cluster| input.dispatch.reaches(&cluster.input.name))
         };
-        let held = self.unknown.iter().any(reached);
-        let by_cell = state.cells.iter().map(|(at, id)| (at.clone(), self.terms(*id))).collect();
-        Some(hub::plan(input, &state.groups, by_cell, held))
+        let unknown: Vec<_> = self.unknown.iter().filter(|(id, _)| reached(id)).collect();
+        let held = unknown.iter().any(|(_, has_any)| **has_any);
+        let by_cell = state.cells.iter().map(|(at, id)| {
+            let members = &self.cells[*id as usize].members;
+            let held = held || unknown.iter().any(|(cluster, _)| members.contains_key(*cluster));
+            (at.clone(), CellTerms { held, ..self.terms(*id) })
+        });
+        Some(hub::plan(input, &state.groups, by_cell.collect(), held))
     }
 
     /// The clusters that have a cell, as of the last [`Planner::replan`].
@@ -193,7 +199,7 @@ impl Planner {
             let units = *state.counted.get(*position)?;
             (units != 0).then(|| (state.input.name.clone(), Amount::new(units)))
         });
-        CellTerms { named: 0 < cell.named, sum: cell.sum, terms: terms.collect() }
+        CellTerms { named: 0 < cell.named, sum: cell.sum, terms: terms.collect(), held: false }
     }
 
     fn forbidden(&self, cell: &Cell) -> Option<Rule> {
@@ -202,9 +208,12 @@ impl Planner {
         queue.facts.forbidden.get(&at).cloned()
     }
 
-    fn set_unknown(&mut self, id: ClusterId, is_unknown: bool) {
-        let changed = if is_unknown { self.unknown.insert(id) } else { self.unknown.remove(&id) };
-        if changed {
+    fn set_unknown(&mut self, id: ClusterId, unknown: Option<bool>) {
+        let before = match unknown {
+            Some(has_any) => self.unknown.insert(id, has_any),
+            None => self.unknown.remove(&id),
+        };
+        if before != unknown {
             self.dirty.touched.queues.extend(self.queue_ids.keys().cloned());
         }
     }

@@ -88,8 +88,10 @@ impl Planned<'_> {
                 None => Reason::Cap,
             };
         }
+        let waits = outcome.granted.is_some_and(|granted| granted < outcome.effective);
         let conditions = [
-            (outcome.granted.is_some_and(|granted| granted < outcome.effective), Reason::Draining),
+            (waits && self.input.nodes_are_old, Reason::CapacityUnknown),
+            (waits, Reason::Draining),
             (!cell.dispatched, Reason::NotDispatched),
             (live && cell.exists && !cell.active, Reason::QueueInactive),
             (!confirmed, Reason::Unconfirmed),

@@ -7,10 +7,11 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::stage::{
-    Assign, CLAIM, CLAIMS, FEDQD, GPU, HASTY, KUEUE, Recorder, SOON, Stage, ground, holds, nominal, queue,
+    Assign, CLAIM, CLAIMS, FEDQD, GPU, HASTY, KUEUE, Recorder, SOON, Stage, claim, condition, ground, holds,
+    nominal, queue,
 };
 use crate::support::audit::{Mark, Request};
-use crate::support::cluster::Cluster;
+use crate::support::cluster::{Cluster, id};
 use crate::support::fleet::Fleet;
 use crate::support::nodes::node;
 use crate::support::wait::{Seen, eventually};
@@ -126,6 +127,143 @@ pub async fn a_silent_cluster_keeps_its_share_until_it_is_lost(fleet: &Fleet) ->
     one.plane.restart_api_server().await?;
     holds(hub, "silent-queue", case, &[(GPU, "9")]).await.context("its share returns")?;
     stage.claim_says("silent-one", "Ready", "True", "Ready").await?;
+    Ok(())
+}
+
+/// All that fedq follows on a worker but one kind, as a role that was trimmed would have it.
+const ALL_BUT_LOCAL_QUEUES: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: narrow}
+rules:
+- {apiGroups: [''], resources: [nodes, namespaces, pods, persistentvolumeclaims], verbs: ['*']}
+- {apiGroups: [batch, jobset.x-k8s.io], resources: ['*'], verbs: ['*']}
+- apiGroups: [kueue.x-k8s.io]
+  resources: [clusterqueues, resourceflavors, cohorts, topologies, admissionchecks, workloadpriorityclasses, workloads]
+  verbs: ['*']
+- {nonResourceURLs: ['*'], verbs: [get]}
+";
+
+fn bound_to(role: &str) -> String {
+    format!(
+        "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {{name: narrow-{role}}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {role}}}
+subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: narrow-fedqd}}]
+"
+    )
+}
+
+pub async fn a_kind_that_is_forbidden_does_not_hold_up_what_others_lose(fleet: &Fleet) -> Result<()> {
+    const RBAC: &str = "rbac.authorization.k8s.io/v1";
+    let case = "narrow";
+    let name = "a_kind_that_is_forbidden_does_not_hold_up_what_others_lose";
+    let stage = Stage::set_with(fleet, name, case, HASTY, "").await?;
+    let (hub, one, two) = (stage.hub(), fleet.worker1(), fleet.worker2());
+    for worker in [one, two] {
+        worker.add_nodes(&[node(case, "a").gpus(8)]).await?;
+    }
+    hub.apply(&ground(case)).await?;
+    hub.apply(&queue(case, "narrow-queue", &[(GPU, "0")], "")).await?;
+    one.apply(ALL_BUT_LOCAL_QUEUES).await?;
+    one.apply(&bound_to("cluster-admin")).await?;
+    stage.put_secret("narrow-one", &one.kubeconfig_for("narrow-fedqd", &[])?).await?;
+    stage.join("narrow-two", two).await?;
+    for (cluster, gpus) in [("narrow-one", "5"), ("narrow-two", "4")] {
+        give(&stage, cluster, &[("narrow-queue", gpus)]).await?;
+    }
+    holds(hub, "narrow-queue", case, &[(GPU, "9")]).await?;
+    stage.rest().await?;
+
+    stage.daemon.kill()?;
+    one.apply(&bound_to("narrow")).await?;
+    one.delete(id(RBAC, "ClusterRoleBinding", "narrow-cluster-admin")).await?;
+    give(&stage, "narrow-two", &[("narrow-queue", "1")]).await?;
+    stage.daemon.restart().await?;
+    holds(two, "narrow-queue", case, &[(GPU, "1")]).await?;
+    holds(hub, "narrow-queue", case, &[(GPU, "6")]).await.context("what `narrow-two` lost, and no more")?;
+    holds(one, "narrow-queue", case, &[(GPU, "5")]).await?;
+
+    one.apply(&bound_to("cluster-admin")).await?;
+    stage.claim_says("narrow-one", "Ready", "True", "Ready").await?;
+    holds(hub, "narrow-queue", case, &[(GPU, "6")]).await?;
+    for role in ["narrow", "cluster-admin"] {
+        one.delete(id(RBAC, "ClusterRoleBinding", &format!("narrow-{role}"))).await?;
+    }
+    one.delete(id(RBAC, "ClusterRole", "narrow")).await
+}
+
+pub async fn a_second_claim_that_was_turned_down_is_so_after_a_restart(fleet: &Fleet) -> Result<()> {
+    let case = "second";
+    let stage = Stage::set(fleet, "a_second_claim_that_was_turned_down_is_so_after_a_restart", case).await?;
+    let (hub, worker) = (stage.hub(), fleet.worker2());
+    claimed(&stage, worker, "second-one", "second-queue").await?;
+    let resources = [("gpu", "1")];
+    let give_less = Assign { queue: "second-queue", flavor: case, resources: &resources };
+    let mut second = claim("second-one", &[give_less]);
+    second["metadata"]["name"] = "second-z".into();
+    hub.apply_object("fedq-test", second).await?;
+    let turned_down = |claim: &Value| condition(claim, "Accepted")["reason"] == "ClusterAlreadyClaimed";
+    hub.wait(id(CLAIMS, CLAIM, "second-z"), "turned down", SOON, turned_down).await?;
+    stage.rest().await?;
+
+    let recorder = Recorder::start(worker, KUEUE, "ClusterQueue").await?;
+    stage.daemon.kill()?;
+    stage.daemon.restart().await?;
+    stage.rest().await?;
+    let second = hub.get(id(CLAIMS, CLAIM, "second-z")).await?.context("the second claim is there")?;
+    ensure!(turned_down(&second), "{second:#}");
+    give(&stage, "second-one", &[("second-queue", "5")]).await?;
+    for cluster in [worker, hub] {
+        holds(cluster, "second-queue", case, &[(GPU, "5")]).await?;
+    }
+    never_fell(case, &recorder.stop()?)
+}
+
+pub async fn an_invalid_edit_leaves_the_last_valid_text_in_force_after_a_restart(
+    fleet: &Fleet,
+) -> Result<()> {
+    let case = "invalid";
+    let name = "an_invalid_edit_leaves_the_last_valid_text_in_force_after_a_restart";
+    let stage = Stage::set(fleet, name, case).await?;
+    let (hub, worker) = (stage.hub(), fleet.worker2());
+    claimed(&stage, worker, "invalid-one", "invalid-queue").await?;
+    // The schema lets it through.
+    give(&stage, "invalid-one", &[("invalid-queue", "1e99")]).await?;
+    stage.claim_says("invalid-one", "Accepted", "False", "InvalidQuantity").await?;
+    stage.rest().await?;
+
+    let recorders = (
+        Recorder::start(hub, KUEUE, "ClusterQueue").await?,
+        Recorder::start(worker, KUEUE, "ClusterQueue").await?,
+    );
+    stage.daemon.kill()?;
+    stage.daemon.restart().await?;
+    stage.rest().await?;
+    for cluster in [worker, hub] {
+        holds(cluster, "invalid-queue", case, &[(GPU, "4")]).await?;
+    }
+    stage.claim_says("invalid-one", "Accepted", "False", "InvalidQuantity").await?;
+    give(&stage, "invalid-one", &[("invalid-queue", "5")]).await?;
+    for cluster in [worker, hub] {
+        holds(cluster, "invalid-queue", case, &[(GPU, "5")]).await?;
+    }
+    never_fell(case, &recorders.0.stop()?)?;
+    never_fell(case, &recorders.1.stop()?)
+}
+
+/// A cluster of 8 GPUs whose claim gives 4 of them to a queue.
+async fn claimed(stage: &Stage<'_>, worker: &Cluster, cluster: &str, name: &str) -> Result<()> {
+    worker.add_nodes(&[node(stage.case, "a").gpus(8)]).await?;
+    stage.hub().apply(&ground(stage.case)).await?;
+    stage.hub().apply(&queue(stage.case, name, &[(GPU, "0")], "")).await?;
+    stage.join(cluster, worker).await?;
+    give(stage, cluster, &[(name, "4")]).await?;
+    for cluster in [worker, stage.hub()] {
+        holds(cluster, name, stage.case, &[(GPU, "4")]).await?;
+    }
     Ok(())
 }
 

@@ -127,6 +127,9 @@ pub fn all() -> Vec<Case> {
         faults::a_daemon_killed_again_and_again_ends_in_the_same_state,
         faults::a_restarted_daemon_resumes_its_watch_or_lists_and_compares,
         faults::a_silent_cluster_keeps_its_share_until_it_is_lost,
+        faults::a_kind_that_is_forbidden_does_not_hold_up_what_others_lose,
+        faults::a_second_claim_that_was_turned_down_is_so_after_a_restart,
+        faults::an_invalid_edit_leaves_the_last_valid_text_in_force_after_a_restart,
     ]);
     all
 }

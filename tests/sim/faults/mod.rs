@@ -18,6 +18,7 @@
 //! | fault | scenario |
 //! |---|---|
 //! | killed at any write | `process`: killed between a write and its answer, at any moment, at each sync of the disk |
+//! | killed and started again with something in the way: an unreadable kind, invalid and second claims, nodes or Kueue that do not answer | `restarts` |
 //! | stopped, and started again | `process`: reads only what came meanwhile |
 //! | disk full or failing | `process`: a full disk stops no quota |
 //! | damaged or newer database | `process`: a damaged or newer database is refused |
@@ -65,6 +66,7 @@ mod objects;
 mod people;
 pub mod preload;
 mod process;
+mod restarts;
 mod stage;
 mod trust;
 mod walk;

@@ -115,6 +115,7 @@ impl Course {
             observed: Timestamp::UNIX_EPOCH,
             bad: Vec::new(),
             silent: self.draw.bool().then(|| "nobody knows".to_owned()),
+            is_old: self.draw.bool(),
         };
         self.bed.capacity.insert(name(cluster), Arc::new(capacity));
     }

@@ -1,0 +1,137 @@
+//! What was in force before a restart is in force after it, whatever stands in between.
+
+use std::time::Duration;
+
+use fedq::sim::cluster::Cluster;
+use serde_json::json;
+
+use super::super::bed::wait;
+use super::stage::{FLAVOR, Stage, claim_name, condition_of, gpus, merged, wrong};
+
+/// Starts fedqd again after a kill; returns when it knows both workers and has nothing left to write.
+async fn started(stage: &mut Stage) {
+    stage.start();
+    for name in ["one", "two"] {
+        stage.bed.logs(&format!("Connected to `{name}`"), 2).await;
+    }
+    stage.claim_says(stage.two(), "CapacityKnown", "Observed").await;
+    stage.rests().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kind_that_cannot_be_read_does_not_hold_up_what_others_lose() {
+    let mut stage = Stage::set_with("lostTimeout: 6s", "").await;
+    stage.rests().await;
+    stage.kill();
+    wrong(stage.one(), "localqueues: forbidden");
+    stage.may_fall = true;
+    stage.start();
+    stage.give(stage.two(), [2, 1]).await;
+    stage.has(stage.two(), [2, 1]).await;
+    // It answers, so it is not lost, and what it was counted with stands.
+    stage.has(stage.hub(), [8, 5]).await;
+    assert_eq!(gpus(stage.one()), [Some(6), Some(4)]);
+    wrong(stage.one(), "");
+    stage.ends_with([[6, 4], [2, 1]]).await;
+}
+
+fn accepted(hub: &Cluster, claim: &str) -> serde_json::Value {
+    let claim = hub.get("ClusterResourceClaim", "", claim);
+    claim.map_or(serde_json::Value::Null, |claim| condition_of(&claim, "Accepted")["reason"].clone())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_claim_that_was_turned_down_is_so_after_a_restart() {
+    let mut stage = Stage::set().await;
+    let assignment = json!({"clusterQueueName": "team", "flavor": FLAVOR, "resources": {"gpu": "1"}});
+    let second = json!({
+        "apiVersion": "galaxy.kubestellar.io/v1alpha1", "kind": "ClusterResourceClaim",
+        "metadata": {"name": "z-second"},
+        "spec": {"clusterName": "one", "resourceAssignments": [assignment]},
+    });
+    stage.hub().put(second).await.unwrap();
+    let turned_down = || accepted(stage.hub(), "z-second") == "ClusterAlreadyClaimed";
+    wait("the second claim to be turned down", stage.hub(), turned_down).await;
+    stage.rests().await;
+    stage.kill();
+    started(&mut stage).await;
+    assert_eq!(gpus(stage.one()), [Some(6), Some(4)]);
+    assert_eq!(accepted(stage.hub(), "z-second"), "ClusterAlreadyClaimed");
+    // Nothing fell in between.
+    stage.mark();
+    stage.give(stage.one(), [7, 4]).await;
+    stage.holds([[7, 4], [3, 5]]).await;
+    stage.hub().remove("ClusterResourceClaim", "z-second").await.unwrap();
+    stage.ends_with([[7, 4], [3, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_invalid_edit_leaves_the_last_valid_text_in_force_also_after_a_restart() {
+    let mut stage = Stage::set().await;
+    stage.rests().await;
+    let invalid = json!({"clusterQueueName": "team", "flavor": FLAVOR, "resources": {"gpu": "1e99"}});
+    let name = claim_name(stage.one());
+    let patch = json!({"spec": {"resourceAssignments": [invalid]}});
+    merged(stage.hub(), "ClusterResourceClaim", &name, patch).await;
+    let rejected = || accepted(stage.hub(), &name) == "InvalidQuantity";
+    wait("the edit to be rejected", stage.hub(), rejected).await;
+    stage.rests().await;
+    for store_is_lost in [false, true] {
+        stage.kill();
+        for file in ["fedq.db", "fedq.db-wal", "fedq.db-shm"].iter().filter(|_| store_is_lost) {
+            let _ = std::fs::remove_file(stage.bed.path(file));
+        }
+        let again = stage.log().matches("Connected to `one`").count();
+        stage.start();
+        stage.bed.logs("Connected to `one`", again + 1).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        stage.rests().await;
+        assert_eq!(gpus(stage.one()), [Some(6), Some(4)]);
+        assert_eq!(gpus(stage.hub()), [Some(9), Some(9)]);
+        assert_eq!(accepted(stage.hub(), &name), "InvalidQuantity");
+    }
+    stage.mark();
+    stage.give(stage.one(), [7, 4]).await;
+    stage.ends_with([[7, 4], [3, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_grows_on_nodes_of_the_store_before_they_were_read_again() {
+    let mut stage = Stage::set().await;
+    stage.rests().await;
+    stage.kill();
+    stage.one().remove("Node", "b").await.unwrap();
+    stage.mark_anew();
+    wrong(stage.one(), "nodes: hang");
+    stage.give(stage.one(), [8, 6]).await;
+    stage.give(stage.two(), [4, 5]).await;
+    stage.start();
+    stage.has(stage.two(), [4, 5]).await;
+    stage.bed.logs("Connected to `one`", 2).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(gpus(stage.one()), [Some(6), Some(4)], "half of its nodes are gone");
+    stage.may_fall = true;
+    stage.give(stage.one(), [3, 2]).await;
+    wrong(stage.one(), "");
+    stage.ends_with([[3, 2], [4, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_that_does_not_serve_kueue_at_a_start_lowers_no_quota() {
+    let mut stage = Stage::set().await;
+    stage.rests().await;
+    stage.kill();
+    stage.hub().state.uninstall("kueue.x-k8s.io");
+    stage.start();
+    for name in ["one", "two"] {
+        stage.bed.logs(&format!("Connected to `{name}`"), 2).await;
+    }
+    let writes = |cluster: &Cluster| cluster.state.counts.writes();
+    let before = writes(stage.one()) + writes(stage.two());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    stage.rests().await;
+    assert_eq!(gpus(stage.one()), [Some(6), Some(4)]);
+    assert_eq!(gpus(stage.two()), [Some(3), Some(5)]);
+    stage.claim_says(stage.one(), "QuotaSynced", "HubWithoutKueue").await;
+    assert_eq!(writes(stage.one()) + writes(stage.two()), before);
+}
