@@ -136,6 +136,17 @@ impl ResourceName {
     pub fn is_bytes(&self) -> bool {
         matches!(self.as_str(), "memory" | "ephemeral-storage") || self.as_str().starts_with("hugepages-")
     }
+
+    /// What people share it out in, in the unit that quota is counted in: a core, a mebibyte, a GPU.
+    pub fn units_of_a_whole(&self) -> i64 {
+        if self.is_bytes() {
+            1 << 20
+        } else if self.as_str() == "cpu" {
+            1000
+        } else {
+            1
+        }
+    }
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ fn fill_room(room: &Room, cells: &mut [CellModel]) {
         })
         .collect();
     limits.extend(room.cap.map(|cap| Limit { flavors: &room.all, room: cap }));
-    let filled = fill(&asks, &limits, room.flavors.len());
+    let filled = fill(&asks, &limits, room.flavors.len(), room.resource.units_of_a_whole());
     for (cell, units) in cells.iter_mut().zip(filled.units) {
         cell.outcome.effective = units;
         let stopped_by = filled.stopped_by[usize::from(cell.flavor)].filter(|_| units < cell.requested);
