@@ -103,7 +103,9 @@ pub async fn explain_placement(
     let view = state.placements.borrow().clone();
     let row = Arc::clone(find(&view, &namespace, &name)?);
     let by = decided_by(row.writer);
-    explanation(Arc::clone(&row.placement), by, view, state.clock.now()).await.map(Json)
+    explanation((Arc::clone(&row.placement), by), row.decided.clone(), view, state.clock.now())
+        .await
+        .map(Json)
 }
 
 /// What this Placement would choose now. Nothing is written.
@@ -119,7 +121,8 @@ pub async fn simulate_placement(
 ) -> Result<Json<PlacementExplanation>, Failure> {
     let placement = read_manifest(manifest)?;
     let view = state.placements.borrow().clone();
-    explanation(Arc::new(placement), "nobody", view, state.clock.now()).await.map(Json)
+    let decided = view.placements.get(&placement.key).map(|row| row.decided.clone()).unwrap_or_default();
+    explanation((Arc::new(placement), "nobody"), decided, view, state.clock.now()).await.map(Json)
 }
 
 fn read_manifest(mut manifest: Value) -> Result<Spec, Failure> {
@@ -142,8 +145,8 @@ fn read_manifest(mut manifest: Value) -> Result<Spec, Failure> {
 
 /// Expressions may take a second, so not on a thread that serves others.
 async fn explanation(
-    placement: Arc<Spec>,
-    decided_by: &'static str,
+    (placement, decided_by): (Arc<Spec>, &'static str),
+    decided: Vec<String>,
     view: Arc<PlacementView>,
     now: Timestamp,
 ) -> Result<PlacementExplanation, Failure> {
@@ -152,7 +155,7 @@ async fn explanation(
     }
     let explain = move || {
         let evaluation = placement::evaluate(&placement, &view.hub, now);
-        show_explanation(&placement, decided_by, &view.hub, &evaluation)
+        show_explanation((&placement, decided_by), decided, &view.hub, &evaluation)
     };
     let explained = tokio::task::spawn_blocking(explain).await;
     explained.map_err(|error| Failure::internal("the Placement could not be evaluated", &error))
@@ -212,8 +215,8 @@ fn condition(condition: &Condition) -> PlacementCondition {
 }
 
 fn show_explanation(
-    placement: &Spec,
-    decided_by: &str,
+    (placement, decided_by): (&Spec, &str),
+    decided: Vec<String>,
     hub: &Hub,
     evaluation: &Evaluation,
 ) -> PlacementExplanation {
@@ -225,10 +228,7 @@ fn show_explanation(
         name: placement.key.name.to_string(),
         decided_by: decided_by.to_owned(),
         chosen: evaluation.decisions(hub).map(ToString::to_string).collect(),
-        decided: hub
-            .decisions_of(&placement.key)
-            .flat_map(|decision| decision.clusters.iter().cloned())
-            .collect(),
+        decided,
         conditions: evaluation.conditions.all().map(condition).collect(),
         warning: evaluation.warning.clone(),
         prioritizers: explained.prioritizers.into_iter().map(prioritizer).collect(),

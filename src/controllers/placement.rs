@@ -26,10 +26,12 @@ use crate::{
         placement::{
             self,
             board::Touched,
-            changes::Desired,
+            changes::{self, Desired},
+            round::{self, Decided, Unwritten},
             spec::{Placement, PlacementKey},
             view::{PlacementRow, PlacementView},
         },
+        queue::{objects::HUB_LABEL, selector::Labels},
     },
     k8s::{hub::Hub, list_watch::State, read, types::ocm as types, write::Change},
     telemetry::Metrics,
@@ -50,6 +52,8 @@ pub struct Settings {
 pub struct PlacementController {
     hub: Hub,
     hub_id: String,
+    /// The labels of decisions that are this hub's.
+    marks: Labels,
     clock: Clock,
     settings: Settings,
     writer: Writer,
@@ -64,18 +68,11 @@ pub struct PlacementController {
     best: BTreeMap<PlacementKey, Arc<[ClusterName]>>,
     /// What each of them was last evaluated to.
     desired: BTreeMap<PlacementKey, Desired>,
+    /// Of that, the decisions that are not all written yet.
+    unwritten: Unwritten,
     failing: BTreeSet<PlacementKey>,
     /// Whether OCM decides, as it was at the last look.
     ocm_places: Option<bool>,
-}
-
-/// What came of one Placement.
-struct Evaluated {
-    key: PlacementKey,
-    best: Arc<[ClusterName]>,
-    desired: Desired,
-    warning: Option<String>,
-    again_at: Option<Timestamp>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -94,6 +91,7 @@ impl PlacementController {
     ) -> Self {
         Self {
             hub,
+            marks: Labels::from([(HUB_LABEL.to_owned(), hub_id.clone())]),
             hub_id,
             clock,
             settings,
@@ -105,6 +103,7 @@ impl PlacementController {
             rows: BTreeMap::new(),
             best: BTreeMap::new(),
             desired: BTreeMap::new(),
+            unwritten: Unwritten::default(),
             failing: BTreeSet::new(),
             ocm_places: None,
         }
@@ -158,48 +157,30 @@ impl PlacementController {
         }
     }
 
-    /// Off the threads that the other controllers share: expressions of many Placements take their time. One after the
-    /// other, each with what was decided for those before it, written or not: with the same view of all clusters,
-    /// Placements that balance would all choose the same ones.
+    /// Off the threads that the other controllers share: expressions of many Placements take their time.
     async fn evaluate(
-        &self,
+        &mut self,
         keys: Vec<PlacementKey>,
         now: Timestamp,
-    ) -> Result<Vec<Evaluated>, PlacementError> {
+    ) -> Result<Vec<Decided>, PlacementError> {
         let board = &self.gathered.board;
         let placements: Vec<Arc<Placement>> =
             keys.iter().filter_map(|key| board.placement(key)).cloned().collect();
         if placements.is_empty() {
             return Ok(Vec::new());
         }
-        let evaluated: BTreeSet<&PlacementKey> = keys.iter().collect();
-        let unwritten = self.wishes.keys().filter(|key| !evaluated.contains(key));
-        let assume = |key: &PlacementKey| {
-            let decisions = self.desired.get(key)?.decisions(board.placement(key)?)?;
-            Some((key.clone(), decisions))
-        };
-        let assumed: Vec<_> = unwritten.filter_map(assume).collect();
-        let mut hub = Arc::clone(board.hub());
-        let all = move || {
-            for (key, decisions) in assumed {
-                Arc::make_mut(&mut hub).set_decisions(Some(key), decisions);
-            }
-            let mut evaluated = Vec::new();
-            for placement in &placements {
-                let evaluation = placement::evaluate(placement, &hub, now);
-                let desired = Desired::of(placement, &hub, &evaluation);
-                let best = evaluation.decisions(&hub).cloned().collect();
-                let key = placement.key.clone();
-                let decisions = desired.decisions(placement).filter(|_| 1 < placements.len());
-                if let Some(decisions) = decisions {
-                    Arc::make_mut(&mut hub).set_decisions(Some(key.clone()), decisions);
-                }
-                let (warning, again_at) = (evaluation.warning, evaluation.again_at);
-                evaluated.push(Evaluated { key, best, desired, warning, again_at });
-            }
-            evaluated
-        };
-        tokio::task::spawn_blocking(all).await.map_err(PlacementError::Evaluate)
+        let hub = self.unwritten.over(board.hub());
+        let decide = move || round::decide(&placements, &hub, now);
+        tokio::task::spawn_blocking(decide).await.map_err(PlacementError::Evaluate)
+    }
+
+    /// Forgets what was decided of it.
+    fn forget(&mut self, key: &PlacementKey) {
+        self.wishes.remove(key);
+        self.warned.remove(key);
+        self.best.remove(key);
+        self.desired.remove(key);
+        self.unwritten.set(key, None);
     }
 
     /// Of these, the Placements that fedq decides.
@@ -212,10 +193,7 @@ impl PlacementController {
                 ours.push(key.clone());
             } else {
                 self.gathered.board.leave(key);
-                self.wishes.remove(key);
-                self.warned.remove(key);
-                self.best.remove(key);
-                self.desired.remove(key);
+                self.forget(key);
             }
         }
         ours
@@ -233,8 +211,8 @@ impl PlacementController {
         }
     }
 
-    fn decide(&mut self, evaluated: Evaluated) {
-        let Evaluated { key, best, desired, warning, again_at } = evaluated;
+    fn decide(&mut self, decided: Decided) {
+        let Decided { key, best, desired, warning, again_at } = decided;
         self.warn(&key, warning.as_deref());
         self.gathered.board.evaluated(&key, again_at);
         self.best.insert(key.clone(), best);
@@ -255,8 +233,12 @@ impl PlacementController {
             decisions: &self.hub.ocm.decisions,
             now: self.clock.now(),
         };
-        let wanted = desired.changes(placement, self.gathered.board.hub(), &read::ocm::report(&object));
-        let changes: Vec<Change> = wanted.iter().filter_map(|change| rendering.change(change)).collect();
+        let (hub, reported) = (self.gathered.board.hub(), read::ocm::report(&object));
+        let wanted = desired.changes(placement, hub, &reported, &self.marks);
+        let unwritten = changes::decisions_differ(&wanted).then(|| desired.decisions(placement)).flatten();
+        self.unwritten.set(&key, unwritten);
+        let due = changes::due(wanted);
+        let changes: Vec<Change> = due.iter().filter_map(|change| rendering.change(change)).collect();
         if changes.is_empty() {
             self.wishes.remove(&key);
         } else {
@@ -275,13 +257,7 @@ impl PlacementController {
             writer,
             best: self.best.get(key).cloned(),
             report: read::ocm::report(&object),
-            decided: self
-                .gathered
-                .board
-                .hub()
-                .decisions_of(key)
-                .flat_map(|decision| decision.clusters.iter().cloned())
-                .collect(),
+            decided: self.gathered.board.hub().decided_names(key),
             created: created(&object),
             failures,
         };
@@ -306,15 +282,15 @@ impl PlacementController {
     }
 
     fn publish(&mut self) {
+        let hub = self.unwritten.over(self.gathered.board.hub());
         self.view.send_if_modified(|view| {
-            let hub = self.gathered.board.hub();
-            if view.known && Arc::ptr_eq(&view.hub, hub) && view.placements == self.rows {
+            if view.known && Arc::ptr_eq(&view.hub, &hub) && view.placements == self.rows {
                 return false;
             }
             *view = Arc::new(PlacementView {
                 revision: view.revision + 1,
                 known: true,
-                hub: Arc::clone(hub),
+                hub,
                 placements: self.rows.clone(),
             });
             true
@@ -341,17 +317,15 @@ impl Controller for PlacementController {
             return Ok(Next::AtPeriod);
         };
         for key in self.gathered.take(&self.hub.ocm, &self.hub_id) {
-            self.wishes.remove(&key);
+            self.forget(&key);
             self.rows.remove(&key);
-            self.best.remove(&key);
-            self.desired.remove(&key);
         }
         let Touched { evaluate, compare } = self.gathered.board.take_touched(now);
         let mut keys: BTreeSet<PlacementKey> = evaluate.union(&compare).cloned().collect();
         let ours = self.leave_to_others(&keys, ocm_places);
         let is_open = |key: &&PlacementKey| evaluate.contains(*key) || !self.desired.contains_key(*key);
         match self.evaluate(ours.iter().filter(is_open).cloned().collect(), now).await {
-            Ok(evaluated) => evaluated.into_iter().for_each(|one| self.decide(one)),
+            Ok(decided) => decided.into_iter().for_each(|one| self.decide(one)),
             Err(error) => {
                 self.gathered.board.touch_all();
                 return Err(error);

@@ -16,6 +16,7 @@ pub mod groups;
 pub mod hub;
 pub mod options;
 pub mod predicates;
+pub mod round;
 pub mod scores;
 pub mod select;
 pub mod selector;
@@ -181,6 +182,7 @@ impl Stages {
         self.filtered.push(Filtered { filter: TAINT_TOLERATION, passed: passed.clone() });
 
         let prioritizers = scores::prioritizers(placement)?;
+        scores::settles(placement, &prioritizers, passed.len(), &options)?;
         let scoring = scores::Scoring { placement, hub, now, options: &options };
         let (prioritized, warning) = scores::score(&scoring, &prioritizers, passed)?;
         self.warning = warning;

@@ -134,6 +134,7 @@ fn settle(board: &mut Board) -> usize {
             placement,
             board.hub(),
             &Report::default(),
+            &BTreeMap::new(),
         ));
         board.evaluated(key, evaluation.again_at);
     }

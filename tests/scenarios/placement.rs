@@ -225,7 +225,7 @@ fn run(path: &Path) -> Result<(), Failed> {
     compared.output(&scenario.expect, &placement, &hub, &evaluation);
     if let Some(expected) = &scenario.expect.changes {
         let found: Vec<_> = Desired::of(&placement, &hub, &evaluation)
-            .changes(&placement, &hub, &reported)
+            .changes(&placement, &hub, &reported, &BTreeMap::new())
             .iter()
             .map(change_text)
             .collect();
@@ -486,7 +486,7 @@ impl Compared {
         self.maybe("slices", expect.slices.as_ref(), &slices.collect());
         let none = fedq::domain::placement::changes::Report::default();
         let report = Desired::of(placement, hub, evaluation)
-            .changes(placement, hub, &none)
+            .changes(placement, hub, &none, &BTreeMap::new())
             .into_iter()
             .find_map(|change| match change {
                 Change::Report(report) => Some(report),

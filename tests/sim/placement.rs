@@ -349,3 +349,146 @@ async fn placements_that_balance_spread_and_come_to_rest() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(versions(), before, "{:?}", chosen());
 }
+
+/// The clusters of each decision of the Placement that has any, by name of the decision.
+fn decisions(hub: &Cluster, placement: &str) -> Vec<Vec<String>> {
+    let of = |decision: &Value| decision["metadata"]["labels"][format!("{OCM}/placement")] == placement;
+    let clusters = |decision: &Value| -> Vec<String> {
+        let decided = decision["status"]["decisions"].as_array().cloned().unwrap_or_default();
+        decided.iter().map(|one| one["clusterName"].as_str().unwrap().to_owned()).collect()
+    };
+    let all = hub.list("PlacementDecision");
+    all.iter().filter(|decision| of(decision)).map(|decision| clusters(decision)).collect()
+}
+
+async fn managed(hub: &Cluster, name: &str, label: (&str, &str)) {
+    hub.put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).await.unwrap();
+    hub.put(json!({
+        "apiVersion": format!("{OCM}/v1"), "kind": "ManagedCluster",
+        "metadata": {"name": name, "labels": {label.0: label.1}}, "spec": {"hubAcceptsClient": true},
+    }))
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn regrouping_moves_a_placement_off_no_cluster() {
+    let bed = bed().await;
+    let hub = &bed.hub;
+    let mut chosen = Vec::new();
+    for number in 0..12 {
+        let name = format!("m{number:02}");
+        managed(hub, &name, ("pool", "yes")).await;
+        chosen.push(name);
+    }
+    let in_groups_of = |size: u32| {
+        let mut spec = selects("pool", "yes");
+        spec["numberOfClusters"] = json!(12);
+        spec["decisionStrategy"] = json!({"groupStrategy": {"clustersPerDecisionGroup": size}});
+        spec
+    };
+    place(hub, "steady", in_groups_of(12)).await;
+    says(hub, "steady", "PlacementSatisfied", "True", "").await;
+    assert_eq!(
+        decisions(hub, "steady"),
+        std::slice::from_ref(&chosen),
+        "the status comes after the decisions"
+    );
+
+    // Better by name, and not better than those that are chosen.
+    for number in 0..12 {
+        managed(hub, &format!("a{number:02}"), ("pool", "yes")).await;
+    }
+    rests(hub).await;
+    for size in [5, 1, 4, 12] {
+        let spec = json!({"spec": in_groups_of(size)});
+        hub.merge_in(NAMESPACE, "Placement", "steady", spec).await.unwrap();
+        let groups = chosen.len().div_ceil(usize::try_from(size).unwrap());
+        wait(&format!("groups of {size}"), hub, || {
+            let found = decisions(hub, "steady");
+            let mut all = found.concat();
+            all.sort();
+            let is_whole = all == chosen;
+            all.dedup();
+            assert_eq!(all, chosen, "a chosen cluster is in no decision, or another one in some");
+            is_whole && found.len() == groups
+        })
+        .await;
+    }
+    rests(hub).await;
+    assert_eq!(decisions(hub, "steady"), [chosen]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_status_tells_no_more_than_the_decisions_show() {
+    let bed = bed().await;
+    let hub = &bed.hub;
+    let refused = fedq::sim::faults::Plan::default().only(
+        Some("patch"),
+        Some("placementdecisions"),
+        fedq::sim::faults::Fault::Forbidden,
+    );
+    hub.set_faults(refused);
+    place(hub, "labelled", selects("name", "two")).await;
+    bed.logs("Could not write placementdecisions", 1).await;
+    rests(hub).await;
+    assert!(condition(hub, "labelled", "PlacementSatisfied").is_none(), "nothing is decided yet");
+    hub.set_faults(fedq::sim::faults::Plan::default());
+    says(hub, "labelled", "PlacementSatisfied", "True", "").await;
+    assert_eq!(decided(hub, "labelled").unwrap(), ["two"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_placement_that_was_taken_over_stays_taken_over() {
+    let mut bed = bed().await;
+    let disabled = |value: Value| json!({"metadata": {"annotations": {format!("{OCM}/experimental-scheduling-disable"): value}}});
+    bed.hub
+        .put(json!({
+            "apiVersion": v1beta1(), "kind": "PlacementDecision",
+            "metadata": {
+                "name": "theirs-decision-1", "namespace": NAMESPACE,
+                "labels": {format!("{OCM}/placement"): "theirs"},
+            },
+            "status": {"decisions": [{"clusterName": "one", "reason": ""}]},
+        }))
+        .await
+        .unwrap();
+    place(&bed.hub, "theirs", selects("name", "two")).await;
+    bed.hub.merge_in(NAMESPACE, "Placement", "theirs", disabled(json!("true"))).await.unwrap();
+    decides(&bed.hub, "theirs", &["two"]).await;
+    rests(&bed.hub).await;
+
+    bed.hub.merge_in(NAMESPACE, "Placement", "theirs", disabled(Value::Null)).await.unwrap();
+    let labels = json!({"metadata": {"labels": {"name": "two"}}});
+    bed.hub.merge("ManagedCluster", "one", labels.clone()).await.unwrap();
+    decides(&bed.hub, "theirs", &["one", "two"]).await;
+    rests(&bed.hub).await;
+    bed.kill();
+    bed.start_daemon();
+    bed.hub.merge("ManagedCluster", "three", labels).await.unwrap();
+    decides(&bed.hub, "theirs", &["one", "three", "two"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_placement_of_a_name_that_was_there_before_is_warned_of_again() {
+    let bed = bed().await;
+    let hub = &bed.hub;
+    hub.put(json!({
+        "apiVersion": format!("{OCM}/v1alpha1"), "kind": "AddOnPlacementScore",
+        "metadata": {"name": "usage", "namespace": "one"},
+        "status": {"scores": [{"name": "gpu", "value": 1}], "validUntil": "2020-01-01T00:00:00Z"},
+    }))
+    .await
+    .unwrap();
+    let scored = json!({"prioritizerPolicy": {"mode": "Exact", "configurations": [{
+        "scoreCoordinate": {"type": "AddOn", "addOn": {"resourceName": "usage", "scoreName": "gpu"}}, "weight": 1,
+    }]}});
+    let warning = "AddOnPlacementScores one/usage expired";
+    place(hub, "scored", scored.clone()).await;
+    bed.logs(warning, 1).await;
+    says(hub, "scored", "PlacementSatisfied", "True", "").await;
+    hub.remove_in(NAMESPACE, "Placement", "scored").await.unwrap();
+    rests(hub).await;
+    place(hub, "scored", scored).await;
+    bed.logs(warning, 2).await;
+}

@@ -256,6 +256,14 @@ impl Hub {
         self.decisions.get(&Some(placement.clone())).into_iter().flat_map(|decisions| decisions.iter())
     }
 
+    /// The clusters of these, in their order, each once: one that comes to stand in another decision is in both
+    /// for a moment.
+    pub fn decided_names(&self, placement: &PlacementKey) -> Vec<String> {
+        let mut seen = BTreeSet::new();
+        let clusters = self.decisions_of(placement).flat_map(|decision| &decision.clusters);
+        clusters.filter(|cluster| seen.insert(cluster.as_str())).cloned().collect()
+    }
+
     /// The clusters the Placement has decided on and that still exist, sorted.
     pub fn decided(&self, placement: &PlacementKey) -> &[usize] {
         self.decided.get(placement).map_or(&[], |decided| decided)

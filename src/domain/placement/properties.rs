@@ -1,6 +1,6 @@
 //! What must hold of every Placement, tried on random hubs.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use proptest::{prelude::*, sample::select as one_of};
 
@@ -9,6 +9,7 @@ use super::{
     explain::{Outcome, explain},
     groups::MAX_DECISIONS,
     hub::{AddOnScores, Binding, ClusterSet, Decision, ManagedCluster, PLACEMENT_LABEL, SetSelection, Taint},
+    round::{Unwritten, decide},
     selector::LabelSelector,
     spec::{
         AddOnScore, Coordinate, DecisionGroup, GroupSize, PlacementKey, Predicate, PrioritizerConfig,
@@ -139,6 +140,20 @@ fn prioritizer() -> impl Strategy<Value = PrioritizerConfig> {
         .prop_map(|(coordinate, weight)| PrioritizerConfig { coordinate: Some(coordinate), weight })
 }
 
+/// A `decisionStrategy`.
+fn strategy() -> impl Strategy<Value = (GroupSize, Vec<DecisionGroup>)> {
+    let size = prop_oneof![
+        (-1..5_i64).prop_map(GroupSize::Number),
+        one_of(vec!["1%", "30%", "100%"]).prop_map(|text| GroupSize::Text(text.to_owned()))
+    ];
+    let group = selector().prop_map(|labels| DecisionGroup {
+        name: "group".to_owned(),
+        labels,
+        claims: LabelSelector::default(),
+    });
+    (size, prop::collection::vec(group, 0..3))
+}
+
 fn placement() -> impl Strategy<Value = Placement> {
     let cel = one_of(vec![
         "managedCluster.metadata.labels.env == \"a\"",
@@ -156,15 +171,6 @@ fn placement() -> impl Strategy<Value = Placement> {
         operator: "Exists".to_owned(),
         ..Toleration::default()
     });
-    let size = prop_oneof![
-        (-1..5_i64).prop_map(GroupSize::Number),
-        one_of(vec!["1%", "30%", "100%"]).prop_map(|text| GroupSize::Text(text.to_owned()))
-    ];
-    let group = selector().prop_map(|labels| DecisionGroup {
-        name: "group".to_owned(),
-        labels,
-        claims: LabelSelector::default(),
-    });
     let spread = any::<bool>().prop_map(|strict| SpreadTerm {
         key: "zone".to_owned(),
         is_claim: false,
@@ -177,7 +183,7 @@ fn placement() -> impl Strategy<Value = Placement> {
         prop::collection::vec(predicate, 0..3),
         prop::collection::vec(toleration, 0..2),
         (one_of(vec!["Exact", "Additive", ""]), prop::collection::vec(prioritizer(), 0..4)),
-        (size, prop::collection::vec(group, 0..3)),
+        strategy(),
         (prop::collection::vec(spread, 0..2), options),
     )
         .prop_map(
@@ -218,6 +224,52 @@ fn written(parts: &Parts, placement: &Placement, evaluation: &Evaluation, hub: &
         });
     }
     parts
+}
+
+/// What the API server has once this one write went through; `None` where another one has to come first.
+fn apply(parts: &Parts, placement: &Placement, change: &Change) -> Option<Parts> {
+    let mut parts = parts.clone();
+    let found = |name: &String| parts.decisions.iter().position(|decision| decision.name == *name);
+    match change {
+        Change::Create { name, labels } => parts.decisions.push(Decision {
+            namespace: placement.key.namespace.clone(),
+            name: name.clone(),
+            labels: labels.clone(),
+            clusters: Vec::new(),
+        }),
+        Change::Label { name, labels } => {
+            let at = found(name)?;
+            parts.decisions[at].labels.extend(labels.clone());
+        }
+        Change::Decide { name, clusters } => {
+            let at = found(name)?;
+            parts.decisions[at].clusters = clusters.iter().map(ToString::to_string).collect();
+        }
+        Change::Delete { name } => {
+            let at = found(name)?;
+            parts.decisions.remove(at);
+        }
+        Change::Report(_) => return None,
+    }
+    Some(parts)
+}
+
+/// Writes until the Placement rests; `None` where it never does.
+fn settled(parts: Parts, placement: &Placement) -> Option<(Parts, Vec<ClusterName>)> {
+    let mut parts = parts;
+    let mut last = None;
+    for _ in 0..=CLUSTERS {
+        let hub = parts.hub();
+        let evaluation = evaluate(placement, &hub, now());
+        let mut chosen: Vec<_> = evaluation.decisions(&hub).cloned().collect();
+        parts = written(&parts, placement, &evaluation, &hub);
+        chosen.sort();
+        if last.as_ref() == Some(&chosen) {
+            return Some((parts, chosen));
+        }
+        last = Some(chosen);
+    }
+    None
 }
 
 fn report(changes: Vec<Change>) -> Option<Report> {
@@ -269,10 +321,10 @@ proptest! {
     fn once_written_nothing_is_left_to_write(parts in parts(), placement in placement()) {
         let hub = parts.hub();
         let evaluation = evaluate(&placement, &hub, now());
-        let reported = report(Desired::of(&placement, &hub, &evaluation).changes(&placement, &hub, &Report::default()))
+        let reported = report(Desired::of(&placement, &hub, &evaluation).changes(&placement, &hub, &Report::default(), &Labels::new()))
             .expect("a first report");
         let hub = written(&parts, &placement, &evaluation, &hub).hub();
-        prop_assert_eq!(Desired::of(&placement, &hub, &evaluation).changes(&placement, &hub, &reported), Vec::new());
+        prop_assert_eq!(Desired::of(&placement, &hub, &evaluation).changes(&placement, &hub, &reported, &Labels::new()), Vec::new());
     }
 
     #[test]
@@ -297,6 +349,75 @@ proptest! {
             last = next;
         }
         prop_assert!(false, "it goes on for ever: {:?}", last.chosen);
+    }
+
+    /// Whatever is written first, and wherever the daemon is killed in between.
+    #[test]
+    fn regrouping_alone_keeps_the_chosen_clusters(
+        parts in parts(),
+        placement in placement(),
+        (group_size, groups) in strategy(),
+        picks in prop::collection::vec((any::<prop::sample::Index>(), prop::bool::weighted(0.2)), 100),
+    ) {
+        let Some((mut parts, chosen)) = settled(parts, &placement) else { return Ok(()) };
+        let placement = Arc::new(Placement { group_size, groups, ..placement });
+        let mut unwritten = Unwritten::default();
+        for (pick, is_killed) in picks {
+            let hub = Arc::new(parts.hub());
+            let input = unwritten.over(&hub);
+            let decided = decide(&[Arc::clone(&placement)], &input, now()).remove(0);
+            let mut best = decided.best.to_vec();
+            best.sort();
+            prop_assert_eq!(&best, &chosen);
+            let changes = decided.desired.changes(&placement, &hub, &Report::default(), &Labels::new());
+            unwritten.set(&placement.key, decided.desired.decisions(&placement));
+            let due = changes::due(changes);
+            let possible: Vec<_> = due.iter().filter_map(|change| apply(&parts, &placement, change)).collect();
+            if possible.is_empty() {
+                prop_assert!(matches!(due[..], [Change::Report(_)]), "{:?} is left to write", due);
+                return Ok(());
+            }
+            parts = possible[pick.index(possible.len())].clone();
+            let decided = parts.hub().decided_names(&placement.key);
+            for cluster in &chosen {
+                prop_assert!(decided.iter().any(|name| name == cluster.as_str()), "{} is in no decision", cluster);
+            }
+            if is_killed {
+                unwritten = Unwritten::default();
+            }
+        }
+        prop_assert!(false, "it goes on writing");
+    }
+
+    /// By the controller, by whoever simulates or explains, and of Placements that balance against it.
+    #[test]
+    fn what_is_half_written_is_evaluated_as_if_it_were_written(
+        parts in parts(),
+        (placement, other) in (placement(), placement()),
+        of_itself in any::<bool>(),
+        picks in prop::collection::vec(any::<prop::sample::Index>(), 0..5),
+    ) {
+        let hub = Arc::new(parts.hub());
+        let decided = decide(&[Arc::new(placement.clone())], &hub, now()).remove(0);
+        let whole = written(&parts, &placement, &evaluate(&placement, &hub, now()), &hub).hub();
+        let mut partly = parts;
+        for pick in picks {
+            let changes = decided.desired.changes(&placement, &partly.hub(), &Report::default(), &Labels::new());
+            let possible: Vec<_> = changes.iter().filter_map(|change| apply(&partly, &placement, change)).collect();
+            if !possible.is_empty() {
+                partly = possible[pick.index(possible.len())].clone();
+            }
+        }
+        let mut unwritten = Unwritten::default();
+        unwritten.set(&placement.key, decided.desired.decisions(&placement));
+        let input = unwritten.over(&Arc::new(partly.hub()));
+        let name = if of_itself { "p" } else { "q" };
+        let asked = Arc::new(Placement { key: key(name), ..other });
+        let simulated = evaluate(&asked, &input, now());
+        prop_assert_eq!(&simulated, &evaluate(&asked, &whole, now()));
+        let by_controller = decide(&[Arc::clone(&asked)], &input, now()).remove(0);
+        prop_assert_eq!(by_controller.best.to_vec(), simulated.decisions(&input).cloned().collect::<Vec<_>>());
+        prop_assert_eq!(by_controller.desired, Desired::of(&asked, &input, &simulated));
     }
 
     #[test]

@@ -109,11 +109,26 @@ fn prioritizer(coordinate: &Coordinate, weight: i32) -> Result<Prioritizer, Stri
         let add_on = coordinate.add_on.as_ref().ok_or("addOn should not be empty")?;
         Kind::AddOn { resource: add_on.resource.clone(), score: add_on.score.clone() }
     };
-    // In OCM such a Placement moves to other clusters at every evaluation, for ever.
-    if kind == Kind::Steady && weight < 0 {
-        return Err("a negative weight of Steady never settles".to_owned());
-    }
     Ok(Prioritizer { kind, weight })
+}
+
+/// With a negative weight of Steady, clusters that are chosen lose to those that are not: in OCM such a
+/// Placement moves at every evaluation, for ever, unless there is no other cluster to move to.
+pub fn settles(
+    placement: &Placement,
+    prioritizers: &[Prioritizer],
+    passed: usize,
+    options: &Options,
+) -> Result<(), Problem> {
+    let flees = prioritizers.iter().any(|one| one.kind == Kind::Steady && one.weight < 0);
+    let spreads = options.spread && !placement.spread.is_empty();
+    let takes_all = placement
+        .number_of_clusters
+        .is_none_or(|number| number == 0 || usize::try_from(number).is_ok_and(|number| passed <= number));
+    if flees && !(takes_all && !spreads) {
+        return Err(Problem::misconfigured("", "a negative weight of Steady never settles"));
+    }
+    Ok(())
 }
 
 /// Scores of `clusters`, and what is worth a warning.

@@ -6,9 +6,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::Timestamp;
 
 use super::{
-    Evaluation, Writer,
+    Writer,
     changes::Report,
-    evaluate,
     hub::Hub,
     spec::{Placement, PlacementKey},
 };
@@ -20,6 +19,8 @@ pub struct PlacementView {
     pub revision: u64,
     /// Whether the hub serves OCM's kinds, and all of them are known.
     pub known: bool,
+    /// With all that was decided, written or not: what Placements are evaluated with, by the daemon itself and by
+    /// whoever explains or simulates.
     pub hub: Arc<Hub>,
     pub placements: BTreeMap<PlacementKey, Arc<PlacementRow>>,
 }
@@ -38,11 +39,4 @@ pub struct PlacementRow {
     pub created: Option<Timestamp>,
     /// Why something of it could not be written.
     pub failures: Vec<String>,
-}
-
-impl PlacementView {
-    /// What would be decided now, whoever decides it.
-    pub fn evaluate(&self, placement: &Placement, now: Timestamp) -> Evaluation {
-        evaluate(placement, &self.hub, now)
-    }
 }
