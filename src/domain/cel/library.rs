@@ -10,6 +10,7 @@ use super::{
 };
 
 mod convert;
+pub mod formats;
 mod kubernetes;
 mod lists;
 pub mod net;
@@ -18,6 +19,7 @@ pub mod regexes;
 pub mod template;
 mod text;
 mod times;
+pub mod urls;
 
 pub struct Context<'a> {
     pub scores: &'a dyn Scores,
@@ -49,6 +51,8 @@ pub fn call(name: &str, args: &[Value], context: &Context, meter: &mut Meter) ->
         .or_else(|| convert::call(name, args))
         .or_else(|| kubernetes::call(name, args))
         .or_else(|| net::call(name, args))
+        .or_else(|| urls::call(name, args))
+        .or_else(|| formats::call(name, args))
         .or_else(|| times::call(name, args));
     let found = found.unwrap_or_else(|| Err(Fault::no_overload()))?;
     meter.spend(self::bytes(&found) / 8)?;

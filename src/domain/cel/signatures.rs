@@ -1,5 +1,5 @@
 //! Every function an expression may call: CEL's own, and those that OCM's placement controller adds
-//! (optionals, cel-go's strings, Kubernetes' lists, regex, quantity, semver, IP and CIDR, OCM's
+//! (optionals, cel-go's strings, Kubernetes' lists, regex, URLs, quantity, semver, IP, CIDR and format, OCM's
 //! `scores` and `parseJSON`).
 
 use std::{collections::HashMap, sync::LazyLock};
@@ -153,6 +153,29 @@ containsIP cidr.(string) bool | cidr.(ip) bool
 containsCIDR cidr.(string) bool | cidr.(cidr) bool
 prefixLength cidr.() int
 masked cidr.() cidr
+url (string) url
+isURL (string) bool
+getScheme url.() string
+getHost url.() string
+getHostname url.() string
+getPort url.() string
+getEscapedPath url.() string
+getQuery url.() map<string, list<string>>
+format.dns1123Label () format
+format.dns1123Subdomain () format
+format.dns1035Label () format
+format.qualifiedName () format
+format.dns1123LabelPrefix () format
+format.dns1123SubdomainPrefix () format
+format.dns1035LabelPrefix () format
+format.labelValue () format
+format.uri () format
+format.uuid () format
+format.byte () format
+format.date () format
+format.datetime () format
+format.named (string) optional<format>
+validate format.(string) optional<list<string>>
 scores dyn.(string) list<dyn>
 parseJSON string.() dyn
 ";

@@ -69,7 +69,7 @@ pub(super) fn render(value: &Value) -> String {
         Value::Optional(Some(value)) => format!("some({})", render(value)),
         Value::Ip(ip) => format!("ip({ip})"),
         Value::Cidr(cidr) => format!("cidr({cidr})"),
-        Value::Quantity(_) | Value::Semver(_) => value.kind().to_owned(),
+        Value::Quantity(_) | Value::Semver(_) | Value::Url(_) | Value::Format(_) => value.kind().to_owned(),
     }
 }
 
@@ -114,6 +114,135 @@ fn expressions_have_the_answers_of_cel_go() {
         }
     }
     assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+/// As the documentation of Kubernetes' library, and Go's `net/url`, have it.
+#[test]
+fn urls_are_those_of_kubernetes() {
+    for (text, is_url) in [
+        ("https://user:pass@example.com:80/path?query=val#fragment", true),
+        ("/absolute-path", true),
+        ("https://a:b:c/", false),
+        ("../relative-path", false),
+        ("", false),
+        ("*", true),
+        ("mailto:a@example.com", true),
+        ("https://[::1]:80/", true),
+        ("https://[::1/", false),
+        ("https://[abc]/", false),
+        ("https://a:1:2/", false),
+        ("//host/path", true),
+        ("http://", true),
+        ("https://ü/", true),
+        ("https://a|b/", false),
+        ("https://u ser@h/", false),
+        ("https://[fe80::1%25en0]/", true),
+        ("https://example.com:8x/", false),
+        ("https://example.com:/", true),
+        ("https://exa mple.com/", false),
+        ("https://example.com/a%2", false),
+        ("https://a%41/", false),
+        (":no-scheme", false),
+        ("1http://example.com", false),
+    ] {
+        let found = evaluate(&format!("isURL({text:?})")).value;
+        assert_eq!(found, Ok(Value::Bool(is_url)), "{text}");
+        let found = evaluate(&format!("url({text:?}) == url({text:?})")).value;
+        assert_eq!(found.is_ok(), is_url, "{text}");
+    }
+    for expression in [
+        "url('/path').getScheme() == ''",
+        "url('HTTPS://example.com/').getScheme() == 'https'",
+        "url('https://example.com:80/').getHost() == 'example.com:80'",
+        "url('https://example.com/').getHost() == 'example.com'",
+        "url('https://u:p@example.com/').getHost() == 'example.com'",
+        "url('https://[::1]:80/').getHost() == '[::1]:80'",
+        "url('https://[::1]/').getHost() == '[::1]'",
+        "url('/path').getHost() == ''",
+        "url('https://example.com:80/').getHostname() == 'example.com'",
+        "url('https://127.0.0.1:80/').getHostname() == '127.0.0.1'",
+        "url('https://[::1]:80/').getHostname() == '::1'",
+        "url('https://[::1]/').getHostname() == '::1'",
+        "url('/path').getHostname() == ''",
+        "url('https://example.com:80/').getPort() == '80'",
+        "url('https://example.com/').getPort() == ''",
+        "url('/path').getPort() == ''",
+        "url('https://example.com/path').getEscapedPath() == '/path'",
+        "url('https://example.com/path with spaces/').getEscapedPath() == '/path%20with%20spaces/'",
+        "url('https://example.com/a%2Fb').getEscapedPath() == '/a%2Fb'",
+        "url('https://example.com/ä').getEscapedPath() == '/%C3%A4'",
+        "url('https://example.com/a b%2F').getEscapedPath() == '/a%20b/'",
+        "url('https://example.com/!()*[%7e').getEscapedPath() == '/!()*[%7e'",
+        "url('https://example.com').getEscapedPath() == ''",
+        "url('//host/path').getHost() == 'host'",
+        "url('https://example.com/path#part').getEscapedPath() == '/path'",
+        "url('https://example.com/path?k1=a&k2=b&k2=c').getQuery() == {'k1': ['a'], 'k2': ['b', 'c']}",
+        "url('https://example.com/path?key with spaces=value with spaces').getQuery() \
+         == {'key with spaces': ['value with spaces']}",
+        "url('https://example.com/path?a=b+c%21&d').getQuery() == {'a': ['b c!'], 'd': ['']}",
+        "url('https://example.com/path?').getQuery() == {}",
+        "url('https://example.com/path').getQuery() == {}",
+        "url('/a') != url('/b')",
+    ] {
+        assert_eq!(evaluate(expression).value, Ok(Value::Bool(true)), "{expression}");
+    }
+}
+
+#[test]
+fn formats_are_those_of_kubernetes() {
+    let longest = "a".repeat(63);
+    for (format, good, bad) in [
+        ("dns1123Label", vec!["my-label-name", "1a", &longest], vec!["", "A", "a-", "-a", "a.b"]),
+        ("dns1123Subdomain", vec!["apiextensions.k8s.io", "a"], vec!["a..b", "a.b.", "A.b", "a_b"]),
+        ("dns1035Label", vec!["my-label-name", "a1"], vec!["1a", "a-", "a.b", ""]),
+        (
+            "qualifiedName",
+            vec!["apiextensions.k8s.io/v1beta1", "A_b.c", "x"],
+            vec!["", "a/b/c", "/a", "a/", "A/b"],
+        ),
+        ("dns1123LabelPrefix", vec!["my-label-prefix-", "a", "1-"], vec!["-", "Ab-", "a.bc-"]),
+        (
+            "dns1123SubdomainPrefix",
+            vec!["mysubdomain.prefix.a-", "mysubdomain.prefix.-"],
+            vec!["A.b-", "-.b-"],
+        ),
+        ("dns1035LabelPrefix", vec!["my-label-prefix-", "a-"], vec!["1a-", "-a-"]),
+        ("labelValue", vec!["", "My_value.1", &longest], vec!["-a", "a b", "a."]),
+        ("uri", vec!["http://example.com", "/path"], vec!["example.com", "../a"]),
+        (
+            "uuid",
+            vec!["123e4567-e89b-12d3-a456-426614174000", "123E4567e89b12d3a456426614174000"],
+            vec!["", "123e4567-e89b-12d3-a456-42661417400", "123e4567-e89b-12d3-a456-42661417400g"],
+        ),
+        ("byte", vec!["aGVsbG8=", "aGVs", "aA=="], vec!["", "aGVsbG8", "a===", "aGV_", "===="]),
+        ("date", vec!["2021-01-01", "2024-02-29"], vec!["2021-02-29", "2021-1-1", "2021-13-01", "20210101"]),
+        (
+            "datetime",
+            vec!["2021-01-01T00:00:00Z", "2021-01-01t23:59:59.123+01:00", "2021-01-01T00:00:00z"],
+            vec!["2021-01-01", "2021-01-01T24:00:00Z", "2021-01-01T00:00:60Z", "2021-01-01T00:00:00"],
+        ),
+    ] {
+        let has = |text: &str| evaluate(&format!("format.{format}().validate({text:?}).hasValue()")).value;
+        for text in good {
+            assert_eq!(has(text), Ok(Value::Bool(false)), "{format} {text}");
+        }
+        for text in bad {
+            assert_eq!(has(text), Ok(Value::Bool(true)), "{format} {text}");
+            let by_name = format!("format.named({format:?}).value().validate({text:?}).value().size() > 0");
+            assert_eq!(evaluate(&by_name).value, Ok(Value::Bool(true)), "{format} {text}");
+        }
+    }
+    let long = evaluate(&format!("format.dns1123Label().validate('{longest}a').value()")).value;
+    assert!(matches!(&long, Ok(Value::List(problems)) if problems.len() == 1), "{long:?}");
+    for expression in [
+        "!format.named('unknown').hasValue()",
+        "format.uri() == format.named('uri').value()",
+        "format.uri() != format.uuid()",
+        "'%s'.format(['a']) == 'a'",
+    ] {
+        assert_eq!(evaluate(expression).value, Ok(Value::Bool(true)), "{expression}");
+    }
+    assert!(Program::compile("format.unknown()").is_err());
 }
 
 fn evaluate(text: &str) -> Outcome {

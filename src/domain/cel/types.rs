@@ -58,6 +58,8 @@ impl Type {
             "semver" => Self::Kind("kubernetes.Semver"),
             "ip" => Self::Kind("net.IP"),
             "cidr" => Self::Kind("net.CIDR"),
+            "url" => Self::Kind("kubernetes.URL"),
+            "format" => Self::Kind("kubernetes.NamedFormat"),
             "A" => Self::Parameter('A'),
             "B" => Self::Parameter('B'),
             _ => {

@@ -4,7 +4,11 @@ use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::library::net::{Cidr, Ip};
+use super::library::{
+    formats::Format,
+    net::{Cidr, Ip},
+    urls::Url,
+};
 use crate::domain::quantity::Quantity;
 
 #[derive(Clone, Debug)]
@@ -26,6 +30,8 @@ pub enum Value {
     Semver(Arc<semver::Version>),
     Ip(Ip),
     Cidr(Cidr),
+    Url(Arc<Url>),
+    Format(Format),
 }
 
 pub type Map = BTreeMap<Key, Value>;
@@ -75,6 +81,8 @@ impl Value {
             Self::Semver(_) => "kubernetes.Semver",
             Self::Ip(_) => "net.IP",
             Self::Cidr(_) => "net.CIDR",
+            Self::Url(_) => "kubernetes.URL",
+            Self::Format(_) => "kubernetes.NamedFormat",
         }
     }
 
@@ -98,7 +106,9 @@ impl Value {
             | Self::Type(_)
             | Self::Optional(None)
             | Self::Quantity(_)
-            | Self::Semver(_) => 1,
+            | Self::Semver(_)
+            | Self::Url(_)
+            | Self::Format(_) => 1,
         };
         size as u64
     }
@@ -121,7 +131,9 @@ impl Value {
             | Self::Quantity(_)
             | Self::Semver(_)
             | Self::Ip(_)
-            | Self::Cidr(_) => None,
+            | Self::Cidr(_)
+            | Self::Url(_)
+            | Self::Format(_) => None,
         }
     }
 
@@ -166,6 +178,8 @@ impl PartialEq for Value {
             (Self::Semver(a), Self::Semver(b)) => a.cmp_precedence(b).is_eq(),
             (Self::Ip(a), Self::Ip(b)) => a == b,
             (Self::Cidr(a), Self::Cidr(b)) => a == b,
+            (Self::Url(a), Self::Url(b)) => a == b,
+            (Self::Format(a), Self::Format(b)) => a == b,
             _ => self.order(other) == Some(Ordering::Equal),
         }
     }
