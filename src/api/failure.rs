@@ -207,8 +207,13 @@ impl From<StoreError> for Failure {
 
 impl From<KubeconfigError> for Failure {
     fn from(error: KubeconfigError) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, Code::KubeconfigRefused, error.to_string())
-            .next("fedq cluster join --create-serviceaccount makes a credential that is accepted")
+        let next = if error.is_loopback() {
+            "give an address that fedqd reaches the cluster at, or, where both run on one machine, set \
+             clusters.allowLoopback: true in its configuration"
+        } else {
+            "fedq cluster join --create-serviceaccount makes a credential that is accepted"
+        };
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, Code::KubeconfigRefused, error.to_string()).next(next)
     }
 }
 
@@ -242,5 +247,22 @@ impl From<QueryRejection> for Failure {
 impl From<PathRejection> for Failure {
     fn from(rejection: PathRejection) -> Self {
         Self::bad_request(rejection.body_text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::k8s::kubeconfig::{Rules, check};
+
+    /// With a ServiceAccount, the address stays the same.
+    #[test]
+    fn an_address_on_this_machine_is_refused_with_the_setting_that_allows_it() {
+        let kubeconfig = "{current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], \
+                          clusters: [{name: c, cluster: {server: \"https://127.0.0.1:6443\"}}], \
+                          users: [{name: u, user: {token: t}}]}";
+        let refused = check(kubeconfig.as_bytes(), None, &Rules::default()).err().expect("refused");
+        let next = Failure::from(refused).0.next.expect("a next step");
+        assert!(next.contains("clusters.allowLoopback"), "{next}");
     }
 }

@@ -3,6 +3,7 @@
 use super::{
     DONE, Session,
     age::age,
+    amount::amount,
     args::CapacityArgs,
     client::escape,
     error::CliError,
@@ -42,7 +43,8 @@ impl Row for Capacity {
     fn rows(&self, _wide: bool) -> Vec<Vec<String>> {
         let row = [&self.cluster, &self.state, &self.flavor, &self.resource];
         let amounts = [&self.capacity, &self.assigned, &self.unassigned];
-        vec![row.into_iter().cloned().chain(amounts.into_iter().map(ToString::to_string)).collect()]
+        let amounts = amounts.into_iter().map(|of| amount(&self.resource, &of.0));
+        vec![row.into_iter().cloned().chain(amounts).collect()]
     }
 
     fn name(&self) -> String {
@@ -60,7 +62,8 @@ impl Row for CapacityChange {
 
     fn rows(&self, wide: bool) -> Vec<Vec<String>> {
         let at = if wide { self.at.to_string() } else { age(self.at) };
-        let text = |amount: &Option<Quantity>| amount.as_ref().map_or("gone".to_owned(), ToString::to_string);
+        let text =
+            |of: &Option<Quantity>| of.as_ref().map_or("gone".to_owned(), |of| amount(&self.resource, &of.0));
         let (capacity, usable) = (text(&self.capacity), text(&self.usable));
         vec![vec![at, self.flavor.clone(), self.resource.clone(), capacity, usable]]
     }
@@ -76,10 +79,10 @@ pub fn flavors_table(flavors: &[Flavor]) -> Table {
     for flavor in flavors {
         for (resource, capacity) in &flavor.capacity {
             let of = |amounts: &crate::wire::quantity::Quantities| {
-                amounts.get(resource).map_or_else(|| "0".to_owned(), ToString::to_string)
+                amounts.get(resource).map_or_else(|| "0".to_owned(), |of| amount(resource, &of.0))
             };
             let (assigned, left) = (of(&flavor.assigned), of(&flavor.unassigned));
-            table.row([&flavor.name, resource, &capacity.0, &assigned, &left]);
+            table.row([&flavor.name, resource, &amount(resource, &capacity.0), &assigned, &left]);
         }
     }
     table

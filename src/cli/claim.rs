@@ -3,6 +3,7 @@
 use super::{
     DONE, FAILED, Session, USAGE,
     age::{age, age_of},
+    amount::amount,
     args::{AssignArgs, ClaimCommand, ConfirmRemovalArgs, DiffArgs, Format, HistoryArgs, ShowClaimArgs},
     claim_edit, claim_text,
     client::escape,
@@ -14,10 +15,12 @@ use super::{
     settings,
     table::Table,
 };
+use crate::domain::quantity::Quantity as Exact;
 use crate::wire::{
-    claim::{Assign, Claim, ClaimChange, ClaimDetail, ClaimHistory},
+    claim::{Assign, AssignmentState, Claim, ClaimChange, ClaimDetail, ClaimHistory},
     cluster::Done,
     list::List,
+    quantity::Quantities,
 };
 
 pub async fn run(command: ClaimCommand, session: &mut Session) -> Result<u8, CliError> {
@@ -107,14 +110,16 @@ fn describe(detail: &ClaimDetail, printer: &mut Printer) -> Result<(), CliError>
     let mut nominal = Table::new(&["RESOURCE", "NOMINAL", "MEANS"]);
     for entry in &state.nominal {
         let meaning = if entry.cap { "cap set by a person" } else { "follows capacity" };
-        nominal.row([entry.resource.as_str(), &entry.amount.0, meaning]);
+        nominal.row([entry.resource.as_str(), &amount(&entry.resource, &entry.amount.0), meaning]);
     }
     let mut assigned = Table::new(&["QUEUE", "FLAVOR", "RESOURCE", "REQUESTED", "EFFECTIVE", "REASON"]);
     for assignment in &state.assignments {
         for (resource, requested) in &assignment.requested {
             let effective = assignment.effective.get(resource).map_or("0", |amount| &amount.0);
-            let (queue, flavor, reason) = (&assignment.queue, &assignment.flavor, &assignment.reason);
-            assigned.row([queue.as_str(), flavor, resource, &requested.0, effective, reason]);
+            let reason = reason(assignment, resource);
+            let (requested, effective) = (amount(resource, &requested.0), amount(resource, effective));
+            let (queue, flavor) = (&assignment.queue, &assignment.flavor);
+            assigned.row([queue.as_str(), flavor, resource, &requested, &effective, reason]);
         }
     }
     let capacity = super::capacity::flavors_table(&detail.flavors);
@@ -126,6 +131,19 @@ fn describe(detail: &ClaimDetail, printer: &mut Printer) -> Result<(), CliError>
         printer.note(&format!("{} {}: {}", assignment.queue, assignment.flavor, assignment.message));
     }
     Ok(())
+}
+
+/// The reason is of the whole assignment: it stands at the resources that it gets less of than it asks for, if there
+/// are any.
+fn reason<'a>(assignment: &'a AssignmentState, resource: &str) -> &'a str {
+    let exact = |amounts: &Quantities, resource: &str| {
+        let text = amounts.get(resource).map_or("0", |amount| &amount.0);
+        Exact::parse(text).unwrap_or_default()
+    };
+    let lacks =
+        |resource: &str| exact(&assignment.effective, resource) < exact(&assignment.requested, resource);
+    let is_elsewhere = !lacks(resource) && assignment.requested.keys().any(|other| lacks(other));
+    if is_elsewhere { "Assigned" } else { &assignment.reason }
 }
 
 async fn assign(args: AssignArgs, session: &mut Session) -> Result<u8, CliError> {
@@ -156,7 +174,9 @@ pub fn print_changes(change: &ClaimChange, printer: &mut Printer) {
 fn changes_table(change: &ClaimChange) -> Table {
     let mut table = Table::new(&["QUEUE", "FLAVOR", "RESOURCE", "BEFORE", "AFTER", "CHANGE"]);
     for cell in &change.changes {
-        table.row([&cell.queue, &cell.flavor, &cell.resource, &cell.before.0, &cell.after.0, &cell.change]);
+        let text = |text: &str| amount(&cell.resource, text);
+        let (before, after, change) = (text(&cell.before.0), text(&cell.after.0), text(&cell.change));
+        table.row([&cell.queue, &cell.flavor, &cell.resource, &before, &after, &change]);
     }
     table
 }
@@ -262,4 +282,29 @@ async fn confirm_removal(args: ConfirmRemovalArgs, session: &mut Session) -> Res
     let done: Done = api.post(&target, &serde_json::json!({})).await?;
     report(&done, printer);
     Ok(DONE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_stands_at_the_resources_that_lack_something() {
+        let amounts = |gpu: &str, memory: &str| {
+            Quantities::from([("gpu".to_owned(), gpu.into()), ("memory".to_owned(), memory.into())])
+        };
+        let mut state = AssignmentState {
+            queue: "a".to_owned(),
+            flavor: "f".to_owned(),
+            requested: amounts("5", "1000Gi"),
+            effective: amounts("5", "57Gi"),
+            reason: "OverCapacity".to_owned(),
+            message: String::new(),
+        };
+        assert_eq!(reason(&state, "gpu"), "Assigned");
+        assert_eq!(reason(&state, "memory"), "OverCapacity");
+        state.effective = amounts("5", "1024000Mi");
+        state.reason = "Unconfirmed".to_owned();
+        assert_eq!(reason(&state, "gpu"), "Unconfirmed", "nothing is missing: it is said of all");
+    }
 }

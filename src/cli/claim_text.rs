@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
+    amount::amount,
     capacity::flavors_table,
     cluster::words,
     merge::Collision,
@@ -90,8 +91,8 @@ pub fn header(detail: &ClaimDetail) -> String {
 fn holders_of(detail: &ClaimDetail) -> String {
     let mut table = Table::new(&["QUEUE", "FLAVOR", "RESOURCE", "HAS", "BASE", "FROM CLUSTERS"]);
     for cell in &detail.holders {
-        let amounts = [&cell.nominal.0, &cell.base.0];
-        table.row([&cell.queue, &cell.flavor, &cell.resource, amounts[0], amounts[1], &holders(cell)]);
+        let amounts = [&cell.nominal, &cell.base].map(|of| amount(&cell.resource, &of.0));
+        table.row([&cell.queue, &cell.flavor, &cell.resource, &amounts[0], &amounts[1], &holders(cell)]);
     }
     if table.is_empty() {
         return String::new();

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{
     DONE, FAILED, Session,
     age::{age, age_of},
+    amount::amount,
     args::{ClusterArgs, ClusterCommand, ConfirmArgs, Format, JoinArgs, LeaveArgs, ShowClusterArgs},
     client::escape,
     error::CliError,
@@ -62,8 +63,9 @@ impl Row for Cluster {
     }
 
     fn rows(&self, wide: bool) -> Vec<Vec<String>> {
-        let of =
-            |resource: &str| self.capacity.get(resource).map_or_else(String::new, |amount| amount.0.clone());
+        let of = |resource: &str| {
+            self.capacity.get(resource).map_or_else(String::new, |of| amount(resource, &of.0))
+        };
         let state = if self.cordoned { format!("{},Cordoned", self.state) } else { self.state.clone() };
         let nodes = format!("{}/{}", self.nodes.usable, self.nodes.total);
         let age = age_of(self.joined);
@@ -137,7 +139,8 @@ fn describe(cluster: &Cluster, printer: &mut Printer) -> Result<(), CliError> {
 
 /// `cpu 500, gpu 5`
 pub fn words(quantities: &Quantities) -> String {
-    quantities.iter().map(|(resource, amount)| format!("{resource} {amount}")).collect::<Vec<_>>().join(", ")
+    let words = quantities.iter().map(|(resource, of)| format!("{resource} {}", amount(resource, &of.0)));
+    words.collect::<Vec<_>>().join(", ")
 }
 
 async fn join(args: JoinArgs, session: &mut Session) -> Result<u8, CliError> {

@@ -2,6 +2,7 @@
 //! daemon's inside.
 
 mod age;
+mod amount;
 mod args;
 mod audit;
 mod capacity;

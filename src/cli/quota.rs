@@ -3,6 +3,7 @@
 use super::{
     DONE, Session,
     age::age,
+    amount::amount,
     args::{BaseArgs, ExplainArgs, Format, QuotaCommand},
     client::escape,
     cluster::{report, with_dry_run},
@@ -44,9 +45,9 @@ impl Row for Queue {
             row.extend([
                 text(|cell| cell.flavor.clone()),
                 text(|cell| cell.resource.clone()),
-                text(|cell| cell.nominal.0.clone()),
-                text(|cell| cell.target.0.clone()),
-                text(|cell| cell.base.0.clone()),
+                text(|cell| amount(&cell.resource, &cell.nominal.0)),
+                text(|cell| amount(&cell.resource, &cell.target.0)),
+                text(|cell| amount(&cell.resource, &cell.base.0)),
                 text(holders),
             ]);
             if wide {
@@ -109,15 +110,17 @@ fn describe(explanation: &Explanation, printer: &mut Printer) -> Result<(), CliE
             "REASON",
         ]);
         for term in &cell.terms {
-            let worker = term.worker.as_ref().map_or("", |amount| &amount.0);
+            let of = |text: &Quantity| amount(&cell.resource, &text.0);
+            let worker = term.worker.as_ref().map(of).unwrap_or_default();
             let cluster = format!("  {}", term.cluster);
+            let (reserved, counts) = (of(&term.reserved), of(&term.term));
             terms.row([
                 &cluster,
-                &term.requested.0,
-                &term.effective.0,
-                worker,
-                &term.reserved.0,
-                &term.term.0,
+                &of(&term.requested),
+                &of(&term.effective),
+                &worker,
+                &reserved,
+                &counts,
                 &term.reason,
             ]);
         }

@@ -115,6 +115,13 @@ pub enum KubeconfigError {
     BadProxy,
 }
 
+impl KubeconfigError {
+    /// Whether it is only that the server is on this machine, which may be allowed.
+    pub fn is_loopback(&self) -> bool {
+        matches!(self, Self::Address { reason, .. } if *reason == address::LOOPBACK)
+    }
+}
+
 const MAX_BYTES: usize = 1 << 20;
 
 #[derive(Deserialize)]

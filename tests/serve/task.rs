@@ -21,7 +21,7 @@ fn a_valid_file_is_told_with_what_has_no_effect() {
     assert_eq!(
         out,
         "task.yaml:3:13: warning: `resources.disk_size`: has no effect: nodes have the disk that they have; use a volume\n\
-         task.yaml: a is valid: 2 nodes, 1 form\n"
+         task.yaml: a is valid: 2 nodes\n"
     );
 }
 
@@ -82,7 +82,7 @@ fn a_file_may_come_by_stdin() {
         fedq(&["task", "validate", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"name: piped\nrun: x\n").unwrap();
     let output = child.wait_with_output().unwrap();
-    assert_eq!(stdout(&output), "-: piped is valid: 1 node, 1 form\n");
+    assert_eq!(stdout(&output), "-: piped is valid: 1 node\n");
 }
 
 mod served {

@@ -115,13 +115,12 @@ fn print(file: &Path, verdict: &Verdict, printer: &mut Printer) -> Result<(), Cl
     for task in &verdict.tasks {
         let name = task.name.as_deref().unwrap_or("a task without a name");
         let nodes = if task.num_nodes == 1 { "node" } else { "nodes" };
-        let forms = if task.alternatives == 1 { "form" } else { "forms" };
-        printer.line(&format!(
-            "{}: {name} is valid: {} {nodes}, {} {forms}",
-            file.display(),
-            task.num_nodes,
-            task.alternatives
-        ))?;
+        let mut line = format!("{}: {name} is valid: {} {nodes}", file.display(), task.num_nodes);
+        // Of `any_of` and `ordered`, or of several accelerators: where there is one only, there is nothing to say.
+        if 1 < task.alternatives {
+            line = format!("{line}, any of {} alternatives of its resources", task.alternatives);
+        }
+        printer.line(&line)?;
     }
     Ok(())
 }

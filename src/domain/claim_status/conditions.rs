@@ -46,11 +46,14 @@ fn condition(input: &StatusInput<'_>, kind: ConditionKind, (status, reason, mess
     }
 }
 
+const NOTHING_ASSIGNED: &str = "the claim assigns nothing to any queue";
+
 /// The first condition that is False, else the first that is Unknown.
 fn ready(said: &[(ConditionKind, Said)], assignments: usize) -> Said {
     let first = |truth: Truth| said.iter().map(|(_, said)| said).find(|said| said.0 == truth);
     match first(Truth::False).or_else(|| first(Truth::Unknown)) {
         Some(said) => said.clone(),
+        None if assignments == 0 => (Truth::True, "Ready", NOTHING_ASSIGNED.to_owned()),
         None => (Truth::True, "Ready", format!("all assignments ({assignments}) have what they ask for")),
     }
 }
@@ -222,7 +225,7 @@ fn satisfied(input: &StatusInput<'_>, assigned: &[Assigned]) -> Said {
         return (Truth::False, "NotAccepted", "the claim is not accepted".to_owned());
     }
     if assigned.is_empty() {
-        return (Truth::True, "NothingAssigned", "the claim assigns nothing to any queue".to_owned());
+        return (Truth::True, "NothingAssigned", NOTHING_ASSIGNED.to_owned());
     }
     let lacking = || assigned.iter().filter(|assigned| Weight::Unconfirmed < assigned.finding.weight);
     let Some(weight) = lacking().map(|assigned| assigned.finding.weight).max() else {

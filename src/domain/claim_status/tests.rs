@@ -341,6 +341,15 @@ fn a_claim_for_a_cluster_that_nobody_joined_waits() {
 }
 
 #[test]
+fn a_claim_that_assigns_nothing_says_so() {
+    let mut bed = Bed::new();
+    bed.assignments.clear();
+    let status = bed.status();
+    assert_eq!(status.message(ConditionKind::Satisfied), "the claim assigns nothing to any queue");
+    assert!(!status.message(ConditionKind::Ready).contains("all assignments"), "{status:?}");
+}
+
+#[test]
 fn a_claim_that_is_not_accepted_says_why_and_gets_nothing() {
     let mut bed = Bed::new();
     let problems = vec![

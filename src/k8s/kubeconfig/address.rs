@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-const LOOPBACK: &str = "it is this machine";
+pub(super) const LOOPBACK: &str = "it is this machine";
 const METADATA: &str = "it is a cloud's metadata service";
 
 /// Services of clouds that hand out credentials, outside the link-local ranges.

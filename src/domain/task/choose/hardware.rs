@@ -59,6 +59,14 @@ pub fn accelerator(kind: &str, flavor: &FlavorView) -> Option<Terms> {
     (!told && names(flavor.name.as_str(), kind)).then(|| flavor.node_labels.iter().map(term).collect())
 }
 
+/// What the flavors say of accelerators, each `label: value` once.
+pub fn accelerator_labels(group: &GroupView) -> Vec<String> {
+    let labels = group.flavors.iter().flat_map(|flavor| &flavor.node_labels);
+    let named = labels.filter(|(key, _)| ACCELERATOR.contains(&key.as_str()));
+    let named: BTreeSet<String> = named.map(|(key, value)| format!("{key}: {value}")).collect();
+    named.into_iter().collect()
+}
+
 fn term((key, value): (&String, &String)) -> (String, BTreeSet<String>) {
     (key.clone(), BTreeSet::from([value.clone()]))
 }

@@ -31,6 +31,8 @@ pub enum Obstacle {
     NoAccelerator {
         queue: String,
         kind: String,
+        /// The node labels of the queue's flavors that name accelerators, with their values.
+        there: Vec<String>,
     },
     NoInstanceType {
         queue: String,
@@ -85,16 +87,23 @@ impl fmt::Display for Obstacle {
         match self {
             Self::NotWanted => f.write_str("another cluster was asked for"),
             Self::NoQueue { wanted: Some(wanted), there } => {
-                write!(f, "there is no queue {wanted}; there {}", list(there))
+                write!(f, "there is no queue {wanted}; {}", list(there))
             }
-            Self::NoQueue { wanted: None, there } => write!(f, "no queue was named; there {}", list(there)),
+            Self::NoQueue { wanted: None, there } => write!(f, "no queue was named; {}", list(there)),
             Self::QueueToCome { queue } => write!(f, "queue {queue} is still being made there"),
             Self::OutOfReach => {
                 f.write_str("nothing can be sent there: it only reports what it has to the hub")
             }
             Self::NoKueue => f.write_str("Kueue 0.16 or newer does not run there"),
             Self::NotCovered { queue, resource } => write!(f, "queue {queue} has no quota for {resource}"),
-            Self::NoAccelerator { queue, kind } => write!(f, "no flavor of queue {queue} has {kind}"),
+            Self::NoAccelerator { queue, kind, there } if there.is_empty() => write!(
+                f,
+                "no flavor of queue {queue} has {kind}: none says what accelerator its nodes have; nodeLabels of the \
+                 ResourceFlavor does, as nvidia.com/gpu.product"
+            ),
+            Self::NoAccelerator { queue, kind, there } => {
+                write!(f, "no flavor of queue {queue} has {kind}; there {}", is_or_are(there))
+            }
             Self::NoInstanceType { queue, kind } => write!(f, "no flavor of queue {queue} is of type {kind}"),
             Self::NoSpot { queue } => write!(f, "no flavor of queue {queue} that fits is spot"),
             Self::NotSelected { queue, key } => {
@@ -122,8 +131,8 @@ impl fmt::Display for Obstacle {
                 needed.text(resource)
             ),
             Self::NoPriorityClass { wanted, there } => {
-                let there = if there.is_empty() { "is none".to_owned() } else { list(there) };
-                write!(f, "there is no WorkloadPriorityClass {wanted}; there {there}")
+                let there = if there.is_empty() { "there is none".to_owned() } else { list(there) };
+                write!(f, "there is no WorkloadPriorityClass {wanted}; {there}")
             }
             Self::NoVolume { volume, on: Some(cluster) } => write!(f, "volume {volume} is on {cluster}"),
             Self::NoVolume { volume, on: None } => write!(
@@ -138,10 +147,18 @@ impl fmt::Display for Obstacle {
     }
 }
 
+fn is_or_are(names: &[String]) -> String {
+    let verb = if names.len() == 1 { "is" } else { "are" };
+    format!("{verb} {}", names.join(", "))
+}
+
 fn list(queues: &[String]) -> String {
     match queues {
-        [] => "is none that you may use".to_owned(),
-        [queue] => format!("is {queue}"),
-        queues => format!("are {}", queues.join(", ")),
+        [] => {
+            "there is none that you may use: ask an administrator for a LocalQueue in your namespace, of a \
+               ClusterQueue that a claim gives quota there"
+                .to_owned()
+        }
+        queues => format!("there {}", is_or_are(queues)),
     }
 }

@@ -67,7 +67,13 @@ fn what_never_fits_is_told_at_once_with_the_reason_for_each_cluster() {
         obstacles(&choice, "a"),
         ["queue default can hold at most 8 nvidia.com/gpu of flavor gpu, the task needs 16"]
     );
-    assert_eq!(obstacles(&choice, "b"), ["there is no queue default; there is none that you may use"]);
+    assert_eq!(
+        obstacles(&choice, "b"),
+        [
+            "there is no queue default; there is none that you may use: ask an administrator for a LocalQueue in \
+             your namespace, of a ClusterQueue that a claim gives quota there"
+        ]
+    );
     assert_eq!(obstacles(&choice, "c"), ["queue default has no quota for nvidia.com/gpu"]);
 }
 
@@ -121,7 +127,11 @@ fn the_kind_of_accelerator_chooses_flavor_and_nodes() {
     let Outcome::Run(placement) = &choice.outcome else { panic!("{choice:?}") };
     assert!(placement.terms["nvidia.com/gpu.product"].contains("NVIDIA-H100-80GB-HBM3"));
     let none = decide("run: x\nresources: {accelerators: L4:1}", &wish(), clusters());
-    assert_eq!(obstacles(&none, "a"), ["no flavor of queue default has L4"]);
+    assert_eq!(
+        obstacles(&none, "a"),
+        ["no flavor of queue default has L4; there are nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB, \
+             nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3"]
+    );
 }
 
 #[test]

@@ -242,8 +242,11 @@ impl Needed<'_> {
             && let Some(kind) = &accelerator.kind
             && self.per_node.contains_key(&hardware::resource(Some(kind)))
         {
-            let found = hardware::accelerator(kind, flavor)
-                .ok_or_else(|| Obstacle::NoAccelerator { queue: queue(), kind: kind.clone() })?;
+            let found = hardware::accelerator(kind, flavor).ok_or_else(|| Obstacle::NoAccelerator {
+                queue: queue(),
+                kind: kind.clone(),
+                there: hardware::accelerator_labels(self.group),
+            })?;
             terms.extend(found);
         }
         if let Some(kind) = &self.candidate.instance_type

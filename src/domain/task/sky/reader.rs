@@ -8,6 +8,9 @@ use crate::domain::{
     task::yaml::{Key, Node, Place, Scalar, Value, shown},
 };
 
+/// What people write for a field, where no letters say which they mean.
+const SYNONYMS: [(&str, &str); 3] = [("nodes", "num_nodes"), ("replicas", "num_nodes"), ("command", "run")];
+
 /// Something about one part of a task file.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Note {
@@ -236,7 +239,10 @@ impl<'a> Fields<'a> {
     pub fn finish(self, notes: &mut Notes) {
         for (key, at) in self.left.into_iter().take(MAX_NOTES) {
             let key = shown(key);
-            let message = match nearest(&key, self.asked.iter().copied()) {
+            let synonym =
+                SYNONYMS.iter().find(|(written, meant)| *written == key && self.asked.contains(meant));
+            let near = || nearest(&key, self.asked.iter().copied());
+            let message = match synonym.map(|(_, meant)| *meant).or_else(near) {
                 Some(name) => format!("there is no field `{key}` here; did you mean `{name}`?"),
                 None => format!("there is no field `{key}` here"),
             };

@@ -217,6 +217,7 @@ fn unknown_fields_are_named_with_the_nearest() {
     );
     assert!(problem("run: x\nresources: {cpu: 1}").contains("did you mean `cpus`?"));
     assert!(problem("run: x\nquite_other: 1").ends_with("there is no field `quite_other` here"));
+    assert!(problem("run: x\nnodes: 2").ends_with("did you mean `num_nodes`?"));
     assert!(problem("run: x\nresources: {any_of: [{cpuss: 1}]}").contains("`resources.any_of[0].cpuss`"));
 }
 
