@@ -125,6 +125,9 @@ struct Queue {
     /// `flavor/resource: "base"` and further words: `kept=`, `written=`.
     #[serde(default)]
     managed: Quantities,
+    /// `flavor/resource`: what the hub runs of a stopped queue.
+    #[serde(default)]
+    still_held: Quantities,
     /// Left out: the hub runs the queue's workloads itself.
     clusters: Option<BTreeSet<ClusterName>>,
     #[serde(default)]
@@ -349,6 +352,11 @@ fn queue_input(name: &QueueName, queue: &Queue) -> HubQueueInput {
             .clone()
             .map_or(Dispatch::RunsLocally, |clusters| Dispatch::MultiKueue { clusters }),
         automated: queue.automated,
+        still_held: queue
+            .still_held
+            .iter()
+            .map(|(key, text)| (cell(key, text).0, cell(key, text).1))
+            .collect(),
     }
 }
 

@@ -46,7 +46,7 @@ pub fn cluster(name: &ClusterName, cluster: &ClusterOverview, aliases: &Aliases)
         kubernetes_version: cluster.kubernetes_version.clone(),
         kueue_version: cluster.kueue_version.clone(),
         credential_expires: cluster.credential_expires,
-        last_seen: cluster.last_seen,
+        last_seen: cluster.last_seen.get(),
         nodes: Nodes { total: cluster.nodes.total, usable: cluster.nodes.usable },
         capacity: quantities(&cluster.capacity, aliases),
         foreign: quantities(&cluster.foreign, aliases),

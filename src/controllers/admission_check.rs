@@ -129,7 +129,8 @@ impl AdmissionCheckController {
     ) -> anyhow::Result<()> {
         let mut tasks = JoinSet::new();
         for writer in [&self.objects, &self.workloads] {
-            start_writer(writer, &self.hub, self.settings.writer.clone(), (&mut tasks, &cancel));
+            let config = (self.settings.writer.clone(), self.metrics.clone());
+            start_writer(writer, &self.hub, config, (&mut tasks, &cancel));
         }
         let mut placements = self.hub.ocm.placements.changed();
         let mut decisions = self.hub.ocm.decisions.changed();

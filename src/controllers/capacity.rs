@@ -19,7 +19,7 @@ use tracing::{debug, warn};
 use crate::{
     clock::Clock,
     domain::{
-        capacity::{Capacity, Flavor, Headroom, NodeFacts, NodeRow, NodeTable, ResourceFilter, TaintFacts},
+        capacity::{Flavor, Headroom, NodeFacts, NodeRow, NodeTable, ResourceFilter, TaintFacts},
         ids::{ClusterName, FlavorName},
         overview::{CapacityView, ClusterCapacity, NodeCounts},
         quantity::Amount,
@@ -104,6 +104,8 @@ struct Wanted {
     flavors: Arc<[Flavor]>,
     /// Keys of the labels they go by.
     label_keys: Arc<BTreeSet<String>>,
+    /// The cluster has not said yet which of its own it has.
+    presumed: bool,
 }
 
 /// The nodes of one cluster, shared with the task that follows them.
@@ -175,6 +177,7 @@ impl CapacityController {
         self.records = records;
         if let Some(config) = self.settings.publish.clone() {
             let (hub, id) = (self.hub.clone(), self.hub_id.clone());
+            let config = (config, self.metrics.clone());
             self.publisher = Some(Publisher::start(hub, id, config, &mut self.tasks, &cancel));
         }
         let storing = store_deferred(self.store.clone(), recorded);
@@ -228,7 +231,7 @@ impl CapacityController {
         for (name, entry) in joined {
             let wanted = self.wanted(name, entry);
             self.keep(name, entry, &wanted.label_keys, cancel).await;
-            if let Some(capacity) = self.sum(name, &wanted.flavors, view.get(name))? {
+            if let Some(capacity) = self.sum(name, &wanted, view.get(name))? {
                 let capacity = Arc::new(capacity);
                 Arc::make_mut(&mut view).insert(name.clone(), Arc::clone(&capacity));
                 if let (Some(publisher), Some(cluster)) = (&mut self.publisher, self.clusters.get(name))
@@ -322,7 +325,7 @@ impl CapacityController {
     fn sum(
         &self,
         name: &ClusterName,
-        flavors: &Arc<[Flavor]>,
+        Wanted { flavors, presumed, .. }: &Wanted,
         before: Option<&Arc<ClusterCapacity>>,
     ) -> anyhow::Result<Option<ClusterCapacity>> {
         let Some(cluster) = self.clusters.get(name) else { return Ok(None) };
@@ -334,12 +337,26 @@ impl CapacityController {
         let silent = nodes.broken.as_ref().filter(stale).map(|(_, why)| why.clone());
         let is_old = !nodes.current;
         let same_link = before.is_some_and(|before| before.silent == silent && before.is_old == is_old);
-        if !nodes.known || nodes.dirty.is_none() && !flavors_changed && same_link {
+        // Nodes that are not told apart by what these flavors go by would count for none of them, and flavors that are
+        // only presumed tell less than those that the cluster once said it has.
+        let was_said = before.is_some_and(|before| !before.presumed);
+        if nodes.known && (!nodes.table.covers(flavors) || *presumed && was_said) {
+            let kept = before.filter(|_| !same_link);
+            return Ok(kept.map(|before| ClusterCapacity {
+                silent,
+                is_old,
+                ..ClusterCapacity::clone(before)
+            }));
+        }
+        let same_word = before.is_some_and(|before| before.presumed == *presumed);
+        if !nodes.known || nodes.dirty.is_none() && !flavors_changed && same_link && same_word {
             return Ok(None);
         }
         let observed = nodes.dirty.take().unwrap_or_else(|| self.clock.now());
         let headroom = (self.settings.headroom_of)(name);
-        let capacity = self.limited(name, nodes.table.capacity(flavors, &headroom));
+        let mut capacity = nodes.table.capacity(flavors, &headroom);
+        // A worker is not trusted to be larger than its operator says.
+        capacity.limit(&(self.settings.limits_of)(name));
         let bad: Vec<String> = nodes
             .table
             .bad_quantities()
@@ -357,33 +374,9 @@ impl CapacityController {
             bad,
             silent,
             is_old,
+            presumed: *presumed,
         };
         Ok((before.is_none_or(|before| !before.says_the_same(&sum))).then_some(sum))
-    }
-
-    /// A worker is not trusted to be larger than its operator says.
-    fn limited(&self, name: &ClusterName, mut capacity: Capacity) -> Capacity {
-        for (resource, limit) in &(self.settings.limits_of)(name) {
-            let totals = capacity.classes.iter_mut().map(|class| &mut class.total);
-            let mut left = *limit;
-            for total in totals.chain([&mut capacity.total]).collect::<Vec<_>>() {
-                if let Some(amount) = total.get_mut(resource) {
-                    *amount = (*amount).min(*limit);
-                }
-            }
-            for class in &mut capacity.classes {
-                if let Some(amount) = class.total.get_mut(resource) {
-                    *amount = (*amount).min(left);
-                    left = left.saturating_sub(*amount);
-                }
-            }
-            for by_flavor in capacity.by_flavor.values_mut() {
-                if let Some(amount) = by_flavor.get_mut(resource) {
-                    *amount = (*amount).min(*limit);
-                }
-            }
-        }
-        capacity
     }
 }
 
@@ -505,13 +498,15 @@ impl Wanted {
     fn of((revision, hub): (Option<u64>, &BTreeMap<FlavorName, Flavor>), entry: &Joined) -> Self {
         // The count first: what changes while they are read makes them be read again.
         let worker = entry.worker.as_ref().map(|worker| (Arc::clone(worker), worker.flavors.revision()));
+        let said = entry.worker.as_ref().is_some_and(|worker| worker.flavors.synced());
+        let presumed = !said && entry.source != CLUSTER_METRICS;
         let mut flavors = hub.clone();
         if let Some((worker, _)) = &worker {
             flavors.extend(read::flavors(&worker.flavors));
         }
         let label_keys = flavors.values().flat_map(|flavor| flavor.node_labels.keys().cloned()).collect();
         let flavors = flavors.into_values().collect();
-        Self { hub: revision, worker, flavors, label_keys: Arc::new(label_keys) }
+        Self { hub: revision, worker, flavors, label_keys: Arc::new(label_keys), presumed }
     }
 
     fn is_of(&self, hub: Option<u64>, entry: &Joined) -> bool {
@@ -522,7 +517,9 @@ impl Wanted {
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
         };
-        self.hub == hub && same_worker
+        let said = entry.worker.as_ref().is_some_and(|worker| worker.flavors.synced());
+        let presumed = !said && entry.source != CLUSTER_METRICS;
+        self.hub == hub && same_worker && self.presumed == presumed
     }
 }
 
@@ -533,4 +530,138 @@ fn decode(row: &[u8]) -> Option<NodeRow> {
 
 fn lock(nodes: &Mutex<Nodes>) -> MutexGuard<'_, Nodes> {
     nodes.lock().expect("no code panics while holding this lock")
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+
+    use super::*;
+    use crate::{
+        domain::cluster::Connection,
+        k8s::{
+            list_watch::{Link, Sink as _},
+            testing::Server,
+        },
+    };
+
+    struct Bed {
+        controller: CapacityController,
+        name: ClusterName,
+        joined: Joined,
+        _folder: tempfile::TempDir,
+    }
+
+    impl Bed {
+        async fn new(server: &Server) -> Self {
+            let folder = tempfile::TempDir::new().expect("a folder");
+            let store = Store::open(&folder.path().join("fedq.db")).await.expect("opens");
+            let hub = Hub::new(server.client(), "hub-uid".to_owned(), "fedq-system".to_owned());
+            let settings = Settings {
+                filter: ResourceFilter::default(),
+                headroom_of: Arc::new(|_| Headroom::default()),
+                limits_of: Arc::new(|_| Resources::new()),
+                timing: Timing::default(),
+                position_period: Duration::from_mins(1),
+                stale_after: Duration::from_mins(1),
+                publish: None,
+            };
+            let clock = Clock::test(Timestamp::UNIX_EPOCH);
+            let from = (store, clock, Metrics::new());
+            let (view, signal) = (watch::Sender::default(), Arc::new(Notify::new()));
+            let controller = CapacityController::new((hub, "hub".to_owned()), from, settings, view, signal);
+            let name = ClusterName::new("w").expect("a name");
+            let client = server.client();
+            let worker = Worker::new(name.clone(), client, "uid".to_owned(), CancellationToken::new());
+            let mut joined = Joined::new(Connection::Ready, crate::k8s::worker::KUBECONFIG);
+            joined.worker = Some(Arc::new(worker));
+            Self { controller, name, joined, _folder: folder }
+        }
+
+        /// A node of 8 cores with these labels, in a table that keeps the labels with these keys.
+        fn has(&mut self, keys: &[&str]) {
+            let keys: BTreeSet<String> = keys.iter().map(ToString::to_string).collect();
+            let mut table = NodeTable::new(keys.clone(), ResourceFilter::default());
+            table.set(&NodeFacts {
+                name: "n",
+                labels: &[("pool", "a"), ("zone", "b")],
+                allocatable: &[("cpu", "8")],
+                ready: true,
+                ..NodeFacts::default()
+            });
+            let mut cluster = Cluster::new(keys, &ResourceFilter::default());
+            cluster.nodes = Arc::new(Mutex::new(Nodes::new(table, Some(Timestamp::UNIX_EPOCH))));
+            self.controller.clusters.insert(self.name.clone(), cluster);
+        }
+
+        fn sum(
+            &self,
+            flavors: &[Flavor],
+            before: Option<&Arc<ClusterCapacity>>,
+        ) -> Option<Arc<ClusterCapacity>> {
+            let all = flavors.iter().map(|flavor| (flavor.name.clone(), flavor.clone())).collect();
+            let wanted = Wanted::of((None, &all), &self.joined);
+            self.controller.sum(&self.name, &wanted, before).expect("a sum").map(Arc::new)
+        }
+
+        fn says_its_flavors(&self) {
+            let worker = self.joined.worker.as_ref().expect("connected");
+            let mut sink = worker.flavors.sink();
+            sink.begin();
+            sink.end();
+            sink.at(1);
+            sink.link(Link::Synced);
+        }
+    }
+
+    fn flavor(key: &str, value: &str) -> Flavor {
+        Flavor {
+            name: FlavorName::new("spot").expect("a name"),
+            node_labels: BTreeMap::from([(key.to_owned(), value.to_owned())]),
+            node_taints: Vec::new(),
+            tolerations: Vec::new(),
+        }
+    }
+
+    fn cores(sum: &ClusterCapacity) -> i64 {
+        sum.capacity.by_flavor.values().flat_map(BTreeMap::values).map(|amount| amount.units()).sum()
+    }
+
+    #[tokio::test]
+    async fn a_flavor_with_a_new_label_key_keeps_the_old_sum_until_nodes_are_told_apart_by_it() {
+        let server = Server::start(Router::new());
+        let mut bed = Bed::new(&server).await;
+        bed.says_its_flavors();
+        bed.has(&["pool"]);
+        let before = bed.sum(&[flavor("pool", "a")], None).expect("counted");
+        assert_eq!(cores(&before), 8000);
+        assert_eq!(
+            bed.sum(&[flavor("zone", "b")], Some(&before)),
+            None,
+            "labels of that key are not kept yet"
+        );
+        bed.has(&["pool", "zone"]);
+        let after = bed.sum(&[flavor("zone", "b")], Some(&before)).expect("counted");
+        assert_eq!(cores(&after), 8000);
+    }
+
+    #[tokio::test]
+    async fn the_hubs_flavors_do_not_stand_in_for_those_a_cluster_said_it_has() {
+        let server = Server::start(Router::new());
+        let mut bed = Bed::new(&server).await;
+        bed.has(&["pool"]);
+        let presumed = bed.sum(&[flavor("pool", "other")], None).expect("counted");
+        assert!(presumed.presumed, "after a restart its own are not known");
+        assert_eq!(cores(&presumed), 0);
+        bed.says_its_flavors();
+        let said = bed.sum(&[flavor("pool", "a")], Some(&presumed)).expect("counted");
+        assert_eq!((cores(&said), said.presumed), (8000, false));
+        let again = Bed::new(&server).await;
+        bed.joined = again.joined;
+        assert_eq!(
+            bed.sum(&[flavor("pool", "other")], Some(&said)),
+            None,
+            "a new connection, nothing said yet"
+        );
+    }
 }

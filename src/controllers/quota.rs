@@ -210,6 +210,7 @@ impl QuotaController {
     ) -> Result<Self, StoreError> {
         let known = known_claims(&store, &settings.aliases).await?;
         let cells = store.load_quota_cells().await?;
+        let hub_cells = store.load_hub_cells().await?;
         let store_was_empty = store.clusters(&PageRequest::first(1)).await?.items.is_empty();
         let terms = cells.into_iter().map(|(cluster, cells)| (cluster, terms_of(&cells))).collect();
         let statuses = status::Statuses::new(settings.writer.merge_window);
@@ -247,7 +248,7 @@ impl QuotaController {
             recorded: record::Recorded::default(),
             // Replaced when it runs, by a channel with somebody at its other end.
             records: mpsc::unbounded_channel().0,
-            bases: Bases::default(),
+            bases: Bases::new(hub_cells),
             store_was_empty,
             plans: Plans::default(),
             kept: changes::Kept::default(),
@@ -304,6 +305,7 @@ impl QuotaController {
     ) -> Option<Instant> {
         // Without a current view of the hub nothing can be decided, and the hub could not be written.
         if !self.hub.is_current() || !self.hub.lists(joined) {
+            self.want_nothing(hub);
             return None;
         }
         let started = Instant::now();
@@ -355,6 +357,13 @@ impl QuotaController {
         (round.plans, round.queues) = std::mem::take(&mut self.plans);
         // What was decided on before must not land after.
         self.targets.values().for_each(|target| target.writer.want(Vec::new()));
+    }
+
+    /// What waits to be written was decided from a view that is not to be relied on any more.
+    fn want_nothing(&self, hub: &Target) {
+        for target in self.targets.values().chain([hub]) {
+            target.writer.want(Vec::new());
+        }
     }
 
     fn keep_targets(&mut self, joined: &JoinedClusters, cancel: &CancellationToken) {
@@ -424,6 +433,7 @@ impl QuotaController {
         // Taken back first: a confirmation that stays would let the next mistake through as well.
         match crate::k8s::write::send(&client, &change, self.settings.writer.deadline).await {
             Ok(_) => {
+                self.metrics.wrote_on_hub(change.target.kind.plural());
                 let claims = self.accepted.confirm();
                 info!(?claims, "The removal of claims is confirmed");
                 self.signal.notify_one();

@@ -61,6 +61,8 @@ struct State {
     moves: u64,
     /// Counts wishes.
     wishes: u64,
+    /// What began or ended, by their count, until a wish was made in view of it.
+    moved: Vec<(u64, Change)>,
 }
 
 /// When an object may be written again.
@@ -123,6 +125,26 @@ impl Writer {
     /// Replaces everything wanted.
     pub fn want(&self, changes: Vec<Change>) {
         let mut state = self.lock();
+        state.moved.clear();
+        self.replace(state, changes);
+    }
+
+    /// Replaces everything wanted by what was decided in view of [`Writer::revision`]. Refused if since then a write
+    /// began or ended that these do not ask for as well: whoever decided took what it gives for free, and may have given
+    /// it to another object. Then nothing is wanted, and the controller is woken to decide anew.
+    pub fn want_in_view_of(&self, revision: u64, changes: Vec<Change>) -> bool {
+        let mut state = self.lock();
+        state.moved.retain(|(at, _)| revision < *at);
+        let known = |moved: &Change| changes.iter().any(|change| change.asks_the_same(moved));
+        let in_view = state.moved.iter().all(|(_, moved)| known(moved));
+        self.replace(state, if in_view { changes } else { Vec::new() });
+        if let Some(controller) = self.ended.as_ref().filter(|_| !in_view) {
+            controller.notify_one();
+        }
+        in_view
+    }
+
+    fn replace(&self, mut state: MutexGuard<'_, State>, changes: Vec<Change>) {
         // Each round hands a wish to every cluster's writer, and mostly there is none, as there was none before.
         if changes.is_empty() && state.wanted.is_empty() && state.objects.is_empty() {
             return;
@@ -292,6 +314,7 @@ impl Writer {
                 pace.in_flight = Some(change.clone());
                 pace.wish = state.wishes;
                 state.moves += 1;
+                state.moved.push((state.moves, change.clone()));
                 ready.push(change);
             }
         }
@@ -303,6 +326,7 @@ impl Writer {
         let mut guard = self.lock();
         let state = &mut *guard;
         state.moves += 1;
+        state.moved.push((state.moves, change.clone()));
         let pace = state.objects.entry(change.target.clone()).or_default();
         pace.in_flight = None;
         let failed = |conflict, error: &ApiError| Failed {
@@ -524,6 +548,32 @@ mod tests {
         })
         .await;
         assert_eq!(server.times("q").len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_wish_that_does_not_know_what_began_meanwhile_is_refused() {
+        let (server, writer) = (Server::new(vec![], WINDOW), Writer::default());
+        let until = async |holds: &dyn Fn() -> bool| {
+            while !holds() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        run(&server, &writer, async {
+            let before = writer.revision();
+            writer.want(vec![change("grows", 1)]);
+            until(&|| writer.is_in_flight(&change("grows", 1).target)).await;
+            assert!(!writer.want_in_view_of(before, vec![change("other", 1)]), "one that takes it for free");
+            assert!(writer.wants_nothing());
+            assert!(writer.want_in_view_of(before, vec![change("grows", 1), change("other", 1)]));
+            let begun = writer.revision();
+            until(&|| writer.is_idle()).await;
+            assert!(!writer.want_in_view_of(begun, vec![change("third", 1)]), "its end is no less news");
+            assert!(writer.want_in_view_of(writer.revision(), vec![change("third", 1)]));
+            until(&|| writer.is_idle()).await;
+        })
+        .await;
+        let times = ["grows", "other", "third"].map(|queue| server.times(queue).len());
+        assert_eq!(times, [1, 1, 1]);
     }
 
     #[tokio::test]

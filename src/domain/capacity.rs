@@ -16,6 +16,7 @@ use super::{
     ids::{FlavorName, ResourceName},
     quantity::Amount,
     resources::Resources,
+    shares::share,
 };
 
 /// The largest amount that is ever assigned: Kueue takes larger ones for unlimited.
@@ -105,6 +106,35 @@ pub struct Capacity {
     /// The most that one node of each flavor has, usable at this moment or not. Without memory, of which only
     /// averages are known.
     pub largest_of: BTreeMap<FlavorName, Resources>,
+}
+
+impl Capacity {
+    /// Cuts it to what the whole cluster may count for at most: sets of nodes in proportion to what they have, and
+    /// flavors to what their sets are left with.
+    pub fn limit(&mut self, limits: &Resources) {
+        for (resource, limit) in limits {
+            let classes =
+                self.classes.iter().map(|class| class.total.get(resource).copied().unwrap_or_default());
+            let weights: Vec<i64> = classes.map(Amount::units).collect();
+            let is_cut = i128::from(limit.units()) < weights.iter().map(|units| i128::from(*units)).sum();
+            if is_cut {
+                let shares = share(limit.units(), &weights).into_iter().map(Amount::new);
+                for (class, share) in self.classes.iter_mut().zip(shares) {
+                    class.total.entry(resource.clone()).and_modify(|amount| *amount = share);
+                }
+            }
+            for (flavor, amounts) in &mut self.by_flavor {
+                let Some(amount) = amounts.get_mut(resource) else { continue };
+                let of_flavor = self.classes.iter().filter(|class| is_cut && class.flavors.contains(flavor));
+                let left = of_flavor.filter_map(|class| class.total.get(resource));
+                let left = left.fold(Amount::ZERO, |sum, amount| sum.saturating_add(*amount));
+                *amount = (*amount).min(if is_cut { left } else { *limit });
+            }
+            if let Some(amount) = self.total.get_mut(resource) {
+                *amount = (*amount).min(*limit);
+            }
+        }
+    }
 }
 
 /// One node as the store keeps it.

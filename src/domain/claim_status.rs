@@ -76,6 +76,8 @@ pub struct WriteState {
     pub failed: BTreeMap<String, String>,
     /// Cells that somebody keeps changing back, with their field manager.
     pub conflicts: BTreeMap<Cell, String>,
+    /// Queues of the hub that were never readable, and why: the cluster is planned with once they are.
+    pub unreadable: BTreeMap<QueueName, String>,
 }
 
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

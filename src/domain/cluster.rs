@@ -1,5 +1,10 @@
 //! What fedq knows of its link to a joined cluster.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +37,31 @@ pub enum Connection {
     /// Known by ClusterMetrics only: capacity is read from the hub and nothing is written there.
     Unreached,
 }
+
+/// When a cluster last answered, shared by all that tell of it: that it answers once more is no news that anybody is woken
+/// for, or that makes a copy of anything.
+#[derive(Clone, Debug, Default)]
+pub struct LastSeen(Arc<AtomicI64>);
+
+impl LastSeen {
+    /// `None`: it never did.
+    pub fn get(&self) -> Option<Timestamp> {
+        let millis = self.0.load(Ordering::Relaxed);
+        Timestamp::from_millisecond(millis).ok().filter(|_| millis != 0)
+    }
+
+    pub fn set(&self, at: Timestamp) {
+        self.0.store(at.as_millisecond(), Ordering::Relaxed);
+    }
+}
+
+impl PartialEq for LastSeen {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.get() == other.get()
+    }
+}
+
+impl Eq for LastSeen {}
 
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]

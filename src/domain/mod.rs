@@ -18,4 +18,5 @@ pub mod queue;
 pub mod quota;
 pub mod resource_groups;
 pub mod resources;
+pub mod shares;
 pub mod task;

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::{
     capacity::{Capacity, Flavor},
-    cluster::Connection,
+    cluster::{Connection, LastSeen},
     ids::{ClaimName, ClusterName, FlavorName, QueueName, ResourceName},
     quantity::Amount,
     resources::Resources,
@@ -45,7 +45,7 @@ pub struct ClusterOverview {
     pub kubernetes_version: Option<String>,
     pub kueue_version: Option<String>,
     pub credential_expires: Option<Timestamp>,
-    pub last_seen: Option<Timestamp>,
+    pub last_seen: LastSeen,
     pub nodes: NodeCounts,
     /// Σ allocatable of usable nodes.
     pub capacity: Resources,
@@ -163,6 +163,8 @@ pub struct ClusterCapacity {
     pub silent: Option<String>,
     /// Whether the nodes are not being followed at this moment: as the store had them, or since their watch broke.
     pub is_old: bool,
+    /// The hub's flavors stand in for the cluster's own, which it has not told yet.
+    pub presumed: bool,
 }
 
 impl ClusterCapacity {
@@ -178,6 +180,7 @@ impl ClusterCapacity {
             bad: Vec::new(),
             silent: None,
             is_old: false,
+            presumed: false,
         }
     }
 

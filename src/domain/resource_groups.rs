@@ -118,6 +118,18 @@ pub enum Rule {
 }
 
 impl ResourceGroups {
+    /// With each group's flavors in the order that `other` has them in, which is the order in which Kueue tries them.
+    /// What `other` does not have goes last.
+    #[must_use]
+    pub fn ordered_like(mut self, other: &Self) -> Self {
+        let flavors = other.0.iter().flat_map(|group| &group.flavors).enumerate();
+        let order: BTreeMap<&FlavorName, usize> = flavors.map(|(i, flavor)| (&flavor.name, i)).collect();
+        for group in &mut self.0 {
+            group.flavors.sort_by_key(|flavor| order.get(&flavor.name).copied().unwrap_or(usize::MAX));
+        }
+        self
+    }
+
     /// Whether Kueue would take these groups.
     pub fn validate(&self, has_cohort: bool) -> Result<(), Rule> {
         if MAX_GROUPS < self.0.len() {

@@ -139,7 +139,11 @@ struct CellText {
 }
 
 pub fn managed_cells(meta: &Meta) -> Result<BTreeMap<FlavorResource, ManagedCell>, ReadError> {
-    let Some(text) = meta.annotations.get(CELLS) else { return Ok(BTreeMap::new()) };
+    meta.annotations.get(CELLS).map_or_else(|| Ok(BTreeMap::new()), |text| cells_of(text))
+}
+
+/// What [`render_cells`] made a text of.
+pub fn cells_of(text: &str) -> Result<BTreeMap<FlavorResource, ManagedCell>, ReadError> {
     let cells: BTreeMap<String, CellText> =
         serde_json::from_str(text).map_err(|error| ReadError::Cells(error.to_string()))?;
     let cell = |(key, cell): (String, CellText)| {
@@ -181,6 +185,10 @@ fn cohort(queue: &ClusterQueue) -> Result<Option<CohortName>, ReadError> {
 
 pub fn hub_queue(hub: &Hub, queue: &ClusterQueue) -> Result<HubQueueInput, ReadError> {
     let (dispatch, automated) = dispatch(hub, queue);
+    let stopped = queue.spec.stop_policy.as_deref().is_some_and(|policy| policy != "None");
+    let runs_here = stopped && dispatch == Dispatch::RunsLocally;
+    let still_held =
+        if runs_here { usage(&queue.status.flavors_reservation).collect() } else { BTreeMap::new() };
     Ok(HubQueueInput {
         name: QueueName::new(&queue.metadata.name)?,
         groups: groups(&queue.spec.resource_groups)?,
@@ -188,6 +196,7 @@ pub fn hub_queue(hub: &Hub, queue: &ClusterQueue) -> Result<HubQueueInput, ReadE
         managed: managed_cells(&queue.metadata)?,
         dispatch,
         automated,
+        still_held,
     })
 }
 

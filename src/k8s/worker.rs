@@ -13,7 +13,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::{
-    cluster::{Connection, QuarantineReason},
+    cluster::{Connection, LastSeen, QuarantineReason},
     ids::ClusterName,
     task::{render::TASK_LABEL, volume::VOLUME_LABEL},
 };
@@ -323,7 +323,7 @@ pub struct Joined {
     pub server: Option<String>,
     pub kubernetes_version: Option<String>,
     pub credential_expires: Option<Timestamp>,
-    pub last_seen: Option<Timestamp>,
+    pub last_seen: LastSeen,
     /// There once its identity is checked.
     pub worker: Option<Arc<Worker>>,
 }
@@ -346,7 +346,7 @@ impl Joined {
             server: None,
             kubernetes_version: None,
             credential_expires: None,
-            last_seen: None,
+            last_seen: LastSeen::default(),
             worker: None,
         }
     }

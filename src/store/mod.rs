@@ -10,6 +10,7 @@
 //! | `claims_in_force` | the last valid text of each cluster's claim | an edit that is not valid, or a second claim, must not come into force by a restart |
 //! | `plans` | every applied plan with its cause and report | `quota explain`, `claim history` |
 //! | `quota_cells` | what each cluster contributes to each hub cell | a restart keeps the share of a cluster that does not answer |
+//! | `hub_cells` | what each hub queue's `fedq.dev/cells` last said | a queue that is replaced without it keeps its base |
 //! | `tasks`, `task_events` | accepted tasks until they are over, and what happened to them | they have no other home |
 //! | `volumes` | the volumes people want, and where | their names have no other home; what is in them is on their clusters |
 //! | `audit` | who did what through fedq | the answer when Kubernetes' own audit log is out of reach |
@@ -38,6 +39,7 @@ pub use self::{
     claims::{ClaimChange, ClaimInForce, ClaimRow},
     clusters::{ClusterRow, ClusterSource},
     error::StoreError,
+    hub_cells::HubCells,
     kept_logs::{KeptLogs, KeptLogsError, Run},
     nodes::{NodeChange, Position},
     open::rebuild,
@@ -57,6 +59,7 @@ mod claims;
 mod clusters;
 mod column;
 mod error;
+mod hub_cells;
 mod kept_logs;
 mod known;
 mod lock;

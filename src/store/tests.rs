@@ -323,6 +323,20 @@ async fn plans_are_kept_with_their_cause() {
 }
 
 #[tokio::test]
+async fn the_cells_of_a_hub_queue_survive_a_restart_until_it_is_gone() {
+    let (bed, _) = Bed::with_cluster().await;
+    let cells = |uid: &str| HubCells { uid: uid.to_owned(), cells: r#"{"f/cpu":{"base":"4"}}"#.to_owned() };
+    let (one, two) = ("one".parse().unwrap(), "two".parse().unwrap());
+    for (queue, uid) in [(&one, "u"), (&two, "v"), (&one, "w")] {
+        bed.store.put_hub_cells(queue, Some(&cells(uid))).await.unwrap();
+    }
+    bed.store.put_hub_cells(&two, None).await.unwrap();
+    bed.store.close().await;
+    let again = Store::open(&bed.path()).await.unwrap();
+    assert_eq!(again.load_hub_cells().await.unwrap(), [(one, cells("w"))].into());
+}
+
+#[tokio::test]
 async fn cells_are_replaced_as_a_whole_and_survive_a_restart() {
     let (bed, name) = Bed::with_cluster().await;
     bed.store.put_quota_cells(&name, &[quota_cell("a", 9), quota_cell("b", 4)]).await.unwrap();

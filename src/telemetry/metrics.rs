@@ -223,6 +223,13 @@ impl Metrics {
         self.0.writes.get_or_create(&WriteLabels { cluster: cluster.clone(), kind }).inc();
     }
 
+    /// What is written on the hub counts as any cluster's.
+    pub fn wrote_on_hub(&self, kind: &'static str) {
+        if let Ok(hub) = ClusterName::new("hub") {
+            self.wrote(&hub, kind);
+        }
+    }
+
     pub fn planned(&self, took: Duration) {
         self.0.plan_seconds.observe(took.as_secs_f64());
     }

@@ -18,7 +18,7 @@ use super::{certificate::ServingCertificate, *};
 use crate::clock::Clock;
 use crate::domain::{
     claim::CAPACITY_MANAGER,
-    cluster::Connection,
+    cluster::{Connection, LastSeen},
     ids::{ClaimName, ClusterName, ResourceName},
     overview::{ClaimOverview, ClusterOverview, NodeCounts},
     quantity::Amount,
@@ -187,7 +187,7 @@ async fn warnings_and_second_claims_come_from_the_snapshot() {
         kubernetes_version: None,
         kueue_version: None,
         credential_expires: None,
-        last_seen: None,
+        last_seen: LastSeen::default(),
         nodes: NodeCounts::default(),
         capacity: [(gpu.clone(), Amount::new(8))].into(),
         foreign: [(gpu, Amount::new(2))].into(),

@@ -76,6 +76,7 @@ fn planner(clusters: usize) -> Planner {
             managed: BTreeMap::new(),
             dispatch: Dispatch::RunsLocally,
             automated: false,
+            still_held: BTreeMap::new(),
         });
     }
     for number in 0..clusters {

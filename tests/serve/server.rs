@@ -229,7 +229,7 @@ fn cluster(connection: Connection) -> ClusterOverview {
         kubernetes_version: Some("v1.36.3".to_owned()),
         kueue_version: None,
         credential_expires: None,
-        last_seen: None,
+        last_seen: fedq::domain::cluster::LastSeen::default(),
         nodes: NodeCounts { total: 12, usable: 10 },
         capacity: resources(&[("cpu", "1000"), ("nvidia.com/gpu", "10")]),
         foreign: Resources::new(),

@@ -11,25 +11,27 @@ use crate::{
         hub::Hub,
         write::{Change, Kind},
     },
+    telemetry::Metrics,
 };
 
 pub(super) fn start_writer(
     writer: &Writer,
     hub: &Hub,
-    config: WriterConfig,
+    (config, metrics): (WriterConfig, Metrics),
     (tasks, cancel): (&mut JoinSet<()>, &CancellationToken),
 ) {
     let (writer, hub, stop) = (writer.clone(), hub.clone(), cancel.clone());
     tasks.spawn(async move {
-        let report = |change: &Change, outcome: &Outcome| tell(&hub, change, outcome);
+        let report = |change: &Change, outcome: &Outcome| tell(&hub, change, outcome, &metrics);
         writer.run(hub.client.kube(), config, report, stop).await;
     });
 }
 
-fn tell(hub: &Hub, change: &Change, outcome: &Outcome) {
+fn tell(hub: &Hub, change: &Change, outcome: &Outcome, metrics: &Metrics) {
     let (target, verb) = (&change.target, change.verb());
     match outcome {
         Ok(object) => {
+            metrics.wrote_on_hub(target.kind.plural());
             if !target.status {
                 info!(verb, "Wrote {target} on the hub");
             }

@@ -23,6 +23,7 @@ use crate::{
         },
         write::{Action, Change, Kind, Target},
     },
+    telemetry::Metrics,
 };
 
 const MANAGER: &str = "fedq-capacity";
@@ -40,7 +41,7 @@ impl Publisher {
     pub fn start(
         hub: Hub,
         hub_id: String,
-        config: WriterConfig,
+        (config, metrics): (WriterConfig, Metrics),
         tasks: &mut JoinSet<()>,
         cancel: &CancellationToken,
     ) -> Self {
@@ -48,13 +49,19 @@ impl Publisher {
         let (task, table, stop) = (writer.clone(), hub.cluster_metrics.clone(), cancel.child_token());
         let client = hub.client.kube();
         tasks.spawn(async move {
-            let report = |change: &Change, outcome: &Outcome| match outcome {
-                Ok(_) if matches!(change.action, Action::Delete { .. }) => {}
-                Ok(object) => match serde_json::from_value::<ClusterMetrics>(object.clone()) {
+            let report = |change: &Change, outcome: &Outcome| {
+                let object = match outcome {
+                    Ok(object) => object,
+                    Err(error) => return warn!("Could not write {}: {error}", change.target),
+                };
+                metrics.wrote_on_hub(change.target.kind.plural());
+                if matches!(change.action, Action::Delete { .. }) {
+                    return;
+                }
+                match serde_json::from_value::<ClusterMetrics>(object.clone()) {
                     Ok(object) => table.absorb(object),
                     Err(error) => warn!("An answer about {} cannot be read: {error}", change.target),
-                },
-                Err(error) => warn!("Could not write {}: {error}", change.target),
+                }
             };
             task.run(client, config, report, stop).await;
         });

@@ -5,7 +5,7 @@ mod known;
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -50,6 +50,28 @@ enum Ended {
     Quarantined(QuarantineReason),
 }
 
+/// How long a cluster has been silent while somebody listened. While this machine slept, or its clock jumped, nobody did:
+/// each answer that fails to come counts for no longer than it is waited for.
+struct Silence {
+    since: Timestamp,
+    lasted: Duration,
+    looked: Instant,
+}
+
+impl Silence {
+    fn new(since: Timestamp, lasted: Duration) -> Self {
+        Self { since, lasted, looked: Instant::now() }
+    }
+
+    /// Another answer failed to come, which takes `most` at most; how long that has been so.
+    fn goes_on(&mut self, most: Duration) -> Duration {
+        let now = Instant::now();
+        self.lasted += now.duration_since(self.looked).min(most);
+        self.looked = now;
+        self.lasted
+    }
+}
+
 impl Member {
     pub async fn run(mut self) {
         // Read once, and else kept as long as the cluster is joined.
@@ -74,15 +96,17 @@ impl Member {
     async fn live(&self, access: Result<Access, String>) -> Result<(), StoreError> {
         // Boxed: what happens once would otherwise be kept as long as the cluster is joined.
         let stored = Box::pin(self.remembered()).await?;
-        self.context.publish(&self.name, |joined| joined.last_seen = stored);
+        if let Some(stored) = stored {
+            self.context.publish(&self.name, |joined| joined.last_seen.set(stored));
+        }
         let Some(client) = self.connect(&access) else {
             self.let_go();
             return Ok(());
         };
         drop(access);
-        let mut known = true;
+        let (mut known, mut silence) = (true, None);
         loop {
-            let identity = Box::pin(self.first_answer(&client)).await?;
+            let identity = Box::pin(self.first_answer(&client, &mut silence)).await?;
             if let Some(reason) = Box::pin(self.refusal(&identity)).await? {
                 self.set(Connection::Refused { reason });
                 self.let_go();
@@ -93,7 +117,7 @@ impl Member {
                 return Ok(());
             }
             let worker = self.worker(&client, &identity, std::mem::take(&mut known)).await;
-            match self.connected(worker, identity).await? {
+            match self.connected(worker, identity, silence.insert(self.heard())).await? {
                 Ended::Cancelled => return Ok(()),
                 Ended::Returned => {}
                 Ended::Quarantined(reason) => {
@@ -160,18 +184,31 @@ impl Member {
     }
 
     /// Asks until the cluster says who it is.
-    async fn first_answer(&self, client: &ClusterClient) -> Result<ClusterIdentity, StoreError> {
+    async fn first_answer(
+        &self,
+        client: &ClusterClient,
+        silence: &mut Option<Silence>,
+    ) -> Result<ClusterIdentity, StoreError> {
         let settings = &self.context.settings;
-        let stored = until_kept(|| self.context.store.cluster(&self.name)).await?;
-        let since = stored.as_ref().and_then(|row| row.last_seen).unwrap_or_else(|| self.context.clock.now());
+        let silence = match silence {
+            Some(silence) => silence,
+            // A restart does not start the clock of `lostTimeout` anew.
+            None => {
+                let stored = until_kept(|| self.context.store.cluster(&self.name)).await?;
+                let now = self.context.clock.now();
+                let since = stored.and_then(|row| row.last_seen).unwrap_or(now);
+                let lasted = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+                silence.insert(Silence::new(since, lasted))
+            }
+        };
         let mut wait = FIRST_RETRY;
         loop {
             match client.identity(settings.request).await {
                 Ok(identity) => return Ok(identity),
                 Err(error) => {
-                    let now = self.context.clock.now();
-                    let reason = self.why(client, &error, now);
-                    let connection = silent(since, now, settings, reason.clone())
+                    let reason = self.why(client, &error, self.context.clock.now());
+                    let (since, lasted) = (silence.since, silence.goes_on(wait + settings.request));
+                    let connection = silent(since, lasted, settings, reason.clone())
                         .unwrap_or(Connection::Stale { since, reason });
                     self.set(connection);
                     self.let_go();
@@ -291,7 +328,7 @@ impl Member {
     /// Holds the cluster until its Secret changes; its share stands until `lostTimeout`.
     async fn quarantine(&self, reason: QuarantineReason) {
         // A restart does not start the clock anew.
-        let seen = self.context.joined.borrow().get(&self.name).and_then(|joined| joined.last_seen);
+        let seen = self.context.joined.borrow().get(&self.name).and_then(|joined| joined.last_seen.get());
         let now = self.context.clock.now();
         let since = seen.unwrap_or(now);
         warn!(cluster.name = %self.name, "`{}` is quarantined: {reason:?}", self.name);
@@ -316,22 +353,27 @@ impl Member {
     }
 
     /// Follows the cluster and probes it until something ends that.
-    async fn connected(&self, worker: Arc<Worker>, identity: ClusterIdentity) -> Result<Ended, StoreError> {
+    async fn connected(
+        &self,
+        worker: Arc<Worker>,
+        identity: ClusterIdentity,
+        silence: &mut Silence,
+    ) -> Result<Ended, StoreError> {
         let settings = &self.context.settings;
         let _stop_on_return = worker.cancel.clone().drop_guard();
         let mut tasks = JoinSet::new();
         worker.follow(&settings.timing, (&self.context.hub_id, &self.context.wake), &mut tasks);
-        let mut seen = self.context.clock.now();
+        let seen = silence.since;
         let mut quarantine = worker.quarantine.subscribe();
         self.context.publish(&self.name, |joined| {
             joined.connection = Connection::Ready;
             joined.kubernetes_version = Some(identity.version);
-            joined.last_seen = Some(seen);
+            joined.last_seen.set(seen);
             joined.worker = Some(Arc::clone(&worker));
         });
         info!(cluster.name = %self.name, "Connected to `{}`", self.name);
         let mut stored = seen;
-        let mut silence = false;
+        let mut fell_silent = false;
         // Clusters that were connected together, as after a start, are not probed together for ever: a thousand
         // answers within three seconds of ten would keep changes waiting.
         let period = settings.stale_after / 4;
@@ -357,28 +399,26 @@ impl Member {
                     };
                     return Ok(Ended::Quarantined(reason));
                 }
-                Ok(_) if silence => return Ok(Ended::Returned),
+                Ok(_) if fell_silent => return Ok(Ended::Returned),
                 Ok(_) => {
                     worker.answers.notify_waiters();
-                    seen = Box::pin(self.answered(&mut stored)).await?;
+                    Box::pin(self.answered(&mut stored)).await?;
+                    *silence = self.heard();
                 }
                 Err(error) => {
                     let reason = self.why(&worker.client, &error, self.context.clock.now());
-                    silence |= Box::pin(self.unanswered(seen, reason)).await?;
+                    fell_silent |= Box::pin(self.unanswered(silence, reason)).await?;
                 }
             }
         }
     }
 
-    async fn answered(&self, stored: &mut Timestamp) -> Result<Timestamp, StoreError> {
+    async fn answered(&self, stored: &mut Timestamp) -> Result<(), StoreError> {
         let now = self.context.clock.now();
-        // Nobody needs to be woken for it.
-        self.context.joined.send_if_modified(|joined| {
-            if let Some(entry) = Arc::make_mut(joined).get_mut(&self.name).map(Arc::make_mut) {
-                entry.last_seen = Some(now);
-            }
-            false
-        });
+        // Nobody needs to be woken for it, and nothing is new.
+        if let Some(entry) = self.context.joined.borrow().get(&self.name) {
+            entry.last_seen.set(now);
+        }
         if SEEN_PERIOD <= Duration::try_from(now.duration_since(*stored)).unwrap_or_default() {
             // Tried again at the next answer: a probe does not wait for the database.
             match self.context.store.set_connection(&self.name, "Ready", Some(now)).await {
@@ -389,13 +429,14 @@ impl Member {
                 }
             }
         }
-        Ok(now)
+        Ok(())
     }
 
     /// Whether the silence is long enough to be called one.
-    async fn unanswered(&self, seen: Timestamp, reason: String) -> Result<bool, StoreError> {
-        let now = self.context.clock.now();
-        let Some(connection) = silent(seen, now, &self.context.settings, reason) else { return Ok(false) };
+    async fn unanswered(&self, silence: &mut Silence, reason: String) -> Result<bool, StoreError> {
+        let settings = &self.context.settings;
+        let (seen, lasted) = (silence.since, silence.goes_on(settings.stale_after / 4 + settings.request));
+        let Some(connection) = silent(seen, lasted, settings, reason) else { return Ok(false) };
         // The words of other reasons differ from answer to answer, and nobody acts on them.
         let told = |connection: &Connection| (connection.word(), connection.refuses_credential());
         let (word, is) = (connection.word(), told(&connection));
@@ -410,6 +451,11 @@ impl Member {
         Ok(true)
     }
 
+    /// It answered just now.
+    fn heard(&self) -> Silence {
+        Silence::new(self.context.clock.now(), Duration::ZERO)
+    }
+
     fn set(&self, connection: Connection) {
         let name = &self.name;
         let before = self.context.joined.borrow().get(name).map(|joined| joined.connection.clone());
@@ -420,5 +466,27 @@ impl Member {
             info!(cluster.name = %name, "`{name}` is {}", connection.word());
         }
         self.context.publish(name, |joined| joined.connection = connection);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_failed_probe_after_a_sleep_is_not_a_long_silence() {
+        let (second, most) = (Duration::from_secs(1), Duration::from_secs(2));
+        let mut silence = Silence::new(Timestamp::UNIX_EPOCH, Duration::ZERO);
+        let mut after = |slept: Duration| {
+            silence.looked = Instant::now().checked_sub(slept).expect("the machine runs for longer");
+            silence.goes_on(most)
+        };
+        assert_eq!(after(second * 60), most, "nobody asked meanwhile");
+        let lasted = after(second);
+        assert!(
+            (most + second..most + second * 2).contains(&lasted),
+            "and else it is as long as it takes: {lasted:?}"
+        );
+        assert_eq!(after(second * 60), lasted + most);
     }
 }

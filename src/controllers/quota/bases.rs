@@ -1,14 +1,18 @@
 //! Remembers what the annotation `fedq.dev/cells` said, for the day somebody replaces a queue from a
 //! manifest that does not have it. Without this, the sum fedq wrote would be taken for what was there
-//! before fedq, and every share would count twice.
+//! before fedq, and every share would count twice. The store keeps it for a replacement while no daemon runs; only what
+//! the hub's queue itself once said is remembered, since the hub may never have had what clusters were counted with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::domain::{
-    ids::QueueName,
-    quantity::Amount,
-    quota::{HubQueueInput, ManagedCell},
-    resources::{Cell, FlavorResource},
+use crate::{
+    domain::{
+        ids::QueueName,
+        quota::{HubQueueInput, ManagedCell},
+        resources::FlavorResource,
+    },
+    k8s::read,
+    store::HubCells,
 };
 
 #[derive(Default)]
@@ -16,6 +20,7 @@ pub(super) struct Bases {
     queues: BTreeMap<QueueName, Remembered>,
 }
 
+#[derive(PartialEq)]
 struct Remembered {
     /// Of the object: a queue made anew starts anew.
     uid: String,
@@ -23,48 +28,44 @@ struct Remembered {
 }
 
 impl Bases {
-    /// Puts back the cells that the annotation lost. `terms`: what clusters were last counted with, which
-    /// is all that is known of a queue this process sees for the first time.
-    pub fn restore(
-        &mut self,
-        uid: &str,
-        queue: &mut HubQueueInput,
-        terms: impl FnOnce() -> BTreeMap<Cell, Amount>,
-    ) {
-        match self.queues.get(&queue.name) {
-            Some(remembered) if remembered.uid == uid => {
-                for (at, cell) in &remembered.managed {
-                    queue.managed.entry(at.clone()).or_insert(*cell);
-                }
-            }
-            // Made anew: what it holds is a person's.
-            Some(_) => {}
-            None => rebuild(queue, &terms()),
-        }
-        let same = |remembered: &Remembered| remembered.uid == uid && remembered.managed == queue.managed;
-        if !self.queues.get(&queue.name).is_some_and(same) {
-            let remembered = Remembered { uid: uid.to_owned(), managed: queue.managed.clone() };
-            self.queues.insert(queue.name.clone(), remembered);
-        }
+    /// As the store has them.
+    pub fn new(stored: BTreeMap<QueueName, HubCells>) -> Self {
+        let remembered = |(name, HubCells { uid, cells }): (QueueName, HubCells)| {
+            // Written by `restore`; an older fedqd's that cannot be read is as good as none.
+            let managed = read::cells_of(&cells).ok()?;
+            Some((name, Remembered { uid, managed }))
+        };
+        Self { queues: stored.into_iter().filter_map(remembered).collect() }
     }
 
-    pub fn forget_others(&mut self, queues: &BTreeMap<QueueName, HubQueueInput>) {
-        self.queues.retain(|name, _| queues.contains_key(name));
-    }
-}
-
-/// What is left of each cell when the clusters' terms are taken off it.
-fn rebuild(queue: &mut HubQueueInput, terms: &BTreeMap<Cell, Amount>) {
-    for flavor in queue.groups.0.iter().flat_map(|group| &group.flavors) {
-        for quota in &flavor.resources {
-            let at = FlavorResource { flavor: flavor.name.clone(), resource: quota.name.clone() };
-            let cell =
-                Cell { queue: queue.name.clone(), flavor: at.flavor.clone(), resource: at.resource.clone() };
-            if let Some(terms) = terms.get(&cell).filter(|terms| !terms.is_zero()) {
-                let base = quota.nominal.amount().saturating_sub(*terms);
-                queue.managed.entry(at).or_insert(ManagedCell { base, ..ManagedCell::default() });
-            }
+    /// Puts back the cells that the annotation lost; what is to be stored of it, if that is new.
+    pub fn restore(&mut self, uid: &str, queue: &mut HubQueueInput) -> Option<HubCells> {
+        // One that was made anew, or was never seen, holds what a person gave it.
+        let known = self.queues.get(&queue.name).filter(|remembered| remembered.uid == uid);
+        let has = |at: &FlavorResource| queue.groups.cell(at).is_some();
+        // A cell that somebody took out of the queue is no longer fedq's: it may come back as a person's.
+        let lost = known.into_iter().flat_map(|remembered| &remembered.managed).filter(|(at, _)| has(at));
+        for (at, cell) in lost {
+            queue.managed.entry(at.clone()).or_insert(*cell);
         }
+        let managed = queue.managed.iter().filter(|(at, _)| has(at)).map(|(at, cell)| (at.clone(), *cell));
+        let now = Remembered { uid: uid.to_owned(), managed: managed.collect() };
+        if known == Some(&now) {
+            return None;
+        }
+        let stored = HubCells { uid: uid.to_owned(), cells: read::render_cells(&now.managed) };
+        self.queues.insert(queue.name.clone(), now);
+        Some(stored)
+    }
+
+    /// Forgets the queues that are not on the hub any more; their names.
+    pub fn forget_others(&mut self, there: &BTreeSet<QueueName>) -> Vec<QueueName> {
+        let gone: Vec<QueueName> =
+            self.queues.keys().filter(|name| !there.contains(*name)).cloned().collect();
+        for name in &gone {
+            self.queues.remove(name);
+        }
+        gone
     }
 }
 
@@ -72,6 +73,7 @@ fn rebuild(queue: &mut HubQueueInput, terms: &BTreeMap<Cell, Amount>) {
 mod tests {
     use super::*;
     use crate::domain::{
+        quantity::Amount,
         quota::Dispatch,
         resource_groups::{FlavorQuotas, ResourceGroup, ResourceGroups, ResourceQuota, Written},
     };
@@ -97,15 +99,8 @@ mod tests {
             managed: base.map(cell).into_iter().collect(),
             dispatch: Dispatch::RunsLocally,
             automated: false,
+            still_held: BTreeMap::new(),
         }
-    }
-
-    fn terms(amount: i64) -> BTreeMap<Cell, Amount> {
-        let FlavorResource { flavor, resource } = at();
-        BTreeMap::from([(
-            Cell { queue: "q".parse().expect("a name"), flavor, resource },
-            Amount::new(amount),
-        )])
     }
 
     fn base(queue: &HubQueueInput) -> Option<i64> {
@@ -115,32 +110,59 @@ mod tests {
     #[test]
     fn a_lost_annotation_is_remembered_whatever_the_queue_says_now() {
         let mut bases = Bases::default();
-        bases.restore("u", &mut queue(16, Some(4)), || terms(12));
+        bases.restore("u", &mut queue(16, Some(4)));
         let mut replaced = queue(4, None);
-        bases.restore("u", &mut replaced, || terms(12));
+        assert_eq!(bases.restore("u", &mut replaced), None, "nothing new");
         assert_eq!(base(&replaced), Some(4));
         // The word of a person stands.
         let mut changed = queue(16, Some(7));
-        bases.restore("u", &mut changed, || terms(12));
+        bases.restore("u", &mut changed);
         assert_eq!(base(&changed), Some(7));
     }
 
     #[test]
-    fn after_a_restart_the_stored_terms_tell() {
-        let mut lost = queue(16, None);
-        Bases::default().restore("u", &mut lost, || terms(12));
-        assert_eq!(base(&lost), Some(4));
-        let mut fresh = queue(16, None);
-        Bases::default().restore("u", &mut fresh, BTreeMap::new);
-        assert_eq!(base(&fresh), None);
+    fn after_a_restart_the_store_tells_what_the_queue_once_said() {
+        let stored = Bases::default().restore("u", &mut queue(16, Some(4))).expect("new");
+        let after = |uid: &str, queue: &mut HubQueueInput| {
+            let mut bases = Bases::new([(queue.name.clone(), stored.clone())].into());
+            bases.restore(uid, queue);
+            base(queue)
+        };
+        assert_eq!(after("u", &mut queue(16, None)), Some(4));
+        assert_eq!(after("u", &mut queue(4, None)), Some(4), "a manifest from before fedq");
+        assert_eq!(after("v", &mut queue(16, None)), None, "made anew meanwhile");
+    }
+
+    #[test]
+    fn a_queue_that_fedq_could_not_write_keeps_what_it_has_as_its_base() {
+        let stored = Bases::default().restore("u", &mut queue(4, None)).expect("new");
+        let mut again = queue(4, None);
+        Bases::new([(again.name.clone(), stored)].into()).restore("u", &mut again);
+        assert_eq!(base(&again), None);
     }
 
     #[test]
     fn a_queue_made_anew_starts_anew() {
         let mut bases = Bases::default();
-        bases.restore("u", &mut queue(16, Some(4)), || terms(12));
+        bases.restore("u", &mut queue(16, Some(4)));
         let mut anew = queue(0, None);
-        bases.restore("v", &mut anew, || terms(12));
+        bases.restore("v", &mut anew);
         assert_eq!(base(&anew), None);
+        assert_eq!(bases.forget_others(&BTreeSet::new()).len(), 1);
+        let mut again = queue(16, None);
+        bases.restore("w", &mut again);
+        assert_eq!(base(&again), None, "also where it was gone for a while");
+    }
+
+    #[test]
+    fn a_cell_that_was_taken_out_and_comes_back_is_a_persons() {
+        let mut bases = Bases::default();
+        bases.restore("u", &mut queue(16, Some(4)));
+        let mut without = HubQueueInput { groups: ResourceGroups::default(), ..queue(0, Some(4)) };
+        bases.restore("u", &mut without);
+        assert_eq!(base(&without), Some(4), "what the annotation says is the plan's to judge");
+        let mut back = queue(7, None);
+        bases.restore("u", &mut back);
+        assert_eq!(base(&back), None);
     }
 }

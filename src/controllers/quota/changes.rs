@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use crate::{
@@ -32,8 +32,8 @@ use crate::{
 
 use super::{
     ClaimedQueues, MANAGER, QuotaController, Round,
-    drift::{self, Verdict},
-    target::key,
+    drift::{self, Verdict, Wish},
+    target::{field_key, key},
 };
 
 /// What is known of the workers' queues from one round to the next.
@@ -146,17 +146,19 @@ impl QuotaController {
             let changes = self.worker_changes(worker, &queues, round);
             let observed = round.capacity.get(name).map(|known| known.observed);
             target.follows(observed, !changes.is_empty());
-            if changes.is_empty() && told(round) == before {
+            let nothing = changes.is_empty();
+            let view = self.told.known.get(name).map_or(0, |known| known.mark.writes());
+            let is_wanted = target.writer.want_in_view_of(view, changes);
+            if is_wanted && nothing && told(round) == before {
                 kept.clean.insert(name.clone());
             } else {
                 kept.clean.remove(name);
             }
-            if changes.is_empty() {
+            if is_wanted && nothing {
                 kept.writing.remove(name);
             } else {
                 kept.writing.insert(name.clone());
             }
-            target.writer.want(changes);
             if kept.claimed.get(name) != Some(&queues) {
                 kept.claimed.insert(name.clone(), queues);
                 differs = true;
@@ -308,10 +310,12 @@ impl QuotaController {
             let report = QueueReport { queue: Some(name.clone()), problem: Problem::QueueUnchangeable };
             Arc::make_mut(&mut round.reports).entry(worker.name.clone()).or_default().push(report);
         }
-        let policy = policy_difference(&observed_policy, &policy);
+        let mut policy = policy_difference(&observed_policy, &policy);
+        let differs = !policy.is_empty();
+        self.leave_fought_over(worker.name.as_str(), object, &mut policy, round);
         let unlabelled = object.metadata.labels.get(HUB_LABEL) != Some(&self.hub_id);
         if desired == observed && policy.is_empty() && !unlabelled {
-            return (!claimed).then(|| delete_if_empty(object)).flatten();
+            return (!claimed && !differs).then(|| delete_if_empty(object)).flatten();
         }
         if desired != observed && !self.may_write(worker.name.as_str(), object, &desired, round) {
             return None;
@@ -345,6 +349,29 @@ impl QuotaController {
         worker_policy(&read::queues::policy(&hub_queue.spec), &rules)
     }
 
+    /// Takes out of a patch the fields that somebody keeps writing back.
+    fn leave_fought_over(
+        &self,
+        place: &str,
+        object: &ClusterQueue,
+        patch: &mut Map<String, Value>,
+        round: &mut Round<'_>,
+    ) {
+        let name = &object.metadata.name;
+        let mut drift = self.writing.drift.lock().expect("no code panics while holding this lock");
+        patch.retain(|field, value| {
+            let wish = Wish::Field(value.clone());
+            let Verdict::Wait(until) = drift.judge(&field_key(place, name, field), &wish, Instant::now())
+            else {
+                return true;
+            };
+            round.look_again(Some(until));
+            let who = drift::other_manager(&object.metadata);
+            round.conflicts.insert((place.to_owned(), name.clone()), who);
+            false
+        });
+    }
+
     /// Whether a write of these groups is not the umpteenth against somebody who writes them back.
     fn may_write(
         &self,
@@ -355,7 +382,7 @@ impl QuotaController {
     ) -> bool {
         let name = &object.metadata.name;
         let mut drift = self.writing.drift.lock().expect("no code panics while holding this lock");
-        match drift.judge(&key(place, name), desired, Instant::now()) {
+        match drift.judge(&key(place, name), &Wish::Groups(desired.clone()), Instant::now()) {
             Verdict::Write => true,
             Verdict::Wait(until) => {
                 round.look_again(Some(until));
@@ -412,7 +439,10 @@ fn desired_groups(
         groups.extend(at).ok();
     }
     groups.set_cells(quotas);
-    groups
+    match hub {
+        Some(hub) => groups.ordered_like(&hub.groups),
+        None => groups,
+    }
 }
 
 fn delete_if_empty(object: &ClusterQueue) -> Option<Change> {
@@ -437,4 +467,36 @@ fn delete_if_empty(object: &ClusterQueue) -> Option<Change> {
 fn merge(name: &QueueName, body: Value) -> Change {
     let target = WriteTarget::cluster_scoped(Kind::ClusterQueue, name.as_str());
     Change { target, action: Action::Merge(body), manager: MANAGER }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::resource_groups::{FlavorQuotas, ResourceQuota};
+
+    fn groups(flavors: &[&str]) -> ResourceGroups {
+        let covered: ResourceName = "cpu".parse().expect("a name");
+        let flavor = |name: &&str| FlavorQuotas {
+            name: name.parse().expect("a name"),
+            resources: vec![ResourceQuota::zero(covered.clone())],
+        };
+        let flavors = flavors.iter().map(flavor).collect();
+        ResourceGroups(vec![ResourceGroup { covered: vec![covered.clone()], flavors }])
+    }
+
+    #[test]
+    fn the_order_of_the_hubs_flavors_reaches_queues_that_are_there() {
+        let plan = |flavors: &[&str]| HubQueuePlan {
+            untouched: None,
+            groups: groups(flavors),
+            cells: BTreeMap::new(),
+            managed: BTreeMap::new(),
+        };
+        let observed = groups(&["a", "local", "b"]);
+        let desired = |hub: &[&str]| desired_groups(&observed, Some(&plan(hub)), &BTreeMap::new());
+        assert_eq!(desired(&["b", "c", "a"]), groups(&["b", "a", "local"]));
+        assert_eq!(desired(&["a", "b"]), groups(&["a", "b", "local"]));
+        let observed = groups(&["a", "b"]);
+        assert_eq!(desired_groups(&observed, Some(&plan(&["a", "b"])), &BTreeMap::new()), observed);
+    }
 }

@@ -14,7 +14,7 @@ use crate::{
     domain::{
         claim::{self, ValidClaim},
         cluster::Connection,
-        ids::{ClaimName, ClusterName, FlavorName, QueueName},
+        ids::{ClaimName, ClusterName, CohortName, FlavorName, QueueName},
         overview::ClusterCapacity,
         quota::{Assignment, ClaimInput, ClusterInput, HubQueueInput, Mode, WorkerQueueInput},
     },
@@ -60,14 +60,15 @@ fn claim_input(claim: &ValidClaim) -> ClaimInput {
     ClaimInput { caps: claim.caps(), assignments: claim.assignments().iter().map(assignment).collect() }
 }
 
-/// How far a cluster can be trusted now. Nodes that are not followed are as unknown as a cluster that does not answer.
+/// How far a cluster can be trusted now. Nodes that are not followed, or that were counted for flavors that are only
+/// presumed, are as unknown as a cluster that does not answer.
 pub(super) fn mode(
     joined: &Joined,
     capacity: Option<&Arc<ClusterCapacity>>,
     (now, lost_timeout): (Timestamp, Duration),
 ) -> Mode {
     let mode = link_mode(joined, now, lost_timeout);
-    let silent = capacity.is_some_and(|known| known.silent.is_some());
+    let silent = capacity.is_some_and(|known| known.silent.is_some() || known.presumed);
     if silent && mode == Mode::Live { Mode::Frozen } else { mode }
 }
 
@@ -79,7 +80,7 @@ fn link_mode(joined: &Joined, now: Timestamp, lost_timeout: Duration) -> Mode {
         },
         Connection::Connecting | Connection::Stale { .. } | Connection::Quarantined { .. } => Mode::Frozen,
         // A kubeconfig that is refused after the cluster worked is silence like any other.
-        Connection::Refused { .. } => match joined.last_seen {
+        Connection::Refused { .. } => match joined.last_seen.get() {
             Some(seen) if Duration::try_from(now.duration_since(seen)).unwrap_or_default() < lost_timeout => {
                 Mode::Frozen
             }
@@ -122,6 +123,11 @@ pub(super) struct Mark {
 }
 
 impl Mark {
+    /// Of the writer, when it was taken.
+    pub fn writes(&self) -> u64 {
+        self.changes.1
+    }
+
     /// To be taken before anything is read: what changes in between then counts as new.
     pub fn of(facts: &ClusterFacts<'_>) -> Self {
         let tables = facts.joined.worker.as_ref().map_or(0, |worker| worker.changes());
@@ -268,6 +274,7 @@ pub(super) fn worker_queues(
         let ours = queue.metadata.is_labelled(hub_id) || handed_over;
         match read::worker_queue(queue, ours, direct.get(name).unwrap_or(&none)) {
             Ok(mut input) => {
+                input.cohort = input.cohort.map(|cohort| lending_tree(worker, cohort));
                 input.settled &= !target.is_some_and(|target| target.is_being_written(name));
                 queues.push(input);
             }
@@ -282,10 +289,26 @@ pub(super) fn worker_queues(
     let made = target.into_iter().flat_map(Target::queues_being_made);
     for queue in made.filter(|queue| !seen.contains_key(&queue.metadata.name)) {
         if let Ok(input) = read::worker_queue(&queue, true, &none) {
-            queues.push(WorkerQueueInput { settled: false, ..input });
+            let cohort = input.cohort.map(|cohort| lending_tree(worker, cohort));
+            queues.push(WorkerQueueInput { settled: false, cohort, ..input });
         }
     }
     Some(queues)
+}
+
+/// Cohorts under one parent lend to each other as the queues of one do: all of them count as the topmost. One with quota
+/// or limits of its own may keep some of it from the others, and counts by itself.
+fn lending_tree(worker: &Worker, mut cohort: CohortName) -> CohortName {
+    let mut passed = BTreeSet::new();
+    while passed.insert(cohort.clone())
+        && let Some(object) = worker.cohorts.get(None, cohort.as_str())
+        && object.spec.resource_groups.is_empty()
+        && let Some(parent) = object.spec.parent_name.as_deref().filter(|parent| !parent.is_empty())
+        && let Ok(parent) = CohortName::new(parent)
+    {
+        cohort = parent;
+    }
+    cohort
 }
 
 pub(super) fn flavors(hub: &Hub) -> BTreeSet<FlavorName> {

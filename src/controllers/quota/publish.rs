@@ -377,7 +377,7 @@ fn cluster(round: &Round<'_>, name: &ClusterName, basis: &ClusterBasis) -> Clust
         kueue_version: kueue
             .map(|is_there| if is_there { "v1beta2".to_owned() } else { "absent".to_owned() }),
         credential_expires: joined.credential_expires,
-        last_seen: joined.last_seen,
+        last_seen: joined.last_seen.clone(),
         nodes: capacity.map(|known| known.nodes).unwrap_or_default(),
         capacity: capacity.map(|known| known.capacity.total.clone()).unwrap_or_default(),
         foreign: report.map(foreign).unwrap_or_default(),

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use crate::{
     domain::{
-        ids::ClusterName,
+        ids::{ClusterName, QueueName},
         quantity::Amount,
         quota::{ClusterPlan, Mode},
         resources::{Cell, FlavorResource},
     },
     k8s::{claims::keeping::last_editor, worker::Worker},
-    store::{ClaimInForce, Deferred, PlanCause, QuotaCell, Store, StoreError},
+    store::{ClaimInForce, Deferred, HubCells, PlanCause, QuotaCell, Store, StoreError},
 };
 
 use super::{QuotaController, Round};
@@ -43,6 +43,8 @@ impl Recorded {
 pub(super) enum Record {
     Cells(ClusterName, Vec<QuotaCell>),
     InForce(ClusterName, Option<ClaimInForce>),
+    /// What a hub queue's annotation says; `None`: the queue is gone.
+    HubCells(QueueName, Option<HubCells>),
     Plan {
         cluster: ClusterName,
         cause: PlanCause,
@@ -62,14 +64,15 @@ struct Last {
 }
 
 impl Deferred for Record {
-    /// By cluster and what it is.
-    type Key = (ClusterName, &'static str);
+    /// What is recorded, and of which cluster or queue.
+    type Key = (&'static str, String);
 
     fn key(&self) -> Self::Key {
         match self {
-            Self::Cells(cluster, _) => (cluster.clone(), "cells"),
-            Self::InForce(cluster, _) => (cluster.clone(), "claim"),
-            Self::Plan { cluster, .. } => (cluster.clone(), "plan"),
+            Self::Cells(cluster, _) => ("cells", cluster.to_string()),
+            Self::InForce(cluster, _) => ("claim", cluster.to_string()),
+            Self::HubCells(queue, _) => ("hub cells", queue.to_string()),
+            Self::Plan { cluster, .. } => ("plan", cluster.to_string()),
         }
     }
 
@@ -83,6 +86,7 @@ impl Deferred for Record {
         match self {
             Self::Cells(cluster, cells) => store.put_quota_cells(cluster, cells).await,
             Self::InForce(cluster, claim) => store.put_claim_in_force(cluster, claim.as_ref()).await,
+            Self::HubCells(queue, cells) => store.put_hub_cells(queue, cells.as_ref()).await,
             Self::Plan { cluster, cause, report, at, is_first } => {
                 // A restart that plans the same is no news.
                 let latest = if *is_first { store.latest_plan(cluster).await? } else { None };

@@ -3,7 +3,8 @@
 //! Kueue admits against the quota in its cache. After a quota shrank, a reservation made a moment
 //! before may still be on its way into the status, of this queue or of a cohort's other queue that
 //! borrowed. So a queue's `reserved` counts only when the status is of the current generation, and a
-//! little time has passed since anything in its cohort shrank.
+//! little time has passed since Kueue said so of anything that shrank in its cohort: before, it may still
+//! have admitted against the old quota.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +20,7 @@ use crate::domain::{
     resources::FlavorResource,
 };
 
-/// A reservation takes a scheduling cycle and a status write, milliseconds each; this is many times
+/// From Kueue's word that it knows the new quota. A reservation takes a scheduling cycle and a status write, milliseconds each; this is many times
 /// that, and only a move of quota from one queue to another waits for it.
 const SETTLE: Duration = Duration::from_millis(500);
 
@@ -31,8 +32,10 @@ pub(super) struct Settling {
 #[derive(Default)]
 struct Seen {
     nominal: BTreeMap<QueueName, BTreeMap<FlavorResource, Amount>>,
-    /// By cohort, or by queue where there is none.
+    /// By cohort, or by queue where there is none: when a shrink was last known to be unknown to Kueue.
     shrunk: BTreeMap<String, Instant>,
+    /// Queues that shrank, and whose status is not of that generation yet.
+    unknown: BTreeSet<QueueName>,
 }
 
 impl Settling {
@@ -45,17 +48,21 @@ impl Settling {
     ) -> Option<Instant> {
         let seen = self.clusters.entry(cluster.clone()).or_default();
         let mut nominal = BTreeMap::new();
+        let mut unknown = BTreeSet::new();
         for queue in queues.iter() {
             let cells: BTreeMap<FlavorResource, Amount> =
                 queue.cells.iter().map(|(at, cell)| (at.clone(), cell.nominal)).collect();
             // A queue seen for the first time may have shrunk just before.
             let before = seen.nominal.remove(&queue.name);
-            if before.is_none_or(|before| shrank(&before, &cells)) {
+            if seen.unknown.contains(&queue.name) || before.is_none_or(|before| shrank(&before, &cells)) {
                 seen.shrunk.insert(group(queue), now);
+                if !queue.settled {
+                    unknown.insert(queue.name.clone());
+                }
             }
             nominal.insert(queue.name.clone(), cells);
         }
-        seen.nominal = nominal;
+        (seen.nominal, seen.unknown) = (nominal, unknown);
         seen.shrunk.retain(|_, at| now < *at + SETTLE);
         let unsettled: BTreeSet<String> = queues
             .iter()
@@ -66,7 +73,10 @@ impl Settling {
         for queue in queues.iter_mut() {
             queue.settled &= !unsettled.contains(&group(queue));
         }
-        seen.shrunk.values().map(|at| *at + SETTLE).min()
+        // What waits for Kueue's word is looked at again when that arrives.
+        let waits: BTreeSet<String> =
+            queues.iter().filter(|queue| seen.unknown.contains(&queue.name)).map(group).collect();
+        seen.shrunk.iter().filter(|(group, _)| !waits.contains(*group)).map(|(_, at)| *at + SETTLE).min()
     }
 
     pub fn forget(&mut self, cluster: &ClusterName) {
@@ -125,6 +135,28 @@ mod tests {
 
         let mut queues = vec![queue("a", Some("x"), 3), queue("b", Some("x"), 5)];
         settling.observe(&cluster, &mut queues, later + SETTLE);
+        assert!(queues.iter().all(|queue| queue.settled));
+    }
+
+    #[test]
+    fn the_time_runs_from_kueues_word_not_from_the_sight_of_the_shrink() {
+        let cluster = ClusterName::new("c").expect("a name");
+        let mut settling = Settling::default();
+        let start = Instant::now();
+        settling.observe(&cluster, &mut [queue("a", Some("x"), 5), queue("b", Some("x"), 5)], start);
+        let shrunk = |settled| {
+            let mut shrunk = queue("a", Some("x"), 3);
+            shrunk.settled = settled;
+            vec![shrunk, queue("b", Some("x"), 5)]
+        };
+        let later = start + SETTLE;
+        assert_eq!(settling.observe(&cluster, &mut shrunk(false), later), None, "Kueue's word is waited for");
+        let mut queues = shrunk(true);
+        let known = later + SETTLE * 4;
+        assert_eq!(settling.observe(&cluster, &mut queues, known), Some(known + SETTLE));
+        assert!(queues.iter().all(|queue| !queue.settled), "a reservation from before may be on its way");
+        let mut queues = shrunk(true);
+        assert_eq!(settling.observe(&cluster, &mut queues, known + SETTLE), None);
         assert!(queues.iter().all(|queue| queue.settled));
     }
 

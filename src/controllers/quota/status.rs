@@ -409,6 +409,11 @@ impl QuotaController {
                 state.failed.insert(format!("{object} on {cluster}"), reason.clone());
             }
         }
+        if cluster.is_some_and(|cluster| self.told.waiting.contains(cluster)) {
+            let named = assignments.iter().filter(|one| !self.told.queues.contains_key(&one.queue));
+            let unreadable = named.filter_map(|one| round.unreadable.get_key_value(&one.queue));
+            state.unreadable = unreadable.map(|(queue, why)| (queue.clone(), why.clone())).collect();
+        }
         for assignment in assignments {
             let on_hub = format!("clusterqueues {} on the hub", assignment.queue);
             state.failed.extend(hub_failures.get_key_value(&on_hub).map(|(k, v)| (k.clone(), v.clone())));

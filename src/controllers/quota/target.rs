@@ -26,7 +26,7 @@ use crate::{
     telemetry::Metrics,
 };
 
-use super::drift::Drift;
+use super::drift::{Drift, Wish};
 
 /// Shared by the tasks that write.
 #[derive(Clone)]
@@ -147,11 +147,15 @@ impl Writing {
                     if lacking.is_empty() {
                         info!(cluster.name = place, "Wrote {target} on `{place}`");
                     }
+                    let mut drift = self.drift.lock().expect("no code panics while holding this lock");
                     if writes_quota(change)
                         && let Some(groups) = groups_of(object)
                     {
-                        let mut drift = self.drift.lock().expect("no code panics while holding this lock");
-                        drift.wrote(&key(place, &target.name), groups, Instant::now());
+                        drift.wrote(&key(place, &target.name), Wish::Groups(groups), Instant::now());
+                    }
+                    for (field, value) in policy_fields(change) {
+                        let key = field_key(place, &target.name, field);
+                        drift.wrote(&key, Wish::Field(value.clone()), Instant::now());
                     }
                 }
             }
@@ -164,6 +168,19 @@ impl Writing {
 
 pub(super) fn key(place: &str, queue: &str) -> String {
     format!("{place}/{queue}")
+}
+
+pub(super) fn field_key(place: &str, queue: &str, field: &str) -> String {
+    format!("{place}/{queue} {field}")
+}
+
+/// What a patch of a queue writes beside its quota.
+fn policy_fields(change: &Change) -> impl Iterator<Item = (&String, &Value)> {
+    let spec = match &change.action {
+        write::Action::Merge(patch) => patch["spec"].as_object(),
+        _ => None,
+    };
+    spec.into_iter().flatten().filter(|(field, _)| *field != "resourceGroups")
 }
 
 /// Whatever else is written of a queue, its quota is as somebody left it.

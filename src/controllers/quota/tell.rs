@@ -12,6 +12,7 @@ use super::{
     QuotaController, Round,
     gather::{self, ClusterFacts, Known, Mark},
     in_turn::InOrder,
+    record::Record,
 };
 use crate::{
     domain::{
@@ -129,20 +130,20 @@ impl QuotaController {
     }
 
     fn restore_bases(&mut self, queues: &mut BTreeMap<QueueName, HubQueueInput>) {
-        let terms = || {
-            let mut terms: BTreeMap<Cell, Amount> = BTreeMap::new();
-            for (cell, term) in self.terms.values().flatten() {
-                let sum = terms.entry(cell.clone()).or_default();
-                *sum = sum.saturating_add(*term);
-            }
-            terms
-        };
         for (name, queue) in queues.iter_mut() {
-            if let Some(object) = self.hub.queues.get(None, name.as_str()) {
-                self.bases.restore(&object.metadata.uid, queue, terms);
+            if let Some(object) = self.told.hub_objects.get(name)
+                && let Some(news) = self.bases.restore(&object.metadata.uid, queue)
+            {
+                self.store_later(Record::HubCells(name.clone(), Some(news)));
             }
         }
-        self.bases.forget_others(queues);
+        // One that cannot be read is there all the same.
+        let unreadable = self.hub.queues.skipped().into_iter();
+        let unreadable = unreadable.filter_map(|skipped| QueueName::new(skipped.name.as_deref()?).ok());
+        let there = self.told.hub_objects.keys().cloned().chain(unreadable).collect();
+        for name in self.bases.forget_others(&there) {
+            self.store_later(Record::HubCells(name, None));
+        }
     }
 
     fn tell_clusters(&mut self, round: &mut Round<'_>) {

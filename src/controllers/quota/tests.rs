@@ -143,6 +143,75 @@ impl Bed {
     }
 }
 
+#[tokio::test]
+async fn sibling_cohorts_under_one_parent_count_as_one() {
+    let bed = Bed::new().await;
+    let worker = bed.worker("w");
+    let cohort = |name: &str, spec: Value| {
+        let object = json!({"metadata": {"name": name, "resourceVersion": "3"}, "spec": spec});
+        worker.cohorts.absorb(serde_json::from_value(object).expect("a Cohort"));
+    };
+    cohort("left", json!({"parentName": "all"}));
+    cohort("right", json!({"parentName": "all"}));
+    for (one, other) in [("egg", "hen"), ("hen", "egg")] {
+        cohort(one, json!({"parentName": other}));
+    }
+    let quotas = json!([{"coveredResources": ["cpu"], "flavors": [
+        {"name": "spot", "resources": [{"name": "cpu", "nominalQuota": "4", "lendingLimit": "0"}]},
+    ]}]);
+    cohort("apart", json!({"parentName": "top", "resourceGroups": quotas}));
+    let mut seen = gather::Seen::new();
+    for (name, cohort) in [("a", "left"), ("b", "right"), ("c", "apart"), ("d", "alone"), ("e", "egg")] {
+        let mut object = queue(name, 3, &json!("4"), &json!({}));
+        object["spec"]["cohortName"] = json!(cohort);
+        seen.insert(name.to_owned(), Arc::new(serde_json::from_value(object).expect("a ClusterQueue")));
+    }
+    let queues = gather::worker_queues(&worker, &seen, "hub", (&BTreeSet::new(), None)).expect("readable");
+    let cohorts: Vec<_> = queues.iter().filter_map(|queue| Some(queue.cohort.as_ref()?.as_str())).collect();
+    assert_eq!(cohorts, ["all", "all", "apart", "alone", "egg"]);
+}
+
+#[tokio::test]
+async fn that_a_cluster_answers_once_more_is_no_news() {
+    let mut bed = Bed::new().await;
+    bed.join("w");
+    let (cluster, joined) = (name("w"), Arc::clone(&bed.joined[&name("w")]));
+    let facts =
+        gather::ClusterFacts { name: &cluster, joined: &joined, claim: None, capacity: None, target: None };
+    let before = gather::Mark::of(&facts);
+    let (published, copied) = (joined.last_seen.clone(), Arc::clone(&joined));
+    let now = Timestamp::from_second(5).expect("a time");
+    bed.joined[&cluster].last_seen.set(now);
+    assert!(gather::Mark::of(&facts) == before && Arc::ptr_eq(&copied, &bed.joined[&cluster]));
+    assert_eq!(published.get(), Some(now), "what was published of it tells it all the same");
+}
+
+/// What waits to be written on a worker was decided while the hub was followed.
+#[tokio::test]
+async fn nothing_decided_waits_to_be_written_while_the_hub_is_not_followed() {
+    let mut bed = Bed::new().await;
+    let cancel = CancellationToken::new();
+    let mut tasks = JoinSet::new();
+    let worker = Arc::new(bed.worker("w"));
+    let target = Target::worker(&worker, &bed.controller.writing, &mut tasks, &cancel);
+    let hub = Target::hub(&bed.controller.hub, &bed.controller.writing, &mut tasks, &cancel);
+    let growth = |target: &Target| {
+        let change = Change {
+            target: WriteTarget::cluster_scoped(Kind::ClusterQueue, "team-a"),
+            action: Action::Merge(json!({"spec": {"resourceGroups": []}})),
+            manager: MANAGER,
+        };
+        target.writer.want(vec![change]);
+        assert!(!target.writer.wants_nothing());
+    };
+    growth(&target);
+    growth(&hub);
+    bed.controller.targets.insert(name("w"), target);
+    let inputs = (&bed.joined.clone(), &bed.capacity.clone(), &Arc::default());
+    assert_eq!(bed.controller.reconcile(&hub, inputs, &cancel).await, None, "its tables were never filled");
+    assert!(hub.writer.wants_nothing() && bed.controller.targets[&name("w")].writer.wants_nothing());
+}
+
 fn queue(name: &str, version: u64, quota: &Value, annotations: &Value) -> Value {
     json!({
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue",

@@ -5,13 +5,9 @@ use tracing::{info, warn};
 
 use super::{Outcome, Writer, WriterConfig};
 use crate::{
-    domain::ids::ClusterName,
     k8s::{client::RetryClass, hub::Hub, write::Change},
     telemetry::Metrics,
 };
-
-/// As metrics name the hub.
-const HUB: &str = "hub";
 
 /// Runs until cancelled.
 pub async fn write(
@@ -29,9 +25,7 @@ fn tell(hub: &Hub, change: &Change, outcome: &Outcome, metrics: &Metrics) {
     let (target, verb) = (&change.target, change.verb());
     match outcome {
         Ok(object) => {
-            if let Ok(name) = ClusterName::new(HUB) {
-                metrics.wrote(&name, target.kind.plural());
-            }
+            metrics.wrote_on_hub(target.kind.plural());
             info!(verb, "Wrote {target} on the hub");
             hub.absorb_answer(change, object);
         }

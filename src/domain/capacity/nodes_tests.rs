@@ -159,6 +159,26 @@ fn headroom_is_a_percentage_of_each_resource() {
 }
 
 #[test]
+fn a_limit_cuts_sets_of_nodes_in_proportion_and_flavors_with_them() {
+    let mut table = table();
+    for (name, pool) in [("a", "x"), ("b", "y"), ("c", "y"), ("d", "y")] {
+        table.set(&node(name, &[("pool", pool)]));
+    }
+    let flavors = [flavor("x", &[("pool", "x")]), flavor("y", &[("pool", "y")]), flavor("all", &[])];
+    let mut capacity = table.capacity(&flavors, &Headroom::default());
+    capacity.limit(
+        &[(name_of("nvidia.com/gpu"), Amount::new(16)), (name_of("cpu"), Amount::new(i64::MAX))].into(),
+    );
+    let gpus: Vec<i64> =
+        flavors.iter().map(|flavor| of(&capacity.by_flavor[&flavor.name], "nvidia.com/gpu")).collect();
+    assert_eq!(gpus, [4, 12, 16]);
+    let classes = capacity.classes.iter().map(|class| of(&class.total, "nvidia.com/gpu"));
+    assert_eq!(classes.sum::<i64>(), 16);
+    assert_eq!(of(&capacity.total, "nvidia.com/gpu"), 16);
+    assert_eq!(of(&capacity.by_flavor[&flavors[2].name], "cpu"), 4 * 96_000, "what is below its limit stays");
+}
+
+#[test]
 fn a_bad_quantity_counts_zero_and_is_reported_until_it_is_good() {
     let mut table = table();
     let bad =

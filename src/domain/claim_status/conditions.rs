@@ -86,12 +86,13 @@ fn resolved(input: &StatusInput<'_>) -> Said {
     };
     let reason = match first {
         Unresolved::Queue(_) => "QueueNotFound",
-        Unresolved::Flavor(_) => "FlavorNotFound",
+        Unresolved::Flavor(_) | Unresolved::HubFlavor(_) => "FlavorNotFound",
         Unresolved::Rule { .. } => "CannotExtend",
     };
     let message = |unresolved: &Unresolved| match unresolved {
         Unresolved::Queue(queue) => words::no_queue(queue),
         Unresolved::Flavor(flavor) => words::no_flavor(flavor, input.cluster),
+        Unresolved::HubFlavor(flavor) => words::no_hub_flavor(flavor, input.cluster),
         Unresolved::Rule { queue, flavor, rule } => {
             format!("ClusterQueue `{queue}` cannot take flavor `{flavor}`: {rule}; change its resourceGroups")
         }

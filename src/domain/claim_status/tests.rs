@@ -85,6 +85,7 @@ impl Bed {
                 bad: Vec::new(),
                 silent: None,
                 is_old: false,
+                presumed: false,
             }),
             plan: Some(ClusterPlan { cells: BTreeMap::from([(cell(), planned(5, Reason::Satisfied))]) }),
             report: Some(ClusterReport {
@@ -389,6 +390,26 @@ fn missing_names_are_all_named() {
     for part in ["`high` is not on the hub", "`spot` is neither", "`low` cannot take flavor `spot`"] {
         assert!(message.contains(part), "{message}");
     }
+}
+
+#[test]
+fn a_flavor_that_only_the_hub_lacks_is_told_so() {
+    let mut bed = Bed::planned(0, Reason::MissingFlavor);
+    bed.report().unresolved = BTreeSet::from([Unresolved::HubFlavor(flavor("on-demand"))]);
+    let status = bed.status();
+    assert_eq!(status.said(ConditionKind::Resolved), "False/FlavorNotFound");
+    let said = "`on-demand` is on `cluster2` and not on the hub";
+    assert!(status.message(ConditionKind::Resolved).contains(said));
+    assert!(status.assignments[0].message.contains(said), "{}", status.assignments[0].message);
+}
+
+#[test]
+fn a_hub_queue_that_cannot_be_read_is_named_where_it_holds_the_cluster() {
+    let mut bed = Bed::planned(5, Reason::Frozen);
+    bed.writes.unreadable.insert(queue("high"), "bad quantity".to_owned());
+    let said = "ClusterQueue `high` on the hub cannot be read (bad quantity)";
+    let status = bed.status();
+    assert!(status.assignments[0].message.contains(said), "{}", status.assignments[0].message);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::domain::{
     cluster::{Connection, QuarantineReason},
     ids::{FlavorName, QueueName},
     quantity::Amount,
-    quota::{Assignment, CellPlan, Reason},
+    quota::{Assignment, CellPlan, Reason, Unresolved},
     resources::Cell,
 };
 
@@ -118,6 +118,7 @@ fn sentence(input: &StatusInput<'_>, cell: &Cell, requested: Amount, planned: &C
     let got = || format!("{name} asks for {} and gets {effective}", requested.text(resource));
     match &planned.reason {
         Reason::MissingQueue => no_queue(queue),
+        Reason::MissingFlavor if lacks_hub_flavor(input, flavor) => no_hub_flavor(flavor, cluster),
         Reason::MissingFlavor => no_flavor(flavor, cluster),
         Reason::CannotExtend(rule) => format!(
             "ClusterQueue `{queue}` cannot take {key} of `{flavor}`: {rule}; change its resourceGroups"
@@ -161,6 +162,17 @@ pub(super) fn no_queue(queue: &QueueName) -> String {
 
 pub(super) fn no_flavor(flavor: &FlavorName, cluster: &str) -> String {
     format!("ResourceFlavor `{flavor}` is neither on the hub nor on `{cluster}`: create it or name another")
+}
+
+pub(super) fn no_hub_flavor(flavor: &FlavorName, cluster: &str) -> String {
+    format!(
+        "ResourceFlavor `{flavor}` is on `{cluster}` and not on the hub: create it on the hub or name another"
+    )
+}
+
+fn lacks_hub_flavor(input: &StatusInput<'_>, flavor: &FlavorName) -> bool {
+    let lacking = Unresolved::HubFlavor(flavor.clone());
+    input.report.is_some_and(|report| report.unresolved.contains(&lacking))
 }
 
 fn full(input: &StatusInput<'_>, cell: &Cell, flavors: &BTreeSet<FlavorName>) -> String {
@@ -262,7 +274,12 @@ pub(super) fn unanswered(input: &StatusInput<'_>) -> String {
         Some(Connection::Unreached) => {
             format!("the hub cannot reach `{cluster}`, so nothing is written there; its share counts at once")
         }
-        Some(Connection::Ready) => format!("`{cluster}` answers again and is being read"),
+        Some(Connection::Ready) => match input.writes.unreadable.first_key_value() {
+            Some((queue, why)) => format!(
+                "ClusterQueue `{queue}` on the hub cannot be read ({why}), so what `{cluster}` has stands: put the queue right"
+            ),
+            None => format!("`{cluster}` answers again and is being read"),
+        },
     }
 }
 

@@ -136,7 +136,10 @@ pub(super) fn plan(
         let was_managed = input.managed.get(&at);
         let Some(quota) = groups.cell(&at).filter(|_| terms.named || was_managed.is_some()) else { continue };
         let observed = input.groups.cell(&at).map(|quota| quota.nominal.amount());
-        let (mut cell, kept, quota) = plan_cell(quota, was_managed, terms, observed.is_some());
+        let still_held = input.still_held.get(&at).copied().unwrap_or_default();
+        let seen = observed.unwrap_or_default();
+        let least = if terms.held { seen } else { still_held.min(seen) };
+        let (mut cell, kept, quota) = plan_cell(quota, was_managed, terms, least);
         cell.observed = observed;
         managed.insert(at.clone(), kept);
         quotas.insert(at.clone(), quota);
@@ -156,13 +159,13 @@ fn plan_cell(
     quota: &ResourceQuota,
     managed: Option<&ManagedCell>,
     terms: CellTerms,
-    exists: bool,
+    least: Amount,
 ) -> (HubCellPlan, ManagedCell, Quota) {
     let seen = quota.nominal.amount();
     let base = managed.map_or(seen, |managed| managed.base);
     let sum = total(base, terms.sum);
-    let held = terms.held && exists && sum < seen;
-    let target = if held { seen } else { sum };
+    let held = sum < least;
+    let target = sum.max(least);
     let kept = kept_lending(managed, quota);
     let lending = kept.map(|kept| kept.min(target));
     let cell = HubCellPlan { base, terms: terms.terms, target, observed: Some(seen), lending, held };

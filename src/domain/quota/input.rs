@@ -143,6 +143,9 @@ pub struct HubQueueInput {
     pub dispatch: Dispatch,
     /// Under Kueue's `quotaManagement: Automated`: Kueue's to write, not ours.
     pub automated: bool,
+    /// What the workloads hold that the hub itself runs in a queue that admits no more (`stopPolicy`). No worker
+    /// knows of them, so the queue's cells do not fall below that.
+    pub still_held: BTreeMap<FlavorResource, Amount>,
 }
 
 /// A hub cell that is fedq's: one entry of the annotation `fedq.dev/cells`.

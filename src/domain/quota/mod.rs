@@ -14,7 +14,6 @@ mod planner;
 #[cfg(test)]
 mod properties;
 mod report;
-mod shares;
 #[cfg(test)]
 mod simulation;
 mod solve;

@@ -84,6 +84,8 @@ pub(super) struct CellModel {
     pub group: Option<u32>,
     pub assigned: bool,
     pub flavor_known: bool,
+    /// The worker's capacity was counted for the flavor.
+    pub has_nodes: bool,
     pub conflict: bool,
     pub exists: bool,
     pub active: bool,
@@ -305,6 +307,7 @@ impl CellModel {
             assigned: requested.is_some(),
             // Without capacity nothing is known of the cluster's flavors: not a name to wait for.
             flavor_known: known.unwrap_or(true),
+            has_nodes: known == Some(true),
             conflict: queue.is_some_and(|queue| !queue.ours),
             exists: seen.is_some(),
             active: ours.is_some_and(|queue| queue.active),

@@ -130,8 +130,15 @@ pub struct Overcommit {
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Unresolved {
     Queue(QueueName),
+    /// Neither the hub nor the worker has it.
     Flavor(FlavorName),
-    Rule { queue: QueueName, flavor: FlavorName, rule: Rule },
+    /// The worker has it, the hub does not.
+    HubFlavor(FlavorName),
+    Rule {
+        queue: QueueName,
+        flavor: FlavorName,
+        rule: Rule,
+    },
 }
 
 /// The desired quota of one hub queue.
@@ -163,7 +170,7 @@ pub struct HubCellPlan {
     /// What the queue has now; `None` where the cell does not exist yet.
     pub observed: Option<Amount>,
     pub lending: Option<Amount>,
-    /// Kept from falling below `observed` because the terms of a cluster that does not answer are not
-    /// known.
+    /// Kept from falling: the terms of a cluster that does not answer are not known, or the hub itself runs as much
+    /// in a queue that is stopped.
     pub held: bool,
 }

@@ -12,7 +12,6 @@ use super::{
     hub::{self, CellTerms, QueueFacts},
     model::{HubFacts, Model, list_cells},
     report::Planned,
-    shares::share,
     solve,
     state::{CellId, ClusterId, ClusterState, Dirty, HubCell, QueueId, QueueState},
 };
@@ -21,6 +20,7 @@ use crate::domain::{
     quantity::Amount,
     resource_groups::Rule,
     resources::{Cell, FlavorResource},
+    shares::share,
 };
 
 /// What a replan changed: whatever is not named here has the same plan as before.

@@ -192,6 +192,7 @@ fn hub_queue() -> impl Strategy<Value = HubQueueInput> {
                 .collect(),
             dispatch,
             automated,
+            still_held: BTreeMap::new(),
         },
     )
 }

@@ -246,6 +246,7 @@ fn unresolved(
 ) -> Option<Unresolved> {
     match cell.verdict {
         Verdict::MissingQueue => Some(Unresolved::Queue(name.queue.clone())),
+        Verdict::MissingFlavor if cell.has_nodes => Some(Unresolved::HubFlavor(name.flavor.clone())),
         Verdict::MissingFlavor => Some(Unresolved::Flavor(name.flavor.clone())),
         Verdict::Forbidden => {
             let (queue, flavor) = (name.queue.clone(), name.flavor.clone());

@@ -295,6 +295,7 @@ impl World {
                 managed,
                 dispatch: Dispatch::RunsLocally,
                 automated: false,
+                still_held: BTreeMap::new(),
             };
             if self.lending_changes {
                 self.set_lending(q, &mut hub);

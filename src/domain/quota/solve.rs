@@ -116,7 +116,9 @@ fn term(input: &ClusterInput, mode: Mode, cell: &CellModel) -> i64 {
     }
     // The hub does not hand out what workloads hold that it did not send.
     let less_direct = |units: i64| if cell.runs_locally { units } else { (units - cell.direct).max(0) };
-    let confirmed = if cell.exists && cell.active { cell.outcome.effective.min(cell.nominal) } else { 0 };
+    let confirmed = if cell.exists { cell.outcome.effective.min(cell.nominal) } else { 0 };
+    // A queue that is on Hold, or that Kueue stopped, admits nothing, and what it admitted goes on running.
+    let confirmed = if cell.active { confirmed } else { confirmed.min(cell.reserved) };
     match mode {
         Mode::Frozen if input.last_terms.is_some() => cell.last_term,
         Mode::Frozen if cell.is_resolved() => less_direct(confirmed),

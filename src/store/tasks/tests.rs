@@ -129,6 +129,7 @@ async fn what_a_person_has_is_known_after_an_upgrade() {
         "DROP TRIGGER tasks_count_gone",
         "DROP TABLE task_owners",
         "DROP TABLE claims_in_force",
+        "DROP TABLE hub_cells",
         "DELETE FROM _sqlx_migrations WHERE 8 < version",
         // Which 0009 drops.
         "CREATE INDEX tasks_live_by_owner ON tasks (owner) WHERE over = 0",

@@ -116,6 +116,7 @@ impl Course {
             bad: Vec::new(),
             silent: self.draw.bool().then(|| "nobody knows".to_owned()),
             is_old: self.draw.bool(),
+            presumed: self.draw.bool(),
         };
         self.bed.capacity.insert(name(cluster), Arc::new(capacity));
     }

@@ -2,7 +2,7 @@
 
 /// Shares of `total` in proportion to `weights`, by largest remainder, ties to the first. Where no
 /// weight is above zero, nothing is shared out.
-pub(super) fn share(total: i64, weights: &[i64]) -> Vec<i64> {
+pub fn share(total: i64, weights: &[i64]) -> Vec<i64> {
     let sum: i128 = weights.iter().map(|weight| i128::from(*weight)).sum();
     if sum <= 0 {
         return vec![0; weights.len()];
