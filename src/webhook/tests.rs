@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::net::SocketAddr;
 
 use axum::http::Request;
 use http_body_util::{BodyExt, Full};
@@ -16,14 +16,7 @@ use tokio::task::JoinHandle;
 
 use super::{certificate::ServingCertificate, *};
 use crate::clock::Clock;
-use crate::domain::{
-    claim::CAPACITY_MANAGER,
-    cluster::{Connection, LastSeen},
-    ids::{ClaimName, ClusterName, ResourceName},
-    overview::{ClaimOverview, ClusterOverview, NodeCounts},
-    quantity::Amount,
-    resources::Aliases,
-};
+use crate::domain::{claim::CAPACITY_MANAGER, resources::Aliases};
 
 const DAEMON: &str = "system:serviceaccount:fedq-system:fedqd";
 
@@ -34,7 +27,6 @@ struct Bed {
     address: SocketAddr,
     client: TlsClient,
     tls: RustlsConfig,
-    overview: watch::Sender<Arc<Overview>>,
     stop: CancellationToken,
     serving: JoinHandle<io::Result<()>>,
 }
@@ -66,12 +58,11 @@ impl Bed {
         let tls = RustlsConfig::from_config(certificate.server_config().unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let (overview, seen) = watch::channel(Arc::default());
         let judge = Arc::new(Judge { aliases: Aliases::default(), daemon: Some(DAEMON.to_owned()) });
-        let webhook = Webhook { judge, overview: seen };
+        let webhook = Webhook::new(judge);
         let stop = CancellationToken::new();
         let serving = tokio::spawn(webhook.serve(listener, tls.clone(), stop.clone()));
-        Self { address, client: client_of(&certificate), tls, overview, stop, serving }
+        Self { address, client: client_of(&certificate), tls, stop, serving }
     }
 
     async fn post(&self, body: impl Into<axum::body::Bytes>) -> (StatusCode, Value) {
@@ -172,54 +163,103 @@ async fn what_cannot_be_read_is_invalid_and_each_problem_has_a_line() {
 }
 
 #[tokio::test]
-async fn warnings_and_second_claims_come_from_the_snapshot() {
+async fn an_invented_review_tells_nothing_of_clusters() {
     let bed = Bed::start();
-    let first = ClaimName::new("first").unwrap();
-    let cluster = ClusterName::new("w1").unwrap();
-    let gpu = ResourceName::new("nvidia.com/gpu").unwrap();
-    let mut overview = Overview::default();
-    let mut known = ClusterOverview {
-        connection: Connection::Ready,
-        cordoned: false,
-        joined: None,
-        source: "kubeconfig",
-        server: None,
-        kubernetes_version: None,
-        kueue_version: None,
-        credential_expires: None,
-        last_seen: LastSeen::default(),
-        nodes: NodeCounts::default(),
-        capacity: [(gpu.clone(), Amount::new(8))].into(),
-        foreign: [(gpu, Amount::new(2))].into(),
-        flavors: BTreeMap::default(),
-        claim: None,
-    };
-    overview.clusters.insert(cluster.clone(), Arc::new(known.clone()));
-    bed.overview.send_replace(Arc::new(overview.clone()));
-    let create = request("CREATE", None, Some(&claim("10", &["7"])));
-    let answer = bed.review(&create).await;
-    assert_eq!(answer["allowed"], true);
-    let warning = "gpu: the assignments add up to 7, the cluster has 6: 1 cannot be given until it grows";
-    assert_eq!(answer["warnings"], json!([warning]));
+    // Whoever guesses at amounts and names hears the same each time, as if nobody knew anything.
+    for (cluster, gpus) in [("w1", "1"), ("w1", "1000000"), ("nowhere", "1"), ("nowhere", "1000000")] {
+        let mut guess = claim("1000000", &[gpus]);
+        guess["spec"]["clusterName"] = json!(cluster);
+        guess["spec"]["resourceAssignments"][0]["resources"]["cpu"] = json!(gpus);
+        let answer = bed.review(&request("CREATE", None, Some(&guess))).await;
+        assert_eq!(answer["allowed"], true, "{cluster} {gpus}: {answer}");
+        assert_eq!(answer["warnings"], Value::Null, "{cluster} {gpus}: {answer}");
+    }
+    bed.end().await;
+}
 
-    known.claim = Some(first.clone());
-    overview.clusters.insert(cluster.clone(), Arc::new(known));
-    let ready = ("True".to_owned(), String::new(), String::new());
-    let in_force = ClaimOverview {
-        cluster,
-        generation: 1,
-        created: None,
-        ready,
-        notes: Vec::new(),
-        nominal: BTreeMap::default(),
-        assignments: Vec::new(),
+/// In MiB, at most since the process began.
+fn most_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() >> 10
+}
+
+#[tokio::test]
+async fn a_flood_of_values_costs_no_memory() {
+    let bed = Bed::start();
+    let before = most_memory();
+    let mut flood = request("CREATE", None, None).to_string();
+    flood.truncate(flood.len() - 2);
+    for [begin, value, end] in [["[0", ",0", "]"], ["{\"a\":0", ",\"a\":{}", "}"], ["[[]", ",[]", "]"]] {
+        let values = (MAX_BODY - flood.len() - 32) / value.len();
+        let body = format!("{flood},\"status\":{begin}{}{end}}}}}", value.repeat(values));
+        let answers = (0..4).map(|_| bed.post(body.clone()));
+        for (status, text) in futures::future::join_all(answers).await {
+            let known = [StatusCode::BAD_REQUEST, StatusCode::SERVICE_UNAVAILABLE];
+            assert!(known.contains(&status), "{status} {text}");
+        }
+    }
+    let more = most_memory().saturating_sub(before);
+    assert!(more < 400, "12 reviews of 3 MiB took {more} MiB");
+    let create = request("CREATE", None, Some(&claim("9", &["5"])));
+    assert_eq!(bed.review(&create).await["allowed"], true, "and others are heard again");
+    bed.end().await;
+}
+
+#[tokio::test]
+async fn the_largest_claim_there_can_be_is_judged() {
+    let bed = Bed::start();
+    let mut large = claim("1000", &vec!["1"; 128]);
+    for (index, assignment) in
+        large["spec"]["resourceAssignments"].as_array_mut().unwrap().iter_mut().enumerate()
+    {
+        assignment["clusterQueueName"] = json!(format!("{index:0>253}"));
+        let amounts = (0..16).map(|resource| (format!("example.com/{resource:0>63}"), json!("1")));
+        assignment["resources"] = Value::Object(amounts.collect());
+    }
+    let fields = |count: usize| {
+        let keys = (0..count).map(|key| (format!("f:{key:0>60}"), json!({})));
+        Value::Object(keys.collect())
     };
-    overview.claims.insert(first, Arc::new(in_force));
-    bed.overview.send_replace(Arc::new(overview));
-    let answer = bed.review(&create).await;
-    assert_eq!(answer["status"]["code"], 403);
-    let message = answer["status"]["message"].as_str().unwrap();
-    assert!(message.contains("`w1` is already claimed by `first`"), "{message}");
+    let managers = (0..5).map(|manager| json!({"manager": format!("m{manager}"), "operation": "Apply",
+        "apiVersion": "galaxy.kubestellar.io/v1alpha1", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": fields(2300)}}));
+    large["metadata"]["managedFields"] = managers.collect();
+    let answer = bed.review(&request("UPDATE", Some(&large), Some(&large))).await;
+    assert_eq!(answer["allowed"], true, "{answer}");
+    bed.end().await;
+}
+
+#[tokio::test]
+async fn idle_connections_leave_room_for_the_api_server() {
+    let bed = Bed::start();
+    let mut idle = Vec::new();
+    for _ in 0..200 {
+        idle.push(tokio::net::TcpStream::connect(bed.address).await.unwrap());
+    }
+    // The first of them hold the address's places until the handshake that never comes is given up; all others were
+    // closed at once, and cost fedqd nothing.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let mut open = 0;
+    for stream in &idle {
+        let mut byte = [0];
+        let read = stream.try_read(&mut byte);
+        open += usize::from(read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock));
+    }
+    assert!(open <= 16, "{open} connections of one address are open");
+    drop(idle);
+    let create = request("CREATE", None, Some(&claim("9", &["5"])));
+    let heard = async {
+        loop {
+            let request = Request::post(format!("https://{}{PATH}", bed.address))
+                .body(Full::new(create.to_string().into()))
+                .unwrap();
+            if bed.client.request(request).await.is_ok_and(|answer| answer.status() == StatusCode::OK) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), heard).await.unwrap();
     bed.end().await;
 }
 

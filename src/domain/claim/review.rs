@@ -20,6 +20,8 @@ use crate::domain::{
 /// What is known besides the claim itself.
 #[derive(Clone, Debug)]
 pub struct ClaimContext {
+    /// Whether the answer may rest on anything but the claim.
+    pub tells_of_cluster: bool,
     /// What the cluster has now; nothing while that is unknown.
     pub capacity: Option<Resources>,
     /// Claims that name the same cluster, the one in force first.
@@ -42,7 +44,18 @@ impl ClaimContext {
             let capacity = known.capacity.iter();
             capacity.map(|(name, amount)| (name.clone(), amount.saturating_sub(foreign(name)))).collect()
         });
-        Self { capacity, claims_of_cluster, aliases: aliases.clone(), requester }
+        Self { tells_of_cluster: true, capacity, claims_of_cluster, aliases: aliases.clone(), requester }
+    }
+
+    /// For whoever may not be told what is known of clusters and of others' claims.
+    pub fn of_claim_alone(aliases: &Aliases, requester: Requester) -> Self {
+        Self {
+            tells_of_cluster: false,
+            capacity: None,
+            claims_of_cluster: Vec::new(),
+            aliases: aliases.clone(),
+            requester,
+        }
     }
 }
 
@@ -178,7 +191,7 @@ fn warn_above_capacity(after: &Draft, context: &ClaimContext, warnings: &mut Vec
                      {over} cannot be given until it grows"
                 ));
             }
-            None if nominal.is_none() && !assigned.is_zero() => {
+            None if context.tells_of_cluster && nominal.is_none() && !assigned.is_zero() => {
                 warnings.push(format!("{key}: it is not known yet whether the cluster has any"));
             }
             Some(_) | None => {}

@@ -39,6 +39,7 @@ fn followed(mut claim: ClaimText, keys: &[&str]) -> ClaimText {
 
 fn context() -> ClaimContext {
     ClaimContext {
+        tells_of_cluster: true,
         capacity: None,
         claims_of_cluster: Vec::new(),
         aliases: Aliases::default(),
