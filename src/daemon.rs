@@ -247,7 +247,7 @@ impl Daemon {
             hub.clone(),
             hub_id.clone(),
             (self.store.clone(), self.clock.clone(), self.metrics.clone()),
-            self.cluster_settings(),
+            self.cluster_settings()?,
             (joined.clone(), wake),
         );
         self.tasks.spawn(clusters.run(self.cancel.clone()));
@@ -271,7 +271,7 @@ impl Daemon {
         let queues = queue::QueueController::new(
             (hub.clone(), hub_id.clone()),
             self.metrics.clone(),
-            queue::Settings { writer: self.writer_config() },
+            queue::Settings { writer: self.writer_config(), namespaces: self.config.namespace_rules() },
             reports,
             queue_signal,
         );

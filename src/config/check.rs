@@ -9,6 +9,7 @@ use super::{
 use crate::domain::{
     capacity::Headroom,
     ids::{ClusterName, QueueName, ResourceName},
+    queue::pod_security::is_pod_security,
 };
 
 pub(super) fn problems(config: &Config) -> Vec<String> {
@@ -51,6 +52,13 @@ fn names(config: &Config, problems: &mut Vec<String>) {
         if QueueName::new(check).is_err() {
             problems
                 .push(format!("quota.copyAdmissionChecks: `{check}` is not the name of an AdmissionCheck"));
+        }
+    }
+    for key in &config.namespaces.copy_labels {
+        if is_pod_security(key) {
+            problems.push(format!(
+                "namespaces.copyLabels: `{key}` is kept as strict as on the hub in any case: leave it out"
+            ));
         }
     }
     let mut seen = Vec::<&ResourceName>::new();
@@ -175,6 +183,9 @@ fn tasks(config: &Config, problems: &mut Vec<String>) {
     let tasks = &config.tasks;
     if tasks.history.keep_rows == 0 {
         problems.push("tasks.history.keepRows: keep at least 1 row".to_owned());
+    }
+    if let Err(error) = config.most_of_a_cluster() {
+        problems.push(error.to_string());
     }
     if let Err(error) = config.max_live() {
         problems.push(error.to_string());

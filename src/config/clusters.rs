@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::text;
+use super::{resolve::Unusable, tasks::bytes, text};
+use crate::domain::queue::{input::NamespaceRules, pod_security::Level};
+
+/// Of what is kept of one cluster.
+const SMALLEST: u64 = 1 << 20;
 
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -27,6 +31,52 @@ pub struct Clusters {
     pub consistency_interval: Duration,
     #[serde(with = "text::duration")]
     pub node_position_interval: Duration,
+    pub max_objects: usize,
+    pub max_bytes: String,
+}
+
+/// What workers' namespaces get.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Namespaces {
+    pub pod_security: PodSecurity,
+    pub copy_labels: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PodSecurity {
+    #[default]
+    Restricted,
+    Baseline,
+    Privileged,
+    /// No label.
+    None,
+}
+
+impl Namespaces {
+    pub(super) fn rules(&self) -> NamespaceRules {
+        let pod_security = match self.pod_security {
+            PodSecurity::Restricted => Some(Level::Restricted),
+            PodSecurity::Baseline => Some(Level::Baseline),
+            PodSecurity::Privileged => Some(Level::Privileged),
+            PodSecurity::None => None,
+        };
+        NamespaceRules { pod_security, copied_labels: self.copy_labels.iter().cloned().collect() }
+    }
+}
+
+impl Clusters {
+    /// Objects of one cluster, and bytes of them, that are kept.
+    pub(super) fn most(&self) -> Result<(usize, usize), Unusable> {
+        let key = "clusters.maxBytes";
+        let most = bytes(key, &self.max_bytes)?;
+        if most < SMALLEST {
+            let reason = "1Mi or more: even a small cluster takes that".to_owned();
+            return Err(Unusable { key: key.to_owned(), reason });
+        }
+        Ok((self.max_objects, usize::try_from(most).unwrap_or(usize::MAX)))
+    }
 }
 
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -57,6 +107,8 @@ impl Default for Clusters {
             watch_timeout: Duration::from_mins(5),
             consistency_interval: Duration::from_hours(1),
             node_position_interval: Duration::from_secs(30),
+            max_objects: 200_000,
+            max_bytes: "256Mi".to_owned(),
         }
     }
 }

@@ -12,7 +12,12 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{clusters::Clusters, placement::Placement, tasks::Tasks, text};
+use super::{
+    clusters::{Clusters, Namespaces},
+    placement::Placement,
+    tasks::Tasks,
+    text,
+};
 use crate::{
     domain::ids::ResourceName,
     telemetry::{LogFormat, LogLevel},
@@ -30,6 +35,7 @@ pub struct Config {
     pub webhook: Webhook,
     pub metrics: MetricsListener,
     pub clusters: Clusters,
+    pub namespaces: Namespaces,
     pub capacity: Capacity,
     pub aliases: BTreeMap<String, ResourceName>,
     pub quota: Quota,
@@ -210,6 +216,7 @@ impl Default for Config {
             webhook: Webhook::default(),
             metrics: MetricsListener::default(),
             clusters: Clusters::default(),
+            namespaces: Namespaces::default(),
             capacity: Capacity::default(),
             aliases: BTreeMap::from([("gpu".to_owned(), gpu)]),
             quota: Quota::default(),

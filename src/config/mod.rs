@@ -9,7 +9,7 @@ use std::{
 
 pub use self::{
     args::{Args, Crds},
-    clusters::{Clusters, Profiles},
+    clusters::{Clusters, Namespaces, PodSecurity, Profiles},
     file::{
         Api, Capacity, ClusterMetrics, ClusterNaming, Config, HeadroomSection, History, Hub, Listen, Log,
         MetricsListener, MultiKueue, Quota, ResourceNames, Service, StoreSection, Tls, Webhook,

@@ -12,6 +12,7 @@ use crate::{
         ids::{ClusterName, ResourceName},
         multikueue::Naming,
         quantity::Amount,
+        queue::input::NamespaceRules,
         resources::{Aliases, Resources},
         task::{
             render,
@@ -50,6 +51,15 @@ impl Config {
     /// What one person may have that is not over.
     pub fn max_live(&self) -> Result<Live, Unusable> {
         self.tasks.max_live()
+    }
+
+    /// What fedqd keeps of one cluster: objects, and bytes of them.
+    pub fn most_of_a_cluster(&self) -> Result<(usize, usize), Unusable> {
+        self.clusters.most()
+    }
+
+    pub fn namespace_rules(&self) -> NamespaceRules {
+        self.namespaces.rules()
     }
 
     /// Where logs of tasks are kept, and how many bytes of one run and of all; `None`: nowhere.

@@ -19,7 +19,7 @@ const SIZES: RangeInclusive<u64> = 64 << 10..=64 << 20;
 /// No task file is larger.
 const ONE_TASK: u64 = 1 << 20;
 
-fn bytes(key: &str, text: &str) -> Result<u64, Unusable> {
+pub(super) fn bytes(key: &str, text: &str) -> Result<u64, Unusable> {
     let unusable = |reason: String| Unusable { key: key.to_owned(), reason };
     let nanos = Quantity::parse(text).map_err(|error| unusable(error.to_string()))?.nanos();
     u64::try_from(nanos / NANO).map_err(|_| unusable(format!("`{text}` is not a size")))

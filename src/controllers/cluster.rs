@@ -19,7 +19,7 @@ use crate::{
         follow::Wake,
         hub::{Hub, profiles::Profiles},
         kubeconfig::Rules,
-        list_watch::Timing,
+        list_watch::{Limits, Timing},
         read::managed::unjoined,
         worker::{CLUSTER_METRICS, Joined, JoinedClusters},
         write::{self, Action, Change, Kind, Target},
@@ -60,6 +60,8 @@ pub struct Settings {
     pub stale_after: Duration,
     /// Without an answer for this long, its share is taken off the hub.
     pub lost_timeout: Duration,
+    /// What is kept of one cluster.
+    pub most: Limits,
     /// Tells this program from another that may read more of an object. Without it nothing is kept between
     /// starts.
     pub build: Option<String>,
@@ -207,6 +209,7 @@ impl ClusterController {
             name: membership.cluster.clone(),
             origin: membership.origin.clone(),
             access: membership.access.clone(),
+            fingerprint: membership.fingerprint(),
             confirmed_identity: membership.confirmed_identity.clone(),
             context: self.context.clone(),
             cancel: cancel.clone(),
@@ -402,6 +405,7 @@ mod tests {
             request: Duration::from_secs(10),
             stale_after: Duration::from_secs(40),
             lost_timeout: Duration::from_mins(15),
+            most: Limits { objects: 1000, bytes: 1 << 20 },
             build: None,
         }
     }

@@ -22,7 +22,7 @@ use crate::{
         ids::{ClusterName, FlavorName, QueueName},
         queue::{
             ClaimedQueues,
-            input::HubObjects,
+            input::{HubObjects, NamespaceRules},
             objects::worker_objects,
             report::{Problem, QueueReport, QueueReports},
         },
@@ -52,6 +52,7 @@ const PERIOD: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub struct Settings {
     pub writer: WriterConfig,
+    pub namespaces: NamespaceRules,
 }
 
 pub struct Inputs {
@@ -191,7 +192,7 @@ impl QueueController {
             changes(&hub.cohorts),
         ];
         if self.hub_objects.0 != stamp {
-            let objects = hub_objects(hub, &self.hub_id);
+            let objects = hub_objects(hub, &self.hub_id, &self.settings.namespaces);
             self.hub_objects.0 = stamp;
             // Quota of a queue changes all the time, and is nothing that workers get from here.
             if *self.hub_objects.1 != objects {

@@ -4,7 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     controllers::{capacity, cluster, quota, task, writer::WriterConfig},
-    k8s::{client::ClientLimits, hub::Hub, kubeconfig::Rules, list_watch::Timing},
+    k8s::{
+        client::ClientLimits,
+        hub::Hub,
+        kubeconfig::Rules,
+        list_watch::{Limits, Timing},
+    },
 };
 
 use super::{Daemon, host};
@@ -50,17 +55,19 @@ impl Daemon {
         }
     }
 
-    pub(super) fn cluster_settings(&self) -> cluster::Settings {
+    pub(super) fn cluster_settings(&self) -> anyhow::Result<cluster::Settings> {
         let clusters = &self.config.clusters;
-        cluster::Settings {
+        let (objects, bytes) = self.config.most_of_a_cluster()?;
+        Ok(cluster::Settings {
             rules: self.rules(),
             limits: self.limits(),
             timing: self.timing(),
             request: clusters.request_timeout,
             stale_after: clusters.stale_after,
             lost_timeout: clusters.lost_timeout,
+            most: Limits { objects, bytes },
             build: host::build(),
-        }
+        })
     }
 
     pub(super) fn capacity_settings(&self) -> anyhow::Result<capacity::Settings> {

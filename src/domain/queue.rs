@@ -15,6 +15,7 @@ use super::{
 
 pub mod input;
 pub mod objects;
+pub mod pod_security;
 pub mod policy;
 pub mod report;
 pub mod selector;

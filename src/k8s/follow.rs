@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     client::ClusterClient,
-    list_watch::{Codec, Follow, Record, Selector, Table, Timing},
+    list_watch::{Allowance, Codec, Follow, Record, Selector, Table, Timing},
 };
 
 /// Where to follow, how patiently, and whom to wake.
@@ -19,6 +19,8 @@ pub struct Following {
     pub changed: Vec<Arc<Notify>>,
     /// Whoever waits until all is known and followed.
     pub linked: Vec<Arc<Notify>>,
+    /// As [`Follow::allowance`].
+    pub allowance: Allowance,
     /// As [`Follow::answers`].
     pub answers: Arc<Notify>,
 }
@@ -51,7 +53,8 @@ impl Wake {
 
 impl Following {
     pub fn new(client: ClusterClient, timing: Timing, changed: Vec<Arc<Notify>>) -> Self {
-        Self { client, timing, linked: changed.clone(), changed, answers: Arc::default() }
+        let (linked, allowance) = (changed.clone(), Allowance::default());
+        Self { client, timing, linked, changed, allowance, answers: Arc::default() }
     }
 
     /// The same, for objects that only these read.
@@ -70,6 +73,7 @@ pub fn follow_table<T: Record>(
     let mut follow = Follow::new(following.client.kube(), path, Codec::Json);
     follow.selector = selector;
     follow.timing = following.timing.clone();
+    follow.allowance = following.allowance.clone();
     follow.budget = following.client.reading().clone();
     follow.answers = Arc::clone(&following.answers);
     follow.observer = following.client.observer().clone();

@@ -21,7 +21,7 @@ use crate::domain::{
 use super::{
     client::ClusterClient,
     follow::{Following, Wake, follow_table},
-    list_watch::{Known, Record, Selector, State, Table, Timing},
+    list_watch::{Allowance, Known, Record, Selector, State, Table, Timing},
     logs::{LogConnections, LogPod},
     types::{
         kueue::{
@@ -51,6 +51,15 @@ fn ours(hub_id: &str, label: &str) -> Selector {
 }
 
 impl TaskTables {
+    fn within(allowance: &Allowance) -> Self {
+        Self {
+            jobs: Table::within(allowance),
+            job_sets: Table::within(allowance),
+            pods: Table::within(allowance),
+            claims: Table::within(allowance),
+        }
+    }
+
     fn follow(
         &self,
         following: &Following,
@@ -98,6 +107,8 @@ pub struct Worker {
     /// Set by whoever finds that this is not the cluster that was joined.
     pub quarantine: watch::Sender<Option<QuarantineReason>>,
     pub cancel: CancellationToken,
+    /// Of all that is kept of it.
+    pub allowance: Allowance,
 }
 
 /// What a worker's tables held, for the next start to begin from.
@@ -120,25 +131,38 @@ pub struct KnownObjects {
 
 impl Worker {
     pub fn new(name: ClusterName, client: ClusterClient, uid: String, cancel: CancellationToken) -> Self {
+        Self::within(Allowance::default(), name, client, uid, cancel)
+    }
+
+    /// One of which no more is kept than that.
+    pub fn within(
+        allowance: Allowance,
+        name: ClusterName,
+        client: ClusterClient,
+        uid: String,
+        cancel: CancellationToken,
+    ) -> Self {
+        let a = &allowance;
         Self {
             name,
             logs: LogConnections::new(client.clone()),
             client,
             uid,
             connected: Instant::now(),
-            queues: Table::new(),
-            local_queues: Table::new(),
-            flavors: Table::new(),
-            cohorts: Table::new(),
-            topologies: Table::new(),
-            checks: Table::new(),
-            namespaces: Table::new(),
-            priority_classes: Table::new(),
-            direct_workloads: Table::new(),
+            queues: Table::within(a),
+            local_queues: Table::within(a),
+            flavors: Table::within(a),
+            cohorts: Table::within(a),
+            topologies: Table::within(a),
+            checks: Table::within(a),
+            namespaces: Table::within(a),
+            priority_classes: Table::within(a),
+            direct_workloads: Table::within(a),
             answers: Arc::default(),
-            tasks: TaskTables::default(),
+            tasks: TaskTables::within(a),
             quarantine: watch::Sender::new(None),
             cancel,
+            allowance,
         }
     }
 
@@ -186,6 +210,7 @@ impl Worker {
     pub fn follow(&self, timing: &Timing, (hub_id, wake): (&str, &Wake), tasks: &mut JoinSet<()>) {
         let mut following = Following::new(self.client.clone(), timing.clone(), wake.all());
         following.answers = Arc::clone(&self.answers);
+        following.allowance = self.allowance.clone();
         let f = &following;
         // A plan of quota does not wait for them.
         let of_tasks = Following { linked: vec![Arc::clone(&wake.task)], ..f.read_by([&wake.task]) };

@@ -26,6 +26,17 @@ pub struct ClusterRow {
     pub joined: Timestamp,
 }
 
+/// A cluster that sent more than is kept of one.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RefusedCluster {
+    pub reason: String,
+    /// Hash of what it was joined with.
+    pub joined_with: String,
+    /// The bounds at the time.
+    pub objects: u64,
+    pub bytes: u64,
+}
+
 /// Where we know a cluster from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ClusterSource {
@@ -149,6 +160,66 @@ impl Store {
                     .execute(connection)
                     .await?;
                 Ok(0 < done.rows_affected())
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    /// Keeps in mind that the cluster is not to be followed, until [`Store::admit_cluster`].
+    pub async fn refuse_cluster(
+        &self,
+        name: &ClusterName,
+        refused: &RefusedCluster,
+    ) -> Result<(), StoreError> {
+        let (name, refused) = (name.clone(), refused.clone());
+        self.write("record that the cluster is refused", move |connection| {
+            async move {
+                sqlx::query(
+                    "INSERT OR REPLACE INTO refused_clusters (cluster, reason, joined_with, objects, bytes)
+                     VALUES (?1, ?2, ?3, ?4, ?5)",
+                )
+                .bind(name.as_str())
+                .bind(refused.reason)
+                .bind(refused.joined_with)
+                .bind(i64::try_from(refused.objects).unwrap_or(i64::MAX))
+                .bind(i64::try_from(refused.bytes).unwrap_or(i64::MAX))
+                .execute(connection)
+                .await?;
+                Ok(())
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    pub async fn refused_cluster(&self, name: &ClusterName) -> Result<Option<RefusedCluster>, StoreError> {
+        let number = |number: i64| u64::try_from(number).unwrap_or_default();
+        sqlx::query("SELECT reason, joined_with, objects, bytes FROM refused_clusters WHERE cluster = ?1")
+            .bind(name.as_str())
+            .try_map(|row: SqliteRow| {
+                Ok(RefusedCluster {
+                    reason: row.try_get("reason")?,
+                    joined_with: row.try_get("joined_with")?,
+                    objects: number(row.try_get("objects")?),
+                    bytes: number(row.try_get("bytes")?),
+                })
+            })
+            .fetch_optional(self.readers())
+            .await
+            .map_err(reading("read whether the cluster is refused"))
+    }
+
+    /// The cluster may be followed again.
+    pub async fn admit_cluster(&self, name: &ClusterName) -> Result<(), StoreError> {
+        let name = name.clone();
+        self.write("admit the cluster", move |connection| {
+            async move {
+                sqlx::query("DELETE FROM refused_clusters WHERE cluster = ?1")
+                    .bind(name.as_str())
+                    .execute(connection)
+                    .await?;
+                Ok(())
             }
             .boxed()
         })

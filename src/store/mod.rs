@@ -37,7 +37,7 @@ pub use self::{
     audit::{AuditEntry, AuditFilter},
     capacity::{CapacityChange, CapacityRow},
     claims::{ClaimChange, ClaimInForce, ClaimRow},
-    clusters::{ClusterRow, ClusterSource},
+    clusters::{ClusterRow, ClusterSource, RefusedCluster},
     error::StoreError,
     hub_cells::HubCells,
     kept_logs::{KeptLogs, KeptLogsError, Run},

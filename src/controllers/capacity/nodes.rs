@@ -20,7 +20,7 @@ use crate::{
         ids::ClusterName,
     },
     k8s::{
-        list_watch::{Codec, Follow, Link, Malformed, Sink, Skipped, Stopped, protobuf},
+        list_watch::{Charge, Codec, Follow, Link, Malformed, Sink, Skipped, Stopped, protobuf},
         worker::Worker,
     },
     store::{NodeChange, Patience, Position, Store, StoreError},
@@ -136,6 +136,11 @@ impl Unsaved {
         self.version = Some(version);
     }
 
+    /// Nodes whose rows are not stored yet.
+    fn waiting(&self) -> usize {
+        self.changed.len() + self.sending.as_ref().map_or(0, |(names, _)| names.len())
+    }
+
     /// Everything, for the last time. Whether there is anything.
     fn gather_last(&mut self) -> bool {
         self.take_back();
@@ -233,10 +238,12 @@ impl Followed {
             listed: false,
             period: self.settings.position_period,
             stored_at: Instant::now(),
+            charge: Charge::of(&self.worker.allowance),
         };
         let mut follow = Follow::new(self.worker.client.kube(), "/api/v1/nodes", Codec::Protobuf);
         follow.start = start;
         follow.timing = self.settings.timing.clone();
+        follow.allowance = self.worker.allowance.clone();
         follow.budget = self.worker.client.reading().clone();
         follow.answers = Arc::clone(&self.worker.answers);
         follow.observer = self.worker.client.observer().clone();
@@ -323,6 +330,25 @@ struct NodeSink {
     listed: bool,
     period: Duration,
     stored_at: Instant,
+    charge: Charge,
+}
+
+impl NodeSink {
+    /// What waits to be stored counts as well: it may be stored more slowly than a cluster sends it.
+    fn count(&mut self) {
+        if !self.charge.counts() {
+            return;
+        }
+        let nodes = lock(&self.nodes);
+        let tables = [Some(&nodes.table), nodes.next.as_ref()];
+        let (objects, bytes) = tables
+            .into_iter()
+            .flatten()
+            .fold((0, 0), |(objects, bytes), table| (objects + table.len(), bytes + table.bytes()));
+        let waiting = nodes.unsaved.waiting();
+        drop(nodes);
+        self.charge.keep(objects + waiting, bytes);
+    }
 }
 
 impl Sink for NodeSink {
@@ -342,6 +368,7 @@ impl Sink for NodeSink {
         }
         self.changed |= changed;
         self.metrics.node_event(&self.cluster, changed);
+        self.count();
         Ok(())
     }
 
@@ -353,6 +380,7 @@ impl Sink for NodeSink {
         }
         self.changed |= changed;
         self.metrics.node_event(&self.cluster, changed);
+        self.count();
         Ok(())
     }
 
@@ -364,7 +392,9 @@ impl Sink for NodeSink {
             nodes.table = next;
         }
         (nodes.known, nodes.current) = (true, true);
+        drop(nodes);
         (self.listing, self.listed, self.changed) = (false, true, true);
+        self.count();
     }
 
     fn at(&mut self, version: u64) {

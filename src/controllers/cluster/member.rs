@@ -18,9 +18,10 @@ use crate::{
         client::{self, ApiError, ClientLimits, ClusterClient, ClusterIdentity, RetryClass},
         hub::profiles::Access,
         kubeconfig,
+        list_watch::{Allowance, Limits},
         worker::{Joined, Worker},
     },
-    store::{ClusterRow, StoreError, until_kept},
+    store::{ClusterRow, RefusedCluster, StoreError, until_kept},
 };
 
 use super::{CONFIRM_IDENTITY, Context, membership::Origin, observer, silent};
@@ -35,6 +36,8 @@ pub(super) struct Member {
     pub name: ClusterName,
     pub origin: Origin,
     pub access: Result<Access, String>,
+    /// Of all that joins it, for the store.
+    pub fingerprint: String,
     pub confirmed_identity: Option<String>,
     pub context: Context,
     pub cancel: CancellationToken,
@@ -48,6 +51,8 @@ enum Ended {
     /// It answers again after silence: start over with a fresh connection and fresh lists.
     Returned,
     Quarantined(QuarantineReason),
+    /// It sends more than is kept of a cluster.
+    TooMuch(String),
 }
 
 /// How long a cluster has been silent while somebody listened. While this machine slept, or its clock jumped, nobody did:
@@ -99,6 +104,11 @@ impl Member {
         if let Some(stored) = stored {
             self.context.publish(&self.name, |joined| joined.last_seen.set(stored));
         }
+        if let Some(reason) = Box::pin(self.refused_before()).await? {
+            self.set(Connection::Refused { reason });
+            self.let_go();
+            return Ok(());
+        }
         let Some(client) = self.connect(&access) else {
             self.let_go();
             return Ok(());
@@ -124,6 +134,7 @@ impl Member {
                     self.quarantine(reason).await;
                     return Ok(());
                 }
+                Ended::TooMuch(reason) => return Box::pin(self.refuse(reason)).await,
             }
         }
     }
@@ -148,6 +159,41 @@ impl Member {
         };
         until_kept(|| store.put_cluster(&row)).await?;
         Ok(None)
+    }
+
+    /// Why it is not to be followed: a restart must not let it send all of it again.
+    async fn refused_before(&self) -> Result<Option<String>, StoreError> {
+        let store = &self.context.store;
+        let Some(refused) = until_kept(|| store.refused_cluster(&self.name)).await? else { return Ok(None) };
+        let (objects, bytes) = self.most();
+        if refused.joined_with == self.fingerprint && objects <= refused.objects && bytes <= refused.bytes {
+            return Ok(Some(refused.reason));
+        }
+        info!(cluster.name = %self.name, "`{}` was refused, and is tried again", self.name);
+        until_kept(|| store.admit_cluster(&self.name)).await?;
+        Ok(None)
+    }
+
+    /// Its last confirmed share stands until `lostTimeout`, as that of a silent cluster.
+    async fn refuse(&self, reason: String) -> Result<(), StoreError> {
+        let place = self.origin.credential();
+        let reason = format!(
+            "{reason}: if that many are meant to be there, raise the bound; else clear them up, then `fedq cluster confirm` or change {place}"
+        );
+        warn!(cluster.name = %self.name, "`{}` is refused: {reason}", self.name);
+        let (objects, bytes) = self.most();
+        let joined_with = self.fingerprint.clone();
+        let refused = RefusedCluster { reason: reason.clone(), joined_with, objects, bytes };
+        // First of all it stops to be followed; a database that is full is no reason to go on.
+        self.set(Connection::Refused { reason });
+        self.let_go();
+        let store = &self.context.store;
+        until_kept(|| store.refuse_cluster(&self.name, &refused)).await
+    }
+
+    fn most(&self) -> (u64, u64) {
+        let Limits { objects, bytes } = self.context.settings.most;
+        (objects as u64, bytes as u64)
     }
 
     fn connect(&self, access: &Result<Access, String>) -> Option<ClusterClient> {
@@ -345,7 +391,9 @@ impl Member {
     /// `known`: with what the store knows of its objects. After a silence everything is listed instead.
     async fn worker(&self, client: &ClusterClient, identity: &ClusterIdentity, known: bool) -> Arc<Worker> {
         let uid = identity.kube_system_uid.clone();
-        let worker = Worker::new(self.name.clone(), client.clone(), uid, self.cancel.child_token());
+        let allowance = Allowance::new(self.context.settings.most);
+        let worker =
+            Worker::within(allowance, self.name.clone(), client.clone(), uid, self.cancel.child_token());
         if known {
             Box::pin(self.restore_known(&worker)).await;
         }
@@ -365,6 +413,7 @@ impl Member {
         worker.follow(&settings.timing, (&self.context.hub_id, &self.context.wake), &mut tasks);
         let seen = silence.since;
         let mut quarantine = worker.quarantine.subscribe();
+        let mut exceeded = worker.allowance.exceeded();
         self.context.publish(&self.name, |joined| {
             joined.connection = Connection::Ready;
             joined.kubernetes_version = Some(identity.version);
@@ -385,6 +434,11 @@ impl Member {
                     let reason = changed.ok().and_then(|()| quarantine.borrow_and_update().clone());
                     if let Some(reason) = reason {
                         return Ok(Ended::Quarantined(reason));
+                    }
+                }
+                found = exceeded.wait_for(Option::is_some) => {
+                    if let Some(reason) = found.ok().and_then(|reason| reason.clone()) {
+                        return Ok(Ended::TooMuch(reason));
                     }
                 }
                 // They end with the cluster only; one that broke is made anew with the rest.

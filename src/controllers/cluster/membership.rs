@@ -8,6 +8,7 @@ use std::{
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
+use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 use tracing::warn;
 
@@ -172,6 +173,22 @@ impl Membership {
 
     pub fn joined_at(&self) -> Option<Timestamp> {
         self.age.0.parse().ok()
+    }
+
+    /// The same for what [`Membership::key`] looks at, and for the store: it says nothing of what it was made from.
+    pub fn fingerprint(&self) -> String {
+        let mut hash = Sha256::new();
+        let access = self.access.as_ref().ok();
+        let parts = [
+            access.map(|access| access.kubeconfig.as_slice()),
+            access.and_then(|access| access.context.as_deref()).map(str::as_bytes),
+            self.confirmed_identity.as_deref().map(str::as_bytes),
+        ];
+        for part in parts {
+            hash.update(part.map_or(u64::MAX, |part| part.len() as u64).to_le_bytes());
+            hash.update(part.unwrap_or_default());
+        }
+        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Differs when the cluster has to be connected anew.

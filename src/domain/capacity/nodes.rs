@@ -18,6 +18,9 @@ use crate::domain::{
 
 /// Nodes whose bad quantities are kept to be reported.
 const MAX_REPORTED: usize = 100;
+const MAX_REPORTED_OF_ONE: usize = 20;
+/// A row's place in the maps.
+const ROW: usize = 128;
 
 /// The nodes of one cluster.
 #[derive(Debug, Default)]
@@ -27,6 +30,8 @@ pub struct NodeTable {
     /// Resource names seen, with whether they count. Positions are ids. At most [`MAX_RESOURCES`].
     resources: Vec<(ResourceName, bool)>,
     nodes: HashMap<Box<str>, Node>,
+    /// What they take, roughly.
+    bytes: usize,
     shapes: Pool<Shape>,
     amounts: Pool<Amounts>,
     groups: HashMap<(u32, u32), Group>,
@@ -44,6 +49,8 @@ struct Node {
     amounts: u32,
     /// The list that last named it.
     list: u32,
+    /// What it takes, with all that it may share with others.
+    bytes: u32,
     memory: i64,
 }
 
@@ -98,6 +105,7 @@ impl NodeTable {
     pub fn remove(&mut self, name: &str) -> bool {
         self.bad.remove(name);
         let Some(node) = self.nodes.remove(name) else { return false };
+        self.bytes -= node.bytes as usize;
         self.release(node);
         true
     }
@@ -163,6 +171,11 @@ impl NodeTable {
 
     pub fn len(&self) -> usize {
         self.nodes.len()
+    }
+
+    /// What the nodes take in memory, roughly.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     pub fn is_empty(&self) -> bool {
@@ -255,6 +268,9 @@ impl NodeTable {
         for (name, text) in facts.allocatable {
             let Some(id) = self.resource_id(name) else { continue };
             let Some(units) = units(text, self.resource(id)) else {
+                if MAX_REPORTED_OF_ONE <= bad.len() {
+                    continue;
+                }
                 let (node, resource) = (facts.name.to_owned(), (*name).to_owned());
                 bad.push(BadQuantity { node, resource, text: text.chars().take(80).collect() });
                 continue;
@@ -305,17 +321,21 @@ impl NodeTable {
     }
 
     fn put(&mut self, name: &str, shape: Shape, amounts: Amounts, memory: i64) {
+        let bytes = ROW + name.len() + shape.bytes() + size_of_val(&*amounts);
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let shape = self.shapes.hold(shape);
         let amounts = self.amounts.hold(amounts);
         let group = self.groups.entry((shape, amounts)).or_default();
         group.nodes += 1;
         group.memory += i128::from(memory);
-        let node = Node { shape, amounts, list: self.list, memory };
+        let node = Node { shape, amounts, list: self.list, bytes, memory };
+        self.bytes += bytes as usize;
         let before = match self.nodes.get_mut(name) {
             Some(found) => Some(std::mem::replace(found, node)),
             None => self.nodes.insert(name.into(), node),
         };
         if let Some(before) = before {
+            self.bytes -= before.bytes as usize;
             self.release(before);
         }
     }
@@ -334,6 +354,13 @@ impl NodeTable {
 }
 
 impl Shape {
+    fn bytes(&self) -> usize {
+        let labels = self.labels.iter().map(|(key, value)| key.len() + value.len());
+        let taints = self.taints.iter().map(|taint| taint.key.len() + taint.value.len() + taint.effect.len());
+        let texts: usize = labels.chain(taints).sum();
+        size_of::<Self>() + size_of_val(&*self.labels) + size_of_val(&*self.taints) + texts
+    }
+
     fn of(facts: &NodeFacts<'_>, label_keys: &BTreeSet<String>) -> Self {
         let labels = label_keys.iter().filter_map(|key| {
             let value = label(facts, key)?;

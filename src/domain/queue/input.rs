@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{
     fill_weight,
+    pod_security::Level,
     selector::{Labels, Selector},
 };
 use crate::domain::ids::{FlavorName, QueueName};
@@ -20,12 +21,22 @@ pub struct HubObjects {
     pub queues: BTreeMap<QueueName, HubQueue>,
     pub local_queues: BTreeMap<LocalQueueKey, LocalQueueSpec>,
     pub namespaces: BTreeMap<String, Labels>,
+    pub namespace_rules: NamespaceRules,
     /// `spec` of each, in Kueue's JSON.
     pub flavors: BTreeMap<FlavorName, Map<String, Value>>,
     pub priority_classes: BTreeMap<String, PriorityClass>,
     pub cohorts: BTreeMap<String, CohortFacts>,
     /// Some objects could not be read: what seems to be missing may be there, so nothing is removed.
     pub partial: bool,
+}
+
+/// What workers' namespaces get besides the labels that queues select them by.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NamespaceRules {
+    /// What a new one enforces where the hub's enforces nothing.
+    pub pod_security: Option<Level>,
+    /// Keys of labels that are kept as the hub has them.
+    pub copied_labels: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{
     input::{HubObjects, LocalQueueKey, LocalQueueSpec, Object, Owner, PriorityClass, WorkerObjects},
     merge_patch,
+    pod_security::{self, is_pod_security},
     report::{Problem, QueueReport},
     selector::{Labels, Selector},
 };
@@ -106,7 +107,9 @@ impl<'a> Deciding<'a> {
         for (name, queues) in needed {
             let hub_labels = self.hub.namespaces.get(name).unwrap_or(&none);
             let Some(namespace) = self.worker.namespaces.get(name) else {
-                let labels = self.selected_labels(&queues, hub_labels, &none);
+                let mut labels = self.copied_labels(&queues, hub_labels, &none);
+                let default = self.hub.namespace_rules.pod_security;
+                labels.extend(in_json(pod_security::of_new(hub_labels, default)));
                 self.create(ObjectRef::Namespace(name.to_owned()), labels, Map::new());
                 continue;
             };
@@ -118,7 +121,8 @@ impl<'a> Deciding<'a> {
             } else if namespace.owner == Owner::Foreign {
                 self.report_unselected(name, &queues, hub_labels);
             } else {
-                let labels = self.selected_labels(&queues, hub_labels, &namespace.content);
+                let mut labels = self.copied_labels(&queues, hub_labels, &namespace.content);
+                labels.extend(in_json(pod_security::stricter(hub_labels, &namespace.content)));
                 let mut patch = Map::new();
                 if !labels.is_empty() {
                     patch.insert("metadata".to_owned(), json!({"labels": labels}));
@@ -128,16 +132,19 @@ impl<'a> Deciding<'a> {
         }
     }
 
-    /// The labels that decide whether the queues take the namespace, where `observed` differs.
-    fn selected_labels(
+    /// The labels that decide whether the queues take the namespace, and those that are to be copied, where `observed`
+    /// differs.
+    fn copied_labels(
         &self,
         queues: &BTreeSet<&QueueName>,
         hub: &Labels,
         observed: &Labels,
     ) -> Map<String, Value> {
         let selectors = queues.iter().filter_map(|queue| self.hub.queues.get(*queue)?.namespaces.as_ref());
-        let keys: BTreeSet<&str> = selectors.flat_map(Selector::keys).collect();
-        let differing = keys.into_iter().filter(|key| hub.get(*key) != observed.get(*key));
+        let copied = self.hub.namespace_rules.copied_labels.iter().map(String::as_str);
+        let keys: BTreeSet<&str> = selectors.flat_map(Selector::keys).chain(copied).collect();
+        let differing =
+            keys.into_iter().filter(|key| !is_pod_security(key) && hub.get(*key) != observed.get(*key));
         differing
             .map(|key| (key.to_owned(), hub.get(key).map_or(Value::Null, |value| json!(value))))
             .collect()
@@ -366,6 +373,10 @@ impl<'a> Deciding<'a> {
 
 fn is_ours<T>(object: &Object<T>) -> bool {
     object.owner == Owner::Ours && !object.deleting
+}
+
+fn in_json(labels: Labels) -> impl Iterator<Item = (String, Value)> {
+    labels.into_iter().map(|(key, value)| (key, value.into()))
 }
 
 fn in_spec(fields: Map<String, Value>) -> Map<String, Value> {

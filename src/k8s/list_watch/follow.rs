@@ -16,7 +16,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Caps, Codec, Link, Record, Selector, Sink, Table, Timing,
+    Allowance, Caps, Codec, Link, Record, Selector, Sink, Skipped, Table, Timing,
     backoff::jittered,
     body::{self, Plain},
     events::Event,
@@ -39,6 +39,8 @@ pub struct Follow {
     pub start: Option<u64>,
     pub timing: Timing,
     pub caps: Caps,
+    /// What is kept of all kinds of the cluster.
+    pub allowance: Allowance,
     /// What it shares with all others that read at the same time.
     pub budget: Budget,
     /// Told when somebody else finds that the server answers: what broke need not wait any longer.
@@ -87,6 +89,7 @@ impl Follow {
             start: None,
             timing: Timing::default(),
             caps: Caps::default(),
+            allowance: Allowance::default(),
             budget: Budget::default(),
             answers: Arc::default(),
             observer: Observer::default(),
@@ -142,6 +145,7 @@ impl Follow {
 
     /// One list or one watch.
     async fn round(&self, progress: &mut Progress, sink: &mut impl Sink) -> Result<(), Failure> {
+        self.allowance.check()?;
         if 0 < progress.highest && !std::mem::take(&mut progress.fresh) {
             // A watch from a version that the server has not reached yet is silent for ever, and a
             // list from an older server must not touch the rows.
@@ -216,8 +220,10 @@ impl Follow {
     async fn list_protobuf(&self, sink: &mut impl Sink) -> Result<u64, ApiError> {
         let answer = self.send("", "application/vnd.kubernetes.protobuf").await?;
         let mut reader = protobuf::ListReader::new(self.caps.object);
+        let mut taking = Taking::new(self);
         let mut on = |data: &[u8]| {
-            reader.feed(data, &mut |object| deliver(sink, object, self.codec))?;
+            reader.feed(data, &mut |object| taking.deliver(sink, object))?;
+            self.allowance.check()?;
             Ok(reader.held())
         };
         self.read(answer, self.caps.list, &mut on).await?;
@@ -239,13 +245,15 @@ impl Follow {
     async fn pages(&self, sink: &mut impl Sink) -> Result<u64, ApiError> {
         let mut query = format!("limit={PAGE}");
         let mut left = self.caps.list;
+        let mut taking = Taking::new(self);
         loop {
             let answer = self.send(&query, "application/json").await?;
             let mut reader = json::ListReader::new(self.caps.object);
             let mut bytes = 0;
             let mut on = |data: &[u8]| {
                 bytes += data.len();
-                reader.feed(data, &mut |object| deliver(sink, object, self.codec))?;
+                reader.feed(data, &mut |object| taking.deliver(sink, object))?;
+                self.allowance.check()?;
                 Ok(reader.held())
             };
             self.read(answer, left, &mut on).await?;
@@ -309,6 +317,9 @@ impl Follow {
                 events += 1;
                 if matches!(ended, Ok(None)) {
                     ended = progress.take(event, self.codec, sink);
+                    if let Err(error) = self.allowance.check() {
+                        ended = Err(error);
+                    }
                 }
             });
             if let Some(ended) = ended? {
@@ -386,6 +397,28 @@ impl Follow {
             }
         }
         plain.finish(&mut |data| share.hold(on(data)?))
+    }
+}
+
+/// The objects of one list.
+struct Taking<'a> {
+    follow: &'a Follow,
+    objects: usize,
+}
+
+impl<'a> Taking<'a> {
+    fn new(follow: &'a Follow) -> Self {
+        Self { follow, objects: 0 }
+    }
+
+    /// What comes after too much is let go by: a few bytes may unpack to very many objects.
+    fn deliver(&mut self, sink: &mut impl Sink, object: Result<&[u8], Skipped>) {
+        let Follow { allowance, codec, .. } = self.follow;
+        self.objects += 1;
+        allowance.listed(self.objects);
+        if allowance.check().is_ok() {
+            deliver(sink, object, *codec);
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! kube's own watcher cannot start from a stored version, keeps whole objects and reads them through
 //! serde; see [`protobuf`] for what nodes cost here instead.
 
+mod allowance;
 pub(super) mod backoff;
 mod body;
 mod events;
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+pub use allowance::{Allowance, Charge, Limits};
 pub use follow::{Follow, Stopped};
 pub use table::{Key, Known, Record, State, Table, TableSink};
 

@@ -7,7 +7,7 @@
 mod readers;
 mod wire;
 
-use super::Malformed;
+use super::{Malformed, table::LONGEST_NAME};
 use crate::domain::capacity::{NodeFacts, TaintFacts};
 
 pub(super) use readers::{ListReader, WatchReader};
@@ -41,6 +41,9 @@ impl<'a> Node<'a> {
         }
         if node.name.is_empty() {
             return Err(Malformed("it has no name".to_owned()));
+        }
+        if LONGEST_NAME < node.name.len() {
+            return Err(Malformed("its name is longer than names can be".to_owned()));
         }
         Ok(node)
     }

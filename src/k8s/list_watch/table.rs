@@ -13,7 +13,12 @@ use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tracing::warn;
 
-use super::{Link, Malformed, Sink, Skipped};
+use super::{Allowance, Charge, Link, Malformed, Sink, Skipped, allowance};
+
+/// Of what Kubernetes has.
+pub(super) const LONGEST_NAME: usize = 253;
+/// Versions of deleted objects that are kept: an answer that comes later than so many deletions was long given up.
+const DELETED: usize = 10_000;
 
 /// (namespace, name)
 pub type Key = (Option<String>, String);
@@ -84,7 +89,12 @@ struct Wakes {
 }
 
 struct Kept<T> {
-    rows: BTreeMap<Key, Arc<T>>,
+    rows: BTreeMap<Key, Row<T>>,
+    /// What the rows take.
+    bytes: usize,
+    charge: Charge,
+    /// What a row takes, where anybody asks.
+    size: Option<fn(&T) -> usize>,
     /// What they are complete to.
     version: Option<u64>,
     state: State,
@@ -94,6 +104,38 @@ struct Kept<T> {
     skipped: Vec<Skipped>,
     /// Versions of objects that were deleted, while an answer of a write may still arrive late.
     deleted: BTreeMap<Key, u64>,
+}
+
+struct Row<T> {
+    object: Arc<T>,
+    bytes: usize,
+}
+
+impl<T: Record> Kept<T> {
+    fn insert(&mut self, key: Key, object: Arc<T>) {
+        let bytes = self.size.map_or(0, |size| size(&object));
+        let before = self.rows.insert(key, Row { object, bytes });
+        self.bytes = self.bytes + bytes - before.map_or(0, |row| row.bytes);
+        self.charge.keep(self.rows.len(), self.bytes);
+    }
+
+    fn remove(&mut self, key: &Key) -> bool {
+        let Some(row) = self.rows.remove(key) else { return false };
+        self.bytes -= row.bytes;
+        self.charge.keep(self.rows.len(), self.bytes);
+        true
+    }
+
+    /// Of those that were deleted long ago no answer comes any more.
+    fn forget_deleted(&mut self) {
+        if self.deleted.len() <= DELETED {
+            return;
+        }
+        let mut versions: Vec<u64> = self.deleted.values().copied().collect();
+        let (_, middle, _) = versions.select_nth_unstable(DELETED / 2);
+        let middle = *middle;
+        self.deleted.retain(|_, version| middle < *version);
+    }
 }
 
 impl<T> Clone for Table<T> {
@@ -110,8 +152,23 @@ impl<T: Record> Default for Table<T> {
 
 impl<T: Record> Table<T> {
     pub fn new() -> Self {
+        Self::counting(Charge::default(), None)
+    }
+
+    /// One that counts towards what is kept of a cluster.
+    pub fn within(allowance: &Allowance) -> Self
+    where
+        T: Serialize,
+    {
+        Self::counting(Charge::of(allowance), allowance.is_bounded().then_some(allowance::size::<T>))
+    }
+
+    fn counting(charge: Charge, size: Option<fn(&T) -> usize>) -> Self {
         let kept = Kept {
             rows: BTreeMap::new(),
+            bytes: 0,
+            charge,
+            size,
             version: None,
             state: State::Waiting,
             refused: false,
@@ -172,22 +229,22 @@ impl<T: Record> Table<T> {
 
     pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<T>> {
         let key = (namespace.map(str::to_owned), name.to_owned());
-        self.read().rows.get(&key).cloned()
+        self.read().rows.get(&key).map(|row| Arc::clone(&row.object))
     }
 
     /// All objects as they are now, by (namespace, name).
     pub fn snapshot(&self) -> BTreeMap<Key, Arc<T>> {
-        self.read().rows.clone()
+        self.read().rows.iter().map(|(key, row)| (key.clone(), Arc::clone(&row.object))).collect()
     }
 
     /// All objects as they are now, in order of (namespace, name).
     pub fn all(&self) -> Vec<Arc<T>> {
-        self.read().rows.values().cloned().collect()
+        self.read().rows.values().map(|row| Arc::clone(&row.object)).collect()
     }
 
     /// Whether some object is so. Nobody changes the table meanwhile: to be told in a moment.
     pub fn any(&self, mut is: impl FnMut(&T) -> bool) -> bool {
-        self.read().rows.values().any(|object| is(object))
+        self.read().rows.values().any(|row| is(&row.object))
     }
 
     /// What the objects are complete to, if they are.
@@ -199,7 +256,7 @@ impl<T: Record> Table<T> {
     pub fn known(&self) -> Option<Known<T>> {
         let kept = self.read();
         let version = kept.version.filter(|_| matches!(kept.state, State::Synced { .. }))?;
-        Some(Known { version, objects: kept.rows.values().cloned().collect() })
+        Some(Known { version, objects: kept.rows.values().map(|row| Arc::clone(&row.object)).collect() })
     }
 
     /// Begins from what was known, as long as nothing is.
@@ -207,7 +264,9 @@ impl<T: Record> Table<T> {
         let mut kept = self.write();
         if kept.version.is_none() && kept.rows.is_empty() {
             kept.version = Some(known.version);
-            kept.rows = known.objects.into_iter().map(|object| (object.key(), object)).collect();
+            for object in known.objects {
+                kept.insert(object.key(), object);
+            }
         }
     }
 
@@ -240,14 +299,14 @@ impl<T: Record> Table<T> {
         object.trim();
         let (key, version) = (object.key(), object.version());
         let mut kept = self.write();
-        let row = kept.rows.get(&key).map(|row| row.version());
+        let row = kept.rows.get(&key).map(|row| row.object.version());
         let known = row.max(kept.deleted.get(&key).copied());
         let untouched = before.is_some() && before == row && Some(version) != row;
         if !untouched && known.is_some_and(|known| version <= known) {
             return false;
         }
         kept.deleted.remove(&key);
-        kept.rows.insert(key, Arc::new(object));
+        kept.insert(key, Arc::new(object));
         true
     }
 
@@ -295,6 +354,11 @@ impl<T: Record> TableSink<T> {
         if object.key().1.is_empty() || object.version() == 0 {
             return Err(Malformed("it has no name or no resourceVersion".to_owned()));
         }
+        // No API server takes longer ones, and each is kept several times.
+        let (namespace, name) = object.key();
+        if LONGEST_NAME < name.len() || namespace.is_some_and(|namespace| LONGEST_NAME < namespace.len()) {
+            return Err(Malformed("its name is longer than names can be".to_owned()));
+        }
         Ok(object)
     }
 }
@@ -303,7 +367,7 @@ impl<T: Record> Sink for TableSink<T> {
     fn begin(&mut self) {
         let mut kept = self.table.write();
         kept.skipped.clear();
-        let before = kept.rows.iter().map(|(key, row)| (key.clone(), row.version())).collect();
+        let before = kept.rows.iter().map(|(key, row)| (key.clone(), row.object.version())).collect();
         self.listed = Some(Listed { before, ..Listed::default() });
     }
 
@@ -324,12 +388,13 @@ impl<T: Record> Sink for TableSink<T> {
         let object = Self::parse(object)?;
         let key = object.key();
         let mut kept = self.table.write();
-        let newer = kept.rows.get(&key).is_some_and(|row| object.version() < row.version());
+        let newer = kept.rows.get(&key).is_some_and(|row| object.version() < row.object.version());
         if newer {
             return Ok(());
         }
-        let removed = kept.rows.remove(&key).is_some();
+        let removed = kept.remove(&key);
         kept.deleted.insert(key, object.version());
+        kept.forget_deleted();
         drop(kept);
         if removed {
             self.table.bump();
@@ -340,17 +405,20 @@ impl<T: Record> Sink for TableSink<T> {
     fn end(&mut self) {
         let Some(listed) = self.listed.take() else { return };
         let mut kept = self.table.write();
-        let rows = kept.rows.len();
-        kept.rows.retain(|(namespace, name), row| {
-            let key = (namespace.clone(), name.clone());
+        let is_gone = |(key, row): &(&Key, &Row<T>)| {
             // Written while the list was on its way, or unreadable just now: neither is gone.
-            let written = listed.before.get(&key).is_none_or(|version| *version < row.version());
-            listed.seen.contains(&key)
+            let written = listed.before.get(*key).is_none_or(|version| *version < row.object.version());
+            let (namespace, name) = key;
+            !(listed.seen.contains(*key)
                 || written
-                || listed.unreadable.contains(&full_name(namespace.as_deref(), name))
-        });
+                || listed.unreadable.contains(&full_name(namespace.as_deref(), name)))
+        };
+        let gone: Vec<Key> = kept.rows.iter().filter(is_gone).map(|(key, _)| key.clone()).collect();
+        for key in &gone {
+            kept.remove(key);
+        }
         kept.deleted.clear();
-        let changed = listed.changed || kept.rows.len() < rows;
+        let changed = listed.changed || !gone.is_empty();
         drop(kept);
         if changed {
             self.table.bump();
@@ -361,9 +429,10 @@ impl<T: Record> Sink for TableSink<T> {
         self.table.write().version = Some(version);
     }
 
-    fn skipped(&mut self, skipped: Skipped) {
+    fn skipped(&mut self, mut skipped: Skipped) {
         /// Enough to show a person; the rest is more of the same.
         const SHOWN: usize = 20;
+        skipped.name = skipped.name.filter(|name| name.len() <= 2 * LONGEST_NAME);
         if let (Some(listed), Some(name)) = (&mut self.listed, &skipped.name) {
             listed.unreadable.insert(name.clone());
         }

@@ -12,8 +12,8 @@ use crate::{
         ids::{FlavorName, QueueName},
         queue::{
             input::{
-                CohortFacts, HubObjects, HubQueue, LocalQueueKey, LocalQueueSpec, Object, Owner,
-                PriorityClass, WorkerLocalQueue, WorkerObjects,
+                CohortFacts, HubObjects, HubQueue, LocalQueueKey, LocalQueueSpec, NamespaceRules, Object,
+                Owner, PriorityClass, WorkerLocalQueue, WorkerObjects,
             },
             policy::QueuePolicy,
             selector::{Requirement, Selector, Test},
@@ -54,7 +54,7 @@ fn checks(strategy: &AdmissionChecksStrategy) -> Value {
 }
 
 /// What the hub says that workers must have.
-pub fn hub_objects(hub: &Hub, hub_id: &str) -> HubObjects {
+pub fn hub_objects(hub: &Hub, hub_id: &str, namespace_rules: &NamespaceRules) -> HubObjects {
     let hub_queue = |queue: &Arc<crate::k8s::types::kueue::ClusterQueue>| {
         let cohort = queue.spec.cohort_name.clone().filter(|name| !name.is_empty());
         let namespaces = queue.spec.namespace_selector.as_ref().and_then(requirements);
@@ -76,6 +76,7 @@ pub fn hub_objects(hub: &Hub, hub_id: &str) -> HubObjects {
             .iter()
             .map(|one| (one.metadata.name.clone(), one.metadata.labels.clone()))
             .collect(),
+        namespace_rules: namespace_rules.clone(),
         flavors: hub.flavors.all().iter().filter_map(flavor).collect(),
         priority_classes: hub.priority_classes.all().iter().map(|class| priority_class(class)).collect(),
         cohorts: cohorts(&hub.cohorts),

@@ -23,7 +23,8 @@ pub(super) struct GoneMidPage;
 pub(super) struct AnswerLost;
 
 /// White space is the beginning of every JSON document, so that no reader can give up on it early.
-const ENDLESS: Bytes = Bytes::from_static(&[b' '; 16 << 10]);
+const BLANK: Bytes = Bytes::from_static(&[b' '; PIECE]);
+const PIECE: usize = 16 << 10;
 /// A piece each so often: 4 MB/s, which leaves something of the machine to those who are to bear it.
 const PIECE_EVERY: Duration = Duration::from_millis(4);
 /// Often enough that no pause between two bytes is taken for silence.
@@ -68,7 +69,8 @@ pub(super) async fn meet(state: &State, parts: &mut Parts) -> Option<Response<Bo
                 format!("{} is forbidden: the right to {verb} it was taken away", attributes.resource);
             Refusal::forbidden(message, kind, &attributes.group, &attributes.name).response(accept)
         }
-        Answer::Endless => streamed(accept, ENDLESS, PIECE_EVERY, ENDLESS),
+        Answer::Endless if verb == "list" => endless_list(accept, &attributes.resource),
+        Answer::Endless => streamed(accept, BLANK, PIECE_EVERY, BLANK),
         Answer::Trickle => streamed(accept, beginning(verb, accept), BYTE_EVERY, Bytes::from_static(b"x")),
         Answer::Garbage(seed) => garbage(accept, seed),
         Answer::Redirect(to) => redirect(&to),
@@ -89,6 +91,46 @@ fn streamed(accept: &str, first: Bytes, every: Duration, piece: Bytes) -> Respon
     let pieces = stream::unfold(piece, move |piece| async move {
         tokio::time::sleep(every).await;
         Some((Ok::<_, io::Error>(piece.clone()), piece))
+    });
+    let first = stream::once(async { Ok(first) });
+    with_kind(accept, Body::from_stream(first.chain(pieces)))
+}
+
+/// A list without end of small objects, each of which a reader takes for a good one.
+fn endless_list(accept: &str, plural: &str) -> Response<Body> {
+    let is_protobuf = accept.contains("protobuf");
+    let namespace = if plural == "localqueues" { r#""namespace":"endless","# } else { "" };
+    let object = move |number: usize| -> Vec<u8> {
+        if is_protobuf {
+            // The list's field of items, in each an object with metadata, and in that a name.
+            let name = format!("endless-{number:09}");
+            let [name_length, length] =
+                [name.len(), name.len() + 2].map(|length| u8::try_from(length).unwrap_or(0));
+            let mut bytes = vec![0x12, length + 2, 0x0a, length, 0x0a, name_length];
+            bytes.extend(name.bytes());
+            bytes
+        } else {
+            format!(
+                r#"{{"metadata":{{{namespace}"name":"endless-{number}","resourceVersion":"9"}},"spec":{{"clusterQueue":"endless"}},"value":1}},"#
+            )
+            .into_bytes()
+        }
+    };
+    let first = if is_protobuf {
+        // The envelope of a list of 256 TiB.
+        Bytes::from_static(b"k8s\0\x12\x80\x80\x80\x80\x80\x80\x40")
+    } else {
+        Bytes::from_static(br#"{"kind":"List","metadata":{"resourceVersion":"9"},"items":["#)
+    };
+    let pieces = stream::unfold(0, move |begin| async move {
+        tokio::time::sleep(PIECE_EVERY).await;
+        let mut piece = Vec::with_capacity(PIECE);
+        let mut number = begin;
+        while piece.len() < PIECE {
+            piece.extend(object(number));
+            number += 1;
+        }
+        Some((Ok::<_, io::Error>(Bytes::from(piece)), number))
     });
     let first = stream::once(async { Ok(first) });
     with_kind(accept, Body::from_stream(first.chain(pieces)))

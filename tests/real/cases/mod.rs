@@ -17,6 +17,7 @@ pub mod multikueue;
 pub mod multikueue_stage;
 pub mod multikueue_stories;
 pub mod placement;
+pub mod pod_security;
 pub mod reported;
 pub mod rights;
 pub mod stage;
@@ -122,6 +123,7 @@ pub fn all() -> Vec<Case> {
         task::a_job_set_is_admitted_as_one_or_not_at_all,
         task::a_task_goes_where_its_volume_is_and_holds_it,
         task::a_queue_of_multikueue_dispatches_tasks_and_they_are_found_where_they_land,
+        pod_security::a_worker_refuses_pods_that_the_hub_refuses,
         rights::the_rights_that_are_shipped_suffice_from_joining_to_leaving,
         rights::multikueue_runs_jobs_with_the_rights_that_are_shipped,
         faults::a_daemon_killed_again_and_again_ends_in_the_same_state,

@@ -106,11 +106,13 @@ impl<'f> Stage<'f> {
         let config = format!(
             "namespace: {namespace}\nhub: {{kubeconfig: {}}}\nstore: {{path: data/fedq.db}}\n\
              metrics: {{address: 127.0.0.1:{}}}\napi: {{address: 127.0.0.1:{api_port}}}\n\
-             webhook: {{address: disabled}}\nclusters: {}\n{}\n",
+             webhook: {{address: disabled}}\nclusters: {}\n{}\n{}",
             kubeconfig.display(),
             home.port,
             setup.clusters.unwrap_or(PATIENT),
             setup.more,
+            // Ordinary pods run in these, as in most namespaces; one case looks at what is forbidden.
+            if setup.more.contains("namespaces:") { "" } else { "namespaces: {podSecurity: baseline}\n" },
         );
         let daemon = home.start("http", &config).await?;
         Ok(Self { fleet, case, daemon, api_port })

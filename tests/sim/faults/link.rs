@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use fedq::sim::cluster::Cluster;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::super::bed::{WITHIN, gpu_node};
@@ -47,7 +48,11 @@ async fn a_cluster_behind_another_certificate_keeps_its_share_and_holds_up_no_ot
 
 /// One that is wrong from the moment it is joined, which holds up no other.
 async fn joined_while(plan: &str) -> Stage {
-    let stage = Stage::unjoined("", "").await;
+    joined_within("", plan).await
+}
+
+async fn joined_within(clusters: &str, plan: &str) -> Stage {
+    let stage = Stage::unjoined(clusters, "").await;
     wrong(stage.one(), plan);
     stage.bed.join_unseen(stage.one()).await;
     stage.bed.join(stage.two()).await;
@@ -68,11 +73,40 @@ async fn gets_well(stage: Stage) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_endless_answer_costs_bounded_memory_and_no_other_cluster() {
-    let mut stage = joined_while("list: endless-body").await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    let mut stage = joined_within("maxObjects: 20000", "list: endless-body").await;
+    stage.logs("`one` is refused: it has more than the 20000 objects").await;
     let most = stage.peak_mib();
-    assert!(most < 400, "fedqd took {most} MiB");
-    gets_well(stage).await;
+    assert!(most < 200, "fedqd took {most} MiB");
+    // It is not asked again, and a restart does not begin anew either.
+    stage.one().state.faults.break_connections();
+    let before = lists_of(stage.one());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(lists_of(stage.one()), before);
+    stage.restarted_with(Vec::new()).await;
+    stage.has(stage.hub(), [3, 5]).await;
+    stage.give(stage.two(), [4, 6]).await;
+    stage.has(stage.hub(), [4, 6]).await;
+    assert_eq!(lists_of(stage.one()), before, "what was refused is remembered");
+    // Until somebody changes what joins it.
+    wrong(stage.one(), "");
+    stage
+        .change_secret(
+            stage.one(),
+            json!({"metadata": {"annotations": {"fedq.dev/confirm-identity": uid_of(stage.one())}}}),
+        )
+        .await;
+    stage.bed.has_claim(stage.one()).await;
+    stage.give(stage.one(), [6, 4]).await;
+    stage.ends_with([[6, 4], [4, 6]]).await;
+}
+
+fn uid_of(cluster: &Cluster) -> Value {
+    cluster.get("Namespace", "", "kube-system").unwrap()["metadata"]["uid"].clone()
+}
+
+fn lists_of(cluster: &Cluster) -> u64 {
+    let requests = cluster.state.counts.requests();
+    requests.iter().filter(|((verb, _), _)| *verb == "list").map(|(_, count)| *count).sum()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,6 +1,7 @@
 use super::*;
 use crate::domain::queue::{
-    input::{CohortFacts, HubQueue, WorkerLocalQueue},
+    input::{CohortFacts, HubQueue, NamespaceRules, WorkerLocalQueue},
+    pod_security::Level,
     selector::{Requirement, Selector, Test},
 };
 
@@ -90,6 +91,63 @@ fn patch(object: ObjectRef, patch: &Value) -> (ObjectRef, Step) {
 
 fn problems(decision: &Decision) -> Vec<Problem> {
     decision.reports.iter().map(|report| report.problem.clone()).collect()
+}
+
+#[test]
+fn a_namespace_is_no_weaker_on_the_worker_than_on_the_hub() {
+    const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
+    let labels_wanted = |on_hub: &[(&str, &str)], worker: &WorkerObjects| {
+        let mut hub = hub();
+        hub.namespace_rules = NamespaceRules {
+            pod_security: Some(Level::Restricted),
+            copied_labels: ["cost-centre".to_owned()].into(),
+        };
+        let mut labels = labels_of(&[("team", "a"), ("owner", "x")]);
+        labels.extend(labels_of(on_hub));
+        hub.namespaces.insert("team-a".to_owned(), labels);
+        let decision = worker_objects(&hub, worker, &claimed());
+        let namespace = ObjectRef::Namespace("team-a".to_owned());
+        let step = decision.wanted.into_iter().find(|wanted| wanted.object == namespace)?.step;
+        match step {
+            Step::Create(fields) | Step::Patch(fields) => Some(fields["metadata"]["labels"].clone()),
+            Step::Delete => None,
+        }
+    };
+    let with = |more: &Value| {
+        let mut labels = ours();
+        labels["team"] = json!("a");
+        labels.as_object_mut().expect("labels").extend(fields_of(more));
+        Some(labels)
+    };
+    let none = WorkerObjects::default();
+    assert_eq!(labels_wanted(&[], &none), with(&json!({ENFORCE: "restricted"})));
+    let on_hub = [(ENFORCE, "baseline"), ("cost-centre", "7")];
+    assert_eq!(labels_wanted(&on_hub, &none), with(&json!({"cost-centre": "7", ENFORCE: "baseline"})));
+    let mut made = complete();
+    let mut has = |owner: Owner, labels: &[(&str, &str)]| {
+        let labels = labels.iter().chain(&[("team", "a"), ("cost-centre", "7")]).copied().collect::<Vec<_>>();
+        made.namespaces.insert("team-a".to_owned(), object(owner, labels_of(&labels)));
+        labels_wanted(&on_hub, &made)
+    };
+    assert_eq!(has(Owner::Ours, &[]), Some(json!({ENFORCE: "baseline"})), "the hub became stricter");
+    assert_eq!(has(Owner::Ours, &[(ENFORCE, "privileged")]), Some(json!({ENFORCE: "baseline"})));
+    assert_eq!(has(Owner::Ours, &[(ENFORCE, "restricted")]), None, "never looser");
+    assert_eq!(has(Owner::Foreign, &[]), None, "not ours to change");
+}
+
+#[test]
+fn a_queue_that_selects_by_pod_security_loosens_nothing() {
+    const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
+    let mut hub = hub();
+    let test = Test::In(["privileged".to_owned()].into());
+    let selector = Selector(vec![Requirement { key: ENFORCE.to_owned(), test }]);
+    hub.queues.insert(queue("research"), HubQueue { cohort: None, namespaces: Some(selector) });
+    hub.namespaces.insert("team-a".to_owned(), labels_of(&[(ENFORCE, "privileged")]));
+    let mut worker = complete();
+    worker.namespaces.insert("team-a".to_owned(), object(Owner::Ours, labels_of(&[(ENFORCE, "restricted")])));
+    assert_eq!(steps(&worker_objects(&hub, &worker, &claimed())), []);
+    hub.namespaces.insert("team-a".to_owned(), Labels::new());
+    assert_eq!(steps(&worker_objects(&hub, &worker, &claimed())), [], "nor when the hub has none");
 }
 
 #[test]

@@ -167,3 +167,47 @@ async fn who_wrote_the_status_is_not_kept_and_every_change_wakes() {
     table.sink().link(Link::Synced);
     assert!(told(&linked) && !told(&waiting));
 }
+
+#[test]
+fn what_is_kept_of_deleted_objects_is_bounded() {
+    let (table, mut sink) = listed(&[("a", 1)]);
+    for version in 2..50_000 {
+        sink.gone(&bytes(&format!("gone-{version}"), version)).expect("an object");
+    }
+    let (kept, newest) = {
+        let kept = table.read();
+        (kept.deleted.len(), kept.deleted.values().max().copied())
+    };
+    assert!(kept <= DELETED, "{kept}");
+    assert_eq!(newest, Some(49_999), "the latest stay");
+    assert_eq!(rows(&table), expect(&[("a", 1)]));
+}
+
+#[test]
+fn names_longer_than_names_can_be_are_not_kept() {
+    let (table, mut sink) = listed(&[("a", 1)]);
+    let long = "x".repeat(254);
+    sink.set(&bytes(&long, 5)).expect_err("no such name");
+    sink.gone(&bytes(&long, 6)).expect_err("no such name");
+    sink.set(&bytes(&long[1..], 7)).expect("the longest there is");
+    sink.begin();
+    sink.skipped(Skipped { name: Some("y".repeat(1 << 20)), reason: "too large".to_owned() });
+    assert_eq!(table.skipped()[0].name, None);
+    assert_eq!(sink.listed.expect("a list").unreadable, BTreeSet::new());
+}
+
+#[test]
+fn rows_are_counted_as_they_come_and_go() {
+    let allowance = Allowance::new(crate::k8s::list_watch::Limits { objects: 2, bytes: 1 << 20 });
+    let table: Table<ConfigMap> = Table::within(&allowance);
+    let mut sink = table.sink();
+    list(&mut sink, &[("a", 1), ("b", 2)]);
+    sink.set(&bytes("b", 3)).expect("an object");
+    sink.gone(&bytes("a", 4)).expect("an object");
+    sink.set(&bytes("c", 5)).expect("an object");
+    list(&mut sink, &[("c", 5)]);
+    table.absorb(serde_json::from_slice(&bytes("d", 6)).expect("an object"));
+    assert!(allowance.check().is_ok(), "never more than two");
+    sink.set(&bytes("e", 7)).expect("an object");
+    assert!(allowance.check().is_err());
+}
