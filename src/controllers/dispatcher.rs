@@ -84,6 +84,8 @@ pub struct DispatcherController {
 /// A Workload's nomination as it was last seen, and as it was last written.
 struct Seen {
     nominated: Vec<String>,
+    /// All that were ever nominated.
+    tried: BTreeSet<String>,
     /// The last few, oldest first: one write may still be under way when the next is decided on.
     written: VecDeque<Vec<String>>,
     since: Instant,
@@ -97,6 +99,7 @@ impl Seen {
     fn new(nominated: &[String], now: Instant) -> Self {
         Self {
             nominated: nominated.to_vec(),
+            tried: nominated.iter().cloned().collect(),
             written: VecDeque::new(),
             since: now,
             ours: true,
@@ -109,6 +112,7 @@ impl Seen {
             // Emptied after an eviction, it is ours to fill again; what we did not write is somebody's.
             self.ours = nominated.is_empty() || self.written.iter().any(|written| written == nominated);
             self.nominated = nominated.to_vec();
+            self.tried.extend(nominated.iter().cloned());
             self.since = now;
         }
     }
@@ -210,6 +214,7 @@ impl DispatcherController {
             });
         }
         let live: BTreeSet<&str> = workloads.iter().map(|(one, _)| one.metadata.uid.as_str()).collect();
+        self.measure_admitted(&live);
         self.seen.retain(|uid, _| live.contains(uid.as_str()));
         let by_key: BTreeMap<Key, &Arc<Workload>> =
             workloads.iter().map(|(workload, _)| (key(workload), workload)).collect();
@@ -249,6 +254,21 @@ impl DispatcherController {
             (-workload.spec.priority, meta.creation_timestamp.clone(), meta.uid.clone())
         });
         workloads
+    }
+
+    /// Of those that need no cluster any more: how many were tried until one was found.
+    fn measure_admitted(&self, live: &BTreeSet<&str>) {
+        let is_over = |uid: &str| self.seen.contains_key(uid) && !live.contains(uid);
+        if !self.seen.keys().any(|uid| is_over(uid)) {
+            return;
+        }
+        for workload in self.hub.workloads.all() {
+            let uid = workload.metadata.uid.as_str();
+            if is_over(uid) && workload.status.cluster_name.is_some() {
+                let tried = self.seen.get(uid).map_or(0, |seen| seen.tried.len());
+                self.metrics.admitted(u32::try_from(tried).unwrap_or(u32::MAX));
+            }
+        }
     }
 
     fn look(&mut self, workload: &Workload, now: Instant) -> &Seen {

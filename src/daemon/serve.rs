@@ -1,10 +1,17 @@
 //! What `fedqd` listens on: metrics and probes, the REST API, the admission webhook.
 
-use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{io::Write, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use axum::{Router, extract::State as Extract, http::StatusCode, routing::get};
+use axum::{
+    Router,
+    extract::State as Extract,
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::IntoResponse,
+    routing::get,
+};
 use axum_server::{Handle, tls_rustls::RustlsConfig};
+use flate2::{Compression, write::GzEncoder};
 use futures::{FutureExt, future::BoxFuture};
 use tokio::{
     net::TcpListener,
@@ -34,7 +41,7 @@ use crate::{
         session::Sessions,
         worker::JoinedClusters,
     },
-    telemetry::Metrics,
+    telemetry::{Format, Metrics},
     webhook::{
         Webhook,
         certificate::{service_names, url_names},
@@ -338,8 +345,26 @@ async fn readyz(Extract(ready): Extract<watch::Receiver<bool>>) -> (StatusCode, 
     }
 }
 
-async fn exposition(Extract(metrics): Extract<Metrics>) -> Result<String, StatusCode> {
-    metrics.encode().map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
+async fn exposition(
+    Extract(metrics): Extract<Metrics>,
+    headers: HeaderMap,
+) -> Result<impl IntoResponse, StatusCode> {
+    let values = |name| headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+    let format = Format::accepted(values(header::ACCEPT));
+    let text = metrics.encode().map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+    let mut body = format.of(text).into_bytes();
+    let mut answer = HeaderMap::new();
+    answer.insert(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
+    answer.insert(header::VARY, HeaderValue::from_static("accept, accept-encoding"));
+    // With a thousand clusters it is a megabyte or two, most of it the same words. Scrapers that can say so plainly.
+    let gzip = |value: &str| value.split(',').any(|coding| coding.trim().eq_ignore_ascii_case("gzip"));
+    if values(header::ACCEPT_ENCODING).any(gzip) {
+        let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+        let written = packed.write_all(&body).and_then(|()| packed.finish());
+        body = written.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+        answer.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    Ok((answer, body))
 }
 
 #[cfg(test)]

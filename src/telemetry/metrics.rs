@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text},
     metrics::{
@@ -36,9 +37,14 @@ struct Families {
     registry: Registry,
     insecure: Family<SettingLabels, Gauge>,
     connection: Family<ConnectionLabels, Gauge>,
+    last_seen: Family<ClusterLabels, Units>,
+    pending: Family<ClusterLabels, Gauge>,
+    refusals: Family<RefusalLabels, Counter>,
+    clusters_tried: Histogram,
     watch_restarts: Family<RestartLabels, Counter>,
     node_events: Family<NodeEventLabels, Counter>,
     api_requests: Family<RequestLabels, Counter>,
+    api_request_seconds: Family<ClusterLabels, Counter<f64, AtomicU64>>,
     writes: Family<WriteLabels, Counter>,
     plan_seconds: Histogram,
     reconcile_seconds: Family<ControllerLabels, Histogram, fn() -> Histogram>,
@@ -85,6 +91,17 @@ struct ConnectionLabels {
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct ClusterLabels {
+    cluster: ClusterName,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct RefusalLabels {
+    cluster: ClusterName,
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct RestartLabels {
     cluster: ClusterName,
     kind: String,
@@ -101,7 +118,7 @@ struct NodeEventLabels {
 struct RequestLabels {
     cluster: ClusterName,
     verb: &'static str,
-    outcome: &'static str,
+    code: &'static str,
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
@@ -161,9 +178,14 @@ impl Metrics {
             registry,
             insecure: Family::default(),
             connection: Family::default(),
+            last_seen: Family::default(),
+            pending: Family::default(),
+            refusals: Family::default(),
+            clusters_tried: Histogram::new([1.0, 2.0, 3.0, 5.0, 10.0, 20.0]),
             watch_restarts: Family::default(),
             node_events: Family::default(),
             api_requests: Family::default(),
+            api_request_seconds: Family::default(),
             writes: Family::default(),
             plan_seconds: seconds(),
             reconcile_seconds: Family::new_with_constructor(seconds),
@@ -203,6 +225,28 @@ impl Metrics {
         }
     }
 
+    /// The cluster answered.
+    #[expect(clippy::cast_precision_loss, reason = "metrics are floats; nothing is computed from them")]
+    pub fn seen(&self, cluster: &ClusterName, at: Timestamp) {
+        let labels = ClusterLabels { cluster: cluster.clone() };
+        self.0.last_seen.get_or_create(&labels).set(at.as_millisecond() as f64 / 1e3);
+    }
+
+    /// Workloads that wait in the cluster's queues of this hub.
+    pub fn pending(&self, cluster: &ClusterName, workloads: i64) {
+        self.0.pending.get_or_create(&ClusterLabels { cluster: cluster.clone() }).set(workloads);
+    }
+
+    /// The cluster did not take a write.
+    pub fn refused(&self, cluster: &ClusterName, reason: &'static str) {
+        self.0.refusals.get_or_create(&RefusalLabels { cluster: cluster.clone(), reason }).inc();
+    }
+
+    /// A Workload was admitted after so many clusters had been nominated for it.
+    pub fn admitted(&self, clusters: u32) {
+        self.0.clusters_tried.observe(f64::from(clusters));
+    }
+
     /// A watch that did not end in good order.
     pub fn watch_restarted(&self, cluster: &ClusterName, kind: &str, reason: &'static str) {
         let labels = RestartLabels { cluster: cluster.clone(), kind: kind.to_owned(), reason };
@@ -214,9 +258,17 @@ impl Metrics {
         self.0.node_events.get_or_create(&NodeEventLabels { cluster: cluster.clone(), changed }).inc();
     }
 
-    pub fn api_request(&self, cluster: &ClusterName, verb: &'static str, outcome: &'static str) {
-        let labels = RequestLabels { cluster: cluster.clone(), verb, outcome };
-        self.0.api_requests.get_or_create(&labels).inc();
+    /// `took`: until its answer began.
+    pub fn api_request(
+        &self,
+        cluster: &ClusterName,
+        (verb, code): (&'static str, &'static str),
+        took: Duration,
+    ) {
+        let cluster = cluster.clone();
+        let labels = ClusterLabels { cluster: cluster.clone() };
+        self.0.api_request_seconds.get_or_create(&labels).inc_by(took.as_secs_f64());
+        self.0.api_requests.get_or_create(&RequestLabels { cluster, verb, code }).inc();
     }
 
     pub fn wrote(&self, cluster: &ClusterName, kind: &'static str) {
@@ -309,6 +361,9 @@ impl Metrics {
         for state in CONNECTION_WORDS {
             self.0.connection.remove(&ConnectionLabels { cluster: cluster.clone(), state });
         }
+        let labels = ClusterLabels { cluster: cluster.clone() };
+        self.0.last_seen.remove(&labels);
+        self.0.pending.remove(&labels);
     }
 }
 
@@ -330,6 +385,26 @@ impl Families {
             connection,
         );
         registry.register(
+            "cluster_last_seen_timestamp_seconds",
+            "When a cluster last answered, in seconds since 1970",
+            self.last_seen.clone(),
+        );
+        registry.register(
+            "cluster_pending_workloads",
+            "Workloads that wait in a cluster's queues of this hub",
+            self.pending.clone(),
+        );
+        registry.register(
+            "cluster_refusals",
+            "Writes that a cluster did not take, by reason",
+            self.refusals.clone(),
+        );
+        registry.register(
+            "admission_clusters_tried",
+            "Clusters nominated for a Workload until it was admitted",
+            self.clusters_tried.clone(),
+        );
+        registry.register(
             "watch_restarts",
             "Watches that broke and were begun anew, by reason",
             self.watch_restarts.clone(),
@@ -340,6 +415,11 @@ impl Families {
             self.node_events.clone(),
         );
         registry.register("api_requests", "Requests to clusters", self.api_requests.clone());
+        registry.register(
+            "api_request_seconds",
+            "Time until the answers of requests began",
+            self.api_request_seconds.clone(),
+        );
         registry.register("writes", "Objects written to clusters", self.writes.clone());
         registry.register("plan_seconds", "Time to make a plan", self.plan_seconds.clone());
         registry.register("reconcile_seconds", "Time a controller took", self.reconcile_seconds.clone());
@@ -416,6 +496,7 @@ label_value!(ClusterName, FlavorName, ResourceName);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telemetry::Format;
 
     fn cluster() -> ClusterName {
         ClusterName::new("worker-1").expect("a name")
@@ -447,7 +528,11 @@ mod tests {
         metrics.connection(&cluster(), &Connection::Ready);
         metrics.watch_restarted(&cluster(), "nodes", "Expired");
         metrics.node_event(&cluster(), false);
-        metrics.api_request(&cluster(), "Patch", "Conflict");
+        metrics.api_request(&cluster(), ("patch", "409"), Duration::from_millis(500));
+        metrics.seen(&cluster(), "2026-11-21T00:00:00.25Z".parse().expect("a time"));
+        metrics.pending(&cluster(), 7);
+        metrics.refused(&cluster(), "Forbidden");
+        metrics.admitted(2);
         metrics.wrote(&cluster(), "ClusterQueue");
         metrics.planned(Duration::from_millis(1));
         metrics.reconciled("quota", Duration::from_millis(1), true);
@@ -468,7 +553,12 @@ mod tests {
             "fedq_cluster_connection{cluster=\"worker-1\",state=\"Lost\"} 0",
             "fedq_watch_restarts_total{cluster=\"worker-1\",kind=\"nodes\",reason=\"Expired\"} 1",
             "fedq_node_events_total{cluster=\"worker-1\",changed=\"false\"} 1",
-            "fedq_api_requests_total{cluster=\"worker-1\",verb=\"Patch\",outcome=\"Conflict\"} 1",
+            "fedq_api_requests_total{cluster=\"worker-1\",verb=\"patch\",code=\"409\"} 1",
+            "fedq_api_request_seconds_total{cluster=\"worker-1\"} 0.5",
+            "fedq_cluster_last_seen_timestamp_seconds{cluster=\"worker-1\"} 1795219200.25",
+            "fedq_cluster_pending_workloads{cluster=\"worker-1\"} 7",
+            "fedq_cluster_refusals_total{cluster=\"worker-1\",reason=\"Forbidden\"} 1",
+            "fedq_admission_clusters_tried_bucket{le=\"2.0\"} 1",
             "fedq_writes_total{cluster=\"worker-1\",kind=\"ClusterQueue\"} 1",
             "fedq_plan_seconds_count 1",
             "fedq_tasks{phase=\"queued\"} 3",
@@ -490,6 +580,22 @@ mod tests {
     }
 
     #[test]
+    fn label_values_are_escaped_in_both_formats() {
+        let metrics = Metrics::new();
+        let nasty = format!("a\"}} 1\nfedq_x 2 \\{}", "é".repeat(1 << 19));
+        metrics.watch_restarted(&cluster(), &nasty, "Expired");
+        let escaped = nasty.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        let line = format!(
+            "fedq_watch_restarts_total{{cluster=\"worker-1\",kind=\"{escaped}\",reason=\"Expired\"}} 1"
+        );
+        let open_metrics = metrics.encode().expect("encodes");
+        for text in [open_metrics.clone(), Format::Text.of(open_metrics)] {
+            assert!(text.lines().any(|found| found == line), "the value is not escaped");
+            assert!(!text.lines().any(|found| found.starts_with("fedq_x")), "it makes a line of its own");
+        }
+    }
+
+    #[test]
     fn gauges_of_what_is_gone_go() {
         let metrics = Metrics::new();
         metrics.quota(&cluster(), &[gauge("cpu", 1500), gauge("memory", 8)]);
@@ -500,6 +606,8 @@ mod tests {
             "fedq_quota_capacity{cluster=\"worker-1\",flavor=\"on-demand\",resource=\"cpu\"} 1.0",
         );
         metrics.connection(&cluster(), &Connection::Ready);
+        metrics.seen(&cluster(), Timestamp::UNIX_EPOCH);
+        metrics.pending(&cluster(), 1);
         metrics.forget_link(&cluster());
         metrics.quota(&cluster(), &[]);
         assert!(!metrics.encode().expect("encodes").contains("worker-1"));

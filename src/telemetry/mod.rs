@@ -5,8 +5,10 @@ use std::{error::Error, fmt, fs, io, io::IsTerminal, str::FromStr, sync::Arc};
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::{EnvFilter, util::SubscriberInitExt};
 
+pub use self::exposition::Format;
 pub use self::metrics::{CONNECTION_WORDS, Metrics, QuotaGauge};
 
+mod exposition;
 mod metrics;
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]

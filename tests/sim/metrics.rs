@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::bed::WITHIN;
-use super::tasks::stage::Stage;
+use super::tasks::stage::{Stage, wrong};
 
 const README: &str = include_str!("../../README.md");
 
@@ -63,8 +64,14 @@ async fn every_metric_that_the_readme_lists_has_samples() {
     stage.worker("one").remove("Node", "b").await.unwrap();
     stage.worker("one").state.faults.break_connections();
 
+    // One that does not take what it is to have.
+    wrong(stage.worker("two"), "create localqueues: forbidden");
+    let mut queue = (*stage.bed.hub.get("LocalQueue", "team", "queue").unwrap()).clone();
+    queue["metadata"] = json!({"namespace": queue["metadata"]["namespace"], "name": "another"});
+    stage.bed.hub.put(queue).await.unwrap();
+
     let listed = listed();
-    assert_eq!(listed.len(), 20, "{listed:?}");
+    assert_eq!(listed.len(), 25, "{listed:?}");
     shows(&stage, &format!("not all of {listed:?}"), |text| listed.iter().all(|name| has_sample(text, name)))
         .await;
     for controller in [
@@ -90,9 +97,9 @@ async fn every_metric_that_the_readme_lists_has_samples() {
         shows(&stage, line, |text| text.lines().any(|found| found == line)).await;
     }
     for beginning in [
-        "fedq_api_requests_total{cluster=\"one\",verb=\"Get\",outcome=\"Ok\"}",
-        "fedq_api_requests_total{cluster=\"two\",verb=\"Watch\",outcome=\"Ok\"}",
-        "fedq_api_requests_total{cluster=\"hub\",verb=\"List\",outcome=\"Ok\"}",
+        "fedq_api_requests_total{cluster=\"one\",verb=\"get\",code=\"200\"}",
+        "fedq_api_requests_total{cluster=\"two\",verb=\"watch\",code=\"200\"}",
+        "fedq_api_requests_total{cluster=\"hub\",verb=\"list\",code=\"200\"}",
         "fedq_watch_restarts_total{cluster=\"one\",kind=\"clusterqueues\",reason=\"Disconnected\"}",
         "fedq_watch_restarts_total{cluster=\"one\",kind=\"nodes\",reason=\"Disconnected\"}",
     ] {

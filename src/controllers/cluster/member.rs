@@ -412,6 +412,7 @@ impl Member {
         let mut tasks = JoinSet::new();
         worker.follow(&settings.timing, (&self.context.hub_id, &self.context.wake), &mut tasks);
         let seen = silence.since;
+        self.context.metrics.seen(&self.name, seen);
         let mut quarantine = worker.quarantine.subscribe();
         let mut exceeded = worker.allowance.exceeded();
         self.context.publish(&self.name, |joined| {
@@ -473,6 +474,7 @@ impl Member {
         if let Some(entry) = self.context.joined.borrow().get(&self.name) {
             entry.last_seen.set(now);
         }
+        self.context.metrics.seen(&self.name, now);
         if SEEN_PERIOD <= Duration::try_from(now.duration_since(*stored)).unwrap_or_default() {
             // Tried again at the next answer: a probe does not wait for the database.
             match self.context.store.set_connection(&self.name, "Ready", Some(now)).await {

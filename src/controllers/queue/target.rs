@@ -50,6 +50,9 @@ fn tell(worker: &Worker, change: &Change, outcome: &Outcome, metrics: &Metrics) 
         }
         // Somebody wrote in between; the next decision starts from there.
         Err(error) if error.class == RetryClass::Conflict => {}
-        Err(error) => warn!(cluster.name = %name, verb, "Could not write {target} on `{name}`: {error}"),
+        Err(error) => {
+            error.refusal().into_iter().for_each(|reason| metrics.refused(name, reason));
+            warn!(cluster.name = %name, verb, "Could not write {target} on `{name}`: {error}");
+        }
     }
 }

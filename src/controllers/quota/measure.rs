@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use super::{QuotaController, Round};
 use crate::{
     domain::{
+        ids::ClusterName,
         quota::{ClusterPlan, ClusterReport},
         resources::FlavorResource,
     },
+    k8s::worker::Joined,
     telemetry::QuotaGauge,
 };
 
@@ -18,6 +20,14 @@ impl QuotaController {
             let gauges = round.plans.get(name).map(|(plan, report)| gauges(plan, report));
             self.metrics.quota(name, &gauges.unwrap_or_default());
         }
+    }
+
+    /// What waits there, as long as anybody knows.
+    pub(super) fn measure_pending(&self, name: &ClusterName, joined: &Joined) {
+        let Some(worker) = &joined.worker else { return };
+        let queues = worker.queues.all();
+        let ours = queues.iter().filter(|queue| queue.metadata.is_labelled(&self.hub_id));
+        self.metrics.pending(name, ours.map(|queue| queue.status.pending_workloads).sum());
     }
 }
 

@@ -161,7 +161,12 @@ impl Writing {
             }
             // Somebody wrote in between; the next decision starts from there.
             Err(error) if error.class == RetryClass::Conflict => {}
-            Err(error) => warn!(cluster.name = place, "Could not write {target} on `{place}`: {error}"),
+            Err(error) => {
+                if let (Some(reason), Ok(cluster)) = (error.refusal(), ClusterName::new(place)) {
+                    self.metrics.refused(&cluster, reason);
+                }
+                warn!(cluster.name = place, "Could not write {target} on `{place}`: {error}");
+            }
         }
     }
 }

@@ -211,6 +211,7 @@ impl QuotaController {
             target: self.targets.get(name),
         };
         let mark = Mark::of(&facts);
+        self.measure_pending(name, joined);
         let (told, known) = (self.told.clusters.get(name), self.told.known.get(name));
         let lagged = told.is_some_and(|told| told.terms_may_lag);
         let known = known.filter(|known| known.until.is_none_or(|until| now < until));

@@ -181,7 +181,10 @@ fn tell(worker: &Worker, change: &Change, outcome: &Outcome, metrics: &Metrics) 
         }
         // It is gone, or there, already.
         Err(error) if matches!(error.class, RetryClass::NotFound | RetryClass::AlreadyExists) => {}
-        Err(error) => warn!(cluster.name = %name, verb, "Could not write {target} on `{name}`: {error}"),
+        Err(error) => {
+            error.refusal().into_iter().for_each(|reason| metrics.refused(name, reason));
+            warn!(cluster.name = %name, verb, "Could not write {target} on `{name}`: {error}");
+        }
     }
 }
 

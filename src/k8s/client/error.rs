@@ -85,6 +85,25 @@ impl ApiError {
         }
     }
 
+    /// Why a write that was understood was not taken, in a word; nothing where it was not answered, or what is
+    /// written is to be decided anew.
+    pub fn refusal(&self) -> Option<&'static str> {
+        match self.class {
+            RetryClass::Forbidden => Some("Forbidden"),
+            RetryClass::Unauthorized => Some("Unauthorized"),
+            RetryClass::DeniedByWebhook(_) => Some("DeniedByWebhook"),
+            RetryClass::WebhookDown => Some("WebhookDown"),
+            RetryClass::Throttled { .. } => Some("Throttled"),
+            RetryClass::Invalid => Some("Invalid"),
+            RetryClass::Conflict
+            | RetryClass::AlreadyExists
+            | RetryClass::NotFound
+            | RetryClass::Gone
+            | RetryClass::Unreachable
+            | RetryClass::Timeout => None,
+        }
+    }
+
     /// Fields that another manager owns, such as `.spec.nominalResources.cpu`, with the server's words.
     pub fn conflicting_fields(&self) -> impl Iterator<Item = (&str, &str)> {
         let causes =
