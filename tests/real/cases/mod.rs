@@ -12,6 +12,7 @@ pub mod hub_queues;
 pub mod k8s_cli;
 pub mod leaving;
 pub mod logs;
+pub mod metrics;
 pub mod moving;
 pub mod multikueue;
 pub mod multikueue_stage;
@@ -123,6 +124,7 @@ pub fn all() -> Vec<Case> {
         task::a_job_set_is_admitted_as_one_or_not_at_all,
         task::a_task_goes_where_its_volume_is_and_holds_it,
         task::a_queue_of_multikueue_dispatches_tasks_and_they_are_found_where_they_land,
+        metrics::prometheus_scrapes_and_finds_every_metric,
         pod_security::a_worker_refuses_pods_that_the_hub_refuses,
         rights::the_rights_that_are_shipped_suffice_from_joining_to_leaving,
         rights::multikueue_runs_jobs_with_the_rights_that_are_shipped,

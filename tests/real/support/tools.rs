@@ -133,6 +133,37 @@ fn build() -> Result<PathBuf> {
     Ok(done)
 }
 
+/// The program that reads metrics as Prometheus does, built from `tools/prometheus` when a case asks for it: in 110 s of one
+/// core when Go's cache is empty. It has a module of its own, since Prometheus' dependencies are not those of Kubernetes.
+pub fn prometheus() -> Result<PathBuf> {
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real/tools/prometheus");
+    let version = go(&module)
+        .args(["env", "GOVERSION"])
+        .output()
+        .context("the test on metrics builds Prometheus' own packages with Go 1.26: install it")?;
+    ensure!(version.status.success(), "go env: {}", String::from_utf8_lossy(&version.stderr));
+    let mut hash = Sha256::new();
+    hash.update(&version.stdout);
+    for file in ["go.mod", "go.sum", "main.go"] {
+        hash.update(fs::read(module.join(file)).with_context(|| format!("read {file}"))?);
+    }
+    let key: String = hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("real-prometheus");
+    fs::create_dir_all(&root).with_context(|| root.display().to_string())?;
+    let lock = File::create(root.join("lock")).context("create the build lock")?;
+    lock.lock().context("wait for another run that builds Prometheus")?;
+    let done = root.join(key);
+    if done.is_file() {
+        return Ok(done);
+    }
+    let fresh = done.with_extension("building");
+    let built =
+        go(&module).args(["build", "-trimpath", "-ldflags", "-s -w", "-o"]).arg(&fresh).arg(".").output()?;
+    ensure!(built.status.success(), "go build: {}", String::from_utf8_lossy(&built.stderr));
+    fs::rename(&fresh, &done).context("put the program in its place")?;
+    Ok(done)
+}
+
 fn go(module: &Path) -> Command {
     let mut command = Command::new("go");
     command.current_dir(module).env("CGO_ENABLED", "0").env("GOWORK", "off").env_remove("GOBIN");
