@@ -261,7 +261,7 @@ mod tests {
         let kubeconfig = "{current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], \
                           clusters: [{name: c, cluster: {server: \"https://127.0.0.1:6443\"}}], \
                           users: [{name: u, user: {token: t}}]}";
-        let refused = check(kubeconfig.as_bytes(), None, &Rules::default()).err().expect("refused");
+        let refused = check(kubeconfig.as_bytes(), None, &Rules::default()).expect_err("refused");
         let next = Failure::from(refused).0.next.expect("a next step");
         assert!(next.contains("clusters.allowLoopback"), "{next}");
     }

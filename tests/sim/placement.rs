@@ -447,7 +447,10 @@ async fn a_placement_that_was_taken_over_stays_taken_over() {
             "apiVersion": v1beta1(), "kind": "PlacementDecision",
             "metadata": {
                 "name": "theirs-decision-1", "namespace": NAMESPACE,
-                "labels": {format!("{OCM}/placement"): "theirs"},
+                "labels": {
+                    format!("{OCM}/placement"): "theirs", format!("{OCM}/decision-group-name"): "",
+                    format!("{OCM}/decision-group-index"): "0",
+                },
             },
             "status": {"decisions": [{"clusterName": "one", "reason": ""}]},
         }))

@@ -125,7 +125,7 @@ pub fn settles(
     let takes_all = placement
         .number_of_clusters
         .is_none_or(|number| number == 0 || usize::try_from(number).is_ok_and(|number| passed <= number));
-    if flees && !(takes_all && !spreads) {
+    if flees && (spreads || !takes_all) {
         return Err(Problem::misconfigured("", "a negative weight of Steady never settles"));
     }
     Ok(())

@@ -199,7 +199,7 @@ fn server_addresses_that_lead_elsewhere_are_refused() {
         refused!(server(bad), KubeconfigError::Address { .. });
     }
     for (text, is_loopback) in [("https://127.0.0.1:6443", true), ("https://169.254.169.254", false)] {
-        let refused = server(text).err().expect("refused");
+        let refused = server(text).expect_err("refused");
         assert_eq!(refused.is_loopback(), is_loopback, "{text}");
     }
     server("https://rancher.example.com/k8s/clusters/c-1").expect("a path is fine");
