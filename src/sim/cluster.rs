@@ -389,6 +389,13 @@ impl State {
         self.faults.break_connections();
     }
 
+    /// As a server that has just started and does not serve the kinds of a group yet; their objects are kept. Until
+    /// they are installed.
+    pub fn withhold(&self, group: &'static str) {
+        self.without.write().unwrap_or_else(PoisonError::into_inner).push(group);
+        self.faults.break_connections();
+    }
+
     pub fn install(&self, group: &str) {
         self.without.write().unwrap_or_else(PoisonError::into_inner).retain(|lacking| *lacking != group);
     }

@@ -69,5 +69,6 @@ mod process;
 mod restarts;
 mod stage;
 mod trust;
+mod truth;
 mod walk;
 mod watches;

@@ -56,7 +56,8 @@ async fn a_war_over_quota_is_fought_at_a_bounded_rate_and_told() {
         }
     }
     stage.claim_says(stage.one(), "QuotaSynced", "QuotaConflict").await;
-    let reverts = stage.one_quota().filter(|(name, _, after)| name == "team" && *after == 6).count();
+    let reverts =
+        stage.quota_writes()[1].iter().filter(|(name, _, after)| name == "team" && *after == 6).count();
     assert!((1..=3).contains(&reverts), "{reverts} reverts");
     assert_eq!(gpus(stage.one())[0], Some(1), "then it is left to people");
     set("6").await;

@@ -40,6 +40,8 @@ pub struct Stage {
     theirs: Vec<Value>,
     /// Set by scenarios that take capacity or assignments away.
     pub may_fall: bool,
+    /// What the hub may hold of each queue beside what workers have confirmed: of clusters that only report.
+    pub beside: [i64; 2],
     /// Claims beside those of `one` and `two`.
     pub more_claims: Vec<&'static str>,
     environment: Vec<(&'static str, String)>,
@@ -88,6 +90,7 @@ impl Stage {
             marks: Vec::new(),
             theirs,
             may_fall: false,
+            beside: [0, 0],
             more_claims: Vec::new(),
             environment: Vec::new(),
         };
@@ -113,14 +116,7 @@ impl Stage {
 
     /// Assigns GPUs of a worker to `team` and `batch`.
     pub async fn give(&self, worker: &Cluster, amounts: [i64; 2]) {
-        let assignments: Vec<Value> = QUEUES
-            .iter()
-            .zip(amounts)
-            .map(|(queue, gpus)| {
-                json!({"clusterQueueName": queue, "flavor": FLAVOR, "resources": {"gpu": gpus.to_string()}})
-            })
-            .collect();
-        let patch = json!({"spec": {"resourceAssignments": assignments}});
+        let patch = json!({"spec": {"resourceAssignments": assignments(amounts)}});
         merged(self.hub(), "ClusterResourceClaim", &claim_name(worker), patch).await;
     }
 
@@ -250,7 +246,7 @@ impl Stage {
     /// not excuse what is written later.
     pub fn mark(&mut self) {
         let segments = self.segments();
-        check(&segments, self.may_fall);
+        check(&segments, self.may_fall, self.beside);
         self.marks = segments.into_iter().map(|(_, mark)| mark).collect();
     }
 
@@ -263,10 +259,10 @@ impl Stage {
         self.all().zip(&self.marks).map(|(cluster, mark)| Segment::since(cluster, *mark)).collect()
     }
 
-    /// Each write of quota on `one` since the mark: the queue, from what to what.
-    pub fn one_quota(&self) -> impl Iterator<Item = (String, i64, i64)> {
-        let [_, (one, _), _] = <[_; 3]>::try_from(self.segments()).ok().expect("three clusters");
-        one.quota_writes().into_iter()
+    /// Each write of quota since the mark, of the hub, one and two: the queue, from what to what.
+    pub fn quota_writes(&self) -> [Vec<(String, i64, i64)>; 3] {
+        let segments = <[_; 3]>::try_from(self.segments()).ok().expect("three clusters");
+        segments.map(|(segment, _)| segment.quota_writes())
     }
 
     /// Writes that fedqd asked for, of whatever kind.
@@ -288,14 +284,14 @@ impl Stage {
     }
 }
 
-fn check(segments: &[(Segment, Mark)], may_fall: bool) {
+fn check(segments: &[(Segment, Mark)], may_fall: bool, beside: [i64; 2]) {
     let mut segments = segments.iter().map(|(segment, _)| segment);
     let hub = segments.next().unwrap();
     let workers: Vec<&Segment> = segments.collect();
     for worker in &workers {
         worker.never_promises_more_than_there_is();
     }
-    hub.promises_what_workers_confirmed(&workers);
+    hub.promises_what_workers_confirmed(&workers, beside);
     for segment in workers.iter().chain([&hub]).filter(|_| !may_fall) {
         segment.never_falls();
     }
@@ -311,6 +307,12 @@ pub async fn merged(cluster: &Cluster, kind: &str, name: &str, patch: Value) {
 /// From now on this is wrong with a cluster, and nothing else.
 pub fn wrong(cluster: &Cluster, plan: &str) {
     cluster.set_faults(plan.parse().unwrap());
+}
+
+/// Of a claim: GPUs for `team` and `batch`.
+pub fn assignments(amounts: [i64; 2]) -> Vec<Value> {
+    let assignment = |(queue, gpus): (&&str, i64)| json!({"clusterQueueName": queue, "flavor": FLAVOR, "resources": {"gpu": gpus.to_string()}});
+    QUEUES.iter().zip(amounts).map(assignment).collect()
 }
 
 pub fn claim_name(worker: &Cluster) -> String {

@@ -1,16 +1,29 @@
-//! Random walks: faults and changes drawn from a seed, and at the end everything as if none had been.
+//! Random walks: faults and changes drawn from a seed. Each write of quota is held to what was true meanwhile
+//! (`truth`), every few moves all that is wrong is lifted and the quotas must be right to the unit, and the end is that
+//! of every scenario.
 //!
-//! `FEDQ_WALK_SEEDS=100..120 cargo test --test sim walk` walks other ways, `FEDQ_WALK_STEPS=50` longer ones.
+//! `FEDQ_WALK_SEEDS=100..200 FEDQ_WALK_STEPS=100 cargo test --test sim walk` walks 10,000 moves of other ways, in about an
+//! hour on two cores.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 use fedq::sim::cluster::Cluster;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
-use super::super::bed::gpu_node;
-use super::stage::{Stage, wrong};
+use super::super::bed::{gpu_node, wait};
+use super::stage::{FLAVOR, GPU, QUEUES, Stage, assignments, claim_name, condition_of, merged, wrong};
+use super::truth::{self, Amounts, Truth};
 
-const STEPS: usize = 10;
+const STEPS: usize = 40;
+/// So many walks at once keep a machine with two cores busy.
+const AT_ONCE: usize = 4;
+/// So many moves lie between two moments at which all has to be right.
+const SETTLE_EVERY: usize = 8;
+const KUEUE_GROUP: &str = "kueue.x-k8s.io";
+const FAR: &str = "far-resource-claim";
+const SECOND: &str = "a-second-claim-for-one";
 /// What lasts until the next step or the one after it.
 const PLANS: [&str; 12] = [
     "hang",
@@ -26,6 +39,8 @@ const PLANS: [&str; 12] = [
     "lose-events 30%",
     "gone-mid-page; lose-answers 30%",
 ];
+/// Kinds of a worker whose lists and watches may be refused.
+const KINDS: [&str; 5] = ["nodes", "clusterqueues", "localqueues", "resourceflavors", "workloads"];
 
 /// Tells where a walk that failed began.
 struct Told(u64);
@@ -45,81 +60,384 @@ fn asked(name: &str) -> Option<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_walks_end_where_they_would_have_without_faults() {
-    let seeds = asked("FEDQ_WALK_SEEDS").unwrap_or_else(|| "1..3".to_owned());
-    let (from, to) = seeds.split_once("..").expect("seeds as 1..3");
+    let seeds = asked("FEDQ_WALK_SEEDS").unwrap_or_else(|| "1..5".to_owned());
+    let (from, to) = seeds.split_once("..").expect("seeds as 1..5");
     let steps = asked("FEDQ_WALK_STEPS").map_or(STEPS, |steps| steps.parse().expect("a number of steps"));
+    let mut walks = JoinSet::new();
     for seed in from.parse().expect("a number")..to.parse().expect("a number") {
-        walk(seed, steps).await;
-    }
-}
-
-async fn walk(seed: u64, steps: usize) {
-    let _told = Told(seed);
-    let mut draw = Rng::with_seed(seed);
-    // Events that are lost or came in disorder are found by the next list.
-    let mut stage = Stage::set_with("watchTimeout: 3s, consistencyInterval: 4s", "").await;
-    stage.may_fall = true;
-    let mut amounts = [[6, 4], [3, 5]];
-    for step in 0..steps {
-        println!("step {step}");
-        step_one(&mut stage, &mut draw, (step, seed), &mut amounts).await;
-        tokio::time::sleep(Duration::from_millis(draw.u64(50..600))).await;
-    }
-    for cluster in [stage.hub(), stage.one(), stage.two()] {
-        wrong(cluster, "");
-        cluster.state.faults.break_connections();
-    }
-    stage.ends_with(amounts).await;
-}
-
-async fn step_one(
-    stage: &mut Stage,
-    draw: &mut Rng,
-    (step, seed): (usize, u64),
-    amounts: &mut [[i64; 2]; 2],
-) {
-    match draw.u8(0..10) {
-        0..=2 => {
-            let plan = draw.choice(PLANS).expect("there are plans");
-            let cluster = any(stage, draw);
-            println!("{}: {plan}", cluster.state.name);
-            cluster.set_faults(plan.parse::<fedq::sim::faults::Plan>().unwrap().seeded(seed));
+        if walks.len() == AT_ONCE {
+            ended(walks.join_next().await.expect("walks are under way"));
         }
-        3 => {
-            for cluster in [stage.hub(), stage.one(), stage.two()] {
-                wrong(cluster, "");
+        walks.spawn(async move { Walk::begin(seed).await.go(steps).await });
+    }
+    while let Some(walk) = walks.join_next().await {
+        ended(walk);
+    }
+}
+
+fn ended(walk: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = walk {
+        std::panic::resume_unwind(error.into_panic());
+    }
+}
+
+struct Walk {
+    told: Told,
+    draw: Rng,
+    stage: Stage,
+    truth: Truth,
+    /// By worker: nodes that were added, and what they have.
+    nodes: [Vec<(String, i64)>; 2],
+    second_claim: bool,
+    invalid: [bool; 2],
+}
+
+impl Walk {
+    async fn begin(seed: u64) -> Self {
+        // Events that are lost or came in disorder are found by the next list.
+        let mut stage = Stage::set_with("watchTimeout: 3s, consistencyInterval: 4s", "").await;
+        stage.may_fall = true;
+        let reported = truth::Cluster::new(4, [2, 1]);
+        // 16 GPUs each, of which 2 are their own queue's.
+        let workers = [truth::Cluster::new(14, [6, 4]), truth::Cluster::new(14, [3, 5])];
+        let truth = Truth::new(workers, reported);
+        let mut walk = Self {
+            told: Told(seed),
+            draw: Rng::with_seed(seed),
+            stage,
+            truth,
+            nodes: [Vec::new(), Vec::new()],
+            second_claim: false,
+            invalid: [false; 2],
+        };
+        for worker in &walk.stage.bed.workers {
+            for node in ["a", "b"] {
+                merged(worker, "Node", node, json!({"metadata": {"labels": {"tier": "gold"}}})).await;
             }
         }
-        4..=6 => {
-            let which = draw.usize(0..2);
-            amounts[which] = [draw.i64(0..8), draw.i64(0..6)];
-            println!("give {amounts:?}");
-            stage.give(&stage.bed.workers[which], amounts[which]).await;
+        walk.stage.more_claims.push(FAR);
+        walk.stage.beside = [4, 4];
+        walk.stage.hub().put(report(4)).await.unwrap();
+        let hub = walk.stage.hub();
+        wait("the claim of the cluster that reports", hub, || {
+            hub.get("ClusterResourceClaim", "", FAR).is_some()
+        })
+        .await;
+        walk.give_far([2, 1]).await;
+        walk.settles().await;
+        walk
+    }
+
+    async fn go(mut self, steps: usize) {
+        for step in 1..=steps {
+            self.move_once(step).await;
+            let pause = Duration::from_millis(self.draw.u64(50..600));
+            tokio::time::sleep(pause).await;
+            self.truth.allows(&self.stage.quota_writes());
+            if step % SETTLE_EVERY == 0 {
+                self.settles().await;
+            }
         }
-        7 => {
-            let node = gpu_node(&format!("more-{step}"), draw.u32(1..8));
-            stage.bed.workers[draw.usize(0..2)].put(node).await.unwrap();
+        self.end().await;
+    }
+
+    fn says(&self, what: &str) {
+        println!("walk {}: {what}", self.told.0);
+    }
+
+    async fn move_once(&mut self, step: usize) {
+        let which = self.draw.usize(0..2);
+        match self.draw.u8(0..20) {
+            0..=2 => self.goes_wrong(),
+            3 => self.lift(),
+            4..=6 => self.gives(which).await,
+            7 => self.adds_a_node(which, step).await,
+            8 => self.removes_a_node(which).await,
+            9 => self.kills().await,
+            10 => self.forgets(),
+            11 => self.refuses_a_kind(which),
+            12 => self.refuses_writes_on_the_hub(),
+            13 => self.breaks_a_claim(which).await,
+            14 => self.claims_twice().await,
+            15 => self.reports_otherwise().await,
+            16 => self.edits_a_flavor().await,
+            17 => self.leaves_or_returns(which).await,
+            18 => self.holds_or_lets_go(which).await,
+            _ => match self.draw.u8(0..3) {
+                0 => self.joins_a_cohort().await,
+                1 => self.is_suspended().await,
+                _ => self.starts_before_kueue_is_served().await,
+            },
         }
-        8 => {
-            println!("killed");
-            stage.kill();
-            tokio::time::sleep(Duration::from_millis(draw.u64(0..300))).await;
-            stage.start();
-        }
-        _ => {
-            let name = any(stage, draw).state.name.clone();
-            println!("{name} forgets what was");
-            stage.mark();
-            let clusters = [stage.hub(), stage.one(), stage.two()];
-            let cluster = clusters.into_iter().find(|cluster| cluster.state.name == name).unwrap();
-            cluster.state.store.compact();
+    }
+
+    fn any(&mut self) -> usize {
+        self.draw.usize(0..3)
+    }
+
+    fn cluster(&self, which: usize) -> &Cluster {
+        [self.stage.hub(), self.stage.one(), self.stage.two()][which]
+    }
+
+    fn goes_wrong(&mut self) {
+        let (which, plan) = (self.any(), self.draw.choice(PLANS).expect("there are plans"));
+        let cluster = self.cluster(which);
+        self.says(&format!("{}: {plan}", cluster.state.name));
+        cluster.set_faults(plan.parse::<fedq::sim::faults::Plan>().unwrap().seeded(self.told.0));
+    }
+
+    fn lift(&self) {
+        for cluster in [self.stage.hub(), self.stage.one(), self.stage.two()] {
+            wrong(cluster, "");
             cluster.state.faults.break_connections();
-            stage.mark_anew();
         }
+    }
+
+    async fn gives(&mut self, which: usize) {
+        let amounts = [self.draw.i64(0..10), self.draw.i64(0..8)];
+        self.says(&format!("worker {which} gives {amounts:?}"));
+        self.truth.workers[which].asks(amounts);
+        self.invalid[which] = false;
+        self.stage.give(&self.stage.bed.workers[which], amounts).await;
+    }
+
+    async fn adds_a_node(&mut self, which: usize, step: usize) {
+        let gpus = self.draw.u32(1..8);
+        let name = format!("more-{step}");
+        self.says(&format!("worker {which} gets {gpus} GPUs"));
+        self.truth.workers[which].changes_nodes(gpus.into());
+        let mut node = gpu_node(&name, gpus);
+        node["metadata"]["labels"]["tier"] = json!("gold");
+        self.stage.bed.workers[which].put(node).await.unwrap();
+        self.nodes[which].push((name, gpus.into()));
+    }
+
+    async fn removes_a_node(&mut self, which: usize) {
+        if let Some((name, gpus)) = self.nodes[which].pop() {
+            self.says(&format!("worker {which} loses {gpus} GPUs"));
+            self.truth.workers[which].changes_nodes(-gpus);
+            self.stage.bed.workers[which].remove("Node", &name).await.unwrap();
+        }
+    }
+
+    async fn kills(&mut self) {
+        self.says("killed");
+        self.stage.kill();
+        tokio::time::sleep(Duration::from_millis(self.draw.u64(0..300))).await;
+        self.stage.start();
+    }
+
+    fn forgets(&mut self) {
+        let which = self.any();
+        self.says(&format!("{} forgets what was", self.cluster(which).state.name));
+        self.truth.allows(&self.stage.quota_writes());
+        self.stage.mark();
+        self.cluster(which).state.store.compact();
+        self.cluster(which).state.faults.break_connections();
+        self.stage.mark_anew();
+    }
+
+    fn refuses_a_kind(&mut self, which: usize) {
+        let kind = self.draw.choice(KINDS).expect("there are kinds");
+        self.says(&format!("worker {which} refuses {kind}"));
+        let worker = &self.stage.bed.workers[which];
+        wrong(worker, &format!("list {kind}: forbidden; watch {kind}: forbidden"));
+        worker.state.faults.break_connections();
+    }
+
+    fn refuses_writes_on_the_hub(&self) {
+        self.says("the hub refuses quota");
+        wrong(self.stage.hub(), "patch clusterqueues: forbidden; update clusterqueues: forbidden");
+    }
+
+    /// What was in force stays so.
+    async fn breaks_a_claim(&mut self, which: usize) {
+        self.says(&format!("the claim of worker {which} becomes invalid"));
+        self.invalid[which] = true;
+        let mut twice = assignments([1, 1]);
+        // One resource by two names.
+        twice[0]["resources"][GPU] = json!("7");
+        let patch = json!({"spec": {"resourceAssignments": twice}});
+        let name = claim_name(&self.stage.bed.workers[which]);
+        merged(self.stage.hub(), "ClusterResourceClaim", &name, patch).await;
+    }
+
+    /// The younger claim of a cluster is never in force.
+    async fn claims_twice(&mut self) {
+        let hub = self.stage.hub();
+        if self.second_claim {
+            hub.remove("ClusterResourceClaim", SECOND).await.unwrap();
+            self.stage.more_claims.retain(|name| *name != SECOND);
+        } else {
+            let claim = json!({
+                "apiVersion": "galaxy.kubestellar.io/v1alpha1", "kind": "ClusterResourceClaim",
+                "metadata": {"name": SECOND},
+                "spec": {"clusterName": "one", "resourceAssignments": assignments([9, 1])},
+            });
+            hub.put(claim).await.unwrap();
+            self.stage.more_claims.push(SECOND);
+        }
+        self.second_claim = !self.second_claim;
+        self.says(&format!("a second claim is there: {}", self.second_claim));
+    }
+
+    async fn reports_otherwise(&mut self) {
+        let gpus = self.draw.i64(0..6);
+        self.says(&format!("the cluster that reports says it has {gpus}"));
+        let by = gpus - self.truth.reported.usable();
+        self.truth.reported.changes_nodes(by);
+        self.stage.beside = [5, 5];
+        let status = report(gpus)["status"].clone();
+        self.stage.hub().set_status("ClusterMetrics", "far", status).await.unwrap();
+    }
+
+    /// All nodes have both labels, so nothing that is true changes.
+    async fn edits_a_flavor(&mut self) {
+        let (which, more) = (self.any(), self.draw.bool());
+        self.says(&format!("the flavor on {} names a second label: {more}", self.cluster(which).state.name));
+        let tier = if more { json!("gold") } else { Value::Null };
+        let patch = json!({"spec": {"nodeLabels": {"tier": tier}}});
+        if self.cluster(which).get("ResourceFlavor", "", FLAVOR).is_some() {
+            merged(self.cluster(which), "ResourceFlavor", FLAVOR, patch).await;
+        }
+    }
+
+    async fn leaves_or_returns(&mut self, which: usize) {
+        let joined = !self.truth.workers[which].is_joined();
+        let worker = &self.stage.bed.workers[which];
+        let name = worker.state.name.clone();
+        self.says(&format!("{name} is joined: {joined}"));
+        self.truth.workers[which].joins(joined);
+        if joined {
+            self.stage.bed.join_unseen(worker).await;
+        } else {
+            // It leaves once its queues are gone, so they have to be reached.
+            self.lift();
+            self.stage.leave(&format!("fedq-cluster-{name}")).await;
+        }
+    }
+
+    async fn holds_or_lets_go(&mut self, queue: usize) {
+        let held = !self.truth.is_held(queue);
+        self.says(&format!("{} is on hold: {held}", QUEUES[queue]));
+        self.truth.holds(queue, held);
+        let policy = if held { "Hold" } else { "None" };
+        merged(self.stage.hub(), "ClusterQueue", QUEUES[queue], json!({"spec": {"stopPolicy": policy}}))
+            .await;
+    }
+
+    async fn joins_a_cohort(&mut self) {
+        let cohort = if self.draw.bool() { json!("org") } else { Value::Null };
+        self.says(&format!("the queues' cohort is {cohort}"));
+        for queue in QUEUES {
+            merged(self.stage.hub(), "ClusterQueue", queue, json!({"spec": {"cohortName": cohort}})).await;
+        }
+    }
+
+    /// As a laptop that is closed for a moment.
+    async fn is_suspended(&mut self) {
+        self.says("suspended");
+        let pid = self.stage.bed.pid().expect("fedqd runs");
+        let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+    }
+
+    async fn starts_before_kueue_is_served(&mut self) {
+        self.says("started before the hub serves Kueue's kinds");
+        self.stage.kill();
+        self.stage.hub().state.withhold(KUEUE_GROUP);
+        self.stage.start();
+        tokio::time::sleep(Duration::from_millis(self.draw.u64(500..3000))).await;
+        self.stage.hub().state.install(KUEUE_GROUP);
+    }
+
+    async fn give_far(&self, amounts: Amounts) {
+        let patch = json!({"spec": {"resourceAssignments": assignments(amounts)}});
+        merged(self.stage.hub(), "ClusterResourceClaim", FAR, patch).await;
+    }
+
+    /// With nothing wrong any more, every queue comes to hold what it should.
+    async fn settles(&mut self) {
+        self.says("settles");
+        self.lift();
+        for (worker, truth) in self.stage.bed.workers.iter().zip(&self.truth.workers) {
+            if truth.is_joined() {
+                self.stage.has(worker, truth.share()).await;
+            }
+        }
+        self.stage.has(self.stage.hub(), self.truth.hub()).await;
+        self.ignores_what_is_not_in_force().await;
+        self.truth.allows(&self.stage.quota_writes());
+        self.stage.mark();
+        self.truth.settle();
+    }
+
+    /// And says so.
+    async fn ignores_what_is_not_in_force(&self) {
+        let hub = self.stage.hub();
+        let accepted = |name: &str| {
+            let claim = hub.get("ClusterResourceClaim", "", name);
+            claim.map_or(Value::Null, |claim| condition_of(&claim, "Accepted")["reason"].clone())
+        };
+        for (worker, invalid) in self.stage.bed.workers.iter().zip(self.invalid) {
+            let reason = if invalid { "DuplicateResource" } else { "Accepted" };
+            wait("the claim to say whether it is accepted", hub, || accepted(&claim_name(worker)) == reason)
+                .await;
+        }
+        if self.second_claim {
+            wait("the second claim to be told off", hub, || accepted(SECOND) == "ClusterAlreadyClaimed")
+                .await;
+        }
+    }
+
+    /// All that was changed is as at the beginning, and the quotas are such as both clusters can hold.
+    async fn end(mut self) {
+        self.lift();
+        if self.second_claim {
+            self.claims_twice().await;
+        }
+        for queue in QUEUES {
+            let patch = json!({"spec": {"stopPolicy": "None", "cohortName": null}});
+            merged(self.stage.hub(), "ClusterQueue", queue, patch).await;
+        }
+        for which in 0..3 {
+            let patch = json!({"spec": {"nodeLabels": {"tier": null}}});
+            if self.cluster(which).get("ResourceFlavor", "", FLAVOR).is_some() {
+                merged(self.cluster(which), "ResourceFlavor", FLAVOR, patch).await;
+            }
+        }
+        let amounts = [[5, 3], [2, 6]];
+        for which in 0..2 {
+            if !self.truth.workers[which].is_joined() {
+                self.leaves_or_returns(which).await;
+            }
+            self.truth.workers[which].asks(amounts[which]);
+            self.invalid[which] = false;
+            self.stage.give(&self.stage.bed.workers[which], amounts[which]).await;
+            self.truth.holds(which, false);
+        }
+        self.truth.reported.asks([0, 0]);
+        self.give_far([0, 0]).await;
+        self.settles().await;
+        let hub = self.stage.hub();
+        hub.remove("ClusterMetrics", "far").await.unwrap();
+        hub.remove("ClusterResourceClaim", FAR).await.unwrap();
+        wait("the claim to be gone", hub, || hub.get("ClusterResourceClaim", "", FAR).is_none()).await;
+        self.stage.more_claims.clear();
+        self.stage.beside = [0, 0];
+        self.stage.ends_with(amounts).await;
     }
 }
 
-fn any<'a>(stage: &'a Stage, draw: &mut Rng) -> &'a Cluster {
-    let clusters = [stage.hub(), stage.one(), stage.two()];
-    clusters[draw.usize(0..clusters.len())]
+/// What a cluster that the hub cannot reach says of itself.
+fn report(gpus: i64) -> Value {
+    json!({
+        "apiVersion": "galaxy.kubestellar.io/v1alpha1", "kind": "ClusterMetrics", "metadata": {"name": "far"},
+        "status": {"nodes": [{
+            "name": "a", "labels": {"accelerator": "h100", "tier": "gold"},
+            "allocatableResources": {GPU: gpus.to_string(), "cpu": "64"},
+        }]},
+    })
 }

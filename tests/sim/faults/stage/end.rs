@@ -107,7 +107,7 @@ impl Stage {
         self.give(self.one(), one).await;
         self.holds([one, two]).await;
         self.rests().await;
-        let writes: Vec<_> = self.segments().iter().map(|(segment, _)| segment.quota_writes()).collect();
+        let writes = self.quota_writes();
         let [up, hub_up] =
             [amounts[0][0], amounts[0][0] + amounts[1][0]].map(|from| ("team".to_owned(), from, from + 1));
         assert_eq!(writes, [vec![hub_up], vec![up], vec![]], "of hub, one and two, for one change on one");
