@@ -49,7 +49,7 @@ pub struct Case {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
     Parallel,
-    /// Alone, after the others.
+    /// Alone on its fleet, after those that share one. What takes longest comes first, so that no fleet is idle at the end.
     Serial,
 }
 
@@ -81,6 +81,8 @@ pub fn all() -> Vec<Case> {
     all.extend(cases![Serial:
         bed::a_killed_api_server_comes_back_with_its_data,
         bed::a_frozen_api_server_answers_nobody,
+        task_kills::killed_at_each_step_of_a_submit_a_task_is_neither_lost_nor_run_twice,
+        multikueue_stories::the_three_stories_of_the_guide_end_with_finished_jobs,
         logs::four_nodes_are_one_log_through_a_restart_of_their_api_server,
         capacity::two_joined_workers_fill_the_queues_of_the_hub_and_run_jobs,
         capacity::quota_follows_the_nodes_and_heartbeats_write_nothing,
@@ -106,7 +108,6 @@ pub fn all() -> Vec<Case> {
         multikueue::placements_that_share_a_cluster_keep_their_own_objects,
         multikueue::what_is_wrong_with_a_check_is_said_and_nothing_else_moves,
         multikueue::a_token_that_is_void_before_its_time_is_replaced_once,
-        multikueue_stories::the_three_stories_of_the_guide_end_with_finished_jobs,
         multikueue::of_more_than_twenty_clusters_the_best_are_used_and_the_rest_is_told,
         cluster_profile::a_cluster_is_joined_by_its_profile_and_runs_jobs_of_multikueue,
         placement::the_three_stories_end_in_finished_jobs,
@@ -118,7 +119,6 @@ pub fn all() -> Vec<Case> {
         command_line::the_command_line_joins_checks_and_leaves,
         command_line::nobody_gets_further_than_the_hub_lets_them,
         task::tasks_run_wait_move_and_stop_across_clusters,
-        task_kills::killed_at_each_step_of_a_submit_a_task_is_neither_lost_nor_run_twice,
         k8s_cli::the_workflows_of_its_specification_give_its_answers,
         task_stops::a_task_is_stopped_in_every_phase,
         task::a_job_set_is_admitted_as_one_or_not_at_all,

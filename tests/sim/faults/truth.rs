@@ -113,7 +113,8 @@ pub struct Truth {
     pub workers: [Cluster; 2],
     /// Known to the hub by its report only.
     pub reported: Cluster,
-    /// Which queues of the hub are on Hold: nothing runs, so they hold nothing beside their base, which is 0.
+    /// Which queues of the hub are on Hold: of clusters that are followed only what runs counts, and nothing does. What
+    /// runs where the hub cannot look is not known, so that counts as ever.
     held: Since<[bool; 2]>,
 }
 
@@ -133,12 +134,12 @@ impl Truth {
     }
 
     pub fn hub(&self) -> Amounts {
-        let clusters = self.workers.iter().chain([&self.reported]);
-        let mut sum = [0, 0];
-        for share in clusters.map(Cluster::share) {
-            sum = [sum[0] + share[0], sum[1] + share[1]];
-        }
-        [0, 1].map(|queue| if self.is_held(queue) { 0 } else { sum[queue] })
+        let reported = self.reported.share();
+        let [one, two] = [self.workers[0].share(), self.workers[1].share()];
+        [0, 1].map(|queue| {
+            let followed = if self.is_held(queue) { 0 } else { one[queue] + two[queue] };
+            followed + reported[queue]
+        })
     }
 
     /// Of each write of quota, by cluster: the hub, then the workers. Each is a queue, from what, to what.
@@ -146,10 +147,10 @@ impl Truth {
         let workers = [self.workers[0].bounds(), self.workers[1].bounds()];
         let reported = self.reported.bounds();
         let hub = [0, 1].map(|queue| {
-            let all = [workers[0][queue], workers[1][queue], reported[queue]];
+            let [one, two, reported] = [workers[0][queue], workers[1][queue], reported[queue]];
             let was_held = self.held.0.iter().any(|held| held[queue]);
-            let least = if was_held { 0 } else { all.iter().map(|(least, _)| least).sum() };
-            (least, all.iter().map(|(_, most)| most).sum())
+            let least = if was_held { 0 } else { one.0 + two.0 };
+            (least + reported.0, one.1 + two.1 + reported.1)
         });
         for ((place, bounds), writes) in
             ["the hub", "one", "two"].iter().zip([hub, workers[0], workers[1]]).zip(writes)
