@@ -46,8 +46,9 @@ pub struct Namespaces {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PodSecurity {
-    #[default]
     Restricted,
+    /// Most images run as root, which `restricted` refuses: people's tasks would not start.
+    #[default]
     Baseline,
     Privileged,
     /// No label.

@@ -127,7 +127,7 @@ impl Daemon {
         };
         let daemon = self.own_name(hub).await;
         let judge = Arc::new(Judge { aliases: self.config.aliases(), daemon });
-        let webhook = Webhook::new(judge);
+        let webhook = Webhook::new(judge, self.published.overview.subscribe());
         let listener = match self.host.webhook.take() {
             Some(listener) => listener,
             None => listen(address, "webhook.address").await?.into_std()?,

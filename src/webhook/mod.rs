@@ -1,7 +1,7 @@
 //! The admission webhook for claims: tells a person at once what is wrong with an edit.
 //!
-//! It answers from the review alone, without any IO: it does not know who calls, so that it tells nothing of
-//! clusters and of others' claims, whatever user a review names. It is never needed: the API server passes over it
+//! It answers from the review and a snapshot, without any IO. It does not know who calls, so whatever user a review
+//! names, it tells nothing of clusters and of others' claims but that there is one already. It is never needed: the API server passes over it
 //! when it is down (`failurePolicy: Ignore`), since nothing may keep people or fedqd from repairing a
 //! claim, and the controllers judge every stored claim by the same function.
 
@@ -28,12 +28,13 @@ use axum_server::{Handle, tls_rustls::RustlsConfig};
 use http_body_util::BodyExt;
 use hyper_util::rt::TokioTimer;
 use tokio::{
-    sync::{Semaphore, SemaphorePermit},
+    sync::{Semaphore, SemaphorePermit, watch},
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
 use self::{places::Places, review::Judge};
+use crate::domain::overview::Overview;
 
 /// Where the API server posts reviews; the ValidatingWebhookConfiguration names it.
 pub const PATH: &str = "/validate/clusterresourceclaims";
@@ -55,6 +56,7 @@ const STREAMS: u32 = 4;
 #[derive(Clone)]
 pub struct Webhook {
     pub judge: Arc<Judge>,
+    overview: watch::Receiver<Arc<Overview>>,
     room: Arc<Room>,
 }
 
@@ -65,9 +67,9 @@ struct Room {
 }
 
 impl Webhook {
-    pub fn new(judge: Arc<Judge>) -> Self {
+    pub fn new(judge: Arc<Judge>, overview: watch::Receiver<Arc<Overview>>) -> Self {
         let room = Room { judging: Semaphore::new(JUDGED), large: Semaphore::new(LARGE) };
-        Self { judge, room: Arc::new(room) }
+        Self { judge, overview, room: Arc::new(room) }
     }
 
     pub fn router(self) -> Router {
@@ -119,7 +121,8 @@ async fn validate(State(webhook): State<Webhook>, body: Body) -> Response {
     };
     // It is never closed.
     let Ok(_turn) = room.judging.acquire().await else { return BUSY.into_response() };
-    match webhook.judge.answer(&review.bytes) {
+    let overview = Arc::clone(&webhook.overview.borrow());
+    match webhook.judge.answer(&review.bytes, &overview) {
         Ok(answer) => Json(answer).into_response(),
         Err(error) => (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
     }

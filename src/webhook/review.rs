@@ -15,6 +15,7 @@ use crate::{
             problem::ClaimProblem,
             review::{ClaimContext, Requester, Verdict, review},
         },
+        overview::Overview,
         resources::Aliases,
     },
     k8s::types::claim::ClusterResourceClaim,
@@ -100,7 +101,11 @@ struct Options {
 
 impl Judge {
     /// The answer to one AdmissionReview.
-    pub fn answer(&self, body: &[u8]) -> Result<AdmissionReview<DynamicObject>, ReviewError> {
+    pub fn answer(
+        &self,
+        body: &[u8],
+        overview: &Overview,
+    ) -> Result<AdmissionReview<DynamicObject>, ReviewError> {
         if MAX_TOKENS < tokens(body) {
             return Err(ReviewError::TooMany);
         }
@@ -113,7 +118,7 @@ impl Judge {
         let mut response = AdmissionResponse::invalid("");
         (response.allowed, response.result) = (true, Status::default());
         response.uid.clone_from(&request.uid);
-        match self.judge(&request) {
+        match self.judge(&request, overview) {
             Verdict::Allow { warnings } if warnings.is_empty() => {}
             Verdict::Allow { warnings } => response.warnings = Some(shortened(warnings)),
             Verdict::Deny(problems) => {
@@ -124,7 +129,7 @@ impl Judge {
         Ok(response.into_review())
     }
 
-    fn judge(&self, request: &Request<'_>) -> Verdict {
+    fn judge(&self, request: &Request<'_>, overview: &Overview) -> Verdict {
         let allow = |warnings| Verdict::Allow { warnings };
         let whole = request.sub_resource.as_deref().unwrap_or_default().is_empty();
         let is_ours = request.kind.kind == "ClusterResourceClaim" && whole;
@@ -143,7 +148,8 @@ impl Judge {
                 None => return allow(Vec::new()),
             },
         };
-        let context = ClaimContext::of_claim_alone(&self.aliases, self.requester(request));
+        let context =
+            ClaimContext::for_anybody(overview, &new.cluster, &self.aliases, self.requester(request));
         review(old.as_ref(), &new, &context)
     }
 

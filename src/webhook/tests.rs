@@ -16,7 +16,12 @@ use tokio::task::JoinHandle;
 
 use super::{certificate::ServingCertificate, *};
 use crate::clock::Clock;
-use crate::domain::{claim::CAPACITY_MANAGER, resources::Aliases};
+use crate::domain::{
+    claim::CAPACITY_MANAGER,
+    ids::{ClaimName, ClusterName},
+    overview::ClaimOverview,
+    resources::Aliases,
+};
 
 const DAEMON: &str = "system:serviceaccount:fedq-system:fedqd";
 
@@ -27,6 +32,7 @@ struct Bed {
     address: SocketAddr,
     client: TlsClient,
     tls: RustlsConfig,
+    overview: watch::Sender<Arc<Overview>>,
     stop: CancellationToken,
     serving: JoinHandle<io::Result<()>>,
 }
@@ -59,10 +65,11 @@ impl Bed {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let judge = Arc::new(Judge { aliases: Aliases::default(), daemon: Some(DAEMON.to_owned()) });
-        let webhook = Webhook::new(judge);
+        let (overview, seen) = watch::channel(Arc::default());
+        let webhook = Webhook::new(judge, seen);
         let stop = CancellationToken::new();
         let serving = tokio::spawn(webhook.serve(listener, tls.clone(), stop.clone()));
-        Self { address, client: client_of(&certificate), tls, stop, serving }
+        Self { address, client: client_of(&certificate), tls, overview, stop, serving }
     }
 
     async fn post(&self, body: impl Into<axum::body::Bytes>) -> (StatusCode, Value) {
@@ -174,6 +181,29 @@ async fn an_invented_review_tells_nothing_of_clusters() {
         assert_eq!(answer["allowed"], true, "{cluster} {gpus}: {answer}");
         assert_eq!(answer["warnings"], Value::Null, "{cluster} {gpus}: {answer}");
     }
+    bed.end().await;
+}
+
+#[tokio::test]
+async fn a_second_claim_is_denied_and_the_first_is_not_named() {
+    let bed = Bed::start();
+    let in_force = ClaimOverview {
+        cluster: ClusterName::new("w1").unwrap(),
+        generation: 1,
+        created: None,
+        ready: ("True".to_owned(), String::new(), String::new()),
+        notes: Vec::new(),
+        nominal: std::collections::BTreeMap::default(),
+        assignments: Vec::new(),
+    };
+    let mut overview = Overview::default();
+    overview.claims.insert(ClaimName::new("of-people").unwrap(), Arc::new(in_force));
+    bed.overview.send_replace(Arc::new(overview));
+    let answer = bed.review(&request("CREATE", None, Some(&claim("10", &["7"])))).await;
+    assert_eq!(answer["status"]["code"], 403, "{answer}");
+    let message = answer["status"]["message"].as_str().unwrap();
+    assert!(message.contains("`w1` is already claimed by another claim"), "{message}");
+    assert!(!answer.to_string().contains("of-people"), "{answer}");
     bed.end().await;
 }
 

@@ -35,10 +35,18 @@ pub enum Problem {
         "cannot be changed from `{was}` to `{now}`: delete the claim and create one for the other cluster"
     )]
     ClusterChanged { was: String, now: String },
-    #[error("cluster `{cluster}` is already claimed by `{claim}`: edit that claim instead")]
-    ClusterAlreadyClaimed { cluster: ClusterName, claim: ClaimName },
+    #[error("cluster `{cluster}` is already claimed by {}: edit that claim instead", other(.claim.as_ref()))]
+    ClusterAlreadyClaimed {
+        cluster: ClusterName,
+        /// Left out for those who may not be told of it.
+        claim: Option<ClaimName>,
+    },
     #[error("{0}")]
     AboveCap(AboveCap),
+}
+
+fn other(claim: Option<&ClaimName>) -> String {
+    claim.map_or_else(|| "another claim".to_owned(), |claim| format!("`{claim}`"))
 }
 
 /// Assignments of one resource that a cap does not allow.

@@ -20,7 +20,7 @@ use crate::domain::{
 /// What is known besides the claim itself.
 #[derive(Clone, Debug)]
 pub struct ClaimContext {
-    /// Whether the answer may rest on anything but the claim.
+    /// Whether the answer may tell of the cluster and of others' claims.
     pub tells_of_cluster: bool,
     /// What the cluster has now; nothing while that is unknown.
     pub capacity: Option<Resources>,
@@ -47,15 +47,11 @@ impl ClaimContext {
         Self { tells_of_cluster: true, capacity, claims_of_cluster, aliases: aliases.clone(), requester }
     }
 
-    /// For whoever may not be told what is known of clusters and of others' claims.
-    pub fn of_claim_alone(aliases: &Aliases, requester: Requester) -> Self {
-        Self {
-            tells_of_cluster: false,
-            capacity: None,
-            claims_of_cluster: Vec::new(),
-            aliases: aliases.clone(),
-            requester,
-        }
+    /// For whoever may not be told what is known of clusters and of others' claims: that there is another claim for a
+    /// cluster is all that such an answer gives away.
+    pub fn for_anybody(overview: &Overview, cluster: &str, aliases: &Aliases, requester: Requester) -> Self {
+        let known = Self::new(overview, cluster, aliases, requester);
+        Self { tells_of_cluster: false, capacity: None, ..known }
     }
 }
 
@@ -145,8 +141,9 @@ fn check_cluster(
     let other = context.claims_of_cluster.iter().find(|other| other.as_str() != new.name);
     let Some(claim) = other.cloned() else { return };
     if old.is_none() {
+        let claim = context.tells_of_cluster.then_some(claim);
         problems.push(ClaimProblem { field, problem: Problem::ClusterAlreadyClaimed { cluster, claim } });
-    } else {
+    } else if context.tells_of_cluster {
         warnings.push(format!(
             "cluster `{cluster}` is claimed by `{claim}` too: only the older claim is in force; delete one of them"
         ));
