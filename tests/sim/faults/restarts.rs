@@ -113,6 +113,13 @@ async fn nothing_grows_on_nodes_of_the_store_before_they_were_read_again() {
     stage.may_fall = true;
     stage.give(stage.one(), [3, 2]).await;
     wrong(stage.one(), "");
+    // The claim's own keys follow what was read then.
+    let claim = claim_name(stage.one());
+    let follows = || {
+        let claim = stage.hub().get("ClusterResourceClaim", "", &claim).unwrap();
+        claim["spec"]["nominalResources"]["gpu"] == "8"
+    };
+    wait("the claim to follow the nodes", stage.hub(), follows).await;
     stage.ends_with([[3, 2], [4, 5]]).await;
 }
 
