@@ -74,6 +74,10 @@ async fn every_metric_that_the_readme_lists_has_samples() {
     assert_eq!(listed.len(), 25, "{listed:?}");
     shows(&stage, &format!("not all of {listed:?}"), |text| listed.iter().all(|name| has_sample(text, name)))
         .await;
+    for kind in ["clusterresourceclaims", "clusterqueues"] {
+        let written = format!("fedq_writes_total{{cluster=\"hub\",kind=\"{kind}\"}}");
+        shows(&stage, &written, |text| has_sample(text, &written)).await;
+    }
     for controller in [
         "admission_check",
         "capacity",

@@ -16,6 +16,8 @@ use crate::support::fleet::Fleet;
 use crate::support::nodes::node;
 use crate::support::wait::{Seen, eventually};
 
+const ADMISSION: &str = "admissionregistration.k8s.io/v1";
+
 pub async fn a_daemon_killed_again_and_again_ends_in_the_same_state(fleet: &Fleet) -> Result<()> {
     let case = "kill";
     let stage = Stage::set(fleet, "a_daemon_killed_again_and_again_ends_in_the_same_state", case).await?;
@@ -97,6 +99,61 @@ pub async fn a_restarted_daemon_resumes_its_watch_or_lists_and_compares(fleet: &
     stage.claim_says("resume-one", "Ready", "True", "Ready").await?;
     // Nodes went and came while nobody looked: their sum grew, and at no time was it taken for less.
     never_fell(case, &recorder.stop()?)
+}
+
+pub async fn a_hub_that_refuses_writes_keeps_its_base_through_a_restart(fleet: &Fleet) -> Result<()> {
+    let case = "base";
+    let name = "a_hub_that_refuses_writes_keeps_its_base_through_a_restart";
+    let stage = Stage::set(fleet, name, case).await?;
+    let (hub, worker) = (stage.hub(), fleet.worker1());
+    worker.add_nodes(&[node(case, "a").gpus(8)]).await?;
+    hub.apply(&ground(case)).await?;
+    hub.apply(&queue(case, "base-queue", &[(GPU, "4")], "")).await?;
+    refuse(hub, "base-queue").await?;
+    stage.join("base-one", worker).await?;
+    give(&stage, "base-one", &[("base-queue", "5")]).await?;
+    holds(worker, "base-queue", case, &[(GPU, "5")]).await?;
+    stage.claim_says("base-one", "QuotaSynced", "False", "WriteFailed").await?;
+    holds(hub, "base-queue", case, &[(GPU, "4")]).await.context("the hub never had the term")?;
+
+    stage.daemon.kill()?;
+    for kind in ["ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"] {
+        hub.delete(id(ADMISSION, kind, "base-queue")).await?;
+    }
+    stage.daemon.restart().await?;
+    holds(hub, "base-queue", case, &[(GPU, "9")]).await.context("added to what was there")?;
+    give(&stage, "base-one", &[]).await?;
+    holds(hub, "base-queue", case, &[(GPU, "4")]).await.context("what was there is left")
+}
+
+/// Refuses the daemon's writes of one ClusterQueue.
+async fn refuse(hub: &Cluster, queue: &str) -> Result<()> {
+    hub.apply(&format!(
+        "
+apiVersion: {ADMISSION}
+kind: ValidatingAdmissionPolicy
+metadata: {{name: {queue}}}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+    - {{apiGroups: [kueue.x-k8s.io], apiVersions: ['*'], operations: [UPDATE], resources: [clusterqueues]}}
+  validations:
+  - {{expression: \"object.metadata.name != '{queue}' || request.userInfo.username != '{FEDQD}'\", message: not now}}
+---
+apiVersion: {ADMISSION}
+kind: ValidatingAdmissionPolicyBinding
+metadata: {{name: {queue}}}
+spec: {{policyName: {queue}, validationActions: [Deny]}}
+"
+    ))
+    .await?;
+    let note = ["annotate", "clusterqueue", queue, "note=dry", "--overwrite", "--dry-run=server"];
+    let daemon = [&note[..], &["--as", FEDQD, "--as-group", "system:masters"]].concat();
+    eventually("the policy to be in force", SOON, async || {
+        Ok(Seen::when(hub.kubectl(&daemon).is_err(), || "the daemon's writes are taken".to_owned()))
+    })
+    .await
 }
 
 pub async fn a_silent_cluster_keeps_its_share_until_it_is_lost(fleet: &Fleet) -> Result<()> {

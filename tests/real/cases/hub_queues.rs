@@ -6,7 +6,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::stage::{
-    Assign, CLAIM, CLAIMS, GPU, KUEUE, SOON, Stage, claim_name, ground, holds, nominal, queue, quota, same,
+    Assign, CLAIM, CLAIMS, GPU, KUEUE, Recorder, SOON, Stage, claim_name, ground, holds, job, job_id,
+    nominal, queue, quota, same,
 };
 use crate::support::cluster::{Cluster, Part, id};
 use crate::support::fleet::Fleet;
@@ -155,6 +156,41 @@ pub async fn quota_that_kueue_manages_is_left_to_it(fleet: &Fleet) -> Result<()>
     let object = hub.get(id(KUEUE, "ClusterQueue", "auto-queue")).await?.context("it is there")?;
     ensure!(nominal(&object, case, GPU).is_some_and(|now| now == "2"), "fedq wrote it: {object:#}");
     ensure!(object["metadata"]["annotations"]["fedq.dev/cells"] == Value::Null, "{object:#}");
+    Ok(())
+}
+
+pub async fn a_queue_on_hold_keeps_what_still_runs(fleet: &Fleet) -> Result<()> {
+    let case = "hold";
+    let stage = Stage::set(fleet, "a_queue_on_hold_keeps_what_still_runs", case).await?;
+    let (hub, worker) = (stage.hub(), fleet.worker1());
+    worker.add_nodes(&[node(case, "a").gpus(8)]).await?;
+    hub.apply(&ground(case)).await?;
+    hub.apply(&queue(case, "hold-queue", &[(GPU, "0")], "")).await?;
+    stage.join("hold-one", worker).await?;
+    give(&stage, "hold-one", "hold-queue", "6").await?;
+    holds(hub, "hold-queue", case, &[(GPU, "6")]).await?;
+    let local_queue = id(KUEUE, "LocalQueue", "hold-queue").within(case);
+    worker.wait(local_queue, "copied from the hub", SOON, Value::is_object).await?;
+    worker.apply_object("fedq-test", job(case, "runs", "hold-queue", &[(GPU, "4")], "1h")).await?;
+    worker.wait(job_id(case, "runs"), "running", SOON, |job| job["status"]["ready"] == 1).await?;
+    stage.rest().await?;
+
+    let recorder = Recorder::start(hub, KUEUE, "ClusterQueue").await?;
+    let stop = async |policy: &str| {
+        let patch = json!({"spec": {"stopPolicy": policy}});
+        hub.merge(id(KUEUE, "ClusterQueue", "hold-queue"), Part::Whole, patch).await?;
+        let is = |object: &Value| object["spec"]["stopPolicy"].as_str().unwrap_or("None") == policy;
+        worker.wait(id(KUEUE, "ClusterQueue", "hold-queue"), policy, SOON, is).await
+    };
+    stop("Hold").await?;
+    stage.claim_says("hold-one", "Satisfied", "False", "QueueInactive").await?;
+    holds(hub, "hold-queue", case, &[(GPU, "4")]).await.context("what the Job holds still counts")?;
+    stage.rest().await?;
+    stop("None").await?;
+    holds(hub, "hold-queue", case, &[(GPU, "6")]).await.context("resumed")?;
+    stage.claim_says("hold-one", "Ready", "True", "Ready").await?;
+    let seen: Vec<String> = recorder.stop()?.iter().filter_map(|state| nominal(state, case, GPU)).collect();
+    ensure!(seen.iter().all(|gpus| same(gpus, "6") || same(gpus, "4")), "it fell below what runs: {seen:?}");
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! Quota that moves from one queue to another while workloads hold it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
@@ -46,6 +47,33 @@ pub async fn quota_moves_only_as_workloads_free_it(fleet: &Fleet) -> Result<()> 
     holds(hub, "move-to", case, &[(GPU, "6")]).await?;
     stage.claim_says("move-one", "Ready", "True", "Ready").await?;
 
+    never_above(8, case, &recorder.stop()?)
+}
+
+pub async fn quota_that_is_moved_to_and_fro_is_never_out_twice(fleet: &Fleet) -> Result<()> {
+    let case = "move";
+    let stage = Stage::set(fleet, "quota_that_is_moved_to_and_fro_is_never_out_twice", case).await?;
+    let (hub, worker) = (stage.hub(), fleet.worker1());
+    worker.add_nodes(&[node(case, "a").gpus(8)]).await?;
+    hub.apply(&ground(case)).await?;
+    for name in ["move-from", "move-to"] {
+        hub.apply(&queue(case, name, &[(GPU, "0")], "")).await?;
+    }
+    let recorder = Recorder::start(worker, KUEUE, "ClusterQueue").await?;
+    stage.join("move-one", worker).await?;
+    assign(&stage, "8", "0").await?;
+    holds(worker, "move-from", case, &[(GPU, "8")]).await?;
+    // A growth is decided, waits for the merge window or is on its way, and the next edit takes it back.
+    for round in 0..24_u64 {
+        let (from, to) = if round % 2 == 0 { ("1", "7") } else { ("7", "1") };
+        assign(&stage, from, to).await?;
+        tokio::time::sleep(Duration::from_millis(40 + round * 173 % 700)).await;
+    }
+    assign(&stage, "3", "5").await?;
+    for (name, gpus) in [("move-from", "3"), ("move-to", "5")] {
+        holds(worker, name, case, &[(GPU, gpus)]).await?;
+        holds(hub, name, case, &[(GPU, gpus)]).await?;
+    }
     never_above(8, case, &recorder.stop()?)
 }
 

@@ -32,6 +32,34 @@ async fn somebody_elses_queue_of_the_same_name_is_neither_taken_nor_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_war_over_a_queues_policy_is_fought_at_a_bounded_rate_and_told() {
+    let mut stage = Stage::set_with("", "quota: {mergeWindow: 50ms, driftRevertsPerMinute: 2}\n").await;
+    stage.may_fall = true;
+    let strategy =
+        || stage.one().get("ClusterQueue", "", "team").unwrap()["spec"]["queueingStrategy"].clone();
+    let told = || {
+        let claim = stage.hub().get("ClusterResourceClaim", "", "one-resource-claim").unwrap();
+        condition_of(&claim, "QuotaSynced")["reason"] == "QuotaConflict"
+    };
+    let ours = strategy();
+    // Each edit is put back, or left and told of.
+    for _ in 0..12 {
+        let patch = json!({"spec": {"queueingStrategy": "StrictFIFO"}});
+        merged(stage.one(), "ClusterQueue", "team", patch).await;
+        let began = Instant::now();
+        while strategy() != ours && !told() {
+            assert!(began.elapsed() < WITHIN, "neither put back nor told of");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    stage.claim_says(stage.one(), "QuotaSynced", "QuotaConflict").await;
+    assert_eq!(strategy(), "StrictFIFO", "then it is left to people");
+    let patch = json!({"spec": {"queueingStrategy": ours}});
+    merged(stage.one(), "ClusterQueue", "team", patch).await;
+    stage.ends_with([[6, 4], [3, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_war_over_quota_is_fought_at_a_bounded_rate_and_told() {
     let mut stage = Stage::set_with("", "quota: {mergeWindow: 50ms, driftRevertsPerMinute: 2}\n").await;
     stage.may_fall = true;
