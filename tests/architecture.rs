@@ -6,6 +6,8 @@
 mod documents;
 #[path = "architecture/imports.rs"]
 mod imports;
+#[path = "architecture/openapi.rs"]
+mod openapi;
 #[path = "architecture/purity.rs"]
 mod purity;
 
@@ -24,6 +26,11 @@ fn expect_file(path: &str, expected: &str) {
 #[test]
 fn the_crd_manifest_matches_the_types() {
     expect_file("deploy/crds/clusterresourceclaims.yaml", &fedq::k8s::types::claim::crds_yaml());
+}
+
+#[test]
+fn the_api_document_matches_the_handlers() {
+    expect_file("deploy/openapi.json", &format!("{:#}\n", fedq::api::openapi()));
 }
 
 #[test]

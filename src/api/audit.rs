@@ -92,7 +92,7 @@ pub async fn list_audit(
     let filter = AuditFilter { who: query.who, object: query.object, since: query.since, tasks_of };
     let found = state.store.audit(&filter, &page(query.limit, query.next.as_deref())?).await?;
     let items = found.items.into_iter().map(|entry| audit::AuditEntry {
-        at: entry.at,
+        at: entry.at.into(),
         who: entry.who,
         verb: entry.verb,
         object: entry.object,

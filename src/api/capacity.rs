@@ -11,7 +11,7 @@ use crate::{
     domain::ids::ClusterName,
     wire::{
         capacity::{Capacity, CapacityChange},
-        list::{List, ListQuery},
+        list::{List, ListQuery, PageQuery},
     },
 };
 
@@ -32,19 +32,19 @@ pub async fn list_capacity(
 /// How a cluster's capacity changed, newest first.
 #[utoipa::path(
     get, path = "/capacity/{cluster}/history", tag = "capacity",
-    params(("cluster" = String, Path), ListQuery),
+    params(("cluster" = String, Path), PageQuery),
     responses((status = OK, body = List<CapacityChange>))
 )]
 pub async fn capacity_history(
     _: Reader,
     Extract(state): Extract<State>,
     Path(cluster): Path<ClusterName>,
-    Query(query): Query<ListQuery>,
+    Query(query): Query<PageQuery>,
 ) -> Result<Json<List<CapacityChange>>, Failure> {
     let page = audit::page(query.limit, query.next.as_deref())?;
     let found = state.store.capacity_history(Some(&cluster), &page).await?;
     let items = found.items.into_iter().map(|change| CapacityChange {
-        at: change.at,
+        at: change.at.into(),
         cluster: change.cluster.to_string(),
         flavor: change.flavor.to_string(),
         capacity: change.capacity.map(|amount| show::quantity(amount, &change.resource)),

@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use axum::extract::State as Extract;
-use futures::{StreamExt, stream};
+use futures::StreamExt;
 
 use super::{
     Failure, State,
-    extract::{Json, Path, Reader},
+    extract::{Json, Path, Query, Reader},
+    stream,
 };
 use crate::{
     domain::{check, ids::ClusterName},
     wire::{
         check::{Finding, Outcome},
-        list::List,
+        list::{List, PageQuery},
     },
 };
 
@@ -23,27 +24,65 @@ const AT_ONCE: usize = 16;
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Looks at the hub and at every joined cluster.
-#[utoipa::path(get, path = "/check", tag = "check", responses((status = OK, body = List<Finding>)))]
-pub async fn check_all(_: Reader, Extract(state): Extract<State>) -> Result<Json<List<Finding>>, Failure> {
+///
+/// Each page looks only at the clusters that it tells of.
+#[utoipa::path(
+    get, path = "/check", tag = "check", params(PageQuery), responses((status = OK, body = List<Finding>))
+)]
+pub async fn check_all(
+    _: Reader,
+    Extract(state): Extract<State>,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<List<Finding>>, Failure> {
     let clusters: Vec<Option<ClusterName>> =
         std::iter::once(None).chain(state.overview().clusters.keys().cloned().map(Some)).collect();
-    let looks = clusters.into_iter().map(|cluster| look(&state, cluster));
-    let found: Vec<Vec<Finding>> = stream::iter(looks).buffered(AT_ONCE).collect().await;
-    Ok(Json(List { items: found.into_iter().flatten().collect(), next: None }))
+    page(&state, clusters, &query).await.map(Json)
 }
 
 /// Looks at one cluster.
 #[utoipa::path(
-    get, path = "/clusters/{cluster}/check", tag = "check", params(("cluster" = String, Path)),
+    get, path = "/clusters/{cluster}/check", tag = "check", params(("cluster" = String, Path), PageQuery),
     responses((status = OK, body = List<Finding>))
 )]
 pub async fn check_cluster(
     _: Reader,
     Extract(state): Extract<State>,
     Path(cluster): Path<ClusterName>,
+    Query(query): Query<PageQuery>,
 ) -> Result<Json<List<Finding>>, Failure> {
     state.must_be_joined(&cluster).await?;
-    Ok(Json(List { items: look(&state, Some(cluster)).await, next: None }))
+    page(&state, vec![Some(cluster)], &query).await.map(Json)
+}
+
+/// Of `clusters` in their order, as many as fill the page. A page ends in a cluster and a number: that many of its
+/// findings were told.
+async fn page(
+    state: &State,
+    clusters: Vec<Option<ClusterName>>,
+    query: &PageQuery,
+) -> Result<List<Finding>, Failure> {
+    let wrong = || Failure::bad_request("`continue` is not one this server gave");
+    let (after, told) = match query.next.as_deref().map(|next| next.rsplit_once('/')) {
+        None => ("", 0),
+        Some(Some((cluster, told))) => (cluster, told.parse::<usize>().map_err(|_| wrong())?),
+        Some(None) => return Err(wrong()),
+    };
+    let limit = stream::limit(query.limit);
+    let name = |cluster: &Option<ClusterName>| cluster.as_ref().map_or(String::new(), ToString::to_string);
+    let rest: Vec<_> = clusters.into_iter().filter(|cluster| after <= name(cluster).as_str()).collect();
+    let looks = rest.into_iter().map(|cluster| async { (name(&cluster), look(state, cluster).await) });
+    let mut looks = std::pin::pin!(futures::stream::iter(looks).buffered(AT_ONCE));
+    let mut items = Vec::new();
+    while let Some((cluster, found)) = looks.next().await {
+        let told = if cluster == after { told } else { 0 };
+        for (number, finding) in found.into_iter().enumerate().skip(told) {
+            if items.len() == limit {
+                return Ok(List { items, next: Some(format!("{cluster}/{number}")) });
+            }
+            items.push(finding);
+        }
+    }
+    Ok(List { items, next: None })
 }
 
 async fn look(state: &State, cluster: Option<ClusterName>) -> Vec<Finding> {

@@ -2,11 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use axum::{
-    extract::State as Extract,
-    http::{HeaderMap, HeaderValue, header},
-    response::{IntoResponse, Response},
-};
+use axum::{extract::State as Extract, http::HeaderMap, response::Response};
 use jiff::SignedDuration;
 
 use super::{
@@ -15,6 +11,7 @@ use super::{
     auth::require,
     claim_edit::{self, EditOptions},
     extract::{DryRun, Json, Path, Person, Query, Reader},
+    object::Object,
     show, stream,
 };
 use crate::{
@@ -23,7 +20,7 @@ use crate::{
     wire::{
         claim::{Assign, Claim, ClaimChange, ClaimDetail, ClaimHistory, ClaimSpec},
         cluster::Done,
-        list::{List, ListQuery},
+        list::{List, ListQuery, PageQuery},
         problem::Code,
         quota::Cell,
     },
@@ -59,15 +56,11 @@ pub async fn get_claim(
     Person(caller): Person,
     Extract(state): Extract<State>,
     Path(name): Path<ClaimName>,
-) -> Result<Response, Failure> {
+) -> Result<Object<ClaimDetail>, Failure> {
     let claim = state.hub.session(&caller)?.claim(&name).await?;
     let detail = detail(&state, &name, &claim);
-    let etag = HeaderValue::from_str(&format!("\"{}\"", detail.resource_version));
-    let mut response = Json(detail).into_response();
-    if let Ok(etag) = etag {
-        response.headers_mut().insert(header::ETAG, etag);
-    }
-    Ok(response)
+    let version = detail.resource_version.clone();
+    Ok(Object::of_version(detail, version))
 }
 
 fn detail(state: &State, name: &ClaimName, claim: &ClusterResourceClaim) -> ClaimDetail {
@@ -102,7 +95,7 @@ fn detail(state: &State, name: &ClaimName, claim: &ClusterResourceClaim) -> Clai
 /// Edits a claim, if nobody changed it since the version in If-Match.
 #[utoipa::path(
     put, path = "/claims/{claim}", tag = "claims", request_body = ClaimSpec,
-    params(("claim" = String, Path), DryRun, ("If-Match" = String, Header)),
+    params(("claim" = String, Path), DryRun, ("If-Match" = String, Header, description = "`ETag` of the claim that was read, or `*` for whichever is there")),
     responses((status = OK, body = ClaimChange))
 )]
 pub async fn edit_claim(
@@ -168,18 +161,18 @@ pub async fn diff_claim(
 /// Who changed a claim, and how, newest first.
 #[utoipa::path(
     get, path = "/claims/{claim}/history", tag = "claims",
-    params(("claim" = String, Path), ListQuery), responses((status = OK, body = List<ClaimHistory>))
+    params(("claim" = String, Path), PageQuery), responses((status = OK, body = List<ClaimHistory>))
 )]
 pub async fn claim_history(
     _: Reader,
     Extract(state): Extract<State>,
     Path(name): Path<ClaimName>,
-    Query(query): Query<ListQuery>,
+    Query(query): Query<PageQuery>,
 ) -> Result<Json<List<ClaimHistory>>, Failure> {
     let page = audit::page(query.limit, query.next.as_deref())?;
     let found = state.store.claim_history(Some(&name), &page).await?;
     let items = found.items.into_iter().map(|change| ClaimHistory {
-        at: change.at,
+        at: change.at.into(),
         claim: change.name.to_string(),
         generation: change.generation,
         who: change.who,
@@ -219,7 +212,7 @@ pub async fn confirm_removal(
 fn held(state: &State) -> Result<String, Failure> {
     let overview = state.overview();
     if overview.held_claims.is_empty() {
-        let failure = Failure::bad_request("no removal of claims waits to be confirmed");
+        let failure = Failure::conflict("no removal of claims waits to be confirmed");
         return Err(failure.next("fedq claim list shows the claims there are"));
     }
     Ok(overview.held_claims.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))

@@ -13,7 +13,7 @@ use super::{
     Failure, State,
     audit::{self, Deed},
     extract::{DryRun, Query},
-    show,
+    object, show,
 };
 use crate::{
     domain::{
@@ -70,7 +70,7 @@ impl Match {
         let version = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
         match (text, version) {
             ("*", _) => Ok(Self::Any),
-            (_, Some(version)) if !version.is_empty() => Ok(Self::Version(version.to_owned())),
+            (_, Some(tag)) if !tag.is_empty() => Ok(Self::Version(object::version(tag).to_owned())),
             _ => Err(Failure::bad_request("If-Match is neither * nor one quoted ETag")),
         }
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use axum::{
     extract::State as Extract,
-    http::{HeaderMap, StatusCode},
-    response::Response,
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
 };
 use serde_json::json;
 
@@ -14,6 +14,7 @@ use super::{
     audit::{self, Deed},
     auth::require,
     extract::{DryRun, Json, Path, Person, Query, Reader},
+    object::Object,
     show, stream,
 };
 use crate::{
@@ -62,13 +63,13 @@ pub async fn get_cluster(
     _: Reader,
     Extract(state): Extract<State>,
     Path(name): Path<ClusterName>,
-) -> Result<Json<Cluster>, Failure> {
+) -> Result<Object<Cluster>, Failure> {
     let overview = state.overview();
     if let Some(managed) = overview.managed.get(&name) {
-        return Ok(Json(show::managed(&name, managed, &state.aliases)));
+        return Ok(Object::new(show::managed(&name, managed, &state.aliases)));
     }
     let cluster = overview.clusters.get(&name).ok_or_else(|| unknown(&name))?;
-    Ok(Json(show::cluster(&name, cluster, &state.aliases)))
+    Ok(Object::new(show::cluster(&name, cluster, &state.aliases)))
 }
 
 /// Joins a cluster: checks the kubeconfig and keeps what is needed of it in a Secret on the hub.
@@ -82,14 +83,10 @@ pub async fn join_cluster(
     Person(caller): Person,
     Extract(state): Extract<State>,
     Query(dry_run): Query<DryRun>,
-    body: Result<Json<JoinCluster>, Failure>,
-) -> Result<(StatusCode, Json<Done>), Failure> {
-    // The reader's own message may quote the body, and with it a token.
-    let Json(join) = body.map_err(|failure| match failure.0.status {
-        413 => failure,
-        _ => Failure::bad_request("the body is not {\"name\": …, \"kubeconfig\": …}"),
-    })?;
-    let (name, dry_run) = (ClusterName::new(&join.name)?, dry_run.is_set());
+    Json(join): Json<JoinCluster>,
+) -> Result<Response, Failure> {
+    let name = ClusterName::new(&join.name).map_err(|error| Failure::field("name", &error))?;
+    let dry_run = dry_run.is_set();
     require(&state.hub, &caller, &state.hub.on_cluster("create", &name)).await?;
     let checked =
         kubeconfig::check(join.kubeconfig.as_bytes(), join.context.as_deref(), &state.kubeconfig_rules)?;
@@ -104,7 +101,13 @@ pub async fn join_cluster(
     let deed = Deed { verb: "join", object: format!("clusters/{name}"), detail: Some(detail), dry_run };
     do_it(&state, &caller, deed, work).await?;
     let next = Some(format!("fedq cluster show {name} says when it is Ready"));
-    Ok((StatusCode::ACCEPTED, Json(Done { message: format!("cluster `{name}` joins"), dry_run, next })))
+    let done = Json(Done { message: format!("cluster `{name}` joins"), dry_run, next });
+    let location = [(header::LOCATION, format!("/api/v1/clusters/{name}"))];
+    Ok(if dry_run {
+        (StatusCode::ACCEPTED, done).into_response()
+    } else {
+        (StatusCode::ACCEPTED, location, done).into_response()
+    })
 }
 
 /// Takes a cluster out: its share is withdrawn first, then its empty queues, then its Secret.
@@ -202,7 +205,7 @@ async fn found_identity(state: &State, name: &ClusterName) -> Result<String, Fai
     let overview = state.overview();
     let cluster = overview.clusters.get(name).ok_or_else(|| unknown(name))?;
     let not_quarantined = || {
-        Failure::bad_request(format!("cluster `{name}` is not quarantined: there is nothing to confirm"))
+        Failure::conflict(format!("cluster `{name}` is not quarantined: there is nothing to confirm"))
             .next("to confirm an identity beforehand, give its UID")
     };
     match &cluster.connection {

@@ -1,25 +1,15 @@
 //! What handlers take from a request. Every refusal is a problem document.
 
 use axum::{
-    extract::{FromRequest, FromRequestParts},
+    extract::FromRequestParts,
     http::{HeaderMap, header, request::Parts},
-    response::{IntoResponse, Response},
 };
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use utoipa::IntoParams;
 
+pub use super::body::Json;
 use super::{Failure, State};
 use crate::k8s::{client::Caller, session::Permission};
-
-#[derive(FromRequest)]
-#[from_request(via(axum::Json), rejection(Failure))]
-pub struct Json<T>(pub T);
-
-impl<T: Serialize> IntoResponse for Json<T> {
-    fn into_response(self) -> Response {
-        axum::Json(self.0).into_response()
-    }
-}
 
 #[derive(FromRequestParts)]
 #[from_request(via(axum::extract::Path), rejection(Failure))]
@@ -74,6 +64,7 @@ pub fn token(headers: &HeaderMap) -> Result<&str, Failure> {
 pub struct DryRun {
     /// `All`: check and answer, change nothing.
     #[serde(rename = "dryRun", default)]
+    #[param(inline)]
     dry_run: Option<DryRunStage>,
 }
 

@@ -2,14 +2,17 @@
 
 use axum::{
     Json,
-    extract::rejection::{JsonRejection, PathRejection, QueryRejection},
+    extract::{
+        path::ErrorKind,
+        rejection::{PathRejection, QueryRejection},
+    },
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use tracing::error;
 
 use crate::{
-    domain::{claim::problem::ClaimProblem, ids::NameError, quantity::QuantityError},
+    domain::claim::problem::ClaimProblem,
     k8s::{
         client::{ApiError, RetryClass},
         kubeconfig::KubeconfigError,
@@ -72,14 +75,25 @@ impl Failure {
             .next("see the log of fedqd; fedq check may name the cause")
     }
 
+    /// One field of what was sent breaks a rule.
+    pub fn field(field: &str, error: &dyn std::error::Error) -> Self {
+        let mut failure =
+            Self::new(StatusCode::UNPROCESSABLE_ENTITY, Code::Invalid, format!("{field}: {error}"));
+        failure.0.causes = vec![Cause::new(field, error.to_string())];
+        failure
+    }
+
+    /// What is there now does not allow it.
+    pub fn conflict(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, Code::Conflict, detail)
+    }
+
     /// A claim that is refused before the hub sees it.
     pub fn claim(problems: &[ClaimProblem]) -> Self {
         let mut failure =
             Self::new(StatusCode::UNPROCESSABLE_ENTITY, Code::Invalid, "the claim is not valid");
-        failure.0.causes = problems
-            .iter()
-            .map(|found| Cause { field: found.field.clone(), message: found.problem.to_string() })
-            .collect();
+        failure.0.causes =
+            problems.iter().map(|found| Cause::new(found.field.clone(), found.problem.to_string())).collect();
         failure
     }
 }
@@ -95,7 +109,7 @@ impl IntoResponse for Failure {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        if status == StatusCode::TOO_MANY_REQUESTS {
+        if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         if status == StatusCode::UNAUTHORIZED {
@@ -117,17 +131,22 @@ impl From<HubError> for Failure {
 impl From<ApiError> for Failure {
     fn from(error: ApiError) -> Self {
         let (status, code, next) = meaning(&error.class);
-        // The hub's own refusals are passed on as they are.
+        // The hub's own refusals are passed on as they are, where the document has them.
         let refused = error.status.as_ref().and_then(|answer| StatusCode::from_u16(answer.code).ok());
         let status = match refused {
-            Some(refused) if refused.is_client_error() && status.is_client_error() => refused,
+            Some(refused)
+                if matches!(refused.as_u16(), 400 | 403 | 404 | 409 | 413 | 422)
+                    && status.is_client_error() =>
+            {
+                refused
+            }
             _ => status,
         };
         let mut failure = Self::new(status, code, error.message);
         failure.0.next = next.map(str::to_owned);
         let details = error.status.and_then(|answer| answer.details);
         let causes = details.into_iter().flat_map(|details| details.causes);
-        failure.0.causes = causes.map(|cause| Cause { field: cause.field, message: cause.message }).collect();
+        failure.0.causes = causes.map(|cause| Cause::new(cause.field, cause.message)).collect();
         failure
     }
 }
@@ -141,8 +160,7 @@ fn meaning(class: &RetryClass) -> (StatusCode, Code, Option<&'static str>) {
             Some("read it again and repeat the change on what is there now"),
         ),
         RetryClass::AlreadyExists => (StatusCode::CONFLICT, Code::AlreadyExists, None),
-        RetryClass::NotFound => (StatusCode::NOT_FOUND, Code::NotFound, None),
-        RetryClass::Gone => (StatusCode::GONE, Code::NotFound, None),
+        RetryClass::NotFound | RetryClass::Gone => (StatusCode::NOT_FOUND, Code::NotFound, None),
         RetryClass::Forbidden => (
             StatusCode::FORBIDDEN,
             Code::Forbidden,
@@ -217,27 +235,6 @@ impl From<KubeconfigError> for Failure {
     }
 }
 
-impl From<NameError> for Failure {
-    fn from(error: NameError) -> Self {
-        Self::bad_request(error.to_string())
-    }
-}
-
-impl From<QuantityError> for Failure {
-    fn from(error: QuantityError) -> Self {
-        Self::bad_request(error.to_string())
-    }
-}
-
-impl From<JsonRejection> for Failure {
-    fn from(rejection: JsonRejection) -> Self {
-        if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-            return Self::new(rejection.status(), Code::TooLarge, "the request is larger than 2 MiB");
-        }
-        Self::new(rejection.status(), Code::BadRequest, rejection.body_text())
-    }
-}
-
 impl From<QueryRejection> for Failure {
     fn from(rejection: QueryRejection) -> Self {
         Self::bad_request(rejection.body_text())
@@ -246,7 +243,15 @@ impl From<QueryRejection> for Failure {
 
 impl From<PathRejection> for Failure {
     fn from(rejection: PathRejection) -> Self {
-        Self::bad_request(rejection.body_text())
+        let mut failure = Self::bad_request("the path names nothing that can be");
+        if let PathRejection::FailedToDeserializePathParams(refused) = rejection {
+            failure.0.causes = match refused.into_kind() {
+                ErrorKind::DeserializeError { key, message, .. } => vec![Cause::new(key, message)],
+                ErrorKind::InvalidUtf8InPathParam { key } => vec![Cause::new(key, "must be UTF-8")],
+                other => vec![Cause::new("", other.to_string())],
+            };
+        }
+        failure
     }
 }
 

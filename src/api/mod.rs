@@ -3,15 +3,19 @@
 
 mod audit;
 mod auth;
+mod body;
 mod capacity;
 mod check;
 mod claim;
 mod claim_edit;
 mod cluster;
+mod document;
 mod extract;
 mod failure;
 mod k8s_cli;
+mod object;
 mod owner;
+mod parameters;
 mod placement;
 mod queue;
 mod routes;
@@ -19,8 +23,6 @@ mod show;
 mod stream;
 mod system;
 mod task;
-#[cfg(test)]
-mod tests;
 mod token_file;
 mod volume;
 

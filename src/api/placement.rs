@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     extract::State as Extract,
-    http::HeaderMap,
+    http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
 use jiff::Timestamp;
@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use super::{
     Failure, State,
     extract::{Json, Path, Query, Reader},
+    object::Object,
     stream::{self, Source},
 };
 use crate::{
@@ -33,6 +34,7 @@ use crate::{
             Placement, PlacementCluster, PlacementCondition, PlacementExplanation, PlacementGroup,
             PlacementPrioritizer,
         },
+        problem::Code,
     },
 };
 
@@ -51,7 +53,7 @@ pub async fn list_placements(
         return Ok(stream::watch(OfPlacements(state.placements.clone()), &headers));
     }
     let rows = rows(&state.placements.borrow());
-    Ok(Json(stream::page(rows, &query)?).into_response())
+    Ok(Json(stream::page(rows, query.limit, query.next.as_deref())?).into_response())
 }
 
 struct OfPlacements(watch::Receiver<Arc<PlacementView>>);
@@ -82,9 +84,9 @@ pub async fn get_placement(
     _: Reader,
     Extract(state): Extract<State>,
     Path((namespace, name)): Path<(String, String)>,
-) -> Result<Json<Placement>, Failure> {
+) -> Result<Object<Placement>, Failure> {
     let view = state.placements.borrow().clone();
-    Ok(Json(show(find(&view, &namespace, &name)?)))
+    Ok(Object::new(show(find(&view, &namespace, &name)?)))
 }
 
 /// What became of each cluster: the filter that dropped it, its scores, its place and group.
@@ -99,13 +101,13 @@ pub async fn explain_placement(
     _: Reader,
     Extract(state): Extract<State>,
     Path((namespace, name)): Path<(String, String)>,
-) -> Result<Json<PlacementExplanation>, Failure> {
+) -> Result<Object<PlacementExplanation>, Failure> {
     let view = state.placements.borrow().clone();
     let row = Arc::clone(find(&view, &namespace, &name)?);
     let by = decided_by(row.writer);
     explanation((Arc::clone(&row.placement), by), row.decided.clone(), view, state.clock.now())
         .await
-        .map(Json)
+        .map(Object::new)
 }
 
 /// What this Placement would choose now. Nothing is written.
@@ -126,8 +128,10 @@ pub async fn simulate_placement(
 }
 
 fn read_manifest(mut manifest: Value) -> Result<Spec, Failure> {
-    let refused =
-        |what: String| Failure::bad_request(what).next("kubectl explain placement.spec lists its fields");
+    let refused = |what: String| {
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        Failure::new(status, Code::Invalid, what).next("kubectl explain placement.spec lists its fields")
+    };
     if manifest["kind"] != "Placement" {
         return Err(refused("the body is not a Placement: its kind is something else".to_owned()));
     }
@@ -193,7 +197,7 @@ fn show(row: &Arc<PlacementRow>) -> Placement {
         conditions: row.report.conditions.iter().map(condition).collect(),
         groups: groups.collect(),
         failures: row.failures.clone(),
-        created: row.created,
+        created: row.created.map(Into::into),
     }
 }
 

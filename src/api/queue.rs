@@ -7,6 +7,7 @@ use super::{
     Failure, State,
     audit::{self, Deed},
     extract::{DryRun, Json, Path, Person, Query, Reader},
+    object::Object,
     show, stream,
 };
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
     wire::{
         cluster::Done,
         list::{List, ListQuery},
-        quota::{Explanation, Plan, Queue, SetBase},
+        quota::{Plan, Queue, QueueExplanation, SetBase},
     },
 };
 
@@ -46,17 +47,17 @@ pub async fn list_queues(
 /// Why a queue's quota is what it is: base, each cluster's part, and the plans that made it.
 #[utoipa::path(
     get, path = "/queues/{queue}", tag = "quota", params(("queue" = String, Path)),
-    responses((status = OK, body = Explanation))
+    responses((status = OK, body = QueueExplanation))
 )]
 pub async fn explain_queue(
     _: Reader,
     Extract(state): Extract<State>,
     Path(name): Path<QueueName>,
-) -> Result<Json<Explanation>, Failure> {
+) -> Result<Object<QueueExplanation>, Failure> {
     let overview = state.overview();
     let queue = overview.queues.get(&name).ok_or_else(|| unknown(&name))?;
     let plans = plans(&state, queue).await?;
-    Ok(Json(Explanation { queue: show::queue(&name, queue, &state.aliases), plans }))
+    Ok(Object::new(QueueExplanation { queue: show::queue(&name, queue, &state.aliases), plans }))
 }
 
 /// The last plans of the clusters that contribute to the queue, newest first.
@@ -69,7 +70,7 @@ async fn plans(state: &State, queue: &QueueOverview) -> Result<Vec<Plan>, Failur
     }
     rows.sort_by_key(|row| std::cmp::Reverse(row.id));
     let show = |row: PlanRow| Plan {
-        at: row.at,
+        at: row.at.into(),
         cluster: row.cluster.to_string(),
         cause: words(&row.cause),
         who: row.cause.who,
@@ -101,8 +102,10 @@ pub async fn set_base(
     Query(dry_run): Query<DryRun>,
     Json(body): Json<SetBase>,
 ) -> Result<Json<Done>, Failure> {
-    let (flavor, resource) = (FlavorName::new(&body.flavor)?, state.aliases.resolve(&body.resource)?);
-    let base = Amount::exact(&body.base.0, &resource)?;
+    let flavor = FlavorName::new(&body.flavor).map_err(|error| Failure::field("flavor", &error))?;
+    let resource =
+        state.aliases.resolve(&body.resource).map_err(|error| Failure::field("resource", &error))?;
+    let base = Amount::exact(&body.base.0, &resource).map_err(|error| Failure::field("base", &error))?;
     let (cell, dry_run) = (FlavorResource { flavor, resource }, dry_run.is_set());
     let session = state.hub.session(&caller)?;
     let outcome = session.set_base(&queue, &cell, base, dry_run).await.map_err(Failure::from);

@@ -3,21 +3,27 @@
 use axum::{
     Router,
     extract::DefaultBodyLimit,
-    http::{StatusCode, header},
+    http::{Extensions, HeaderMap, StatusCode, Version, header},
+    middleware::{from_fn, from_fn_with_state},
     routing::get,
 };
-use utoipa::{
-    OpenApi,
-    openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme},
+use tower_http::compression::{CompressionLayer, DefaultPredicate, Predicate, predicate::SizeAbove};
+use utoipa::OpenApi;
+use utoipa_axum::{
+    router::{OpenApiRouter, UtoipaMethodRouter},
+    routes,
 };
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    Failure, State, audit, capacity, check, claim, cluster, k8s_cli, placement, queue, system, task, volume,
+    Failure, State, audit, capacity, check, claim, cluster, document, k8s_cli, object,
+    parameters::{self, Parameters},
+    placement, queue, system, task, volume,
 };
 use crate::wire::problem::{Code, Problem};
 
 const MAX_BODY: usize = 2 << 20;
+/// Smaller answers fit one packet as they are.
+const SMALL: u16 = 1400;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -45,8 +51,18 @@ struct Document;
 /// The whole API with its probes, to be served as it is.
 pub fn router(state: State) -> Router {
     let (api, document) = documented().split_for_parts();
-    let document = finish(document).to_json().unwrap_or_default();
+    let document = document::finish(&document);
+    let api = api
+        .layer(from_fn(object::not_modified))
+        .layer(from_fn_with_state(Parameters::of(&document), parameters::check));
+    let document = document.to_string();
     let headers = [(header::CONTENT_TYPE, "application/json")];
+    // Not streams: lines of theirs must not wait for more to compress.
+    let lists = DefaultPredicate::new().and(SizeAbove::new(SMALL)).and(
+        |_: StatusCode, _: Version, headers: &HeaderMap, _: &Extensions| {
+            headers.get(header::CONTENT_TYPE).is_some_and(|media| media == "application/json")
+        },
+    );
     api.merge(k8s_cli::router(&state))
         .route("/api/v1/openapi.json", get(async move || (headers, document)))
         .route("/healthz", get(system::healthz))
@@ -56,76 +72,131 @@ pub fn router(state: State) -> Router {
         })
         .method_not_allowed_fallback(async || {
             let status = StatusCode::METHOD_NOT_ALLOWED;
-            Failure::new(status, Code::BadRequest, "the path does not take this method")
+            Failure::new(status, Code::MethodNotAllowed, "the path does not take this method")
         })
         .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(CompressionLayer::new().gzip(true).compress_when(lists))
         .with_state(state)
 }
 
 /// The OpenAPI document as it is kept in `deploy/openapi.json`.
-pub fn openapi() -> utoipa::openapi::OpenApi {
-    finish(documented().into_openapi())
+pub fn openapi() -> serde_json::Value {
+    document::finish(&documented().into_openapi())
 }
 
 fn documented() -> OpenApiRouter<State> {
-    let api = OpenApiRouter::new()
-        .routes(routes!(cluster::list_clusters, cluster::join_cluster))
-        .routes(routes!(cluster::get_cluster, cluster::leave_cluster))
-        .routes(routes!(cluster::cordon_cluster))
-        .routes(routes!(cluster::uncordon_cluster))
-        .routes(routes!(cluster::confirm_cluster))
-        .routes(routes!(check::check_cluster))
-        .routes(routes!(check::check_all))
-        .routes(routes!(claim::list_claims))
-        .routes(routes!(claim::confirm_removal))
-        .routes(routes!(claim::get_claim, claim::edit_claim))
-        .routes(routes!(claim::assign))
-        .routes(routes!(claim::diff_claim))
-        .routes(routes!(claim::claim_history))
-        .routes(routes!(capacity::list_capacity))
-        .routes(routes!(capacity::capacity_history))
-        .routes(routes!(queue::list_queues))
-        .routes(routes!(queue::explain_queue))
-        .routes(routes!(queue::set_base))
-        .routes(routes!(task::list_tasks, task::submit_task))
-        .routes(routes!(task::stop_tasks))
-        .routes(routes!(task::get_task))
-        .routes(routes!(task::task_events))
-        .routes(routes!(task::explain_task))
-        .routes(routes!(task::stop_task))
-        .routes(routes!(task::logs::task_logs))
-        .routes(routes!(volume::list_volumes, volume::create_volume))
-        .routes(routes!(volume::get_volume, volume::delete_volume))
-        .routes(routes!(audit::list_audit))
-        .routes(routes!(placement::list_placements))
-        .routes(routes!(placement::simulate_placement))
-        .routes(routes!(placement::get_placement))
-        .routes(routes!(placement::explain_placement))
-        .routes(routes!(system::version));
+    let api = operations().into_iter().fold(OpenApiRouter::new(), OpenApiRouter::routes);
     OpenApiRouter::with_openapi(Document::openapi()).nest("/api/v1", api)
 }
 
-/// What holds for every operation.
-fn finish(mut document: utoipa::openapi::OpenApi) -> utoipa::openapi::OpenApi {
-    let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
-    document.components.get_or_insert_default().add_security_scheme("token", scheme);
-    document.security = Some(vec![SecurityRequirement::new("token", Vec::<String>::new())]);
-    let problem = problem_response();
-    for path in document.paths.paths.values_mut() {
-        let operations = [&mut path.get, &mut path.put, &mut path.post, &mut path.delete];
-        for operation in operations.into_iter().flatten() {
-            operation.responses.responses.insert("default".to_owned(), problem.clone().into());
-        }
-    }
-    document
+/// Each path with its methods.
+fn operations() -> Vec<UtoipaMethodRouter<State>> {
+    vec![
+        routes!(cluster::list_clusters, cluster::join_cluster),
+        routes!(cluster::get_cluster, cluster::leave_cluster),
+        routes!(cluster::cordon_cluster),
+        routes!(cluster::uncordon_cluster),
+        routes!(cluster::confirm_cluster),
+        routes!(check::check_cluster),
+        routes!(check::check_all),
+        routes!(claim::list_claims),
+        routes!(claim::confirm_removal),
+        routes!(claim::get_claim, claim::edit_claim),
+        routes!(claim::assign),
+        routes!(claim::diff_claim),
+        routes!(claim::claim_history),
+        routes!(capacity::list_capacity),
+        routes!(capacity::capacity_history),
+        routes!(queue::list_queues),
+        routes!(queue::explain_queue),
+        routes!(queue::set_base),
+        routes!(task::list_tasks, task::submit_task),
+        routes!(task::stop_tasks),
+        routes!(task::get_task),
+        routes!(task::task_events),
+        routes!(task::explain_task),
+        routes!(task::stop_task),
+        routes!(task::logs::task_logs),
+        routes!(volume::list_volumes, volume::create_volume),
+        routes!(volume::get_volume, volume::delete_volume),
+        routes!(audit::list_audit),
+        routes!(placement::list_placements),
+        routes!(placement::simulate_placement),
+        routes!(placement::get_placement),
+        routes!(placement::explain_placement),
+        routes!(system::version),
+    ]
 }
 
-fn problem_response() -> utoipa::openapi::Response {
-    let content = utoipa::openapi::ContentBuilder::new()
-        .schema(Some(utoipa::openapi::Ref::from_schema_name("Problem")))
-        .build();
-    utoipa::openapi::ResponseBuilder::new()
-        .description("It failed, and why")
-        .content(crate::wire::problem::PROBLEM_JSON, content)
-        .build()
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// The one that came last would be taken for both.
+    #[test]
+    fn no_two_schemas_want_one_name() {
+        let mut known: BTreeMap<String, Value> = BTreeMap::new();
+        for (schemas, paths, _) in operations() {
+            for (name, schema) in schemas {
+                let schema = json!(schema);
+                let before = known.entry(name.clone()).or_insert_with(|| schema.clone());
+                assert_eq!(*before, schema, "two schemas are called {name}; see {:?}", paths.paths.keys());
+            }
+        }
+        // Beside them only the lines of streams, two a list that can be followed, and the one that all have.
+        let document = openapi();
+        let schemas = document["components"]["schemas"].as_object().expect("schemas");
+        let events = schemas.keys().filter(|name| name.ends_with("WatchEvent")).count();
+        let others = Document::openapi().components.into_iter().flat_map(|others| others.schemas.into_keys());
+        let named: BTreeSet<String> = known.into_keys().chain(others).collect();
+        assert_eq!(schemas.len(), named.len() + 2 * events + 1, "{:?}", schemas.keys());
+        assert!(5 < events && 50 < named.len());
+    }
+
+    #[test]
+    fn every_reference_of_the_document_leads_somewhere() {
+        let document = openapi();
+        let mut references = Vec::new();
+        collect(&document, &mut references);
+        assert!(100 < references.len(), "{}", references.len());
+        for reference in references {
+            let pointer = reference.trim_start_matches('#');
+            assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
+        }
+    }
+
+    fn collect(value: &Value, references: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => {
+                references.extend(fields.get("$ref").and_then(Value::as_str).map(str::to_owned));
+                fields.values().for_each(|value| collect(value, references));
+            }
+            Value::Array(items) => items.iter().for_each(|value| collect(value, references)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn operations_are_named_once_and_say_how_they_fail() {
+        let document = openapi();
+        let mut ids = Vec::new();
+        for (path, item) in document["paths"].as_object().expect("paths") {
+            for (method, operation) in item.as_object().expect("operations") {
+                ids.push(operation["operationId"].as_str().expect("an id").to_owned());
+                for (status, response) in operation["responses"].as_object().expect("responses") {
+                    let said = response["$ref"].is_string() || response["description"].is_string();
+                    assert!(said, "{method} {path}: {status} has no description");
+                }
+                assert!(operation["responses"]["400"].is_object(), "{method} {path}");
+            }
+        }
+        let named = ids.len();
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), named, "{ids:?}");
+    }
 }

@@ -17,6 +17,7 @@ use crate::{
         cluster::{Cluster, Flavor, Nodes},
         quantity::{Quantities, Quantity},
         quota::{Cell, Queue, QueueProblem, Term},
+        time::Time,
     },
 };
 
@@ -36,17 +37,17 @@ pub fn cluster(name: &ClusterName, cluster: &ClusterOverview, aliases: &Aliases)
     Cluster {
         name: name.to_string(),
         state: cluster.connection.word().to_owned(),
-        since,
+        since: since.map(Time),
         reason,
         found_identity,
         cordoned: cluster.cordoned,
         source: cluster.source.to_owned(),
-        joined: cluster.joined,
+        joined: cluster.joined.map(Time),
         server: cluster.server.clone(),
         kubernetes_version: cluster.kubernetes_version.clone(),
         kueue_version: cluster.kueue_version.clone(),
-        credential_expires: cluster.credential_expires,
-        last_seen: cluster.last_seen.get(),
+        credential_expires: cluster.credential_expires.map(Time),
+        last_seen: cluster.last_seen.get().map(Time),
         nodes: Nodes { total: cluster.nodes.total, usable: cluster.nodes.usable },
         capacity: quantities(&cluster.capacity, aliases),
         foreign: quantities(&cluster.foreign, aliases),
@@ -65,12 +66,12 @@ pub fn managed(name: &ClusterName, cluster: &ManagedOverview, aliases: &Aliases)
     Cluster {
         name: name.to_string(),
         state: Connection::Unreached.word().to_owned(),
-        since: unavailable.and_then(|(since, _)| *since),
+        since: unavailable.and_then(|(since, _)| *since).map(Time),
         reason: Some(reason),
         found_identity: None,
         cordoned: false,
         source: "managedCluster".to_owned(),
-        joined: cluster.known_since,
+        joined: cluster.known_since.map(Time),
         server: cluster.server.clone(),
         kubernetes_version: cluster.kubernetes_version.clone(),
         kueue_version: None,
@@ -131,7 +132,7 @@ pub fn claim(name: &ClaimName, claim: &ClaimOverview, aliases: &Aliases) -> Clai
         name: name.to_string(),
         cluster: claim.cluster.to_string(),
         generation: claim.generation,
-        created: claim.created,
+        created: claim.created.map(Time),
         ready: Ready { status, reason, message },
         notes: claim
             .notes

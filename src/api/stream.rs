@@ -16,7 +16,7 @@ use tokio::{sync::watch, time::Instant};
 use super::{Failure, State};
 use crate::{
     domain::{overview::Overview, resources::Aliases},
-    wire::list::{EventKind, List, ListQuery},
+    wire::list::{Event, EventKind, List, ListQuery},
 };
 
 /// Rows of a list with the key that orders them.
@@ -71,23 +71,29 @@ pub fn list<T: Serialize + 'static>(
         return Ok(watch(OfOverview { overview, aliases, rows }, headers));
     }
     let rows = rows(&state.overview(), &state.aliases);
-    Ok(Json(page(rows, query)?).into_response())
+    Ok(Json(page(rows, query.limit, query.next.as_deref())?).into_response())
 }
 
-pub fn page<T>(rows: Vec<(String, T)>, query: &ListQuery) -> Result<List<T>, Failure> {
-    let after = query.next.as_deref().unwrap_or_default();
+/// Of rows in the order of their keys, those behind the key that `next` is.
+pub fn page<T>(rows: Vec<(String, T)>, limit: u32, next: Option<&str>) -> Result<List<T>, Failure> {
+    let after = next.unwrap_or_default();
     if 1024 < after.len() || after.chars().any(char::is_control) {
         return Err(Failure::bad_request("`continue` is not one this server gave"));
     }
-    let limit = match query.limit {
-        0 => DEFAULT_LIMIT,
-        limit => MAX_LIMIT.min(limit as usize),
-    };
+    let limit = self::limit(limit);
     let mut rows: Vec<_> = rows.into_iter().filter(|(key, _)| after < key.as_str()).take(limit + 1).collect();
     let more = limit < rows.len();
     rows.truncate(limit);
     let next = if more { rows.last().map(|(key, _)| key.clone()) } else { None };
     Ok(List { items: rows.into_iter().map(|(_, row)| row).collect(), next })
+}
+
+/// How many items a page has, of whom so many are asked for.
+pub fn limit(asked: u32) -> usize {
+    match asked {
+        0 => DEFAULT_LIMIT,
+        asked => MAX_LIMIT.min(asked as usize),
+    }
 }
 
 /// How a stream is cut.
@@ -154,7 +160,7 @@ impl<S: Source> Watch<S> {
         if !self.begun {
             self.begun = true;
             let mut text = self.changes().await?;
-            self.line(&mut text, EventKind::Synced, &Value::Null);
+            self.line(&mut text, EventKind::Synced, None);
             return Some(text.into());
         }
         loop {
@@ -186,24 +192,38 @@ impl<S: Source> Watch<S> {
         for (key, row) in rows {
             let row = serde_json::to_value(row).unwrap_or_default();
             match gone.remove(&key) {
-                None => self.line(&mut text, EventKind::Added, &row),
-                Some(before) if before != row => self.line(&mut text, EventKind::Modified, &row),
+                None => self.line(&mut text, EventKind::Added, Some(&row)),
+                Some(before) if is_news(&before, &row) => {
+                    self.line(&mut text, EventKind::Modified, Some(&row))
+                }
                 Some(_) => {}
             }
             self.sent.insert(key, row);
         }
         for row in gone.values() {
-            self.line(&mut text, EventKind::Deleted, row);
+            self.line(&mut text, EventKind::Deleted, Some(row));
         }
         Some(text)
     }
 
-    fn line(&self, text: &mut String, kind: EventKind, object: &Value) {
-        let event = json!({"type": kind, "object": object}).to_string();
+    fn line(&self, text: &mut String, kind: EventKind, object: Option<&Value>) {
+        let event = json!(Event { kind, object }).to_string();
         match self.framing {
             Framing::Lines => text.extend([event.as_str(), "\n"]),
             Framing::Events => text.extend(["data: ", event.as_str(), "\n\n"]),
         }
+    }
+}
+
+/// A cluster that answers was seen just now, whatever else is told of it: that alone would be an event for each cluster
+/// every other second.
+fn is_news(before: &Value, now: &Value) -> bool {
+    match (before, now) {
+        (Value::Object(before), Value::Object(now)) => {
+            before.len() != now.len()
+                || before.iter().any(|(key, value)| key != "lastSeen" && now.get(key) != Some(value))
+        }
+        _ => before != now,
     }
 }
 

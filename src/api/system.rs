@@ -2,13 +2,13 @@
 
 use axum::{extract::State as Extract, http::StatusCode};
 
-use super::{State, extract::Json};
+use super::{State, object::Object};
 use crate::wire::Version;
 
 /// The version of fedqd.
 #[utoipa::path(get, path = "/version", tag = "system", security(()), responses((status = OK, body = Version)))]
-pub async fn version() -> Json<Version> {
-    Json(Version { version: env!("CARGO_PKG_VERSION").to_owned(), api: "v1".to_owned() })
+pub async fn version() -> Object<Version> {
+    Object::new(Version { version: env!("CARGO_PKG_VERSION").to_owned(), api: "v1".to_owned() })
 }
 
 /// The process answers.

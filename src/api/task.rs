@@ -7,7 +7,7 @@ mod submit;
 
 use axum::{
     extract::State as Extract,
-    http::{HeaderMap, StatusCode},
+    http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use futures::{StreamExt, stream};
@@ -22,6 +22,7 @@ use super::{
     Failure, State,
     audit::{self, Deed},
     extract::{DryRun, Json, Path, Query},
+    object::Object,
     owner::{Owner, TASKS},
     stream::watch,
 };
@@ -37,8 +38,8 @@ use crate::{
     wire::{
         list::List,
         task::{
-            AllUsersQuery, ClusterVerdict, Explanation, Stopped, SubmitTask, Submitted, SubmittedStage, Task,
-            TaskDetail, TaskEvent, TasksQuery,
+            AllUsersQuery, ClusterVerdict, Stopped, SubmitTask, Submitted, SubmittedStage, Task, TaskDetail,
+            TaskEvent, TaskExplanation, TasksQuery,
         },
     },
 };
@@ -59,15 +60,8 @@ pub async fn submit_task(
     owner: Owner,
     Extract(state): Extract<State>,
     Query(dry_run): Query<DryRun>,
-    body: Result<Json<SubmitTask>, Failure>,
-) -> Result<(StatusCode, Json<Submitted>), Failure> {
-    // The reader's own message may quote the body, and with it a secret.
-    let Json(asked) = body.map_err(|failure| match failure.0.status {
-        413 => failure,
-        _ => Failure::bad_request(
-            "the body is not {\"file\": \"run: …\", …} with the fields that /api/v1/openapi.json lists",
-        ),
-    })?;
+    Json(asked): Json<SubmitTask>,
+) -> Result<Response, Failure> {
     let wanted = wanted(&asked)?;
     let (text, options) = options(asked);
     let file = sky::read_file(text.as_bytes(), &options).map_err(|error| refused(&error))?;
@@ -82,7 +76,11 @@ pub async fn submit_task(
         accept(&state, &owner, &wanted, checked).await?
     };
     let submitted = Submitted { warnings, dry_run, ..submitted(&state, rows, verdicts) };
-    Ok((if dry_run { StatusCode::OK } else { StatusCode::CREATED }, Json(submitted)))
+    if dry_run {
+        return Ok(Json(submitted).into_response());
+    }
+    let location = [(header::LOCATION, format!("/api/v1/tasks/{}", submitted.id))];
+    Ok((StatusCode::CREATED, location, Json(submitted)).into_response())
 }
 
 fn submitted(state: &State, rows: Vec<TaskRow>, verdicts: Vec<Vec<ClusterVerdict>>) -> Submitted {
@@ -115,10 +113,11 @@ fn submitted(state: &State, rows: Vec<TaskRow>, verdicts: Vec<Vec<ClusterVerdict
 
 fn wanted(asked: &SubmitTask) -> Result<Wanted, Failure> {
     let id = asked.id.as_deref().map(str::parse::<TaskId>).transpose();
+    let cluster = asked.cluster.as_deref().map(ClusterName::new).transpose();
     Ok(Wanted {
-        id: id.map_err(|error| Failure::bad_request(error.to_string()))?,
+        id: id.map_err(|error| Failure::field("id", &error))?,
         queue: asked.queue.clone(),
-        cluster: asked.cluster.as_deref().map(ClusterName::new).transpose()?,
+        cluster: cluster.map_err(|error| Failure::field("cluster", &error))?,
     })
 }
 
@@ -160,7 +159,7 @@ pub async fn get_task(
     owner: Owner,
     Extract(state): Extract<State>,
     Path(id): Path<String>,
-) -> Result<Json<TaskDetail>, Failure> {
+) -> Result<Object<TaskDetail>, Failure> {
     let row = find(&state, &owner, &id, "get", TASKS).await?;
     let events = state.store.task_events(&row.id).await?;
     let stages = match &row.stage {
@@ -168,7 +167,7 @@ pub async fn get_task(
         None => Vec::new(),
     };
     let views = state.task_views.borrow().clone();
-    Ok(Json(show::detail(&row, &views, &events, &stages)))
+    Ok(Object::new(show::detail(&row, &views, &events, &stages)))
 }
 
 /// What happened to a task, oldest first.
@@ -189,17 +188,17 @@ pub async fn task_events(
 /// What each cluster says to a task now, with the numbers.
 #[utoipa::path(
     get, path = "/tasks/{task}/explain", tag = "tasks", params(("task" = String, Path)),
-    responses((status = OK, body = Explanation))
+    responses((status = OK, body = TaskExplanation))
 )]
 pub async fn explain_task(
     owner: Owner,
     Extract(state): Extract<State>,
     Path(id): Path<String>,
-) -> Result<Json<Explanation>, Failure> {
+) -> Result<Object<TaskExplanation>, Failure> {
     let row = find(&state, &owner, &id, "get", TASKS).await?;
     let choice = submit::choose(&state, &row).await?;
     let task = show::task(&row, &state.task_views.borrow());
-    Ok(Json(Explanation { task, clusters: show::verdicts(&choice) }))
+    Ok(Object::new(TaskExplanation { task, clusters: show::verdicts(&choice) }))
 }
 
 /// Stops a task: what runs of it is taken off its cluster. One that is over stays as it is. Of a pipeline,

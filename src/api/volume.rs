@@ -1,13 +1,19 @@
 //! Volumes: wanted and no longer wanted. The controllers make and delete them on their clusters.
 
-use axum::{extract::State as Extract, http::StatusCode};
+use axum::{
+    extract::State as Extract,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
 use serde_json::json;
 
 use super::{
     Failure, State,
     audit::{self, Deed},
     extract::{Json, Path, Query},
+    object::Object,
     owner::{Owner, VOLUMES},
+    stream,
     task::all,
 };
 use crate::{
@@ -23,8 +29,7 @@ use crate::{
     wire::{
         list::List,
         problem::{Cause, Code},
-        task::AllUsersQuery,
-        volume::{CreateVolume, Volume},
+        volume::{CreateVolume, Volume, VolumesQuery},
     },
 };
 
@@ -42,19 +47,21 @@ pub async fn create_volume(
     owner: Owner,
     Extract(state): Extract<State>,
     Json(asked): Json<CreateVolume>,
-) -> Result<(StatusCode, Json<Volume>), Failure> {
+) -> Result<Response, Failure> {
     let modes = asked.access_modes.as_deref();
     let spec = VolumeSpec::new(&asked.name, &asked.size, asked.storage_class.as_deref(), modes);
     let spec = spec.map_err(|error| refused(&error))?;
-    let cluster = asked.cluster.as_deref().map(ClusterName::new).transpose()?;
+    let cluster = asked.cluster.as_deref().map(ClusterName::new).transpose();
+    let cluster = cluster.map_err(|error| Failure::field("cluster", &error))?;
     let row = create(&state, &owner, spec, cluster).await?;
-    Ok((StatusCode::CREATED, Json(show(&row, &state, &[]))))
+    let location = [(header::LOCATION, format!("/api/v1/volumes/{}", row.id))];
+    Ok((StatusCode::CREATED, location, Json(show(&row, &state, &[]))).into_response())
 }
 
 fn refused(error: &VolumeError) -> Failure {
     let mut failure =
         Failure::new(StatusCode::UNPROCESSABLE_ENTITY, Code::Invalid, "the volume is not valid");
-    failure.0.causes = vec![Cause { field: error.field().to_owned(), message: chain(error) }];
+    failure.0.causes = vec![Cause::new(error.field(), chain(error))];
     failure
 }
 
@@ -108,19 +115,24 @@ pub async fn create(
 
 /// One's own volumes, oldest first.
 #[utoipa::path(
-    get, path = "/volumes", tag = "volumes", params(AllUsersQuery),
+    get, path = "/volumes", tag = "volumes", params(VolumesQuery),
     responses((status = OK, body = List<Volume>))
 )]
 pub async fn list_volumes(
     owner: Owner,
     Extract(state): Extract<State>,
-    Query(query): Query<AllUsersQuery>,
+    Query(query): Query<VolumesQuery>,
 ) -> Result<Json<List<Volume>>, Failure> {
     let whose = owner.whose(&state, query.all_users, "list", VOLUMES).await?;
     let rows = state.store.volumes(whose.as_deref()).await?;
     let uses = uses(&state, whose).await?;
-    let items = rows.iter().map(|row| show(row, &state, &used_by(row, &uses))).collect();
-    Ok(Json(List { items, next: None }))
+    // Two may be made at once; the id tells them apart.
+    let key = |row: &VolumeRow| format!("{:020} {}", row.created.as_nanosecond(), row.id);
+    let mut rows: Vec<_> = rows.into_iter().map(|row| (key(&row), row)).collect();
+    rows.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let List { items, next } = stream::page(rows, query.limit, query.next.as_deref())?;
+    let items = items.iter().map(|row| show(row, &state, &used_by(row, &uses))).collect();
+    Ok(Json(List { items, next }))
 }
 
 /// One volume.
@@ -132,10 +144,10 @@ pub async fn get_volume(
     owner: Owner,
     Extract(state): Extract<State>,
     Path(id): Path<String>,
-) -> Result<Json<Volume>, Failure> {
+) -> Result<Object<Volume>, Failure> {
     let row = find(&state, &owner, &id, "get").await?;
     let uses = uses(&state, Some(row.owner.clone())).await?;
-    Ok(Json(show(&row, &state, &used_by(&row, &uses))))
+    Ok(Object::new(show(&row, &state, &used_by(&row, &uses))))
 }
 
 /// Deletes a volume with what is in it, unless a task uses it.
@@ -234,6 +246,6 @@ fn show(row: &VolumeRow, state: &State, used_by: &[String]) -> Volume {
         reason: reason.or_else(unplaced),
         claim: row.spec.claim_name(&row.id),
         used_by: used_by.to_vec(),
-        created: row.created,
+        created: row.created.into(),
     }
 }

@@ -2,14 +2,14 @@
 
 use jiff::Timestamp;
 
-use crate::clock::Clock;
+use crate::{clock::Clock, wire::time::Time};
 
 /// For a table. Programs get the time itself.
-pub fn age(at: Timestamp) -> String {
-    between(at, Clock::system().now())
+pub fn age(at: Time) -> String {
+    between(at.0, Clock::system().now())
 }
 
-pub fn age_of(at: Option<Timestamp>) -> String {
+pub fn age_of(at: Option<Time>) -> String {
     at.map(age).unwrap_or_default()
 }
 

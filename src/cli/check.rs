@@ -7,10 +7,7 @@ use super::{
     error::CliError,
     list::{self, Row},
 };
-use crate::wire::{
-    check::{Finding, Outcome},
-    list::List,
-};
+use crate::wire::check::{Finding, Outcome};
 
 pub async fn run(args: CheckArgs, session: &mut Session) -> Result<u8, CliError> {
     let (api, printer) = session.both()?;
@@ -21,18 +18,18 @@ pub async fn run(args: CheckArgs, session: &mut Session) -> Result<u8, CliError>
     if printer.is_interactive() {
         printer.progress("Looking");
     }
-    let found: List<Finding> = api.get(&path).await?;
+    let found: Vec<Finding> = api.list(&path).await?;
     printer.done();
-    list::print(&found.items, args.output, printer)?;
+    list::print(&found, args.output, printer)?;
     if matches!(args.output.output, Format::Table | Format::Wide) {
-        for finding in &found.items {
+        for finding in &found {
             if let Some(next) = &finding.next {
                 let cluster = finding.cluster.as_deref().unwrap_or("the hub");
                 printer.note(&format!("Next, for {cluster} ({}): {next}", finding.name));
             }
         }
     }
-    let failed = found.items.iter().any(|finding| finding.outcome == Outcome::Failed);
+    let failed = found.iter().any(|finding| finding.outcome == Outcome::Failed);
     Ok(if failed { FAILED } else { DONE })
 }
 

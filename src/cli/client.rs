@@ -118,7 +118,8 @@ impl Api {
     }
 
     async fn call<T: DeserializeOwned>(&self, call: Call<'_>) -> Result<T, CliError> {
-        let deadline = if call.path.ends_with("/check") { CHECK_DEADLINE } else { DEADLINE };
+        let path = call.path.split('?').next().unwrap_or_default();
+        let deadline = if path.ends_with("/check") { CHECK_DEADLINE } else { DEADLINE };
         let work = async {
             let response = self.send(call, "application/json").await?;
             let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
@@ -139,7 +140,7 @@ impl Api {
     ) -> Result<(), CliError> {
         let separator = if path.contains('?') { '&' } else { '?' };
         let path = format!("{path}{separator}watch=1");
-        self.lines::<Event<Option<T>>>(&path, |event| on_event(event.kind, event.object)).await
+        self.lines::<Event<T>>(&path, |event| on_event(event.kind, event.object)).await
     }
 
     /// Each JSON document of a stream, until `on_item` fails or the server ends it.

@@ -20,6 +20,7 @@ use crate::{
         cluster::{Cluster, ConfirmIdentity, Done, JoinCluster},
         problem::Code,
         quantity::Quantities,
+        time::Time,
     },
 };
 
@@ -100,10 +101,8 @@ async fn show(args: ShowClusterArgs, session: &mut Session) -> Result<u8, CliErr
 }
 
 fn describe(cluster: &Cluster, printer: &mut Printer) -> Result<(), CliError> {
-    let time = |time: Option<jiff::Timestamp>| time.map(|time| time.to_string()).unwrap_or_default();
-    let ago = |time: Option<jiff::Timestamp>| {
-        time.map(|time| format!("{time} ({} ago)", age(time))).unwrap_or_default()
-    };
+    let time = |time: Option<Time>| time.map(|time| time.to_string()).unwrap_or_default();
+    let ago = |time: Option<Time>| time.map(|time| format!("{time} ({} ago)", age(time))).unwrap_or_default();
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let mut facts = Table::default();
     facts.row(["Name:", &cluster.name]);

@@ -7,7 +7,7 @@ use crate::{
     domain::quantity::Quantity as Exact,
     wire::{
         claim::{Assignment, ClaimSpec},
-        quantity::Quantity,
+        quantity::{Quantities, Quantity},
     },
 };
 
@@ -125,7 +125,7 @@ fn set(spec: &mut ClaimSpec, field: &Field, amount: Option<&Quantity>) {
                 spec.resource_assignments.push(Assignment {
                     cluster_queue_name: queue.clone(),
                     flavor: flavor.clone(),
-                    resources: BTreeMap::new(),
+                    resources: Quantities::default(),
                 });
                 spec.resource_assignments.len() - 1
             });

@@ -15,7 +15,7 @@ use super::{
 use crate::wire::{
     cluster::Done,
     quantity::Quantity,
-    quota::{Cell, Explanation, Queue, SetBase},
+    quota::{Cell, Queue, QueueExplanation, SetBase},
 };
 
 pub async fn run(command: QuotaCommand, session: &mut Session) -> Result<u8, CliError> {
@@ -75,7 +75,7 @@ pub fn holders(cell: &Cell) -> String {
 
 async fn explain(args: ExplainArgs, session: &mut Session) -> Result<u8, CliError> {
     let (api, printer) = session.both()?;
-    let explanation: Explanation = api.get(&format!("/queues/{}", escape(&args.queue))).await?;
+    let explanation: QueueExplanation = api.get(&format!("/queues/{}", escape(&args.queue))).await?;
     match args.output.output {
         Format::Json => printer.json(&explanation)?,
         Format::Yaml => printer.yaml(&explanation)?,
@@ -85,7 +85,7 @@ async fn explain(args: ExplainArgs, session: &mut Session) -> Result<u8, CliErro
     Ok(DONE)
 }
 
-fn describe(explanation: &Explanation, printer: &mut Printer) -> Result<(), CliError> {
+fn describe(explanation: &QueueExplanation, printer: &mut Printer) -> Result<(), CliError> {
     let queue = &explanation.queue;
     let mut facts = Table::default();
     facts.row(["Queue:", &queue.name]);

@@ -4,10 +4,11 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::time::Time;
+
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct AuditEntry {
-    #[schema(value_type = String, format = DateTime)]
-    pub at: Timestamp,
+    pub at: Time,
     pub who: String,
     pub verb: String,
     pub object: String,

@@ -1,10 +1,9 @@
 //! What clusters have.
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::quantity::Quantity;
+use super::{quantity::Quantity, time::Time};
 
 /// One (cluster, flavor, resource).
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
@@ -22,8 +21,7 @@ pub struct Capacity {
 /// One line of the history of capacity.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct CapacityChange {
-    #[schema(value_type = String, format = DateTime)]
-    pub at: Timestamp,
+    pub at: Time,
     pub cluster: String,
     pub flavor: String,
     pub resource: String,

@@ -1,10 +1,12 @@
 //! ClusterResourceClaims: the editable part as it stands in Kubernetes, and what fedq makes of it.
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::quantity::{Quantities, Quantity};
+use super::{
+    quantity::{Quantities, Quantity},
+    time::Time,
+};
 
 /// What a person edits.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
@@ -33,8 +35,7 @@ pub struct Claim {
     pub cluster: String,
     pub generation: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub created: Option<Timestamp>,
+    pub created: Option<Time>,
     pub ready: Ready,
     /// What else there is to know of it, while it applies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -143,8 +144,7 @@ pub struct Assign {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimHistory {
-    #[schema(value_type = String, format = DateTime)]
-    pub at: Timestamp,
+    pub at: Time,
     pub claim: String,
     pub generation: i64,
     pub who: String,

@@ -1,10 +1,9 @@
 //! Joined clusters.
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::quantity::Quantities;
+use super::{quantity::Quantities, time::Time};
 
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -13,8 +12,7 @@ pub struct Cluster {
     /// `Connecting`, `Ready`, `Stale`, `Lost`, `Quarantined`, `Refused` or `Unreached`.
     pub state: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub since: Option<Timestamp>,
+    pub since: Option<Time>,
     /// Why it is in that state, where it is not `Ready`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -25,8 +23,7 @@ pub struct Cluster {
     /// Where fedq knows it from: `kubeconfig`, `clusterProfile`, `clusterMetrics` or `managedCluster`.
     pub source: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub joined: Option<Timestamp>,
+    pub joined: Option<Time>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,11 +31,10 @@ pub struct Cluster {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kueue_version: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub credential_expires: Option<Timestamp>,
+    pub credential_expires: Option<Time>,
+    /// When it last answered. A stream does not tell of this alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub last_seen: Option<Timestamp>,
+    pub last_seen: Option<Time>,
     pub nodes: Nodes,
     /// Allocatable resources of usable nodes.
     pub capacity: Quantities,
@@ -68,6 +64,10 @@ pub struct Flavor {
 #[derive(Clone, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct JoinCluster {
+    #[schema(
+        pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        max_length = 63
+    )]
     pub name: String,
     /// A kubeconfig as text, with a token or a certificate in it: no paths, no programs to run.
     #[schema(format = Password)]

@@ -30,15 +30,29 @@ pub struct ListQuery {
     pub watch: bool,
 }
 
+/// Which part of a list that no stream follows.
+#[derive(Clone, Debug, Default, Deserialize, Eq, IntoParams, PartialEq, Serialize)]
+#[into_params(parameter_in = Query)]
+pub struct PageQuery {
+    /// How many items a page has at most; 0 leaves it to the server.
+    #[serde(default)]
+    pub limit: u32,
+    /// `continue` of the page before.
+    #[serde(rename = "continue", default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
 /// One line of a stream.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Event<T> {
     #[serde(rename = "type")]
     pub kind: EventKind,
-    pub object: T,
+    /// Of all but `SYNCED`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<T>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum EventKind {
     Added,
@@ -61,4 +75,9 @@ pub(super) fn flag<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<
         "0" | "false" | "False" => Ok(false),
         _ => Err(serde::de::Error::custom("expected 1, true, 0 or false")),
     }
+}
+
+/// A [`flag`] that may be left out.
+pub(super) fn some_flag<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
+    flag(deserializer).map(Some)
 }

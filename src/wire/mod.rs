@@ -13,6 +13,7 @@ pub mod problem;
 pub mod quantity;
 pub mod quota;
 pub mod task;
+pub mod time;
 pub mod volume;
 
 use serde::{Deserialize, Serialize};

@@ -35,6 +35,18 @@ pub struct Cause {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub field: String,
     pub message: String,
+    /// Where in the body it is, from 1, where it is about the body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// In that line, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column: Option<u32>,
+}
+
+impl Cause {
+    pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { field: field.into(), message: message.into(), line: None, column: None }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
@@ -47,7 +59,11 @@ pub enum Code {
     AlreadyExists,
     /// Someone else changed it since it was read.
     Conflict,
-    /// The request makes no sense to the hub: a rule of the schema or of a webhook.
+    /// The path does not take this method.
+    MethodNotAllowed,
+    /// The body is not what its `Content-Type` has to say.
+    UnsupportedMediaType,
+    /// What was sent breaks a rule: of this document, of the hub's schema, or of a webhook.
     Invalid,
     KubeconfigRefused,
     TooLarge,

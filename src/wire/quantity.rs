@@ -1,16 +1,61 @@
 //! Quantities as a person writes them: `500m`, `1000Gi`, and a bare `10`.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    ops::{Deref, DerefMut},
+};
 
-use serde::{Deserialize, Deserializer, Serialize, de};
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// Quantities by resource, under the short names that claims use (`gpu`).
-pub type Quantities = BTreeMap<String, Quantity>;
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(transparent)]
+pub struct Quantities(pub BTreeMap<String, Quantity>);
+
+impl Deref for Quantities {
+    type Target = BTreeMap<String, Quantity>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Quantities {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+impl<'a> IntoIterator for &'a Quantities {
+    type Item = (&'a String, &'a Quantity);
+    type IntoIter = std::collections::btree_map::Iter<'a, String, Quantity>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl<const N: usize> From<[(String, Quantity); N]> for Quantities {
+    fn from(quantities: [(String, Quantity); N]) -> Self {
+        quantities.into_iter().collect()
+    }
+}
+
+impl FromIterator<(String, Quantity)> for Quantities {
+    fn from_iter<I: IntoIterator<Item = (String, Quantity)>>(quantities: I) -> Self {
+        Self(quantities.into_iter().collect())
+    }
+}
 
 /// The text of a quantity. It is kept as written, since the text decides whose edit it is.
-#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, ToSchema)]
-#[schema(example = "1000Gi")]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[schema(
+    example = "1000Gi",
+    max_length = 64,
+    pattern = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$"
+)]
 #[serde(transparent)]
 pub struct Quantity(pub String);
 
@@ -32,51 +77,19 @@ impl fmt::Display for Quantity {
     }
 }
 
-impl<'de> Deserialize<'de> for Quantity {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Text)
-    }
-}
-
-/// `cpu: 8` is as common as `cpu: "8"`, in YAML above all.
-struct Text;
-
-impl de::Visitor<'_> for Text {
-    type Value = Quantity;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a quantity such as 500m, 4 or 2Gi")
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Quantity, E> {
-        Ok(Quantity(text.to_owned()))
-    }
-
-    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Quantity, E> {
-        Ok(Quantity(number.to_string()))
-    }
-
-    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Quantity, E> {
-        Ok(Quantity(number.to_string()))
-    }
-
-    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Quantity, E> {
-        Ok(Quantity(number.to_string()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn quantities_are_read_as_numbers_and_as_text() {
+    fn quantities_are_text_and_in_yaml_numbers_too() {
         let read: Quantities =
-            serde_json::from_str(r#"{"cpu":"500m","gpu":10,"memory":1.5}"#).expect("quantities");
+            serde_saphyr::from_str("{cpu: 500m, gpu: 10, memory: 1.50}").expect("quantities");
         assert_eq!(read["cpu"].0, "500m");
         assert_eq!(read["gpu"].0, "10");
-        assert_eq!(read["memory"].0, "1.5");
-        assert!(serde_json::from_str::<Quantity>("true").is_err());
-        assert!(serde_json::from_str::<Quantity>("null").is_err());
+        assert_eq!(read["memory"].0, "1.50");
+        for wrong in ["true", "null", "10"] {
+            assert!(serde_json::from_str::<Quantity>(wrong).is_err(), "{wrong}");
+        }
     }
 }

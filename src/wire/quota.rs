@@ -1,10 +1,9 @@
 //! The quota of the hub's queues, and why it is what it is.
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::quantity::Quantity;
+use super::{quantity::Quantity, time::Time};
 
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -63,7 +62,7 @@ pub struct Term {
 
 /// A queue's quota with the plans that made it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
-pub struct Explanation {
+pub struct QueueExplanation {
     pub queue: Queue,
     /// Newest first.
     pub plans: Vec<Plan>,
@@ -72,8 +71,7 @@ pub struct Explanation {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
-    #[schema(value_type = String, format = DateTime)]
-    pub at: Timestamp,
+    pub at: Time,
     pub cluster: String,
     /// In words: whose edit or which change of capacity.
     pub cause: String,

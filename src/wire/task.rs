@@ -6,7 +6,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::list::flag;
+use super::{
+    list::{flag, some_flag},
+    time::Time,
+};
 
 /// A task that is to be run.
 #[derive(Clone, Default, Deserialize, PartialEq, Serialize, ToSchema)]
@@ -15,6 +18,7 @@ pub struct SubmitTask {
     /// The task in SkyPilot's YAML.
     pub file: String,
     /// Eight lower-case letters and digits: a request that is repeated with it submits nothing twice.
+    #[schema(pattern = "^[0-9a-z]{8}$")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// Variables given beside the file; they win.
@@ -33,6 +37,7 @@ pub struct SubmitTask {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
     /// Instead of the file's `num_nodes`.
+    #[schema(minimum = 1)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub num_nodes: Option<u32>,
     /// Instead of the file's `accelerators`, such as `H100:8`.
@@ -124,11 +129,9 @@ pub struct Task {
     pub restarts: u32,
     /// How often it was given to a cluster.
     pub epoch: u32,
-    #[schema(value_type = String, format = DateTime)]
-    pub submitted: Timestamp,
+    pub submitted: Time,
     /// When its phase last changed.
-    #[schema(value_type = String, format = DateTime)]
-    pub changed: Timestamp,
+    pub changed: Time,
     /// Where it stands among tasks that run one after the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<Stage>,
@@ -226,8 +229,7 @@ pub struct Mounted {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskEvent {
-    #[schema(value_type = String, format = DateTime)]
-    pub at: Timestamp,
+    pub at: Time,
     /// The phase that it led to.
     pub phase: String,
     /// For programs: one word.
@@ -239,7 +241,7 @@ pub struct TaskEvent {
 /// Why a task is where it is.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Explanation {
+pub struct TaskExplanation {
     #[serde(flatten)]
     pub task: Task,
     pub clusters: Vec<ClusterVerdict>,
@@ -295,7 +297,7 @@ pub struct TasksQuery {
     #[param(value_type = bool)]
     pub all_users: bool,
     /// Only those that are over (`true`), or are not (`false`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "some_flag", skip_serializing_if = "Option::is_none")]
     pub over: Option<bool>,
     /// How many items a page has at most; 0 leaves it to the server.
     #[serde(default)]

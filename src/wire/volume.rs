@@ -1,14 +1,16 @@
 //! Volumes: storage of a cluster that tasks mount by name.
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
+
+use super::{list::flag, time::Time};
 
 /// A volume that is to be made.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateVolume {
     /// As tasks name it.
+    #[schema(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length = 54)]
     pub name: String,
     /// Such as 10Gi.
     pub size: String,
@@ -20,6 +22,23 @@ pub struct CreateVolume {
     /// ReadWriteOnce where there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access_modes: Option<Vec<String>>,
+}
+
+/// Whose volumes, and which part of the list.
+#[derive(Clone, Debug, Default, Deserialize, Eq, IntoParams, PartialEq, Serialize)]
+#[into_params(parameter_in = Query)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumesQuery {
+    /// Everybody's; takes the right to do so in all namespaces.
+    #[serde(default, deserialize_with = "flag", skip_serializing_if = "std::ops::Not::not")]
+    #[param(value_type = bool)]
+    pub all_users: bool,
+    /// How many items a page has at most; 0 leaves it to the server.
+    #[serde(default)]
+    pub limit: u32,
+    /// `continue` of the page before.
+    #[serde(rename = "continue", default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
@@ -45,6 +64,5 @@ pub struct Volume {
     /// Ids of tasks that use it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub used_by: Vec<String>,
-    #[schema(value_type = String, format = DateTime)]
-    pub created: Timestamp,
+    pub created: Time,
 }

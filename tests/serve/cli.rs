@@ -79,7 +79,7 @@ fn tables_are_for_people_and_the_rest_for_programs() {
     let (row, age) = bare.trim_end().rsplit_once("   ").unwrap();
     assert_eq!(row, "east-resource-claim   east   False   gpu 1   team-a");
     assert!(age.contains('y'), "it is years old: {age}");
-    assert_eq!(json["items"][0]["created"], "2020-09-13T12:26:40Z", "programs get the time itself");
+    assert_eq!(json["items"][0]["created"], "2020-09-13T12:26:40.000Z", "programs get the time itself");
     assert_eq!(
         stdout(&api.run(&["capacity", "east"])),
         "CLUSTER   STATE   FLAVOR      RESOURCE   CAPACITY   ASSIGNED   LEFT\n\
@@ -135,7 +135,7 @@ fn audit_lists_who_did_what_page_by_page() {
     assert_eq!(list(&["--since", "2100-01-01T00:00:00Z"]), "");
     assert_eq!(list(&["--limit", "2"]).lines().count(), 2);
     let wide = list(&["-o", "wide", "--limit", "1"]);
-    assert!(wide.starts_with("2023-11-14T22:13:20Z"), "{wide}");
+    assert!(wide.starts_with("2023-11-14T22:13:20.000Z"), "{wide}");
 
     let refused = api.fedq(&["audit", "list"]).env("FEDQ_TOKEN", STRANGER).output().unwrap();
     assert_eq!((refused.status.code(), stdout(&refused)), (Some(1), String::new()));

@@ -3,6 +3,9 @@
 
 mod api;
 mod cli;
+mod contract;
+#[path = "../support/document.rs"]
+mod document;
 mod edit;
 mod fake_hub;
 mod help;

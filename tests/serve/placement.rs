@@ -124,7 +124,7 @@ async fn a_placement_that_is_not_there_is_simulated_with_the_api_servers_default
     assert_eq!((status, &explained["conditions"][0]["status"]), (200, &json!(true)), "{explained}");
     for wrong in [json!({"kind": "Pod"}), json!({"kind": "Placement"}), json!([]), manifest(&json!(7))] {
         let (status, problem) = served.call(ANN, "POST /placements/simulate", wrong.clone()).await;
-        assert_eq!(status, 400, "{wrong}: {problem}");
+        assert_eq!(status, 422, "{wrong}: {problem}");
     }
 }
 

@@ -37,7 +37,10 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 use tower::ServiceExt;
 
-use super::fake_hub::FakeHub;
+use super::{
+    document::{self, Asked},
+    fake_hub::FakeHub,
+};
 
 pub const ANN: &str = "ann-0123456789abcdef";
 pub const VIEWER: &str = "viewer-0123456789abcdef";
@@ -311,8 +314,31 @@ pub fn overview() -> Overview {
 }
 
 impl Served {
+    /// What is asked and answered must be in the document.
     pub async fn send(&self, request: Request<Body>) -> Response<Body> {
-        self.router.clone().oneshot(request).await.unwrap()
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let path = parts.uri.path_and_query().unwrap().to_string();
+        let asked = Asked { method: parts.method.clone(), path, body: body.to_vec() };
+        let request = Request::from_parts(parts, Body::from(body));
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        if parts
+            .headers
+            .get("content-type")
+            .is_some_and(|media| media != "application/json" && media != "application/problem+json")
+        {
+            document::check(&asked, parts.status, &parts.headers, b"");
+            let mut lines = document::Lines::of(&asked, &parts.headers);
+            let body = body.map_frame(move |frame| {
+                lines.take(frame.data_ref().map_or(&[], |data| data));
+                frame
+            });
+            return Response::from_parts(parts, Body::new(body));
+        }
+        let body = body.collect().await.unwrap().to_bytes();
+        document::check(&asked, parts.status, &parts.headers, &body);
+        Response::from_parts(parts, Body::from(body))
     }
 
     /// `method path`, as `token`.

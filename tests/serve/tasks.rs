@@ -121,11 +121,11 @@ async fn what_cannot_be_run_is_refused_by_line_and_nothing_is_created() {
         [json!({}), json!({"file": 1}), json!({"file": "run: x", "fil": ""}), json!([]), Value::Null]
     {
         let (status, problem) = served.call(ANN, "POST /tasks", strange.clone()).await;
-        assert_eq!(status, 400, "{strange}: {problem}");
+        assert_eq!(status, 422, "{strange}: {problem}");
     }
     let secret = json!({"file": "run: x", "secrets": {"TOKEN": "hush"}, "numNodes": "hush"});
     let (status, problem) = served.call(ANN, "POST /tasks", secret).await;
-    assert!(status == 400 && !problem.to_string().contains("hush"), "{problem}");
+    assert!(status == 422 && !problem.to_string().contains("hush"), "{problem}");
     for name in ["a@b", "two words", &"n".repeat(200)] {
         submit(&served, ANN, &format!("name: {name}\nrun: x\n")).await;
     }
@@ -164,7 +164,7 @@ async fn a_request_that_is_repeated_submits_once() {
         assert_eq!((status, &problem["code"]), (409, &json!("already-exists")), "{problem}");
     }
     let (status, _) = served.call(ANN, "POST /tasks", json!({"file": "run: x", "id": "No!"})).await;
-    assert_eq!(status, 400);
+    assert_eq!(status, 422);
 }
 
 #[tokio::test]

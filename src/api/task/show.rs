@@ -118,8 +118,8 @@ pub fn task(row: &TaskRow, views: &TaskViews) -> Task {
         accelerators: candidate(row).accelerator.as_ref().map(accelerator),
         restarts: row.restarts,
         epoch: row.state.epoch,
-        submitted: row.submitted,
-        changed: row.changed,
+        submitted: row.submitted.into(),
+        changed: row.changed.into(),
         pipeline: row.stage.as_ref().map(stage),
     }
 }
@@ -200,7 +200,7 @@ fn form(candidate: &Candidate) -> Form {
 
 pub fn event(event: &Event) -> TaskEvent {
     TaskEvent {
-        at: event.at,
+        at: event.at.into(),
         phase: event.phase.word().to_owned(),
         reason: event.reason.to_string(),
         message: event.message.clone(),

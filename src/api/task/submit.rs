@@ -66,7 +66,7 @@ pub fn refused(error: &TaskFileError) -> Failure {
     let cause = |note: Note| {
         let Note { place, path: field, message } = note;
         let message = place.map_or(message.clone(), |place| format!("{place}: {message}"));
-        Cause { field, message }
+        Cause::new(field, message)
     };
     failure.0.causes = error.notes().into_iter().map(cause).collect();
     failure
@@ -229,7 +229,7 @@ fn nowhere(choice: &Choice) -> Failure {
     let of_cluster = |(name, verdict): (&ClusterName, &Verdict)| match verdict {
         Verdict::Never(obstacles) => {
             let reasons: Vec<String> = obstacles.iter().map(ToString::to_string).collect();
-            Some(Cause { field: name.to_string(), message: reasons.join("; ") })
+            Some(Cause::new(name.to_string(), reasons.join("; ")))
         }
         Verdict::Fits(_) | Verdict::Waits(_) | Verdict::Away(..) => None,
     };

@@ -12,7 +12,7 @@ use crate::{
     },
     wire::{
         list::List,
-        task::{ClusterVerdict, Explanation, Numbers, Task, TaskDetail, TaskEvent},
+        task::{ClusterVerdict, Numbers, Task, TaskDetail, TaskEvent, TaskExplanation},
     },
 };
 
@@ -161,7 +161,7 @@ fn fields(detail: &TaskDetail) -> [(&'static str, Option<String>); 15] {
 
 pub async fn explain(args: &TaskArgs, session: &mut Session) -> Result<(), CliError> {
     let (api, printer) = session.both()?;
-    let found: Explanation = api.get(&super::path(&args.id, "/explain")).await?;
+    let found: TaskExplanation = api.get(&super::path(&args.id, "/explain")).await?;
     match args.output.output {
         Format::Json => printer.json(&found),
         Format::Yaml => printer.yaml(&found),

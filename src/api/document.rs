@@ -1,0 +1,389 @@
+//! What of the OpenAPI document follows from rules that hold for every operation: how each fails, what its headers
+//! are, how lists are followed. The rest stands beside each handler.
+
+use axum::http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use crate::wire::{
+    list::EventKind,
+    problem::{Code, PROBLEM_JSON},
+};
+
+const METHODS: [&str; 4] = ["get", "put", "post", "delete"];
+const JSON: &str = "application/json";
+pub const LINES: &str = "application/x-ndjson";
+pub const EVENTS: &str = "text/event-stream";
+
+/// The schema of the line that ends what was there when a stream began.
+const SYNCED: &str = "WatchSynced";
+/// RFC 1123 subdomains, which Kubernetes' names are.
+const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+const TASK_ID: &str = "^[0-9a-z]{8}$";
+
+/// How requests fail: the name under which the document has it, the code that is most common, and what it means.
+const FAILURES: [(u16, &str, Code, &str); 15] = [
+    (400, "BadRequest", Code::BadRequest, "A parameter is unknown or wrong, or the body is no JSON."),
+    (401, "Unauthorized", Code::Unauthorized, "There is no token, or it is not valid here."),
+    (403, "Forbidden", Code::Forbidden, "The hub's RBAC does not allow it. The detail names the right."),
+    (404, "NotFound", Code::NotFound, "It is not there, or not for the caller to see."),
+    (409, "Conflict", Code::Conflict, "What is there now does not allow it."),
+    (412, "PreconditionFailed", Code::Conflict, "It was changed since the version that `If-Match` names."),
+    (
+        413,
+        "TooLarge",
+        Code::TooLarge,
+        "The body is larger than 2 MiB, or the task file than what is read of one.",
+    ),
+    (
+        415,
+        "UnsupportedMediaType",
+        Code::UnsupportedMediaType,
+        "The body's `Content-Type` is not `application/json`.",
+    ),
+    (422, "Invalid", Code::Invalid, "The body is JSON, and breaks a rule. The causes name the fields."),
+    (428, "PreconditionRequired", Code::PreconditionRequired, "`If-Match` is missing."),
+    (429, "TooManyRequests", Code::TooManyRequests, "Too much at once, or more than one person may have."),
+    (500, "Internal", Code::Internal, "fedqd could not do it. Its log says why."),
+    (502, "HubRefuses", Code::HubUnreachable, "The hub does not take fedqd's own credential."),
+    (503, "HubUnreachable", Code::HubUnreachable, "The hub does not answer, or fedqd has not read it yet."),
+    (504, "HubTimeout", Code::HubTimeout, "The hub did not answer in time."),
+];
+
+/// The document, made whole.
+pub fn finish(document: &utoipa::openapi::OpenApi) -> Value {
+    let mut document = json!(document);
+    name_lists(&mut document);
+    document["servers"] = json!([{"url": "/", "description": "The server that this document is read from"}]);
+    if let Some(schemas) = document["components"]["schemas"].as_object_mut() {
+        tidy_all(schemas);
+    }
+    streams(&mut document);
+    let components = &mut document["components"];
+    components["securitySchemes"] = json!({"token": {"type": "http", "scheme": "bearer"}});
+    components["responses"] = failures();
+    components["headers"] = headers();
+    document["security"] = json!([{"token": []}]);
+    let paths = document["paths"].as_object_mut().into_iter().flatten();
+    for (path, item) in paths {
+        for method in METHODS {
+            if let Some(operation) = item.get_mut(method) {
+                complete(path, method, operation);
+            }
+        }
+    }
+    document
+}
+
+/// `List_Cluster` is what the derive makes of `List<Cluster>`; people say `ClusterList`.
+fn name_lists(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            let named = std::mem::take(fields).into_iter().map(|(key, mut value)| {
+                name_lists(&mut value);
+                (key.strip_prefix("List_").map_or(key.clone(), |item| format!("{item}List")), value)
+            });
+            *fields = named.collect();
+        }
+        Value::Array(items) => items.iter_mut().for_each(name_lists),
+        Value::String(text) => {
+            if let Some(item) = text.strip_prefix("#/components/schemas/List_") {
+                *text = format!("#/components/schemas/{item}List");
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Schemas as generators of clients take them best.
+fn tidy_all(schemas: &mut Map<String, Value>) {
+    let all = schemas.clone();
+    for (name, schema) in schemas.iter_mut() {
+        flatten(schema, &all);
+        // The derive puts the whole item there.
+        if let Some(item) = name.strip_suffix("List").filter(|item| all.contains_key(*item)) {
+            schema["properties"]["items"]["items"] = reference("schemas", item);
+        }
+        if name == "Code" {
+            // What a client that is older than its server reads; never sent.
+            schema["enum"] = schema["enum"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter(|code| *code != "other")
+                .cloned()
+                .collect();
+        }
+        // Who refuses fields that it does not know reads a request, and takes null for what is left out.
+        if schema.get("additionalProperties") != Some(&Value::Bool(false)) {
+            drop_nulls(schema);
+        }
+        bound_integers(schema);
+    }
+}
+
+/// Fields of another schema beside its own, as one object.
+fn flatten(schema: &mut Value, all: &Map<String, Value>) {
+    let Some(parts) = schema.as_object_mut().and_then(|schema| schema.remove("allOf")) else { return };
+    let (mut properties, mut required) = (Map::new(), Vec::new());
+    for part in parts.as_array().into_iter().flatten() {
+        let target =
+            part["$ref"].as_str().and_then(|path| path.rsplit('/').next()).and_then(|name| all.get(name));
+        let part = target.unwrap_or(part);
+        properties.extend(part["properties"].as_object().cloned().unwrap_or_default());
+        required.extend(part["required"].as_array().cloned().unwrap_or_default());
+    }
+    schema["type"] = json!("object");
+    schema["required"] = required.into();
+    schema["properties"] = properties.into();
+}
+
+/// What is not there is left out of answers, never null.
+fn drop_nulls(schema: &mut Value) {
+    let required = schema["required"].as_array().cloned().unwrap_or_default();
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten();
+    for (name, property) in properties {
+        if required.iter().any(|required| required == name) {
+            continue;
+        }
+        if let Some(types) = property.get_mut("type").and_then(Value::as_array_mut) {
+            types.retain(|one| one != "null");
+            if let [one] = types.as_slice() {
+                property["type"] = one.clone();
+            }
+        }
+        if let Some(forms) = property.get_mut("oneOf").and_then(Value::as_array_mut) {
+            forms.retain(|form| form["type"] != "null");
+            if let [one] = forms.as_slice() {
+                let mut one = one.clone();
+                if let (Some(one), Some(description)) = (one.as_object_mut(), property.get("description")) {
+                    one.insert("description".to_owned(), description.clone());
+                }
+                *property = one;
+            }
+        }
+    }
+}
+
+/// `int32` has half of what `u32` has, and no number of JSON is exact beyond 2^53.
+fn bound_integers(schema: &mut Value) {
+    if let Some(fields) = schema.as_object_mut() {
+        if fields.get("minimum").is_some_and(|least| least.as_f64().is_some_and(|least| 0.0 <= least)) {
+            let most = match fields.get("format").and_then(Value::as_str) {
+                Some("int32") => u64::from(u32::MAX),
+                _ => (1 << 53) - 1,
+            };
+            fields.insert("format".to_owned(), "int64".into());
+            fields.entry("maximum").or_insert_with(|| most.into());
+        }
+        fields.values_mut().for_each(bound_integers);
+    } else if let Some(items) = schema.as_array_mut() {
+        items.iter_mut().for_each(bound_integers);
+    }
+}
+
+fn reference(kind: &str, name: &str) -> Value {
+    json!({"$ref": format!("#/components/{kind}/{name}")})
+}
+
+/// Lists that can be followed answer with lines, too: a schema for those of each.
+fn streams(document: &mut Value) {
+    let mut schemas = Map::new();
+    for item in document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut()) {
+        let Some(operation) = item.get_mut("get") else { continue };
+        let mut parameters = operation["parameters"].as_array().into_iter().flatten();
+        let content = operation["responses"]["200"]["content"].clone();
+        if parameters.any(|parameter| parameter["name"] == "watch") {
+            let list = content[JSON]["schema"]["$ref"].as_str().unwrap_or_default();
+            let name = list.rsplit('/').next().unwrap_or_default().trim_end_matches("List");
+            for line in [LINES, EVENTS] {
+                operation["responses"]["200"]["content"][line]["schema"] =
+                    reference("schemas", &format!("{name}WatchEvent"));
+            }
+            event(name, &mut schemas);
+        } else if content.get(LINES).is_some() {
+            operation["responses"]["200"]["content"][EVENTS] = content[LINES].clone();
+        }
+    }
+    if let Some(known) = document["components"]["schemas"].as_object_mut() {
+        known.extend(schemas);
+        known.sort_keys();
+    }
+}
+
+fn event(name: &str, schemas: &mut Map<String, Value>) {
+    let (change, union) = (format!("{name}WatchChange"), format!("{name}WatchEvent"));
+    let changes = json!([EventKind::Added, EventKind::Modified, EventKind::Deleted]);
+    let synced = json!(EventKind::Synced);
+    let of = |name: &str| format!("#/components/schemas/{name}");
+    schemas.insert(
+        SYNCED.to_owned(),
+        json!({
+            "type": "object", "required": ["type"], "properties": {"type": {"type": "string", "enum": [synced]}},
+            "description": "What was there when the stream began has been sent: from here on, lines tell of changes.",
+        }),
+    );
+    schemas.insert(
+        change.clone(),
+        json!({
+            "type": "object", "required": ["type", "object"],
+            "description": "One that is there, came, changed or went; `object` is as it is now, or was last.",
+            "properties": {"type": {"type": "string", "enum": changes}, "object": reference("schemas", name)},
+        }),
+    );
+    schemas.insert(
+        union,
+        json!({
+            "description": "One line of a stream, told apart by `type`.",
+            "oneOf": [{"$ref": of(&change)}, {"$ref": of(SYNCED)}],
+        }),
+    );
+}
+
+fn failures() -> Value {
+    let failure = |(status, name, code, description): &(u16, &str, Code, &str)| {
+        let title = StatusCode::from_u16(*status).ok().and_then(|status| status.canonical_reason());
+        let example = json!({"status": status, "title": title, "code": code, "detail": description});
+        let mut headers = Map::new();
+        if matches!(status, 429 | 503) {
+            headers.insert("Retry-After".to_owned(), reference("headers", "RetryAfter"));
+        }
+        if *status == 401 {
+            headers.insert("WWW-Authenticate".to_owned(), reference("headers", "Authenticate"));
+        }
+        let mut response = json!({
+            "description": description,
+            "content": {PROBLEM_JSON: {"schema": reference("schemas", "Problem"), "example": example}},
+        });
+        if !headers.is_empty() {
+            response["headers"] = headers.into();
+        }
+        ((*name).to_owned(), response)
+    };
+    Value::Object(FAILURES.iter().map(failure).collect())
+}
+
+fn headers() -> Value {
+    json!({
+        "ETag": {
+            "description": "Another one, another object: for `If-None-Match`, and of a claim for `If-Match`.",
+            "required": true, "schema": {"type": "string"},
+        },
+        "Location": {
+            "description": "Where it can be read.",
+            "schema": {"type": "string", "format": "uri-reference"},
+        },
+        "RetryAfter": {
+            "description": "After so many seconds it may work.",
+            "required": true, "schema": {"type": "integer", "format": "int64", "minimum": 0},
+        },
+        "Authenticate": {"description": "How to say who calls.", "required": true, "schema": {"type": "string"}},
+    })
+}
+
+/// What `operation` answers beside what its handler's annotation says.
+fn complete(path: &str, method: &str, operation: &mut Value) {
+    let body = operation.get("requestBody").is_some();
+    let named = path.contains('{');
+    let known = operation.get("security").is_none();
+    let edits = has_parameter(operation, "If-Match");
+    if body {
+        operation["requestBody"]["required"] = true.into();
+    }
+    let summary = operation["summary"].clone();
+    let id = operation["operationId"].as_str().unwrap_or_default().to_owned();
+    let object = method == "get" && is_object(&operation["responses"]["200"]["content"]);
+    for (status, response) in operation["responses"].as_object_mut().into_iter().flatten() {
+        if response["description"].as_str().is_none_or(str::is_empty) {
+            response["description"] = summary.clone();
+        }
+        if object {
+            response["headers"]["ETag"] = reference("headers", "ETag");
+        }
+        if status == "201" || id == "join_cluster" {
+            response["headers"]["Location"] = reference("headers", "Location");
+        }
+    }
+    if object {
+        operation["responses"]["304"] = json!({"description": "`If-None-Match` names what is there now.", "headers": {"ETag": reference("headers", "ETag")}});
+        let parameter = json!({
+            "name": "If-None-Match", "in": "header", "required": false, "schema": {"type": "string"},
+            "description": "ETag of an earlier answer: 304 says that it still holds.",
+        });
+        match operation.get_mut("parameters").and_then(Value::as_array_mut) {
+            Some(parameters) => parameters.push(parameter),
+            None => operation["parameters"] = json!([parameter]),
+        }
+    }
+    for (status, name, ..) in FAILURES {
+        let happens = match status {
+            400 => true,
+            401 | 403 | 429 | 500 | 502 | 503 | 504 => known,
+            404 => named || method != "get",
+            409 => method != "get",
+            412 | 428 => edits,
+            413 | 415 => body,
+            422 => method != "get" || id == "task_logs",
+            _ => false,
+        };
+        if happens {
+            operation["responses"][status.to_string()] = reference("responses", name);
+        }
+    }
+    for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
+        describe(parameter);
+    }
+    link(&id, operation);
+}
+
+fn has_parameter(operation: &Value, name: &str) -> bool {
+    operation["parameters"].as_array().into_iter().flatten().any(|parameter| parameter["name"] == name)
+}
+
+/// Not a list or a stream.
+fn is_object(content: &Value) -> bool {
+    let schema = content[JSON]["schema"]["$ref"].as_str();
+    schema.is_some_and(|schema| !schema.ends_with("List"))
+}
+
+/// What is always the same of a parameter with this name.
+fn describe(parameter: &mut Value) {
+    let name = parameter["name"].as_str().unwrap_or_default().to_owned();
+    let text = |pattern: &str, most: u32| json!({"type": "string", "pattern": pattern, "minLength": 1, "maxLength": most});
+    if parameter["in"] == "path" {
+        let (schema, description) = match name.as_str() {
+            "cluster" => (text(SUBDOMAIN, 63), "Name of the cluster"),
+            "claim" => (text(SUBDOMAIN, 253), "Name of the ClusterResourceClaim"),
+            "queue" => (text(SUBDOMAIN, 253), "Name of the ClusterQueue"),
+            "task" => (text(TASK_ID, 8), "Id of the task"),
+            "volume" => (text("^[-0-9a-z]+$", 54), "Id of the volume, or the name that its owner gave it"),
+            "namespace" => (text(SUBDOMAIN, 63), "Namespace on the hub"),
+            _ => (text(SUBDOMAIN, 253), "Name of the object"),
+        };
+        parameter["schema"] = schema;
+        parameter["description"] = description.into();
+    }
+    if let Some(schema) = parameter.get_mut("schema") {
+        if name == "continue" {
+            schema["maxLength"] = 1024.into();
+        }
+        // What is not there is left out.
+        if let Some(types) = schema["type"].as_array() {
+            schema["type"] = types.iter().find(|one| *one != "null").cloned().unwrap_or_default();
+        }
+        bound_integers(schema);
+    }
+}
+
+/// Where the id in the answer goes next.
+fn link(id: &str, operation: &mut Value) {
+    let (parameter, ways): (&str, &[&str]) = match id {
+        "submit_task" => ("task", &["get_task", "task_events", "explain_task", "stop_task"]),
+        "create_volume" => ("volume", &["get_volume", "delete_volume"]),
+        _ => return,
+    };
+    let link = |way: &&str| {
+        let link = json!({"operationId": way, "parameters": {parameter: "$response.body#/id"}});
+        ((*way).to_owned(), link)
+    };
+    operation["responses"]["201"]["links"] = Value::Object(ways.iter().map(link).collect());
+}

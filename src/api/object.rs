@@ -1,0 +1,80 @@
+//! Single objects, each with an ETag: who has one already asks with `If-None-Match` and is not sent it again.
+
+use axum::{
+    body::Body,
+    extract::Request,
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::Failure;
+
+/// An answer with one object.
+pub struct Object<T> {
+    object: T,
+    /// What the hub calls it; goes before the dot of the ETag.
+    version: Option<String>,
+}
+
+impl<T> Object<T> {
+    pub fn new(object: T) -> Self {
+        Self { object, version: None }
+    }
+
+    /// The object can be edited, if it still has this version.
+    pub fn of_version(object: T, version: String) -> Self {
+        Self { object, version: Some(version) }
+    }
+}
+
+impl<T: Serialize> IntoResponse for Object<T> {
+    fn into_response(self) -> Response {
+        let body = match serde_json::to_vec(&self.object) {
+            Ok(body) => body,
+            Err(error) => return Failure::internal("the answer cannot be written", &error).into_response(),
+        };
+        // Enough that two answers never share one by chance.
+        let digest: String = Sha256::digest(&body)[..12].iter().map(|byte| format!("{byte:02x}")).collect();
+        let tag = match self.version {
+            Some(version) => format!("\"{version}.{digest}\""),
+            None => format!("\"{digest}\""),
+        };
+        let mut response = Body::from(body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Ok(tag) = HeaderValue::from_str(&tag) {
+            headers.insert(header::ETAG, tag);
+        }
+        response
+    }
+}
+
+/// The version in an ETag of [`Object::of_version`], or the version itself.
+pub fn version(tag: &str) -> &str {
+    tag.rsplit_once('.').map_or(tag, |(version, _)| version)
+}
+
+/// Sends nothing that `If-None-Match` says is known.
+pub async fn not_modified(request: Request, next: Next) -> Response {
+    let known = (request.method() == Method::GET).then(|| known(request.headers())).flatten();
+    let response = next.run(request).await;
+    let (Some(known), Some(tag)) = (known, response.headers().get(header::ETAG)) else { return response };
+    if response.status() != StatusCode::OK || !names(&known, tag) {
+        return response;
+    }
+    (StatusCode::NOT_MODIFIED, [(header::ETAG, tag.clone())]).into_response()
+}
+
+fn known(headers: &HeaderMap) -> Option<String> {
+    let mut values = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let first = values.next()?.to_owned();
+    Some(values.fold(first, |all, more| all + "," + more))
+}
+
+fn names(known: &str, tag: &HeaderValue) -> bool {
+    let mut tags = known.split(',').map(|one| one.trim().trim_start_matches("W/"));
+    tags.any(|one| one == "*" || one.as_bytes() == tag.as_bytes())
+}

@@ -1,0 +1,147 @@
+//! Parameters of requests are what the document says, and no others: who misspells `dryRun` must not have it carried
+//! out.
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use axum::{
+    extract::{MatchedPath, Request, State},
+    http::Method,
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use serde_json::Value;
+
+use super::Failure;
+use crate::{domain::nearest::nearest, wire::problem::Cause};
+
+/// What each operation takes in its query.
+#[derive(Clone)]
+pub struct Parameters(Arc<HashMap<(Method, String), Vec<Parameter>>>);
+
+struct Parameter {
+    name: String,
+    form: Form,
+}
+
+/// What a value must be.
+enum Form {
+    Flag,
+    Number { least: u64, most: u64 },
+    OneOf(Vec<String>),
+    Time,
+    Text { most: usize },
+}
+
+impl Parameters {
+    pub fn of(document: &Value) -> Self {
+        let mut known = HashMap::new();
+        for (path, item) in document["paths"].as_object().into_iter().flatten() {
+            for (method, operation) in item.as_object().into_iter().flatten() {
+                let Ok(method) = method.to_uppercase().parse::<Method>() else { continue };
+                let parameters = operation["parameters"].as_array().into_iter().flatten();
+                let query = parameters.filter(|parameter| parameter["in"] == "query").map(Parameter::read);
+                known.insert((method, path.clone()), query.collect());
+            }
+        }
+        Self(Arc::new(known))
+    }
+
+    fn check(&self, operation: &(Method, String), query: &str) -> Result<(), Failure> {
+        let Some(known) = self.0.get(operation) else { return Ok(()) };
+        let mut causes: Vec<Cause> = Vec::new();
+        let mut seen = Vec::new();
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            let message = match known.iter().find(|parameter| parameter.name == name) {
+                None => unknown(&name, known),
+                Some(_) if seen.contains(&name) => "must be given once".to_owned(),
+                Some(parameter) if parameter.form.takes(&value) => {
+                    seen.push(name);
+                    continue;
+                }
+                Some(parameter) => format!("must be {}", parameter.form),
+            };
+            causes.push(Cause::new(name.chars().take(80).collect::<String>(), message));
+        }
+        if causes.is_empty() {
+            return Ok(());
+        }
+        let mut failure = Failure::bad_request("a parameter of the request is wrong, so nothing was done");
+        failure.0.causes = causes;
+        Err(failure)
+    }
+}
+
+fn unknown(name: &str, known: &[Parameter]) -> String {
+    let names = || known.iter().map(|parameter| parameter.name.as_str());
+    match nearest(name, names()) {
+        Some(meant) => format!("there is no such parameter: `{meant}` is the one meant"),
+        None if known.is_empty() => "there is no such parameter: this request takes none".to_owned(),
+        None => format!(
+            "there is no such parameter: this request takes {}",
+            names().collect::<Vec<_>>().join(", ")
+        ),
+    }
+}
+
+impl Parameter {
+    fn read(parameter: &Value) -> Self {
+        let schema = &parameter["schema"];
+        let number = |key: &str, otherwise: u64| schema[key].as_u64().unwrap_or(otherwise);
+        let form = match (schema["type"].as_str(), schema["enum"].as_array()) {
+            (_, Some(words)) => {
+                Form::OneOf(words.iter().filter_map(|word| word.as_str().map(str::to_owned)).collect())
+            }
+            (Some("boolean"), _) => Form::Flag,
+            (Some("integer"), _) => {
+                Form::Number { least: number("minimum", 0), most: number("maximum", u64::MAX) }
+            }
+            _ if schema["format"] == "date-time" => Form::Time,
+            _ => Form::Text {
+                most: schema["maxLength"].as_u64().and_then(|most| most.try_into().ok()).unwrap_or(4096),
+            },
+        };
+        Self { name: parameter["name"].as_str().unwrap_or_default().to_owned(), form }
+    }
+}
+
+impl Form {
+    fn takes(&self, value: &str) -> bool {
+        match self {
+            // As Kubernetes reads them.
+            Self::Flag => matches!(value, "" | "0" | "1" | "true" | "True" | "false" | "False"),
+            Self::Number { least, most } => {
+                value.parse::<u64>().is_ok_and(|number| (*least..=*most).contains(&number))
+            }
+            Self::OneOf(words) => words.iter().any(|word| word == value),
+            Self::Time => value.parse::<jiff::Timestamp>().is_ok(),
+            Self::Text { most } => value.chars().count() <= *most && !value.contains('\0'),
+        }
+    }
+}
+
+/// After "must be".
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag => f.write_str("true or false"),
+            Self::Number { least, most } => write!(f, "a whole number from {least} to {most}"),
+            Self::OneOf(words) => f.write_str(&words.join(" or ")),
+            Self::Time => f.write_str("a time such as 2026-08-01T09:30:00Z"),
+            Self::Text { most } => write!(f, "text of at most {most} characters without NUL"),
+        }
+    }
+}
+
+/// Refuses parameters that the document does not have.
+pub async fn check(
+    State(known): State<Parameters>,
+    path: MatchedPath,
+    request: Request,
+    next: Next,
+) -> Response {
+    let operation = (request.method().clone(), path.as_str().to_owned());
+    match known.check(&operation, request.uri().query().unwrap_or_default()) {
+        Ok(()) => next.run(request).await,
+        Err(failure) => failure.into_response(),
+    }
+}

@@ -1,0 +1,244 @@
+//! Holds what is asked of the API, and what it answers, against its document: an unknown status, media type or field
+//! fails, and so does a request that was accepted and does not fit.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock, Mutex},
+};
+
+use http::{HeaderMap, Method, StatusCode, header};
+use jsonschema::{Draft, Validator};
+use serde_json::{Value, json};
+
+static DOCUMENT: LazyLock<Document> = LazyLock::new(Document::of_the_api);
+
+/// One operation of the document, with its path cut at the slashes.
+struct Operation {
+    method: Method,
+    path: Vec<String>,
+    described: Value,
+}
+
+pub struct Document {
+    operations: Vec<Operation>,
+    components: Value,
+    /// By the schema's text.
+    validators: Mutex<HashMap<String, Arc<Validator>>>,
+}
+
+/// The request of an exchange, as far as the document speaks of it.
+pub struct Asked {
+    pub method: Method,
+    /// With its query.
+    pub path: String,
+    pub body: Vec<u8>,
+}
+
+impl Document {
+    fn of_the_api() -> Self {
+        Self::new(fedq::api::openapi())
+    }
+
+    fn new(document: Value) -> Self {
+        let mut operations = Vec::new();
+        for (path, item) in document["paths"].as_object().expect("paths") {
+            for (method, described) in item.as_object().expect("operations") {
+                let method = method.to_uppercase().parse().expect("a method");
+                let path = path.split('/').map(str::to_owned).collect();
+                operations.push(Operation { method, path, described: described.clone() });
+            }
+        }
+        let mut components = document["components"].clone();
+        for schema in components["schemas"].as_object_mut().expect("schemas").values_mut() {
+            close(schema);
+        }
+        Self { operations, components, validators: Mutex::default() }
+    }
+
+    fn operation(&self, asked: &Asked) -> Option<&Operation> {
+        let path = asked.path.split('?').next().unwrap_or_default();
+        let parts: Vec<&str> = path.split('/').collect();
+        let fits = |operation: &&Operation| {
+            let same = |(pattern, part): (&String, &&str)| pattern.starts_with('{') || pattern == part;
+            operation.method == asked.method
+                && operation.path.len() == parts.len()
+                && operation.path.iter().zip(&parts).all(same)
+        };
+        // `/tasks/stop` is also a `/tasks/{task}`.
+        self.operations
+            .iter()
+            .filter(fits)
+            .min_by_key(|operation| operation.path.concat().matches('{').count())
+    }
+
+    fn resolve<'a>(&'a self, value: &'a Value) -> &'a Value {
+        match value["$ref"].as_str() {
+            Some(reference) => {
+                let pointer = reference.trim_start_matches("#/components");
+                self.components.pointer(pointer).expect("the reference leads somewhere")
+            }
+            None => value,
+        }
+    }
+
+    fn misfits(&self, schema: &Value, instance: &Value) -> Vec<String> {
+        let key = schema.to_string();
+        let mut validators = self.validators.lock().expect("no test ends in here");
+        let validator = validators.entry(key).or_insert_with(|| {
+            let whole = json!({"allOf": [schema], "components": self.components});
+            let mut options = jsonschema::options();
+            options.with_draft(Draft::Draft202012).should_validate_formats(true);
+            Arc::new(options.build(&whole).expect("a schema"))
+        });
+        let validator = Arc::clone(validator);
+        drop(validators);
+        let errors = validator.validate(instance).err().into_iter().flatten();
+        errors.map(|error| format!("{}: {error}", error.instance_path)).collect()
+    }
+
+    /// What of the answer is not in the document; of a stream, that is for [`Lines`] to say.
+    fn differences(
+        &self,
+        asked: &Asked,
+        status: StatusCode,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> Vec<String> {
+        let media = media(headers);
+        let problem = json!({"$ref": "#/components/schemas/Problem"});
+        let Some(operation) = self.operation(asked) else {
+            let known = [StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED].contains(&status);
+            if !known || media != "application/problem+json" {
+                return vec![format!("no such operation is described, and the answer is {status} {media}")];
+            }
+            return self.misfits(&problem, &parsed(body));
+        };
+        let mut differences = Vec::new();
+        if status.is_success() {
+            differences.extend(self.request(&operation.described, asked));
+        }
+        let Some(response) = operation.described["responses"].get(status.as_str()) else {
+            differences.push(format!("status {status} is not described"));
+            return differences;
+        };
+        let response = self.resolve(response);
+        for (name, described) in response["headers"].as_object().into_iter().flatten() {
+            if self.resolve(described)["required"] == true && !headers.contains_key(name.as_str()) {
+                differences.push(format!("the header {name} is missing"));
+            }
+        }
+        match response["content"].get(&media) {
+            Some(_) if is_stream(&media) => {}
+            Some(content) => differences.extend(self.misfits(&content["schema"], &parsed(body))),
+            None if response.get("content").is_none() && body.is_empty() => {}
+            None => differences.push(format!("{status} is described with another media type than `{media}`")),
+        }
+        differences
+    }
+
+    /// What the server accepted and the document does not have.
+    fn request(&self, operation: &Value, asked: &Asked) -> Vec<String> {
+        let mut differences = Vec::new();
+        let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+        if !schema.is_null() {
+            differences.extend(self.misfits(schema, &parsed(&asked.body)));
+        }
+        let query = asked.path.split_once('?').map(|(_, query)| query).unwrap_or_default();
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            let mut parameters = operation["parameters"].as_array().into_iter().flatten();
+            let known = parameters.find(|known| known["in"] == "query" && known["name"] == *name);
+            let Some(known) = known else {
+                differences.push(format!("the parameter {name} is not described"));
+                continue;
+            };
+            let value = match known["schema"]["type"].as_str() {
+                // As Kubernetes reads them, and clients made from the document do not write them.
+                Some("boolean") => json!(matches!(&*value, "1" | "true" | "True" | "")),
+                Some("integer") => json!(value.parse::<u64>().ok()),
+                _ => json!(value),
+            };
+            differences.extend(self.misfits(&known["schema"], &value));
+        }
+        differences
+    }
+}
+
+/// Fields that the document does not have are differences.
+fn close(schema: &mut Value) {
+    if let Some(fields) = schema.as_object_mut() {
+        if fields.contains_key("properties") && !fields.contains_key("additionalProperties") {
+            fields.insert("additionalProperties".to_owned(), false.into());
+        }
+        fields.values_mut().for_each(close);
+    } else if let Some(items) = schema.as_array_mut() {
+        items.iter_mut().for_each(close);
+    }
+}
+
+fn parsed(body: &[u8]) -> Value {
+    serde_json::from_slice(body).unwrap_or_else(|_| json!(String::from_utf8_lossy(body)))
+}
+
+fn media(headers: &HeaderMap) -> String {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().to_owned()
+}
+
+fn is_stream(media: &str) -> bool {
+    matches!(media, "application/x-ndjson" | "text/event-stream")
+}
+
+/// Whether the document speaks of the path: k8s-cli's paths and the probes are others' contracts.
+pub fn covers(path: &str) -> bool {
+    path.starts_with("/api/v1/") && !path.starts_with("/api/v1/openapi.json")
+}
+
+/// Fails unless the answer is one that the document has.
+pub fn check(asked: &Asked, status: StatusCode, headers: &HeaderMap, body: &[u8]) {
+    if !covers(&asked.path) {
+        return;
+    }
+    let differences = DOCUMENT.differences(asked, status, headers, body);
+    assert!(
+        differences.is_empty(),
+        "{} {}: {}\n{}",
+        asked.method,
+        asked.path,
+        differences.join("\n"),
+        String::from_utf8_lossy(&body[..body.len().min(2000)])
+    );
+}
+
+/// Checks each line of a stream as it comes.
+pub struct Lines {
+    schema: Option<Value>,
+    rest: Vec<u8>,
+}
+
+impl Lines {
+    /// Of an answer that is no stream, nothing is checked.
+    pub fn of(asked: &Asked, headers: &HeaderMap) -> Self {
+        let media = media(headers);
+        let operation = DOCUMENT.operation(asked).filter(|_| covers(&asked.path) && is_stream(&media));
+        let schema = operation.map(|operation| {
+            let response = DOCUMENT.resolve(&operation.described["responses"]["200"]);
+            response["content"][&media]["schema"].clone()
+        });
+        Self { schema, rest: Vec::new() }
+    }
+
+    pub fn take(&mut self, data: &[u8]) {
+        let Some(schema) = &self.schema else { return };
+        self.rest.extend_from_slice(data);
+        while let Some(end) = self.rest.iter().position(|&byte| byte == b'\n') {
+            let line: Vec<u8> = self.rest.drain(..=end).collect();
+            let line = line.trim_ascii();
+            let line = line.strip_prefix(b"data: ").unwrap_or(line);
+            if line.is_empty() || line.starts_with(b":") || line.starts_with(b"id: ") {
+                continue;
+            }
+            let differences = DOCUMENT.misfits(schema, &parsed(line));
+            assert!(differences.is_empty(), "{}: {}", String::from_utf8_lossy(line), differences.join("\n"));
+        }
+    }
+}
