@@ -62,7 +62,8 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
-        refused(if path == "." { "" } else { &path }, error.inner())
+        // What the reader could not name yet is a `?` at the end.
+        refused(path.trim_end_matches(['.', '?']), error.inner())
     })?;
     reader.end().map_err(|error| refused("", &error))?;
     Ok(read)

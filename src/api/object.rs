@@ -37,7 +37,9 @@ impl<T: Serialize> IntoResponse for Object<T> {
             Err(error) => return Failure::internal("the answer cannot be written", &error).into_response(),
         };
         // Enough that two answers never share one by chance.
-        let digest: String = Sha256::digest(&body)[..12].iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = Sha256::digest(&body)[..12]
+            .iter()
+            .fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
         let tag = match self.version {
             Some(version) => format!("\"{version}.{digest}\""),
             None => format!("\"{digest}\""),

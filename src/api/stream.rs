@@ -194,7 +194,7 @@ impl<S: Source> Watch<S> {
             match gone.remove(&key) {
                 None => self.line(&mut text, EventKind::Added, Some(&row)),
                 Some(before) if is_news(&before, &row) => {
-                    self.line(&mut text, EventKind::Modified, Some(&row))
+                    self.line(&mut text, EventKind::Modified, Some(&row));
                 }
                 Some(_) => {}
             }

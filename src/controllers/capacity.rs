@@ -117,6 +117,8 @@ struct Nodes {
     known: bool,
     /// Whether they were read, and are being followed at this moment.
     current: bool,
+    /// Whether they were read since this daemon was started.
+    read: bool,
     /// Since when, and why, the nodes are not being followed.
     broken: Option<(Instant, String)>,
     /// Since when what counts differs from the last sum.
@@ -134,6 +136,7 @@ impl Nodes {
             next: None,
             known: complete.is_some(),
             current: false,
+            read: false,
             broken: None,
             dirty: complete,
             restored: None,
@@ -335,8 +338,10 @@ impl CapacityController {
         let flavors_changed = !before.is_some_and(same_flavors);
         let stale = |(since, _): &&(Instant, String)| self.settings.stale_after <= since.elapsed();
         let silent = nodes.broken.as_ref().filter(stale).map(|(_, why)| why.clone());
-        let is_old = !nodes.current;
-        let same_link = before.is_some_and(|before| before.silent == silent && before.is_old == is_old);
+        let (is_old, was_read) = (!nodes.current, nodes.read);
+        let same_link = before.is_some_and(|before| {
+            before.silent == silent && before.is_old == is_old && before.was_read == was_read
+        });
         // Nodes that are not told apart by what these flavors go by would count for none of them, and flavors that are
         // only presumed tell less than those that the cluster once said it has.
         let was_said = before.is_some_and(|before| !before.presumed);
@@ -345,6 +350,7 @@ impl CapacityController {
             return Ok(kept.map(|before| ClusterCapacity {
                 silent,
                 is_old,
+                was_read,
                 ..ClusterCapacity::clone(before)
             }));
         }
@@ -374,6 +380,7 @@ impl CapacityController {
             bad,
             silent,
             is_old,
+            was_read,
             presumed: *presumed,
         };
         Ok((before.is_none_or(|before| !before.says_the_same(&sum))).then_some(sum))
@@ -489,7 +496,7 @@ impl Cluster {
                 deleting: false,
             });
         }
-        *lock(&self.nodes) = Nodes { current: true, ..Nodes::new(table, Some(now)) };
+        *lock(&self.nodes) = Nodes { current: true, read: true, ..Nodes::new(table, Some(now)) };
     }
 }
 

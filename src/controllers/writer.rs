@@ -522,17 +522,23 @@ mod tests {
     async fn the_first_write_goes_at_once_and_those_after_it_as_one() {
         let (server, writer) = (Server::new(vec![], Duration::ZERO), Writer::default());
         let start = Instant::now();
+        let mut wanted_for = Duration::ZERO;
         let reports = run(&server, &writer, async {
             for value in 0..20 {
                 writer.want(vec![change("q", value)]);
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
+            wanted_for = start.elapsed();
             tokio::time::sleep(WINDOW * 2).await;
         })
         .await;
         let times = server.times("q");
-        assert_eq!((times.len(), reports), (2, 2));
-        assert!(times[0] - start < WINDOW && WINDOW <= times[1] - times[0]);
+        // A busy machine may take more than a window for what is meant to fall into one.
+        let windows = usize::try_from(wanted_for.as_millis() / WINDOW.as_millis()).expect("a few");
+        assert_eq!(times.len(), reports);
+        assert!((2..=2 + windows).contains(&reports), "{reports} writes in {wanted_for:?}");
+        assert!(times.windows(2).all(|pair| WINDOW <= pair[1] - pair[0]), "{times:?}");
+        assert!(times[0] - start < WINDOW.max(wanted_for));
         assert!(writer.is_idle());
     }
 

@@ -163,6 +163,8 @@ pub struct ClusterCapacity {
     pub silent: Option<String>,
     /// Whether the nodes are not being followed at this moment: as the store had them, or since their watch broke.
     pub is_old: bool,
+    /// Whether they were read since this daemon was started.
+    pub was_read: bool,
     /// The hub's flavors stand in for the cluster's own, which it has not told yet.
     pub presumed: bool,
 }
@@ -180,6 +182,7 @@ impl ClusterCapacity {
             bad: Vec::new(),
             silent: None,
             is_old: false,
+            was_read: true,
             presumed: false,
         }
     }

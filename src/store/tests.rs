@@ -495,31 +495,27 @@ async fn every_acknowledged_write_survives_a_kill_and_no_half_of_one_does() {
 
 #[tokio::test]
 async fn of_two_claims_the_one_that_was_seen_first_is_in_force_after_an_upgrade() {
-    let bed = Bed::new().await;
-    let claim = |name: &str, cluster: &str| ClaimRow {
-        name: ClaimName::new(name).expect("a name"),
-        generation: 1,
-        who: "ann".to_owned(),
-        spec: json!({"clusterName": cluster, "resourceAssignments": []}),
-        at: at(0),
-    };
-    for row in
-        [claim("m-first", "east"), claim("a-second", "east"), claim("z-third", "east"), claim("b", "west")]
-    {
-        bed.store.record_claim(&row).await.expect("stored");
+    let folder = TempDir::new().expect("a temporary folder");
+    let path = folder.path().join("fedq.db");
+    let mut connection = open::left_at(&path, 11).await;
+    let spec = |cluster: &str| json!({"clusterName": cluster, "resourceAssignments": []});
+    for (name, cluster) in [("m-first", "east"), ("a-second", "east"), ("z-third", "east"), ("b", "west")] {
+        for statement in [
+            "INSERT INTO claims (name, generation, who, spec, at_ms) VALUES (?1, 1, 'ann', ?2, 0)",
+            "INSERT INTO claim_history (name, generation, who, new_spec, at_ms) VALUES (?1, 1, 'ann', ?2, 0)",
+        ] {
+            let insert = sqlx::query(statement).bind(name).bind(spec(cluster).to_string());
+            insert.execute(&mut connection).await.expect("stored");
+        }
     }
-    // As it was before.
-    for statement in ["DROP TABLE claims_in_force", "DELETE FROM _sqlx_migrations WHERE 11 < version"] {
-        bed.store.execute(statement).await;
-    }
-    bed.store.close().await;
-    let store = Store::open(&bed.path()).await.expect("upgrades");
+    connection.close().await.expect("closed");
+    let store = Store::open(&path).await.expect("upgrades");
     let in_force = async || store.claims_in_force().await.expect("read");
     let names =
         |claims: &[ClaimInForce]| claims.iter().map(|claim| claim.name.to_string()).collect::<Vec<_>>();
     let upgraded = in_force().await;
     assert_eq!(names(&upgraded), ["m-first", "b"]);
-    assert_eq!(upgraded[0].spec, claim("m-first", "east").spec);
+    assert_eq!(upgraded[0].spec, spec("east"));
 
     let east = ClusterName::new("east").expect("a name");
     let second = ClaimInForce { name: ClaimName::new("a-second").expect("a name"), spec: json!({}) };

@@ -26,7 +26,7 @@ impl Format {
             }
             match (kind.as_str(), version) {
                 ("application/openmetrics-text", None | Some("1.0.0")) => {
-                    open_metrics = weight.max(open_metrics)
+                    open_metrics = weight.max(open_metrics);
                 }
                 ("text/plain", None | Some("0.0.4")) | ("text/*" | "*/*", _) => text = weight.max(text),
                 _ => {}
@@ -80,9 +80,9 @@ fn older(open_metrics: &str) -> String {
                 _ => ("", kind),
             };
             if let Some((_, help)) = help.take() {
-                ["# HELP ", name, suffix, " ", help, "\n"].iter().for_each(|part| text.push_str(part));
+                text.extend(["# HELP ", name, suffix, " ", help, "\n"]);
             }
-            ["# TYPE ", name, suffix, " ", kind, "\n"].iter().for_each(|part| text.push_str(part));
+            text.extend(["# TYPE ", name, suffix, " ", kind, "\n"]);
         }
     }
     text

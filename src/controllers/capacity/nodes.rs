@@ -391,7 +391,7 @@ impl Sink for NodeSink {
         if let Some(next) = nodes.next.take() {
             nodes.table = next;
         }
-        (nodes.known, nodes.current) = (true, true);
+        (nodes.known, nodes.current, nodes.read) = (true, true, true);
         drop(nodes);
         (self.listing, self.listed, self.changed) = (false, true, true);
         self.count();
@@ -431,6 +431,7 @@ impl Sink for NodeSink {
             Link::Synced => {
                 let mut nodes = lock(&self.nodes);
                 nodes.broken = None;
+                nodes.read = true;
                 if !std::mem::replace(&mut nodes.current, true) {
                     self.signal.notify_one();
                 }

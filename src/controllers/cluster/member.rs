@@ -236,16 +236,15 @@ impl Member {
         silence: &mut Option<Silence>,
     ) -> Result<ClusterIdentity, StoreError> {
         let settings = &self.context.settings;
-        let silence = match silence {
-            Some(silence) => silence,
+        let silence = if let Some(silence) = silence {
+            silence
+        } else {
             // A restart does not start the clock of `lostTimeout` anew.
-            None => {
-                let stored = until_kept(|| self.context.store.cluster(&self.name)).await?;
-                let now = self.context.clock.now();
-                let since = stored.and_then(|row| row.last_seen).unwrap_or(now);
-                let lasted = Duration::try_from(now.duration_since(since)).unwrap_or_default();
-                silence.insert(Silence::new(since, lasted))
-            }
+            let stored = until_kept(|| self.context.store.cluster(&self.name)).await?;
+            let now = self.context.clock.now();
+            let since = stored.and_then(|row| row.last_seen).unwrap_or(now);
+            let lasted = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+            silence.insert(Silence::new(since, lasted))
         };
         let mut wait = FIRST_RETRY;
         loop {

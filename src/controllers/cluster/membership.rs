@@ -188,7 +188,7 @@ impl Membership {
             hash.update(part.map_or(u64::MAX, |part| part.len() as u64).to_le_bytes());
             hash.update(part.unwrap_or_default());
         }
-        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        hash.finalize().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
     }
 
     /// Differs when the cluster has to be connected anew.

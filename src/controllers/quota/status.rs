@@ -314,7 +314,9 @@ impl QuotaController {
     fn is_being_read(&self, round: &Round<'_>, cluster: Option<&ClusterName>) -> bool {
         let Some(joined) = cluster.and_then(|name| round.joined.get(name)) else { return false };
         let told = cluster.and_then(|name| self.told.clusters.get(name));
-        let has_old_nodes = told.is_some_and(|told| told.nodes_are_old);
+        let capacity = cluster.and_then(|name| round.capacity.get(name));
+        let has_old_nodes = told.is_some_and(|told| told.nodes_are_old)
+            && capacity.is_some_and(|capacity| !capacity.was_read);
         let is_unread = match (&joined.connection, &joined.worker) {
             (Connection::Connecting, _) => true,
             // As it was when this round's plan was made, not as it is by now.

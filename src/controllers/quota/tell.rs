@@ -83,7 +83,7 @@ impl QuotaController {
         let waits = |claim: &ValidClaim| {
             claim.assignments().iter().any(|assignment| never_read.contains(&assignment.queue))
         };
-        let mut waiting = self.unsettled(round);
+        let mut waiting = unsettled(round);
         self.told.unsettled.clone_from(&waiting);
         if !never_read.is_empty() {
             let clusters = round.in_force.iter().filter(|(_, claim)| waits(claim));
@@ -93,14 +93,6 @@ impl QuotaController {
             self.told.known.remove(cluster);
         }
         self.told.waiting = waiting;
-    }
-
-    /// Clusters whose claim is not valid, where no valid one was ever seen or the store was lost: whatever they have,
-    /// they keep.
-    fn unsettled(&self, round: &Round<'_>) -> BTreeSet<ClusterName> {
-        let rejected = round.claims.values().filter(|claim| matches!(claim.verdict, Verdict::Rejected(_)));
-        let clusters = rejected.filter_map(|claim| ClusterName::new(&claim.cluster).ok());
-        clusters.filter(|cluster| !round.in_force.contains_key(cluster)).collect()
     }
 
     /// What a cluster was last counted with. `None`, not known, holds the hub's cells where they are: only
@@ -263,4 +255,12 @@ pub(super) fn answers_soon(connection: &Connection, connected: Option<Duration>,
 
 fn is_assigned(name: &ClusterName, round: &Round<'_>) -> bool {
     round.in_force.get(name).is_some_and(|claim| !claim.assignments().is_empty())
+}
+
+/// Clusters whose claim is not valid, where no valid one was ever seen or the store was lost: whatever they have,
+/// they keep.
+fn unsettled(round: &Round<'_>) -> BTreeSet<ClusterName> {
+    let rejected = round.claims.values().filter(|claim| matches!(claim.verdict, Verdict::Rejected(_)));
+    let clusters = rejected.filter_map(|claim| ClusterName::new(&claim.cluster).ok());
+    clusters.filter(|cluster| !round.in_force.contains_key(cluster)).collect()
 }

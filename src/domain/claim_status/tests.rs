@@ -85,6 +85,7 @@ impl Bed {
                 bad: Vec::new(),
                 silent: None,
                 is_old: false,
+                was_read: true,
                 presumed: false,
             }),
             plan: Some(ClusterPlan { cells: BTreeMap::from([(cell(), planned(5, Reason::Satisfied))]) }),

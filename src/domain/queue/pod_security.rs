@@ -140,7 +140,8 @@ mod tests {
 
     #[test]
     fn what_is_stricter_on_the_worker_is_never_loosened() {
-        let cases: [(&[(&str, &str)], &[(&str, &str)], &[(&str, &str)]); 9] = [
+        type Levels = [(&'static str, &'static str)];
+        let cases: [(&Levels, &Levels, &Levels); 9] = [
             (&[], &[("enforce", "restricted")], &[]),
             (&[("enforce", "privileged")], &[("enforce", "restricted")], &[]),
             (&[("enforce", "baseline")], &[("enforce", "restricted"), ("enforce-version", "v1.20")], &[]),

@@ -36,6 +36,7 @@ pub enum Mode {
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "four independent facts about one cluster")]
 pub struct ClusterInput {
     pub name: ClusterName,
     pub mode: Mode,

@@ -147,7 +147,7 @@ pub fn prometheus() -> Result<PathBuf> {
     for file in ["go.mod", "go.sum", "main.go"] {
         hash.update(fs::read(module.join(file)).with_context(|| format!("read {file}"))?);
     }
-    let key: String = hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+    let key = hash.finalize().iter().take(6).fold(String::new(), |key, byte| key + &format!("{byte:02x}"));
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("real-prometheus");
     fs::create_dir_all(&root).with_context(|| root.display().to_string())?;
     let lock = File::create(root.join("lock")).context("create the build lock")?;

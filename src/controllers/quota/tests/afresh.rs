@@ -115,8 +115,9 @@ impl Course {
             observed: Timestamp::UNIX_EPOCH,
             bad: Vec::new(),
             silent: self.draw.bool().then(|| "nobody knows".to_owned()),
-            is_old: self.draw.bool(),
-            presumed: self.draw.bool(),
+            is_old: self.draw.u8(..4) == 0,
+            was_read: self.draw.bool(),
+            presumed: self.draw.u8(..4) == 0,
         };
         self.bed.capacity.insert(name(cluster), Arc::new(capacity));
     }
