@@ -36,10 +36,10 @@ pub struct Asked {
 
 impl Document {
     fn of_the_api() -> Self {
-        Self::new(fedq::api::openapi())
+        Self::new(&fedq::api::openapi())
     }
 
-    fn new(document: Value) -> Self {
+    fn new(document: &Value) -> Self {
         let mut operations = Vec::new();
         for (path, item) in document["paths"].as_object().expect("paths") {
             for (method, described) in item.as_object().expect("operations") {

@@ -405,13 +405,13 @@ impl Walk {
             }
         }
         let amounts = [[5, 3], [2, 6]];
-        for which in 0..2 {
+        for (which, asked) in amounts.into_iter().enumerate() {
             if !self.truth.workers[which].is_joined() {
                 self.leaves_or_returns(which).await;
             }
-            self.truth.workers[which].asks(amounts[which]);
+            self.truth.workers[which].asks(asked);
             self.invalid[which] = false;
-            self.stage.give(&self.stage.bed.workers[which], amounts[which]).await;
+            self.stage.give(&self.stage.bed.workers[which], asked).await;
             self.truth.holds(which, false);
         }
         self.truth.reported.asks([0, 0]);
