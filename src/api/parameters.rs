@@ -14,6 +14,9 @@ use serde_json::Value;
 use super::Failure;
 use crate::{domain::nearest::nearest, wire::problem::Cause};
 
+/// Whoever sends thousands is told of the first ones: an answer must not be many times what was asked.
+const MOST_CAUSES: usize = 20;
+
 /// What each operation takes in its query.
 #[derive(Clone)]
 pub struct Parameters(Arc<HashMap<(Method, String), Vec<Parameter>>>);
@@ -61,6 +64,9 @@ impl Parameters {
                 Some(parameter) => format!("must be {}", parameter.form),
             };
             causes.push(Cause::new(name.chars().take(80).collect::<String>(), message));
+            if MOST_CAUSES <= causes.len() {
+                break;
+            }
         }
         if causes.is_empty() {
             return Ok(());

@@ -9,6 +9,8 @@ use crate::domain::queue::{input::NamespaceRules, pod_security::Level};
 
 /// Of what is kept of one cluster.
 const SMALLEST: u64 = 1 << 20;
+/// Of objects: an empty cluster with Kueue has some hundred.
+const FEWEST: usize = 1000;
 
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -75,6 +77,10 @@ impl Clusters {
         if most < SMALLEST {
             let reason = "1Mi or more: even a small cluster takes that".to_owned();
             return Err(Unusable { key: key.to_owned(), reason });
+        }
+        if self.max_objects < FEWEST {
+            let reason = format!("{FEWEST} or more: over it a cluster is refused and loses its share");
+            return Err(Unusable { key: "clusters.maxObjects".to_owned(), reason });
         }
         Ok((self.max_objects, usize::try_from(most).unwrap_or(usize::MAX)))
     }

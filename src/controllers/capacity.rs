@@ -242,8 +242,11 @@ impl CapacityController {
                 {
                     publisher.observe(name, &cluster.nodes);
                 }
-                // Fails only when storing failed, which ends the controller.
-                self.records.send((name.clone(), capacity)).ok();
+                // What stands in for a cluster's own word is no history. Fails only when storing failed, which ends
+                // the controller.
+                if !capacity.presumed {
+                    self.records.send((name.clone(), capacity)).ok();
+                }
                 changed = true;
             }
         }

@@ -453,7 +453,10 @@ impl Member {
                     };
                     return Ok(Ended::Quarantined(reason));
                 }
-                Ok(_) if fell_silent => return Ok(Ended::Returned),
+                Ok(_) if fell_silent => {
+                    *silence = self.heard();
+                    return Ok(Ended::Returned);
+                }
                 Ok(_) => {
                     worker.answers.notify_waiters();
                     Box::pin(self.answered(&mut stored)).await?;

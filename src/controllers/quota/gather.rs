@@ -30,6 +30,9 @@ use crate::{
 
 use super::{Settings, removal::Accepted, settling::Settling, target::Target};
 
+/// In the queues of one cluster, far above real ones: a plan takes time and memory for each.
+const MOST_FLAVORS: usize = 4096;
+
 /// Feeds the claims into what is in force; when to look again.
 pub(super) fn accept(
     claims: &ReadClaims,
@@ -283,6 +286,12 @@ pub(super) fn worker_queues(
                 return None;
             }
         }
+    }
+    let flavors: BTreeSet<_> =
+        queues.iter().flat_map(|queue| queue.cells.keys()).map(|cell| &cell.flavor).collect();
+    if MOST_FLAVORS < flavors.len() {
+        warn!(cluster.name = %worker.name, "`{}` is left as it is, since its ClusterQueues name more than {MOST_FLAVORS} flavors", worker.name);
+        return None;
     }
     // What is being made is there already, as far as the sum is concerned: without this, a claim edited at
     // this moment could give the same nodes to another queue.

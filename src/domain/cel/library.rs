@@ -66,6 +66,7 @@ pub fn bytes(value: &Value) -> u64 {
         Value::Bytes(bytes) => bytes.len(),
         Value::List(items) => 8 * items.len(),
         Value::Map(entries) => 8 * entries.len(),
+        Value::Url(url) => url.bytes(),
         Value::Optional(Some(inner)) => return bytes(inner),
         _ => 8,
     };

@@ -121,9 +121,10 @@ pub fn due(changes: Vec<Change>) -> Vec<Change> {
     changes.into_iter().filter(|change| !matches!(change, Change::Report(_))).collect()
 }
 
-/// Whether decisions are still to be written.
+/// Whether decisions are still to be written. Labels that somebody keeps taking off move no cluster, so nothing waits
+/// for them.
 pub fn decisions_differ(changes: &[Change]) -> bool {
-    changes.iter().any(|change| !matches!(change, Change::Report(_)))
+    changes.iter().any(|change| !matches!(change, Change::Report(_) | Change::Label { .. }))
 }
 
 /// A cluster that stays chosen and comes to stand in another decision is written there first, and then taken out
@@ -136,6 +137,7 @@ fn decision_changes(placement: &Placement, hub: &Hub, slices: &[Slice], marks: &
     let moving = moving(slices, found);
     let mut changes = Vec::new();
     let mut waiting = Vec::new();
+    let mut relabelled = Vec::new();
     for slice in slices {
         let name = slice.name.clone();
         let mut labels = labels(placement, slice);
@@ -164,7 +166,7 @@ fn decision_changes(placement: &Placement, hub: &Hub, slices: &[Slice], marks: &
         }
         labels.extend(marks.clone());
         if labels.iter().any(|(key, value)| decision.labels.get(key) != Some(value)) {
-            changes.push(Change::Label { name, labels });
+            relabelled.push(Change::Label { name, labels });
         }
     }
     let redundant = existing.iter().filter(|decision| slices.iter().all(|slice| slice.name != decision.name));
@@ -174,7 +176,9 @@ fn decision_changes(placement: &Placement, hub: &Hub, slices: &[Slice], marks: &
         if is_left { &mut changes } else { &mut waiting }.push(delete);
     }
     // Full decisions that exchange clusters wait for one another: there is no room to have them in both.
-    if changes.is_empty() { waiting } else { changes }
+    let mut now = if changes.is_empty() { waiting } else { changes };
+    now.extend(relabelled);
+    now
 }
 
 /// The clusters that are to stand in a decision where they do not stand yet.

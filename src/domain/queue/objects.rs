@@ -105,8 +105,14 @@ impl<'a> Deciding<'a> {
         }
         let none = Labels::new();
         for (name, queues) in needed {
-            let hub_labels = self.hub.namespaces.get(name).unwrap_or(&none);
+            let on_hub = self.hub.namespaces.get(name);
+            let hub_labels = on_hub.unwrap_or(&none);
             let Some(namespace) = self.worker.namespaces.get(name) else {
+                // A LocalQueue cannot be without its namespace, so the hub's is about to be seen. What its pods may do is
+                // not known before, and is never loosened afterwards.
+                if on_hub.is_none() {
+                    continue;
+                }
                 let mut labels = self.copied_labels(&queues, hub_labels, &none);
                 let default = self.hub.namespace_rules.pod_security;
                 labels.extend(in_json(pod_security::of_new(hub_labels, default)));

@@ -60,6 +60,9 @@ pub(super) fn build(
     constraints
 }
 
+/// So many flavors that share nodes make two thousand pairs.
+const MAX_PAIRED: usize = 64;
+
 struct Class {
     flavors: Vec<u16>,
     units: i128,
@@ -92,7 +95,8 @@ fn components(flavors: usize, classes: &[Class]) -> Vec<Vec<u16>> {
     by_root
 }
 
-/// Every non-empty subset of a component, or of one that is too large singles, pairs and the whole.
+/// Every non-empty subset of a component, or of one that is too large singles, pairs and the whole; no pairs where
+/// there would be thousands of them.
 fn sets(component: &[u16]) -> Vec<Vec<u16>> {
     if component.len() <= MAX_COMPONENT {
         let subset = |bits: u32| {
@@ -102,8 +106,10 @@ fn sets(component: &[u16]) -> Vec<Vec<u16>> {
         return (1..1 << component.len()).map(subset).collect();
     }
     let mut sets: Vec<Vec<u16>> = component.iter().map(|flavor| vec![*flavor]).collect();
-    for (i, a) in component.iter().enumerate() {
-        sets.extend(component[i + 1..].iter().map(|b| vec![*a, *b]));
+    if component.len() <= MAX_PAIRED {
+        for (i, a) in component.iter().enumerate() {
+            sets.extend(component[i + 1..].iter().map(|b| vec![*a, *b]));
+        }
     }
     sets.push(component.to_vec());
     sets

@@ -1,7 +1,7 @@
 //! Kubernetes' URLs, read as Go's `net/url` reads them: an absolute URL or an absolute path.
 
 use core::net::Ipv6Addr;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::Called;
 use crate::domain::cel::{
@@ -55,6 +55,13 @@ impl Url {
         Ok(url)
     }
 
+    /// To read it all.
+    pub fn bytes(&self) -> usize {
+        let parts =
+            [&self.scheme, &self.opaque, &self.user, &self.host, &self.path, &self.query, &self.fragment];
+        parts.iter().map(|part| part.len()).sum()
+    }
+
     fn get(&self, name: &str) -> Option<Value> {
         Some(match name {
             "getScheme" => Value::text(&self.scheme),
@@ -76,17 +83,13 @@ impl Url {
 
     /// What cannot be read of a query is left out.
     fn parameters(&self) -> Map {
-        let mut parameters: Vec<(String, Vec<Value>)> = Vec::new();
+        let mut parameters: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         for part in self.query.split('&').filter(|part| !part.is_empty() && !part.contains(';')) {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             let (Ok(key), Ok(value)) = (unescape(key, Mode::Query), unescape(value, Mode::Query)) else {
                 continue;
             };
-            let value = Value::text(&value);
-            match parameters.iter_mut().find(|(known, _)| *known == key) {
-                Some((_, values)) => values.push(value),
-                None => parameters.push((key, vec![value])),
-            }
+            parameters.entry(key).or_default().push(Value::text(&value));
         }
         let entry = |(key, values): (String, Vec<Value>)| (Key::String(key.into()), Value::list(values));
         parameters.into_iter().map(entry).collect()
