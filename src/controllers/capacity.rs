@@ -234,6 +234,11 @@ impl CapacityController {
         for (name, entry) in joined {
             let wanted = self.wanted(name, entry);
             self.keep(name, entry, &wanted.label_keys, cancel).await;
+            // A cluster that only reports has the hub's flavors. While the hub does not serve them they are unknown, and
+            // to count its nodes by none of them would say that it has nothing.
+            if entry.source == CLUSTER_METRICS && self.hub.flavors.is_absent() {
+                continue;
+            }
             if let Some(capacity) = self.sum(name, &wanted, view.get(name))? {
                 let capacity = Arc::new(capacity);
                 Arc::make_mut(&mut view).insert(name.clone(), Arc::clone(&capacity));
