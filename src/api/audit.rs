@@ -66,7 +66,7 @@ pub fn entry(state: &State, caller: &Caller, deed: Deed) -> AuditEntry {
 }
 
 pub fn page(limit: u32, next: Option<&str>) -> Result<PageRequest, StoreError> {
-    let after = next.map(str::parse::<Cursor>).transpose()?;
+    let after = next.filter(|next| !next.is_empty()).map(str::parse::<Cursor>).transpose()?;
     Ok(PageRequest { after, limit })
 }
 

@@ -12,7 +12,7 @@ use serde::{
     Deserialize, Deserializer, Serialize,
     de::{DeserializeOwned, Error as _, MapAccess, SeqAccess, Visitor},
 };
-use serde_json::error::Category;
+use serde_json::{Value, error::Category};
 
 use super::Failure;
 use crate::wire::problem::{Cause, Code};
@@ -67,6 +67,11 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
     })?;
     reader.end().map_err(|error| refused("", &error))?;
     Ok(read)
+}
+
+/// Reads what a body holds once it is known to be JSON.
+pub fn fit<T: DeserializeOwned>(value: &Value) -> Result<T, Failure> {
+    serde_path_to_error::deserialize(value).map_err(|error| refused(&error.path().to_string(), error.inner()))
 }
 
 fn refused(path: &str, error: &serde_json::Error) -> Failure {

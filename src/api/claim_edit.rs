@@ -70,7 +70,11 @@ impl Match {
         let version = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
         match (text, version) {
             ("*", _) => Ok(Self::Any),
-            (_, Some(tag)) if !tag.is_empty() => Ok(Self::Version(object::version(tag).to_owned())),
+            (_, Some(tag))
+                if !tag.is_empty() && tag.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"') =>
+            {
+                Ok(Self::Version(object::version(tag).to_owned()))
+            }
             _ => Err(Failure::bad_request("If-Match is neither * nor one quoted ETag")),
         }
     }

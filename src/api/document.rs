@@ -20,34 +20,71 @@ const SYNCED: &str = "WatchSynced";
 const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 const TASK_ID: &str = "^[0-9a-z]{8}$";
 
-/// How requests fail: the name under which the document has it, the code that is most common, and what it means.
-const FAILURES: [(u16, &str, Code, &str); 15] = [
-    (400, "BadRequest", Code::BadRequest, "A parameter is unknown or wrong, or the body is no JSON."),
-    (401, "Unauthorized", Code::Unauthorized, "There is no token, or it is not valid here."),
-    (403, "Forbidden", Code::Forbidden, "The hub's RBAC does not allow it. The detail names the right."),
-    (404, "NotFound", Code::NotFound, "It is not there, or not for the caller to see."),
-    (409, "Conflict", Code::Conflict, "What is there now does not allow it."),
-    (412, "PreconditionFailed", Code::Conflict, "It was changed since the version that `If-Match` names."),
+/// How requests fail: the status, the name under which the document has it, which codes it carries, and what it means.
+type Way = (u16, &'static str, &'static [Code], &'static str);
+
+const FAILURES: [Way; 18] = [
+    (400, "BadRequest", &[Code::BadRequest], "A parameter is unknown or wrong, or the body is no JSON."),
+    (401, "Unauthorized", &[Code::Unauthorized], "There is no token, or it is not valid here."),
+    (403, "Forbidden", &[Code::Forbidden], "The hub's RBAC does not allow it. The detail names the right."),
+    (404, "NotFound", &[Code::NotFound], "It is not there, or not for the caller to see."),
+    (409, "Conflict", &[Code::Conflict], "What is there now does not allow it."),
+    (
+        409,
+        TAKEN,
+        &[Code::AlreadyExists, Code::Conflict],
+        "It is there already, or what is there does not allow it.",
+    ),
+    (412, "PreconditionFailed", &[Code::Conflict], "It was changed since the version that `If-Match` names."),
     (
         413,
         "TooLarge",
-        Code::TooLarge,
+        &[Code::TooLarge],
         "The body is larger than 2 MiB, or the task file than what is read of one.",
     ),
     (
         415,
         "UnsupportedMediaType",
-        Code::UnsupportedMediaType,
+        &[Code::UnsupportedMediaType],
         "The body's `Content-Type` is not `application/json`.",
     ),
-    (422, "Invalid", Code::Invalid, "The body is JSON, and breaks a rule. The causes name the fields."),
-    (428, "PreconditionRequired", Code::PreconditionRequired, "`If-Match` is missing."),
-    (429, "TooManyRequests", Code::TooManyRequests, "Too much at once, or more than one person may have."),
-    (500, "Internal", Code::Internal, "fedqd could not do it. Its log says why."),
-    (502, "HubRefuses", Code::HubUnreachable, "The hub does not take fedqd's own credential."),
-    (503, "HubUnreachable", Code::HubUnreachable, "The hub does not answer, or fedqd has not read it yet."),
-    (504, "HubTimeout", Code::HubTimeout, "The hub did not answer in time."),
+    (422, "Invalid", &[Code::Invalid], "The body is JSON, and breaks a rule. The causes name the fields."),
+    (
+        422,
+        REFUSED,
+        &[Code::Invalid, Code::KubeconfigRefused],
+        "The body is JSON, and breaks a rule, or the kubeconfig is none that fedqd may use.",
+    ),
+    (422, UNANSWERABLE, &[Code::Invalid], "The task has nothing of what is asked for."),
+    (428, "PreconditionRequired", &[Code::PreconditionRequired], "`If-Match` is missing."),
+    (429, "TooManyRequests", &[Code::TooManyRequests], "Too much at once, or more than one person may have."),
+    (500, "Internal", &[Code::Internal], "fedqd could not do it. Its log says why."),
+    (502, "HubRefuses", &[Code::HubUnreachable], "The hub does not take fedqd's own credential."),
+    (
+        503,
+        "HubUnreachable",
+        &[Code::HubUnreachable],
+        "The hub does not answer, or fedqd has not read it yet.",
+    ),
+    (504, "HubTimeout", &[Code::HubTimeout], "The hub did not answer in time."),
 ];
+/// Where something is made.
+const TAKEN: &str = "Taken";
+/// Of a join.
+const REFUSED: &str = "KubeconfigRefused";
+/// Of logs.
+const UNANSWERABLE: &str = "NoSuchNode";
+
+/// Whether a way to fail is one of this operation, where its status is.
+fn is_of(name: &str, status: u16, id: &str) -> bool {
+    let special = match (status, id) {
+        (409, "join_cluster" | "submit_task" | "create_volume") => TAKEN,
+        (422, "join_cluster") => REFUSED,
+        (422, "task_logs") => UNANSWERABLE,
+        _ => return ![TAKEN, REFUSED, UNANSWERABLE].contains(&name),
+    };
+    name == special
+}
 
 /// The document, made whole.
 pub fn finish(document: &utoipa::openapi::OpenApi) -> Value {
@@ -240,9 +277,12 @@ fn event(name: &str, schemas: &mut Map<String, Value>) {
 }
 
 fn failures() -> Value {
-    let failure = |(status, name, code, description): &(u16, &str, Code, &str)| {
+    let failure = |(status, name, codes, description): &Way| {
         let title = StatusCode::from_u16(*status).ok().and_then(|status| status.canonical_reason());
-        let example = json!({"status": status, "title": title, "code": code, "detail": description});
+        let example = json!({"status": status, "title": title, "code": codes[0], "detail": description});
+        // A reference and what is more precise here: whoever reads only the reference has one type for all.
+        let mut problem = reference("schemas", "Problem");
+        problem["properties"] = json!({"status": {"const": status}, "code": {"enum": codes}});
         let mut headers = Map::new();
         if matches!(status, 429 | 503) {
             headers.insert("Retry-After".to_owned(), reference("headers", "RetryAfter"));
@@ -252,7 +292,7 @@ fn failures() -> Value {
         }
         let mut response = json!({
             "description": description,
-            "content": {PROBLEM_JSON: {"schema": reference("schemas", "Problem"), "example": example}},
+            "content": {PROBLEM_JSON: {"schema": problem, "example": example}},
         });
         if !headers.is_empty() {
             response["headers"] = headers.into();
@@ -282,6 +322,7 @@ fn headers() -> Value {
 
 /// What `operation` answers beside what its handler's annotation says.
 fn complete(path: &str, method: &str, operation: &mut Value) {
+    let id = operation["operationId"].as_str().unwrap_or_default().to_owned();
     let body = operation.get("requestBody").is_some();
     let named = path.contains('{');
     let known = operation.get("security").is_none();
@@ -289,8 +330,10 @@ fn complete(path: &str, method: &str, operation: &mut Value) {
     if body {
         operation["requestBody"]["required"] = true.into();
     }
+    if id == "simulate_placement" {
+        operation["requestBody"]["content"][JSON]["schema"] = placement();
+    }
     let summary = operation["summary"].clone();
-    let id = operation["operationId"].as_str().unwrap_or_default().to_owned();
     let object = method == "get" && is_object(&operation["responses"]["200"]["content"]);
     for (status, response) in operation["responses"].as_object_mut().into_iter().flatten() {
         if response["description"].as_str().is_none_or(str::is_empty) {
@@ -325,7 +368,7 @@ fn complete(path: &str, method: &str, operation: &mut Value) {
             422 => method != "get" || id == "task_logs",
             _ => false,
         };
-        if happens {
+        if happens && is_of(name, status, &id) {
             operation["responses"][status.to_string()] = reference("responses", name);
         }
     }
@@ -333,6 +376,21 @@ fn complete(path: &str, method: &str, operation: &mut Value) {
         describe(parameter);
     }
     link(&id, operation);
+}
+
+/// The manifest of a Placement, as far as it is looked at here: OCM says what its spec may be.
+fn placement() -> Value {
+    json!({
+        "type": "object", "additionalProperties": true, "required": ["kind", "metadata"],
+        "properties": {
+            "kind": {"type": "string", "enum": ["Placement"]},
+            "metadata": {
+                "type": "object", "additionalProperties": true, "required": ["name"],
+                "properties": {"name": {"type": "string", "minLength": 1}, "namespace": {"type": "string"}},
+            },
+            "spec": {"type": "object", "additionalProperties": true},
+        },
+    })
 }
 
 fn has_parameter(operation: &Value, name: &str) -> bool {
@@ -365,6 +423,10 @@ fn describe(parameter: &mut Value) {
     if let Some(schema) = parameter.get_mut("schema") {
         if name == "continue" {
             schema["maxLength"] = 1024.into();
+            schema["pattern"] = r"^[^\x00-\x1f\x7f]*$".into();
+        }
+        if name == "If-Match" {
+            schema["pattern"] = r#"^(\*|"[!#-~]+")$"#.into();
         }
         // What is not there is left out.
         if let Some(types) = schema["type"].as_array() {
@@ -374,16 +436,46 @@ fn describe(parameter: &mut Value) {
     }
 }
 
-/// Where the id in the answer goes next.
+/// Where what an answer holds goes next: the field, the parameter that takes it, and the operations that have it.
+type Link = (&'static str, &'static str, &'static str, &'static [&'static str]);
+
+const LINKS: [Link; 9] = [
+    ("submit_task", "/id", "task", &["get_task", "task_events", "explain_task", "stop_task"]),
+    ("create_volume", "/id", "volume", &["get_volume", "delete_volume"]),
+    ("list_tasks", "/items/0/id", "task", &["get_task", "task_events", "explain_task", "stop_task"]),
+    ("list_volumes", "/items/0/id", "volume", &["get_volume", "delete_volume"]),
+    (
+        "list_clusters",
+        "/items/0/name",
+        "cluster",
+        &["get_cluster", "check_cluster", "cordon_cluster", "uncordon_cluster"],
+    ),
+    ("list_capacity", "/items/0/cluster", "cluster", &["capacity_history"]),
+    ("list_claims", "/items/0/name", "claim", &["get_claim", "claim_history", "assign", "diff_claim"]),
+    ("list_queues", "/items/0/name", "queue", &["explain_queue", "set_base"]),
+    ("get_claim", "", "claim", &["edit_claim"]),
+];
+
 fn link(id: &str, operation: &mut Value) {
-    let (parameter, ways): (&str, &[&str]) = match id {
-        "submit_task" => ("task", &["get_task", "task_events", "explain_task", "stop_task"]),
-        "create_volume" => ("volume", &["get_volume", "delete_volume"]),
-        _ => return,
-    };
-    let link = |way: &&str| {
-        let link = json!({"operationId": way, "parameters": {parameter: "$response.body#/id"}});
-        ((*way).to_owned(), link)
-    };
-    operation["responses"]["201"]["links"] = Value::Object(ways.iter().map(link).collect());
+    for (from, field, parameter, ways) in LINKS {
+        if from != id {
+            continue;
+        }
+        for way in ways {
+            let mut link = json!({"operationId": way});
+            link["parameters"][parameter] = format!("$response.body#{field}").into();
+            if *way == "edit_claim" {
+                // An edit of what was read.
+                link["parameters"] =
+                    json!({"claim": "$request.path.claim", "If-Match": "$response.header.ETag"});
+                link["requestBody"] = "$response.body#/spec".into();
+            }
+            let status = if method_creates(operation) { "201" } else { "200" };
+            operation["responses"][status]["links"][*way] = link;
+        }
+    }
+}
+
+fn method_creates(operation: &Value) -> bool {
+    operation["responses"].get("201").is_some()
 }

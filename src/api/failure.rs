@@ -131,17 +131,6 @@ impl From<HubError> for Failure {
 impl From<ApiError> for Failure {
     fn from(error: ApiError) -> Self {
         let (status, code, next) = meaning(&error.class);
-        // The hub's own refusals are passed on as they are, where the document has them.
-        let refused = error.status.as_ref().and_then(|answer| StatusCode::from_u16(answer.code).ok());
-        let status = match refused {
-            Some(refused)
-                if matches!(refused.as_u16(), 400 | 403 | 404 | 409 | 413 | 422)
-                    && status.is_client_error() =>
-            {
-                refused
-            }
-            _ => status,
-        };
         let mut failure = Self::new(status, code, error.message);
         failure.0.next = next.map(str::to_owned);
         let details = error.status.and_then(|answer| answer.details);

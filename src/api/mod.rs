@@ -18,6 +18,7 @@ mod owner;
 mod parameters;
 mod placement;
 mod queue;
+mod reference;
 mod routes;
 mod show;
 mod stream;

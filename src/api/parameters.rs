@@ -4,14 +4,14 @@
 use std::{collections::HashMap, fmt, sync::Arc};
 
 use axum::{
-    extract::{MatchedPath, Request, State},
-    http::Method,
+    extract::{MatchedPath, Request, State as Extract},
+    http::{HeaderMap, Method},
     middleware::Next,
     response::{IntoResponse, Response},
 };
 use serde_json::Value;
 
-use super::Failure;
+use super::{Failure, State, extract::token};
 use crate::{domain::nearest::nearest, wire::problem::Cause};
 
 /// Whoever sends thousands is told of the first ones: an answer must not be many times what was asked.
@@ -19,7 +19,13 @@ const MOST_CAUSES: usize = 20;
 
 /// What each operation takes in its query.
 #[derive(Clone)]
-pub struct Parameters(Arc<HashMap<(Method, String), Vec<Parameter>>>);
+pub struct Parameters(Arc<HashMap<(Method, String), Operation>>);
+
+struct Operation {
+    /// Whether it takes a token.
+    closed: bool,
+    query: Vec<Parameter>,
+}
 
 struct Parameter {
     name: String,
@@ -29,10 +35,17 @@ struct Parameter {
 /// What a value must be.
 enum Form {
     Flag,
-    Number { least: u64, most: u64 },
+    /// A flag with a name that Kubernetes' clients know.
+    KubernetesFlag,
+    Number {
+        least: u64,
+        most: u64,
+    },
     OneOf(Vec<String>),
     Time,
-    Text { most: usize },
+    Text {
+        most: usize,
+    },
 }
 
 impl Parameters {
@@ -43,14 +56,17 @@ impl Parameters {
                 let Ok(method) = method.to_uppercase().parse::<Method>() else { continue };
                 let parameters = operation["parameters"].as_array().into_iter().flatten();
                 let query = parameters.filter(|parameter| parameter["in"] == "query").map(Parameter::read);
-                known.insert((method, path.clone()), query.collect());
+                let closed = operation.get("security").is_none();
+                known.insert((method, path.clone()), Operation { closed, query: query.collect() });
             }
         }
         Self(Arc::new(known))
     }
+}
 
-    fn check(&self, operation: &(Method, String), query: &str) -> Result<(), Failure> {
-        let Some(known) = self.0.get(operation) else { return Ok(()) };
+impl Operation {
+    fn check(&self, query: &str) -> Result<(), Failure> {
+        let known = &self.query;
         let mut causes: Vec<Cause> = Vec::new();
         let mut seen = Vec::new();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -97,6 +113,11 @@ impl Parameter {
             (_, Some(words)) => {
                 Form::OneOf(words.iter().filter_map(|word| word.as_str().map(str::to_owned)).collect())
             }
+            (Some("boolean"), _)
+                if ["watch", "follow", "previous"].iter().any(|name| parameter["name"] == *name) =>
+            {
+                Form::KubernetesFlag
+            }
             (Some("boolean"), _) => Form::Flag,
             (Some("integer"), _) => {
                 Form::Number { least: number("minimum", 0), most: number("maximum", u64::MAX) }
@@ -113,8 +134,9 @@ impl Parameter {
 impl Form {
     fn takes(&self, value: &str) -> bool {
         match self {
+            Self::Flag => matches!(value, "true" | "false"),
             // As Kubernetes reads them.
-            Self::Flag => matches!(value, "" | "0" | "1" | "true" | "True" | "false" | "False"),
+            Self::KubernetesFlag => matches!(value, "" | "0" | "1" | "true" | "True" | "false" | "False"),
             Self::Number { least, most } => {
                 value.parse::<u64>().is_ok_and(|number| (*least..=*most).contains(&number))
             }
@@ -129,7 +151,7 @@ impl Form {
 impl fmt::Display for Form {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Flag => f.write_str("true or false"),
+            Self::Flag | Self::KubernetesFlag => f.write_str("true or false"),
             Self::Number { least, most } => write!(f, "a whole number from {least} to {most}"),
             Self::OneOf(words) => f.write_str(&words.join(" or ")),
             Self::Time => f.write_str("a time such as 2026-08-01T09:30:00Z"),
@@ -138,16 +160,26 @@ impl fmt::Display for Form {
     }
 }
 
-/// Refuses parameters that the document does not have.
+/// Refuses parameters that the document does not have, once it is known who asks: who is not logged in is told that.
 pub async fn check(
-    State(known): State<Parameters>,
+    Extract((state, known)): Extract<(State, Parameters)>,
     path: MatchedPath,
     request: Request,
     next: Next,
 ) -> Response {
     let operation = (request.method().clone(), path.as_str().to_owned());
-    match known.check(&operation, request.uri().query().unwrap_or_default()) {
+    let Some(operation) = known.0.get(&operation) else { return next.run(request).await };
+    match operation.check(request.uri().query().unwrap_or_default()) {
         Ok(()) => next.run(request).await,
-        Err(failure) => failure.into_response(),
+        Err(failure) if !operation.closed => failure.into_response(),
+        Err(failure) => unknown_caller(&state, request.headers()).await.unwrap_or(failure).into_response(),
     }
+}
+
+async fn unknown_caller(state: &State, headers: &HeaderMap) -> Option<Failure> {
+    let token = match token(headers) {
+        Ok(token) => token,
+        Err(failure) => return Some(failure),
+    };
+    state.authenticator.caller(&state.hub, token).await.err()
 }

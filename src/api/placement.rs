@@ -8,12 +8,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use jiff::Timestamp;
-use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::watch;
 
 use super::{
-    Failure, State,
+    Failure, State, body,
     extract::{Json, Path, Query, Reader},
     object::Object,
     stream::{self, Source},
@@ -34,7 +33,7 @@ use crate::{
             Placement, PlacementCluster, PlacementCondition, PlacementExplanation, PlacementGroup,
             PlacementPrioritizer,
         },
-        problem::Code,
+        problem::{Cause, Code},
     },
 };
 
@@ -128,22 +127,24 @@ pub async fn simulate_placement(
 }
 
 fn read_manifest(mut manifest: Value) -> Result<Spec, Failure> {
-    let refused = |what: String| {
+    let refused = |field: &str, message: &str| {
         let status = StatusCode::UNPROCESSABLE_ENTITY;
-        Failure::new(status, Code::Invalid, what).next("kubectl explain placement.spec lists its fields")
+        let mut failure = Failure::new(status, Code::Invalid, format!("{field}: {message}"));
+        failure.0.causes = vec![Cause::new(field, message)];
+        failure.next("kubectl explain placement.spec lists its fields")
     };
     if manifest["kind"] != "Placement" {
-        return Err(refused("the body is not a Placement: its kind is something else".to_owned()));
+        return Err(refused("kind", "must be Placement"));
     }
     if manifest["metadata"]["name"].as_str().is_none_or(str::is_empty) {
-        return Err(refused("metadata.name: the Placement has no name".to_owned()));
+        return Err(refused("metadata.name", "the Placement has no name"));
     }
     if manifest["metadata"]["namespace"].is_null() {
         manifest["metadata"]["namespace"] = "default".into();
     }
     // As the API server fills in what is left out.
     ocm::crds::fill_in_defaults(&mut manifest);
-    let object = ocm::Placement::deserialize(&manifest).map_err(|error| refused(error.to_string()))?;
+    let object = body::fit::<ocm::Placement>(&manifest)?;
     Ok(read::ocm::placement(&object))
 }
 

@@ -17,7 +17,7 @@ use utoipa_axum::{
 use super::{
     Failure, State, audit, capacity, check, claim, cluster, document, k8s_cli, object,
     parameters::{self, Parameters},
-    placement, queue, system, task, volume,
+    placement, queue, reference, system, task, volume,
 };
 use crate::wire::problem::{Code, Problem};
 
@@ -54,7 +54,8 @@ pub fn router(state: State) -> Router {
     let document = document::finish(&document);
     let api = api
         .layer(from_fn(object::not_modified))
-        .layer(from_fn_with_state(Parameters::of(&document), parameters::check));
+        .layer(from_fn_with_state((state.clone(), Parameters::of(&document)), parameters::check));
+    let reference = reference::router(&document);
     let document = document.to_string();
     let headers = [(header::CONTENT_TYPE, "application/json")];
     // Not streams: lines of theirs must not wait for more to compress.
@@ -64,6 +65,7 @@ pub fn router(state: State) -> Router {
         },
     );
     api.merge(k8s_cli::router(&state))
+        .merge(reference)
         .route("/api/v1/openapi.json", get(async move || (headers, document)))
         .route("/healthz", get(system::healthz))
         .route("/readyz", get(system::readyz))

@@ -36,7 +36,7 @@ use crate::{
     },
     store::{TaskFilter, TaskRow},
     wire::{
-        list::List,
+        list::{List, PageQuery},
         task::{
             AllUsersQuery, ClusterVerdict, Stopped, SubmitTask, Submitted, SubmittedStage, Task, TaskDetail,
             TaskEvent, TaskExplanation, TasksQuery,
@@ -172,17 +172,20 @@ pub async fn get_task(
 
 /// What happened to a task, oldest first.
 #[utoipa::path(
-    get, path = "/tasks/{task}/events", tag = "tasks", params(("task" = String, Path)),
+    get, path = "/tasks/{task}/events", tag = "tasks", params(("task" = String, Path), PageQuery),
     responses((status = OK, body = List<TaskEvent>))
 )]
 pub async fn task_events(
     owner: Owner,
     Extract(state): Extract<State>,
     Path(id): Path<String>,
+    Query(query): Query<PageQuery>,
 ) -> Result<Json<List<TaskEvent>>, Failure> {
     let row = find(&state, &owner, &id, "get", TASKS).await?;
-    let events = state.store.task_events(&row.id).await?;
-    Ok(Json(List { items: events.iter().map(show::event).collect(), next: None }))
+    let page = audit::page(query.limit, query.next.as_deref())?;
+    let found = state.store.task_event_page(&row.id, &page).await?;
+    let items = found.items.iter().map(|(_, event)| show::event(event)).collect();
+    Ok(Json(List { items, next: found.next.map(|next| next.to_string()) }))
 }
 
 /// What each cluster says to a task now, with the numbers.

@@ -50,10 +50,19 @@ impl PageRequest {
         self.after.as_ref().map_or("", |cursor| &cursor.0)
     }
 
+    /// Start of a list with the oldest row first.
+    pub(super) fn after_id(&self) -> Result<i64, StoreError> {
+        self.id(0)
+    }
+
     /// Start of a list with the newest row first.
     pub(super) fn before_id(&self) -> Result<i64, StoreError> {
+        self.id(i64::MAX)
+    }
+
+    fn id(&self, first: i64) -> Result<i64, StoreError> {
         match &self.after {
-            None => Ok(i64::MAX),
+            None => Ok(first),
             Some(cursor) => cursor.0.parse().map_err(|_| StoreError::Cursor(cursor.to_string())),
         }
     }

@@ -365,6 +365,26 @@ impl Store {
         .await
         .map_err(reading("list the task's events"))
     }
+
+    /// Oldest first.
+    pub async fn task_event_page(
+        &self,
+        id: &TaskId,
+        page: &PageRequest,
+    ) -> Result<Page<(i64, Event)>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT e.* FROM task_events e JOIN tasks t ON t.seq = e.task WHERE t.id = ?1 AND ?2 < e.id
+            ORDER BY e.id LIMIT ?3",
+        )
+        .bind(id.as_str())
+        .bind(page.after_id()?)
+        .bind(page.probe())
+        .try_map(|row| Ok((row.try_get("id")?, event(&row)?)))
+        .fetch_all(self.readers())
+        .await
+        .map_err(reading("list the task's events"))?;
+        Ok(Page::cut(rows, page, |(id, _)| id.to_string()))
+    }
 }
 
 async fn live_of(owner: &str, from: impl SqliteExecutor<'_>) -> sqlx::Result<Live> {

@@ -12,6 +12,7 @@ use super::{
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClaimSpec {
+    #[schema(min_length = 1, max_length = 63)]
     pub cluster_name: String,
     #[serde(default)]
     pub nominal_resources: Quantities,
@@ -22,7 +23,9 @@ pub struct ClaimSpec {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Assignment {
+    #[schema(min_length = 1, max_length = 253)]
     pub cluster_queue_name: String,
+    #[schema(min_length = 1, max_length = 253)]
     pub flavor: String,
     pub resources: Quantities,
 }
@@ -133,7 +136,15 @@ pub struct CellChange {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Assign {
+    #[schema(
+        pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        max_length = 253
+    )]
     pub queue: String,
+    #[schema(
+        pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        max_length = 253
+    )]
     pub flavor: String,
     /// Replaces the assignment's resources; empty removes the assignment.
     #[serde(default)]

@@ -70,7 +70,7 @@ pub struct JoinCluster {
     )]
     pub name: String,
     /// A kubeconfig as text, with a token or a certificate in it: no paths, no programs to run.
-    #[schema(format = Password)]
+    #[schema(format = Password, min_length = 1)]
     pub kubeconfig: String,
     /// The context to use; the current one where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -72,8 +72,6 @@ pub enum Code {
     TooManyRequests,
     HubUnreachable,
     HubTimeout,
-    /// A cluster did not answer in time.
-    ClusterTimeout,
     Internal,
     /// From a newer server.
     #[serde(other)]

@@ -16,6 +16,7 @@ use super::{
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SubmitTask {
     /// The task in SkyPilot's YAML.
+    #[schema(min_length = 1, example = "run: python train.py\n")]
     pub file: String,
     /// Eight lower-case letters and digits: a request that is repeated with it submits nothing twice.
     #[schema(pattern = "^[0-9a-z]{8}$")]
@@ -31,9 +32,17 @@ pub struct SubmitTask {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The LocalQueue to wait in.
+    #[schema(
+        pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        max_length = 253
+    )]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
     /// The only cluster it may run on.
+    #[schema(
+        pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        max_length = 63
+    )]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
     /// Instead of the file's `num_nodes`.

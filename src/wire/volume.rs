@@ -13,15 +13,39 @@ pub struct CreateVolume {
     #[schema(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length = 54)]
     pub name: String,
     /// Such as 10Gi.
+    #[schema(
+        pattern = r"^[+]?([0-9]*[1-9][0-9]*\.?[0-9]*|[0-9]*\.[0-9]*[1-9][0-9]*)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$",
+        max_length = 64,
+        example = "10Gi"
+    )]
     pub size: String,
     /// Where to make it; where there is none, on the cluster of the first task that mounts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(
+        pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        max_length = 63
+    )]
     pub cluster: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(
+        pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        max_length = 253
+    )]
     pub storage_class: Option<String>,
     /// ReadWriteOnce where there are none.
+    #[schema(min_items = 1, value_type = Option<Vec<AccessMode>>)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access_modes: Option<Vec<String>>,
+}
+
+/// Kubernetes' words, for the document.
+#[derive(Clone, Copy, ToSchema)]
+#[expect(dead_code, reason = "the domain reads the words")]
+enum AccessMode {
+    ReadWriteOnce,
+    ReadOnlyMany,
+    ReadWriteMany,
+    ReadWriteOncePod,
 }
 
 /// Whose volumes, and which part of the list.

@@ -187,7 +187,7 @@ async fn the_hubs_own_refusals_are_passed_on() {
     let mut wanted = spec("5");
     wanted["nominalResources"]["forbidden.example.com/x"] = json!("1");
     let (status, problem) = served.call_with(ANN, &put, wanted, Some("*")).await;
-    assert_eq!((status, problem["code"].as_str()), (403, Some("invalid")));
+    assert_eq!((status, problem["code"].as_str()), (422, Some("invalid")));
     assert!(problem["detail"].as_str().unwrap().contains("is not for you"), "{problem}");
     let (status, problem) = served.call(ANN, "GET /claims/none", Value::Null).await;
     assert_eq!((status, problem["code"].as_str()), (404, Some("not-found")));

@@ -12,6 +12,7 @@ mod help;
 mod k8s_cli;
 mod pipelines;
 mod placement;
+mod refusals;
 mod server;
 mod task;
 mod tasks;

@@ -278,6 +278,16 @@ async fn stopping_is_idempotent_in_every_phase() {
     let reasons: Vec<_> =
         events["items"].as_array().unwrap().iter().map(|event| event["reason"].clone()).collect();
     assert_eq!(reasons, ["Submitted", "Chosen", "Created", "Started", "Stopping"]);
+    let (mut paged, mut next) = (Vec::new(), String::new());
+    loop {
+        let path = format!("GET /tasks/{running}/events?limit=2&continue={next}");
+        let (_, page) = served.call(ANN, &path, Value::Null).await;
+        paged.extend(page["items"].as_array().unwrap().iter().map(|event| event["reason"].clone()));
+        let Some(more) = page["continue"].as_str() else { break };
+        assert_eq!(paged.len() % 2, 0, "{page}");
+        next = more.to_owned();
+    }
+    assert_eq!(paged, reasons);
     let (_, stopped) = served.call(ANN, "POST /tasks/stop", Value::Null).await;
     assert_eq!(stopped["ids"], json!([]), "nothing is left to stop");
 }
