@@ -6,8 +6,6 @@
 mod documents;
 #[path = "architecture/imports.rs"]
 mod imports;
-#[path = "architecture/openapi.rs"]
-mod openapi;
 #[path = "architecture/purity.rs"]
 mod purity;
 

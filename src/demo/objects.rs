@@ -36,6 +36,10 @@ pub const WORKERS: [Worker; 3] = [
 
 /// Teams with the flavors that their queues cover.
 const TEAMS: [(&str, &[&str]); 2] = [("research", &["h100", "a100"]), ("vision", &["h100", "a100"])];
+/// Whose tasks those are that people submit to fedqd.
+pub const TENANT: &str = "vision";
+/// Of each team.
+pub const QUEUE: &str = "main";
 const GPUS_OF_A_NODE: usize = 8;
 
 pub fn manifests() -> Result<Vec<Value>, DemoError> {
@@ -79,7 +83,7 @@ pub fn queues() -> Vec<Value> {
                 },
             }),
             json!({
-                "apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"name": "main", "namespace": team},
+                "apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"name": QUEUE, "namespace": team},
                 "spec": {"clusterQueue": team},
             }),
         ]);
@@ -178,7 +182,7 @@ pub fn job(team: &str, name: &str, gpu: &str, pods: usize) -> Value {
         "apiVersion": "batch/v1", "kind": "Job",
         "metadata": {
             "name": name, "namespace": team,
-            "labels": {"kueue.x-k8s.io/queue-name": "main"},
+            "labels": {"kueue.x-k8s.io/queue-name": QUEUE},
             "annotations": {crate::sim::kueue::SECONDS: "86400"},
         },
         "spec": {

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{DemoError, dispatch::Dispatcher, folder, objects, quotas::Quotas, screen::Screen, shell::Shell};
 use crate::{
-    config::{Config, Listen},
+    config::{Config, Listen, Tenant},
     daemon::{self, host::Host},
     sim::{
         cluster::{Cluster, Options},
@@ -273,6 +273,10 @@ fn configuration(folder: &Path, pace: Pace, webhook: SocketAddr) -> Config {
     config.metrics.address = any;
     config.webhook.address = Listen::At(webhook);
     config.webhook.url = Some(format!("https://{webhook}{PATH}"));
+    let namespace = objects::TENANT.to_owned();
+    let (users, queue) = (vec!["*".to_owned()], Some(objects::QUEUE.to_owned()));
+    config.tasks.tenants =
+        vec![Tenant { namespace, users, queue, groups: Vec::new(), service_account: None }];
     // The simulated clusters are on this machine.
     config.clusters.allow_loopback = true;
     config.clusters.request_timeout = pace.request_timeout();

@@ -8,6 +8,8 @@ mod bed;
 #[path = "../conformance/mod.rs"]
 mod conformance;
 mod demo;
+#[path = "../support/demo.rs"]
+mod demo_process;
 mod faults;
 #[path = "../support/follower.rs"]
 mod follower;

@@ -1,0 +1,95 @@
+//! Tools of the field read the API's document: who cannot, has no client.
+
+use std::{fs, path::Path, process::Command};
+
+use serde_json::{Value, json};
+
+use super::tools::{GO, NODE, PYTHON, document, node, read, run, source};
+
+#[test]
+fn a_validator_takes_the_document() {
+    let validator = PYTHON.join("venv/bin/openapi-spec-validator");
+    run(Command::new(validator).arg(document()));
+}
+
+#[test]
+fn a_linter_finds_nothing_in_the_document() {
+    let config = source("redocly.yaml");
+    run(node("redocly")
+        .arg("lint")
+        .arg(document())
+        .arg("--config")
+        .arg(config)
+        .args(["--max-problems", "20"]));
+}
+
+/// A page or a program in TypeScript knows of every answer what is in it.
+#[test]
+fn a_client_in_typescript_is_typed_by_the_document() {
+    let client = NODE.join("client");
+    fs::create_dir_all(&client).expect("the target folder is writable");
+    let types = client.join("fedq.d.ts");
+    run(node("openapi-typescript").arg(document()).arg("-o").arg(&types));
+    let check = |name: &str, program: &str| {
+        let file = client.join(name);
+        fs::write(&file, program).expect("the target folder is writable");
+        let mut tsc = node("tsc");
+        tsc.args([
+            "--strict",
+            "--noEmit",
+            "--skipLibCheck",
+            "false",
+            "--target",
+            "es2022",
+            "--lib",
+            "es2022,dom",
+        ]);
+        tsc.args(["--moduleResolution", "bundler", "--module", "esnext"]).arg(file);
+        tsc
+    };
+    let program = read("client.ts");
+    run(&mut check("client.ts", &program));
+    // The check can fail.
+    let wrong = program.replace("cluster.nodes.usable", "cluster.nodes.useable");
+    assert_ne!(wrong, program);
+    let output = check("wrong.ts", &wrong).output().expect("tsc starts");
+    assert!(!output.status.success() && String::from_utf8_lossy(&output.stdout).contains("useable"));
+}
+
+/// What `change` makes of the document breaks clients; the tool that compares it with the last release's must see it.
+fn breaks(name: &str, change: impl FnOnce(&mut Value)) -> String {
+    let mut changed: Value = serde_json::from_slice(&fs::read(document()).unwrap()).unwrap();
+    change(&mut changed);
+    let file = GO.join(format!("{name}.json"));
+    fs::write(&file, changed.to_string()).expect("the target folder is writable");
+    let output = Command::new(GO.join("bin/oasdiff"))
+        .args(["breaking", "--fail-on", "ERR", "--format", "singleline"])
+        .args([&document(), &file])
+        .output()
+        .expect("oasdiff starts");
+    let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert_eq!(output.status.success(), told.contains("No "), "{told}");
+    told
+}
+
+/// Once there is a release, its document is the first of the two.
+#[test]
+fn what_breaks_clients_is_seen() {
+    assert!(breaks("same", |_| ()).starts_with("No "));
+    let told = breaks("field", |document| {
+        let cluster = document["components"]["schemas"]["Cluster"].as_object_mut().unwrap();
+        cluster["properties"].as_object_mut().unwrap().remove("state").unwrap();
+        cluster["required"].as_array_mut().unwrap().retain(|name| name != "state");
+    });
+    assert!(told.contains("state"), "{told}");
+    let told = breaks("operation", |document| {
+        document["paths"].as_object_mut().unwrap().remove("/api/v1/tasks/{task}/stop").unwrap();
+    });
+    assert!(told.contains("stop"), "{told}");
+    let told = breaks("parameter", |document| {
+        let parameters = &mut document["paths"]["/api/v1/clusters"]["get"]["parameters"];
+        let zone = json!({"name": "zone", "in": "query", "required": true, "schema": {"type": "string"}});
+        parameters.as_array_mut().unwrap().push(zone);
+    });
+    assert!(told.contains("zone"), "{told}");
+}

@@ -1,0 +1,11 @@
+//! Clients made from the API's document, and tools that read it, on a fedqd with simulated clusters.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what they expect")]
+
+#[path = "../support/demo.rs"]
+#[expect(dead_code, reason = "the tests of the demo itself use more of it")]
+mod demo_process;
+mod document;
+mod programs;
+mod relay;
+mod tools;

@@ -1,0 +1,129 @@
+//! Programs with generated clients do their job, the commands of `docs/api.md` do what it says, and Schemathesis finds
+//! nothing.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+use super::{
+    demo_process::{Demo, Served},
+    relay::relay,
+    tools::{GO, NODE, PYTHON, document, go, read, run, source, write},
+};
+
+/// A demo of its own for each test: what is done to one cluster there would be in the way of another.
+struct Fedqd {
+    server: String,
+    token: String,
+    _demo: (Served, Demo),
+}
+
+impl Fedqd {
+    fn start() -> Self {
+        let demo = Demo::new();
+        let served = demo.serve(&[]);
+        let connection = fs::read(served.folder.join("fedq.yaml")).unwrap();
+        let connection: Value = serde_json::from_slice(&connection).unwrap();
+        let text = |key: &str| connection[key].as_str().unwrap().to_owned();
+        Self { server: text("server"), token: text("token"), _demo: (served, demo) }
+    }
+
+    /// With its address and a token, and an address at which connections break.
+    fn tell<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        let cut = relay(self.server.trim_start_matches("http://").parse().unwrap());
+        command.env("FEDQ_SERVER", &self.server).env("FEDQ_TOKEN", &self.token);
+        command.env("FEDQ_CUT", format!("http://{cut}"))
+    }
+
+    /// The document as it is served, in a file.
+    fn document(&self, folder: &Path) -> PathBuf {
+        let served =
+            run(Command::new("curl").args(["-sSf", &format!("{}/api/v1/openapi.json", self.server)]));
+        let kept = fs::read(document()).unwrap();
+        let [one, other] =
+            [served.as_bytes(), &kept].map(|text| serde_json::from_slice::<Value>(text).unwrap());
+        assert!(one == other, "deploy/openapi.json is not what is served");
+        let file = folder.join("openapi.json");
+        write(&file, &served);
+        file
+    }
+}
+
+#[test]
+fn a_program_in_python_does_its_job() {
+    let fedqd = Fedqd::start();
+    let made = PYTHON.join("made");
+    fs::create_dir_all(&made).expect("the target folder is writable");
+    let mut generate = Command::new(PYTHON.join("venv/bin/openapi-python-client"));
+    generate.args(["generate", "--meta", "none", "--fail-on-warning", "--overwrite", "--path"]);
+    generate.arg(fedqd.document(&made)).arg("--config").arg(source("python.yaml"));
+    run(generate.arg("--output-path").arg(made.join("fedq")));
+    let mut program = Command::new(PYTHON.join("venv/bin/python"));
+    run(fedqd.tell(program.arg(source("client.py")).env("PYTHONPATH", made)));
+}
+
+#[test]
+fn a_program_in_go_does_its_job() {
+    let fedqd = Fedqd::start();
+    let module = GO.join("go");
+    for file in ["main.go", "oapi-codegen.yaml"] {
+        write(&module.join(file), &read(&format!("go/{file}")));
+    }
+    fs::create_dir_all(module.join("fedq")).expect("the target folder is writable");
+    let mut generate = Command::new(GO.join("bin/oapi-codegen"));
+    run(generate.current_dir(&module).args(["-config", "oapi-codegen.yaml"]).arg(fedqd.document(&module)));
+    let program = GO.join("bin/client");
+    run(go(&module).arg("build").arg("-o").arg(&program).arg("."));
+    run(fedqd.tell(&mut Command::new(program)));
+}
+
+/// What it finds that is meant stands with its reason in `schemathesis.toml`.
+#[test]
+fn a_tester_by_schemas_finds_nothing() {
+    let fedqd = Fedqd::start();
+    // It keeps examples of earlier runs where it is started.
+    let folder = PYTHON.join("schemathesis");
+    for file in ["schemathesis.toml", "hooks.py"] {
+        write(&folder.join(file), &read(&format!("schemathesis/{file}")));
+    }
+    let mut tester = Command::new(PYTHON.join("venv/bin/schemathesis"));
+    tester.current_dir(&folder).args(["--config-file", "schemathesis.toml", "run"]);
+    tester.arg(format!("{}/api/v1/openapi.json", fedqd.server)).args(["--max-time", "20"]);
+    run(fedqd.tell(&mut tester));
+}
+
+/// Blocks of `docs/api.md` in the order they stand there: `sh` is run by one shell, others are written to the file that
+/// the line before them names.
+#[test]
+fn the_commands_of_the_page_on_the_api_work() {
+    let fedqd = Fedqd::start();
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/api.md");
+    let page = fs::read_to_string(page).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut script = String::from("set -eux\n");
+    let mut parts = page.split("\n```");
+    let mut before = parts.next().unwrap();
+    while let (Some(block), Some(after)) = (parts.next(), parts.next()) {
+        let (language, text) = block.split_once('\n').unwrap();
+        if language == "sh" {
+            script += &format!("{text}\n");
+        } else {
+            let name = before.rsplit('`').nth(1).unwrap();
+            write(&folder.path().join(name), text);
+        }
+        before = after;
+    }
+    let paths = [PYTHON.join("venv/bin"), NODE.join("node_modules/.bin"), GO.join("bin")];
+    let usual = std::env::var_os("PATH").unwrap();
+    let paths = paths.into_iter().chain(std::env::split_paths(&usual));
+    let path = std::env::join_paths(paths).unwrap();
+    let mut shell = Command::new("sh");
+    let said = run(fedqd.tell(shell.current_dir(folder.path()).env("PATH", path).args(["-c", &script])));
+    for expected in ["succeeded", "SYNCED", "hello from", "412"] {
+        assert!(said.contains(expected), "no {expected} in\n{said}");
+    }
+}
