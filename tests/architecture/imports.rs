@@ -16,7 +16,8 @@ fn modules_import_only_what_the_table_in_architecture_md_allows() {
     let mut modules = BTreeSet::new();
     for (path, text) in sources("src") {
         let module = module(&path);
-        if module == "lib" || module == "bin" {
+        // `appwrapper` is a package of its own, and imports nothing of this one.
+        if ["lib", "bin", "appwrapper"].contains(&module.as_str()) {
             continue;
         }
         modules.insert(module.clone());

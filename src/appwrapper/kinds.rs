@@ -1,0 +1,148 @@
+//! The kinds that are wrapped: found when the first is met, and followed from then on.
+
+use std::{collections::HashMap, sync::Arc};
+
+use futures::StreamExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ApiResource, DynamicObject},
+    core::GroupVersionKind,
+    discovery::{self, Scope},
+    runtime::{
+        WatchStreamExt,
+        reflector::{self, ObjectRef, Store},
+        watcher,
+    },
+};
+use tokio::sync::Mutex;
+
+use crate::{api::AppWrapper, names::APPWRAPPER_LABEL, running};
+
+/// Who is to be looked at, because something of theirs changed.
+pub type Wake = futures::channel::mpsc::UnboundedSender<ObjectRef<AppWrapper>>;
+
+#[derive(Clone)]
+pub struct Kinds {
+    client: Client,
+    /// `None` where nothing is followed: the webhook only needs names.
+    wake: Option<Wake>,
+    known: Arc<Mutex<HashMap<GroupVersionKind, Kind>>>,
+}
+
+#[derive(Clone)]
+pub struct Kind {
+    client: Client,
+    resource: ApiResource,
+    pub namespaced: bool,
+    store: Option<Store<DynamicObject>>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum KindError {
+    #[error("no matches for kind \"{kind}\" in version \"{version}\"")]
+    NoMatch { kind: String, version: String },
+    #[error("cannot ask what \"{kind}\" of \"{version}\" is")]
+    Ask { kind: String, version: String, source: Box<kube::Error> },
+}
+
+impl Kinds {
+    pub fn new(client: Client, wake: Option<Wake>) -> Self {
+        Self { client, wake, known: Arc::default() }
+    }
+
+    pub async fn find(&self, api_version: &str, kind: &str) -> Result<Kind, KindError> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let gvk = GroupVersionKind::gvk(group, version, kind);
+        let mut known = self.known.lock().await;
+        if let Some(found) = known.get(&gvk) {
+            return Ok(found.clone());
+        }
+        let (kind, version) = (kind.to_owned(), api_version.to_owned());
+        let (resource, capabilities) = match discovery::pinned_kind(&self.client, &gvk).await {
+            Ok(found) => found,
+            Err(kube::Error::Discovery(_)) => return Err(KindError::NoMatch { kind, version }),
+            Err(kube::Error::Api(status)) if status.is_not_found() => {
+                return Err(KindError::NoMatch { kind, version });
+            }
+            Err(source) => return Err(KindError::Ask { kind, version, source: Box::new(source) }),
+        };
+        let namespaced = capabilities.scope == Scope::Namespaced;
+        let follow = self.wake.as_ref().filter(|_| namespaced);
+        let store = follow.map(|wake| follow_kind(&self.client, &resource, wake.clone()));
+        let found = Kind { client: self.client.clone(), resource, namespaced, store };
+        known.insert(gvk, found.clone());
+        Ok(found)
+    }
+}
+
+fn follow_kind(client: &Client, resource: &ApiResource, wake: Wake) -> Store<DynamicObject> {
+    let (store, writer) = {
+        let writer = reflector::store::Writer::<DynamicObject>::new(resource.clone());
+        (writer.as_reader(), writer)
+    };
+    let api = Api::<DynamicObject>::all_with(client.clone(), resource);
+    let name = resource.plural.clone();
+    let config = watcher::Config::default().labels(APPWRAPPER_LABEL);
+    let stream = watcher(api, config).modify(trim).default_backoff().reflect(writer).touched_objects();
+    tokio::spawn(async move {
+        let mut stream = std::pin::pin!(stream);
+        while let Some(touched) = stream.next().await {
+            match touched {
+                Ok(object) => {
+                    if !wake_owner(&wake, &object) {
+                        return;
+                    }
+                }
+                Err(error) => tracing::warn!("Cannot follow {name}: {error}"),
+            }
+        }
+    });
+    store
+}
+
+/// Whether anybody listens still.
+pub fn wake_owner(wake: &Wake, object: &impl ResourceExt) -> bool {
+    let (Some(owner), Some(namespace)) = (running::owner_name(object), object.namespace()) else {
+        return true;
+    };
+    wake.unbounded_send(ObjectRef::new(owner).within(&namespace)).is_ok()
+}
+
+/// What of a component is kept in memory.
+fn trim(object: &mut DynamicObject) {
+    let meta = &mut object.metadata;
+    (meta.managed_fields, meta.annotations, meta.finalizers) = (None, None, None);
+    let conditions = object.data.pointer("/status/conditions").cloned().unwrap_or_default();
+    object.data = serde_json::json!({"status": {"conditions": conditions}});
+}
+
+impl Kind {
+    pub fn resource_name(&self) -> &str {
+        &self.resource.plural
+    }
+
+    pub fn api(&self, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), namespace, &self.resource)
+    }
+
+    /// The component, if it is that of this owner. Only what is followed is believed to be there; that it is not there is
+    /// asked of the server, since what is followed comes late.
+    pub async fn component(
+        &self,
+        (namespace, name): (&str, &str),
+        owner: &OwnerReference,
+    ) -> Result<Option<Arc<DynamicObject>>, kube::Error> {
+        let key = ObjectRef::new_with(name, self.resource.clone()).within(namespace);
+        let followed = self.store.as_ref().and_then(|store| store.get(&key));
+        let found = match followed {
+            Some(found) => Some(found),
+            None => self.api(namespace).get_opt(name).await?.map(Arc::new),
+        };
+        Ok(found.filter(|object| is_owned(object, owner)))
+    }
+}
+
+pub fn is_owned(object: &DynamicObject, owner: &OwnerReference) -> bool {
+    object.owner_references().iter().any(|one| one.controller == Some(true) && one.uid == owner.uid)
+}

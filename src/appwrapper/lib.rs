@@ -1,0 +1,37 @@
+//! AppWrappers on a worker cluster: the framework controller and both webhooks, in the place of the upstream operator.
+//!
+//! What is decided is in functions that take objects and give decisions: [`lifecycle`] and [`running`] for the phases,
+//! [`validate`] for what an AppWrapper must be, [`pod_sets`] and [`inject`] for what is in it. [`controller`], [`create`],
+//! [`remove`] and [`review`] do what they say. Kueue's side of it (suspending, pod set infos, Workloads) is Kueue's own.
+
+pub mod api;
+pub mod autopilot;
+#[cfg(test)]
+mod cases;
+pub mod certificate;
+pub mod conditions;
+pub mod config;
+pub mod controller;
+mod create;
+pub mod duration;
+pub mod inject;
+pub mod kinds;
+pub mod lifecycle;
+pub mod metrics;
+pub mod names;
+pub mod path;
+pub mod pod_sets;
+pub mod pod_template;
+pub mod pods;
+mod remove;
+pub mod review;
+pub mod run;
+pub mod running;
+pub mod serve;
+pub mod tolerance;
+pub mod trust;
+mod upstream;
+pub mod validate;
+
+/// Who writes, in `metadata.managedFields` and in Events.
+pub const FIELD_MANAGER: &str = "fedq-appwrapper";

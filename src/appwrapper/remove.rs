@@ -1,0 +1,136 @@
+//! Deletes the components of an AppWrapper and waits for their pods. Nothing is deleted that is not its own.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, DynamicObject, ListParams, Preconditions},
+};
+
+use crate::{
+    api::{AppWrapper, AppWrapperStatus, ComponentStatus},
+    conditions::{self, FALSE, UNKNOWN},
+    controller::{Context, Error},
+    create::owner,
+    duration::GoDuration,
+    inject::Owner,
+    kinds::{Kind, KindError},
+    lifecycle::Removal,
+    names::{
+        APPWRAPPER_LABEL, component,
+        condition::{DELETING_RESOURCES, RESOURCES_DEPLOYED},
+    },
+};
+
+/// One step: what is there is told to go, and what is gone is noted.
+pub async fn remove(
+    context: &Context,
+    wrapper: &AppWrapper,
+    mut status: AppWrapperStatus,
+    grace: GoDuration,
+) -> Result<Removal, Error> {
+    let owner = owner(wrapper);
+    let since = conditions::since(&status.conditions, DELETING_RESOURCES).unwrap_or_else(|| context.now());
+    let patience_ends = since.saturating_add(grace.as_signed()).unwrap_or(Timestamp::MAX);
+    let force = patience_ends <= context.now();
+    let mut left = Vec::new();
+    for component in &mut status.component_status {
+        if !may_be_there(component) {
+            continue;
+        }
+        if let Some((kind, object)) = find(context, component, &owner).await? {
+            if object.metadata.deletion_timestamp.is_none() {
+                delete(&kind, &object, DeleteParams::background(), &owner).await;
+            }
+            left.push((kind, object));
+        } else {
+            let to = (FALSE, component::DELETED, "");
+            conditions::set(&mut component.conditions, RESOURCES_DEPLOYED, to, context.now());
+        }
+    }
+    if !left.is_empty() && !force {
+        return Ok(Removal { status, done: false });
+    }
+    let pods = pods_left(context, &owner).await?;
+    if left.is_empty() && pods.is_empty() {
+        return Ok(Removal { status, done: true });
+    }
+    if force {
+        force_out(context, &owner, &pods, &left).await;
+    }
+    Ok(Removal { status, done: false })
+}
+
+/// What was refused may have been made after all.
+fn may_be_there(status: &ComponentStatus) -> bool {
+    let condition = conditions::find(&status.conditions, RESOURCES_DEPLOYED);
+    let gone = condition.is_none_or(|condition| condition.reason == component::DELETED);
+    let begun = condition.is_some_and(|condition| condition.status != UNKNOWN || !status.name.is_empty());
+    !gone && begun && !status.name.is_empty()
+}
+
+async fn find(
+    context: &Context,
+    status: &ComponentStatus,
+    owner: &Owner,
+) -> Result<Option<(Kind, DynamicObject)>, Error> {
+    let kind = match context.kinds.find(&status.api_version, &status.kind).await {
+        Ok(kind) => kind,
+        // Its definition is gone, and so is it.
+        Err(KindError::NoMatch { .. }) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let found = kind.component((&owner.namespace, &status.name), &owner.reference).await;
+    match found {
+        Ok(found) => Ok(found.map(|object| (kind, (*object).clone()))),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A failure is told and tried again at the next look.
+async fn delete(kind: &Kind, object: &DynamicObject, params: DeleteParams, owner: &Owner) {
+    let uid = object.uid();
+    let params = params.preconditions(Preconditions { uid, resource_version: None });
+    match kind.api(&owner.namespace).delete(&object.name_any(), &params).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.is_not_found() => {}
+        Err(error) => tracing::warn!(
+            "Cannot delete {} `{}` of AppWrapper `{}/{}`: {error}",
+            kind.resource_name(),
+            object.name_any(),
+            owner.namespace,
+            owner.name
+        ),
+    }
+}
+
+/// Those that are followed; when none is, the server is asked, since what is followed comes late.
+async fn pods_left(context: &Context, owner: &Owner) -> Result<Vec<String>, Error> {
+    let followed = context.pods.of(&owner.namespace, &owner.name);
+    if !followed.is_empty() {
+        return Ok(followed.iter().map(|pod| pod.name_any()).collect());
+    }
+    let pods = Api::<Pod>::namespaced(context.client.clone(), &owner.namespace);
+    let params = ListParams::default().labels(&format!("{APPWRAPPER_LABEL}={}", owner.name));
+    let listed = pods.list_metadata(&params).await?;
+    Ok(listed.items.iter().map(ResourceExt::name_any).collect())
+}
+
+/// Patience has ended: pods first, components once the pods are gone.
+async fn force_out(context: &Context, owner: &Owner, pods: &[String], left: &[(Kind, DynamicObject)]) {
+    let at_once = DeleteParams::default().grace_period(0);
+    let api = Api::<Pod>::namespaced(context.client.clone(), &owner.namespace);
+    for pod in pods {
+        match api.delete(pod, &at_once).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(error) => tracing::warn!("Cannot force out the pod `{}/{pod}`: {error}", owner.namespace),
+        }
+    }
+    if pods.is_empty() {
+        for (kind, object) in left {
+            delete(kind, object, at_once.clone(), owner).await;
+        }
+    }
+}

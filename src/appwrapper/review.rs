@@ -1,0 +1,179 @@
+//! AdmissionReview in, AdmissionReview out. Which objects a user may create is asked of the API server.
+
+use std::collections::BTreeSet;
+
+use json_patch::Patch;
+use k8s_openapi::api::{
+    authentication::v1::UserInfo,
+    authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+};
+use kube::{
+    Api, Client,
+    api::PostParams,
+    core::{
+        DynamicObject, Status,
+        admission::{AdmissionRequest, AdmissionResponse, AdmissionReview, Operation},
+    },
+};
+use serde_json::{Value, json};
+
+use crate::{
+    api::{AppWrapper, Component},
+    config::AppWrapperConfig,
+    kinds::{KindError, Kinds},
+    names::{QUEUE_LABEL, USER_ID_LABEL, USER_LABEL},
+    validate::{self, FieldError, label_value, template_field},
+};
+
+pub struct Judge {
+    pub client: Client,
+    pub kinds: Kinds,
+    pub config: AppWrapperConfig,
+}
+
+type Request = AdmissionRequest<DynamicObject>;
+
+impl Judge {
+    /// Labels say whose it is, whatever the user wrote there.
+    pub fn default(&self, review: AdmissionReview<DynamicObject>) -> AdmissionReview<DynamicObject> {
+        let request: Request = match review.try_into() {
+            Ok(request) => request,
+            Err(error) => return AdmissionResponse::invalid(error).into_review(),
+        };
+        let response = AdmissionResponse::from(&request);
+        let Some(object) = request.object.as_ref().filter(|_| request.operation == Operation::Create) else {
+            return response.into_review();
+        };
+        let patch = defaults(object, &request.user_info, &self.config.default_queue_name);
+        match response.with_patch(patch) {
+            Ok(response) => response.into_review(),
+            Err(error) => AdmissionResponse::invalid(error).into_review(),
+        }
+    }
+
+    pub async fn validate(&self, review: AdmissionReview<DynamicObject>) -> AdmissionReview<DynamicObject> {
+        let request: Request = match review.try_into() {
+            Ok(request) => request,
+            Err(error) => return AdmissionResponse::invalid(error).into_review(),
+        };
+        let mut response = AdmissionResponse::from(&request);
+        let errors = match self.errors(&request).await {
+            Ok(errors) => errors,
+            Err(error) => return response.deny(format!("not an AppWrapper: {error}")).into_review(),
+        };
+        if !errors.is_empty() {
+            response.allowed = false;
+            response.result = Status::failure(&validate::sentence(&errors), "Forbidden").with_code(403);
+        }
+        response.into_review()
+    }
+
+    async fn errors(&self, request: &Request) -> Result<Vec<FieldError>, serde_json::Error> {
+        let Some(new) = request.object.as_ref().map(read).transpose()? else { return Ok(Vec::new()) };
+        let namespace = request.namespace.as_deref().unwrap_or_default();
+        match (&request.operation, request.old_object.as_ref()) {
+            (Operation::Create, _) => {
+                let mut errors = validate::create(&new.spec.components, namespace);
+                errors.extend(self.unauthorized(&new.spec.components, (namespace, &request.user_info)).await);
+                Ok(errors)
+            }
+            (Operation::Update, Some(old)) => Ok(validate::update(&read(old)?, &new)),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// A user gets nothing by way of an AppWrapper that they could not have by themselves.
+    async fn unauthorized(
+        &self,
+        components: &[Component],
+        (namespace, user): (&str, &UserInfo),
+    ) -> Vec<FieldError> {
+        let (mut errors, mut allowed) = (Vec::new(), BTreeSet::new());
+        for (index, component) in components.iter().enumerate() {
+            let text = |key: &str| component.template.get(key).and_then(Value::as_str).unwrap_or_default();
+            let (api_version, kind) = (text("apiVersion"), text("kind"));
+            if allowed.contains(&(api_version, kind)) {
+                continue;
+            }
+            let field = template_field(index);
+            let resource = match self.kinds.find(api_version, kind).await {
+                Ok(found) if !found.namespaced => {
+                    let detail = "AppWrappers cannot create objects that have no namespace";
+                    errors.push(FieldError::forbidden(field, detail));
+                    continue;
+                }
+                Ok(found) => found.resource_name().to_owned(),
+                // Only who may create everything of this group may create what nobody knows.
+                Err(KindError::NoMatch { .. } | KindError::Ask { .. })
+                    if !self.config.user_rbac_admission_check =>
+                {
+                    continue;
+                }
+                Err(_) => "*".to_owned(),
+            };
+            if !self.config.user_rbac_admission_check {
+                continue;
+            }
+            match self.may_create(user, (namespace, api_version, &resource)).await {
+                Ok(true) => _ = allowed.insert((api_version, kind)),
+                Ok(false) => {
+                    let name = user.username.as_deref().unwrap_or_default();
+                    let detail = format!("User {name} is not authorized to create {resource} in {namespace}");
+                    errors.push(FieldError::forbidden(field, detail));
+                }
+                Err(error) => errors.push(FieldError::internal(field, error.to_string())),
+            }
+        }
+        errors
+    }
+
+    async fn may_create(
+        &self,
+        user: &UserInfo,
+        (namespace, api_version, resource): (&str, &str, &str),
+    ) -> Result<bool, kube::Error> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let attributes = ResourceAttributes {
+            group: Some(group.to_owned()),
+            version: Some(version.to_owned()),
+            resource: Some(resource.to_owned()),
+            namespace: Some(namespace.to_owned()),
+            verb: Some("create".to_owned()),
+            ..ResourceAttributes::default()
+        };
+        let UserInfo { username, uid, groups, extra } = user.clone();
+        let spec = SubjectAccessReviewSpec {
+            user: username,
+            uid,
+            groups,
+            extra,
+            resource_attributes: Some(attributes),
+            ..SubjectAccessReviewSpec::default()
+        };
+        is_allowed(&self.client, spec).await
+    }
+}
+
+pub async fn is_allowed(client: &Client, spec: SubjectAccessReviewSpec) -> Result<bool, kube::Error> {
+    let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+    let api = Api::<SubjectAccessReview>::all(client.clone());
+    let status = api.create(&PostParams::default(), &review).await?.status;
+    Ok(status.is_some_and(|status| status.allowed && status.denied != Some(true)))
+}
+
+fn read(object: &DynamicObject) -> Result<AppWrapper, serde_json::Error> {
+    serde_json::from_value(serde_json::to_value(object)?)
+}
+
+pub(crate) fn defaults(object: &DynamicObject, user: &UserInfo, queue: &str) -> Patch {
+    let mut labels = object.metadata.labels.clone().unwrap_or_default();
+    if !queue.is_empty() {
+        labels.entry(QUEUE_LABEL.to_owned()).or_insert_with(|| queue.to_owned());
+    }
+    for (label, value) in [(USER_LABEL, &user.username), (USER_ID_LABEL, &user.uid)] {
+        labels.insert(label.to_owned(), label_value(value.as_deref().unwrap_or_default()));
+    }
+    let before = json!({"metadata": {"labels": object.metadata.labels}});
+    let before = if object.metadata.labels.is_some() { before } else { json!({"metadata": {}}) };
+    json_patch::diff(&before, &json!({"metadata": {"labels": labels}}))
+}

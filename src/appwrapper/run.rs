@@ -1,0 +1,155 @@
+//! Puts the parts together: webhooks in each replica, the controller in one.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context as _, bail};
+use axum_server::tls_rustls::RustlsConfig;
+use jiff::Timestamp;
+use kube::{Client, Config, client::ClientBuilder};
+use kube_lease_manager::{LeaseCreateMode, LeaseManagerBuilder};
+use tokio::{sync::watch, task::JoinSet};
+
+use crate::{
+    certificate::Certificate, config::OperatorConfig, controller, kinds::Kinds, metrics::Metrics,
+    review::Judge, serve, trust::Trust, upstream,
+};
+
+const LEASE: &str = "fedq-appwrapper";
+/// Of the Lease, in seconds; renewed when half of it is over.
+const LEASE_SECONDS: u64 = 15;
+const RENEW_BEFORE_SECONDS: u64 = 8;
+/// To the first byte of an answer; watches go on after it.
+const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+
+pub async fn run(config: OperatorConfig, namespace: String, identity: String) -> anyhow::Result<()> {
+    let client = client().await?;
+    refuse_beside_upstream(&client).await?;
+    let (metrics, manager) = (Metrics::default(), config.controller_manager.clone());
+    let (tell_ready, ready) = watch::channel(false);
+    let mut parts = JoinSet::new();
+    if manager.health.bind_address != "0" {
+        let address = manager.health.bind_address.clone();
+        parts.spawn(async move { serve::health(&address, ready).await });
+    }
+    let tls = if config.webhooks_enabled {
+        let trust = Trust {
+            client: client.clone(),
+            namespace: namespace.clone(),
+            config: config.cert_management.clone(),
+            clock: now,
+        };
+        let tls = trust.establish().await;
+        let kept = tls.clone();
+        parts.spawn(async move {
+            trust.keep(kept).await;
+            Ok(())
+        });
+        let judge = Arc::new(Judge {
+            client: client.clone(),
+            kinds: Kinds::new(client.clone(), None),
+            config: config.appwrapper.clone(),
+        });
+        let (address, served) = (manager.webhook.bind_address.clone(), tls.clone());
+        parts.spawn(async move { serve::webhooks(&address, served, judge).await });
+        tls
+    } else {
+        RustlsConfig::from_config(Certificate::issue(&["localhost".to_owned()], now())?.server_config()?)
+    };
+    if manager.metrics.bind_address != "0" {
+        let (address, shown) = (manager.metrics.bind_address.clone(), (client.clone(), metrics.clone()));
+        parts.spawn(async move { serve::metrics(&address, tls, shown).await });
+    }
+    tell_ready.send_replace(true);
+    let leads = manager.leader_election;
+    let appwrapper = config.appwrapper;
+    parts.spawn(async move {
+        if leads {
+            lead(client, (&namespace, identity), controller_of(appwrapper, metrics)).await
+        } else {
+            controller::run(client, appwrapper, metrics).await;
+            bail!("the controller ended")
+        }
+    });
+    tokio::select! {
+        ended = parts.join_next() => ended.context("nothing was started")??,
+        () = told_to_stop() => {
+            tracing::info!("Told to stop");
+            Ok(())
+        }
+    }
+}
+
+fn controller_of(
+    config: crate::config::AppWrapperConfig,
+    metrics: Metrics,
+) -> impl FnOnce(Client) -> futures::future::BoxFuture<'static, ()> {
+    |client| Box::pin(controller::run(client, config, metrics))
+}
+
+/// Whoever loses the Lease ends, so that two never act at once. Kubernetes starts it anew.
+async fn lead(
+    client: Client,
+    (namespace, identity): (&str, String),
+    control: impl FnOnce(Client) -> futures::future::BoxFuture<'static, ()>,
+) -> anyhow::Result<()> {
+    let manager = LeaseManagerBuilder::new(client.clone(), LEASE)
+        .with_namespace(namespace)
+        .with_identity(identity)
+        .with_duration(LEASE_SECONDS)
+        .with_grace(RENEW_BEFORE_SECONDS)
+        .with_field_manager(crate::FIELD_MANAGER)
+        .with_create_mode(LeaseCreateMode::AutoCreate)
+        .build()
+        .await
+        .with_context(|| {
+            format!("cannot take part in the election of a leader by the Lease `{namespace}/{LEASE}`")
+        })?;
+    let (mut leads, _task) = manager.watch().await;
+    leads.wait_for(|leads| *leads).await.context("the election of a leader ended")?;
+    // Upstream's may have come while another led.
+    refuse_beside_upstream(&client).await?;
+    tracing::info!("Leads now");
+    tokio::select! {
+        () = control(client) => bail!("the controller ended"),
+        lost = leads.wait_for(|leads| !*leads) => {
+            lost.context("the election of a leader ended")?;
+            bail!("another replica leads now")
+        }
+    }
+}
+
+async fn refuse_beside_upstream(client: &Client) -> anyhow::Result<()> {
+    let found = upstream::find(client).await.context("cannot look for the upstream operator")?;
+    if let Some(found) = found {
+        bail!(
+            "the upstream AppWrapper operator is in this cluster ({found}): two controllers would delete each other's \
+             work. Remove it first, or leave this cluster to it"
+        );
+    }
+    Ok(())
+}
+
+async fn client() -> anyhow::Result<Client> {
+    let mut config =
+        Config::infer().await.context("cannot find the cluster: neither KUBECONFIG nor a service account")?;
+    // Errors are tried again by whoever knows what for.
+    config.default_retry = false;
+    let builder = ClientBuilder::try_from(config).context("cannot make a client for the cluster")?;
+    Ok(builder.with_layer(&tower::timeout::TimeoutLayer::new(ANSWER_WITHIN)).build())
+}
+
+#[expect(clippy::disallowed_methods, reason = "handed to whoever needs the time")]
+fn now() -> Timestamp {
+    Timestamp::now()
+}
+
+async fn told_to_stop() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match signal(SignalKind::terminate()) {
+        Ok(mut terminate) => tokio::select! {
+            _ = terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        },
+        Err(_) => _ = tokio::signal::ctrl_c().await,
+    }
+}

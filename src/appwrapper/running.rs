@@ -1,0 +1,286 @@
+//! What becomes of an AppWrapper whose components are there: from what they and their pods say. Pure.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{ResourceExt, api::DynamicObject};
+
+use crate::{
+    api::{ComponentStatus, Phase},
+    autopilot::NodeHealth,
+    conditions::{self, FALSE, TRUE},
+    lifecycle::{Outcome, Turn, Wait},
+    names::condition::{PODS_READY, QUOTA_RESERVED, RESOURCES_DEPLOYED, UNHEALTHY},
+    tolerance::Tolerance,
+};
+
+/// One component, as it was found.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Component {
+    /// There, and not being deleted.
+    pub deployed: bool,
+    /// Its own controller has given it up.
+    pub failed: bool,
+    /// A Job is done when it says so; other kinds are done when their pods are.
+    pub job: Option<Job>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Job {
+    pub complete: bool,
+}
+
+/// The pods of all components.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Pods {
+    pub expected: i32,
+    pub pending: i32,
+    pub running: i32,
+    pub succeeded: i32,
+    /// Without those that their Job has replaced.
+    pub failed: i32,
+    /// Of components that are no Jobs: what they should have, and what has succeeded and not.
+    pub others: Others,
+    /// One of them ended with an exit code after which trying again is no use.
+    pub terminal: bool,
+    /// Nodes that Autopilot wants emptied, with pods that use what is broken there.
+    pub evicting: BTreeSet<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Others {
+    pub expected: i32,
+    pub succeeded: i32,
+    pub unfinished: i32,
+}
+
+/// What a component's object says; `None` if there is none.
+pub fn component(status: &ComponentStatus, object: Option<&DynamicObject>) -> Component {
+    let kind = (status.api_version.as_str(), status.kind.as_str());
+    let is_job = kind == ("batch/v1", "Job");
+    let object = object.filter(|object| object.metadata.deletion_timestamp.is_none());
+    let has = |type_: &str| object.is_some_and(|object| has_condition(object, type_));
+    Component {
+        deployed: object.is_some(),
+        failed: (is_job || kind == ("kubeflow.org/v1", "PyTorchJob")) && has("Failed"),
+        job: is_job.then(|| Job { complete: has("Complete") }),
+    }
+}
+
+fn has_condition(object: &DynamicObject, type_: &str) -> bool {
+    let conditions = object.data.pointer("/status/conditions").and_then(|all| all.as_array());
+    conditions.into_iter().flatten().any(|one| one["type"] == type_ && one["status"] == TRUE)
+}
+
+/// `components` are in the order of `status`.
+pub fn pods(
+    status: &[ComponentStatus],
+    components: &[Component],
+    pods: &[impl AsRef<Pod>],
+    (tolerance, nodes): (&Tolerance, &NodeHealth),
+) -> Pods {
+    let jobs: Vec<OneJob> = status
+        .iter()
+        .zip(components)
+        .filter_map(|(status, component)| {
+            let mut of_job = OneJob { name: &status.name, complete: component.job?.complete, missing: 0 };
+            let alive = |pod: &&Pod| of_job.owns(pod) && phase(pod) != "Failed" && !is_leaving(pod);
+            let alive = pods.iter().map(AsRef::as_ref).filter(alive).count();
+            of_job.missing = expected(status).saturating_sub(i32::try_from(alive).unwrap_or(i32::MAX));
+            Some(of_job)
+        })
+        .collect();
+    let mut sum = Pods { expected: status.iter().map(expected).sum(), ..Pods::default() };
+    let others = status.iter().zip(components).filter(|(_, component)| component.job.is_none());
+    sum.others.expected = others.map(|(status, _)| expected(status)).sum();
+    for pod in pods.iter().map(AsRef::as_ref) {
+        let job = jobs.iter().find(|job| job.owns(pod));
+        count(&mut sum, pod, job, (tolerance, nodes));
+    }
+    sum
+}
+
+fn expected(status: &ComponentStatus) -> i32 {
+    status.pod_sets.iter().map(crate::api::PodSet::replicas).sum()
+}
+
+struct OneJob<'a> {
+    name: &'a str,
+    complete: bool,
+    /// How many pods it should have and has not.
+    missing: i32,
+}
+
+impl OneJob<'_> {
+    fn owns(&self, pod: &Pod) -> bool {
+        let owners = pod.metadata.owner_references.iter().flatten();
+        owners
+            .into_iter()
+            .any(|owner| owner.controller == Some(true) && owner.kind == "Job" && owner.name == self.name)
+    }
+}
+
+fn count(sum: &mut Pods, pod: &Pod, job: Option<&OneJob>, (tolerance, nodes): (&Tolerance, &NodeHealth)) {
+    let other = job.is_none();
+    match phase(pod) {
+        "Pending" => {
+            sum.pending += 1;
+            sum.others.unfinished += i32::from(other);
+        }
+        "Running" if !is_leaving(pod) => {
+            sum.running += 1;
+            sum.others.unfinished += i32::from(other);
+            sum.evicting.extend(nodes.is_evicting(pod));
+        }
+        "Succeeded" => {
+            sum.succeeded += 1;
+            sum.others.succeeded += i32::from(other);
+        }
+        "Failed" => {
+            let terminal = exit_codes(pod).any(|code| tolerance.is_terminal(code));
+            let replaced = job.is_some_and(|job| job.complete || job.missing <= 0);
+            if terminal || !replaced {
+                sum.failed += 1;
+                sum.others.unfinished += i32::from(other);
+                sum.terminal |= terminal;
+            }
+        }
+        _ => {}
+    }
+}
+
+fn phase(pod: &Pod) -> &str {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
+}
+
+fn is_leaving(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_some()
+}
+
+fn exit_codes(pod: &Pod) -> impl Iterator<Item = i32> {
+    let containers = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+    containers.filter_map(|container| Some(container.state.as_ref()?.terminated.as_ref()?.exit_code))
+}
+
+/// In this order: what is missing, what has failed, what has succeeded, failed pods, sick nodes, too few pods.
+pub(crate) fn judge(turn: &Turn<'_>, components: &[Component], pods: &Pods) -> Outcome {
+    let mut outcome = turn.outcome();
+    let deployed = components.iter().filter(|component| component.deployed).count();
+    if deployed < components.len() {
+        let expected = components.len();
+        let text = format!("Only found {deployed} deployed components, but was expecting {expected}");
+        turn.unhealthy(&mut outcome, "MissingComponent", &text);
+        outcome.status.phase = Phase::Failed;
+        return outcome;
+    }
+    let failed = components.iter().filter(|component| component.failed).count();
+    if 0 < failed {
+        turn.unhealthy(&mut outcome, "FailedComponent", &format!("Found {failed} failed components"));
+        turn.reset_or_fail(&mut outcome.status, pods.terminal, 1);
+        return outcome;
+    }
+    if has_succeeded(components, pods) {
+        let text = format!("{} pods succeeded and no running, pending, or failed pods", pods.succeeded);
+        let reason = Phase::Succeeded.word();
+        turn.set(&mut outcome.status, QUOTA_RESERVED, (FALSE, reason, &text));
+        turn.set(&mut outcome.status, RESOURCES_DEPLOYED, (TRUE, reason, &text));
+        outcome.status.phase = Phase::Succeeded;
+        return outcome;
+    }
+    if 0 < pods.failed {
+        return with_failed_pods(turn, outcome, pods);
+    }
+    if !pods.evicting.is_empty() {
+        let nodes: Vec<&str> = pods.evicting.iter().map(String::as_str).collect();
+        let text = format!("Workload contains pods using NoExecute resources on Nodes: {}", nodes.join(", "));
+        turn.unhealthy(&mut outcome, "AutopilotNoExecute", &text);
+        // It is not to blame, so this is no retry of its own.
+        turn.reset_or_fail(&mut outcome.status, false, 0);
+        return outcome;
+    }
+    wait_for_pods(turn, outcome, pods)
+}
+
+/// Jobs say themselves that they are done: with more completions than run at once, their first pods are not the last.
+fn has_succeeded(components: &[Component], pods: &Pods) -> bool {
+    let jobs_done = components.iter().filter_map(|component| component.job).all(|job| job.complete);
+    jobs_done && pods.others.expected <= pods.others.succeeded && pods.others.unfinished == 0
+}
+
+/// Their controller gets a while to replace them.
+fn with_failed_pods(turn: &Turn<'_>, mut outcome: Outcome, pods: &Pods) -> Outcome {
+    // Without the number of pods: it would be written with every pod.
+    turn.set(&mut outcome.status, UNHEALTHY, (TRUE, "FoundFailedPods", ""));
+    let since = conditions::since(&outcome.status.conditions, UNHEALTHY).unwrap_or(turn.now);
+    let deadline = since.saturating_add(turn.tolerance.failure_grace.as_signed()).unwrap_or(Timestamp::MAX);
+    if turn.now < deadline {
+        outcome.wait = Wait::Until(deadline);
+        return outcome;
+    }
+    outcome.note(UNHEALTHY, format!("FoundFailedPods: {} failed pods", pods.failed));
+    turn.reset_or_fail(&mut outcome.status, pods.terminal, 1);
+    outcome
+}
+
+fn wait_for_pods(turn: &Turn<'_>, mut outcome: Outcome, pods: &Pods) -> Outcome {
+    let Pods { expected, pending, running, succeeded, .. } = *pods;
+    conditions::clear(&mut outcome.status.conditions, UNHEALTHY, ("FoundNoFailedPods", ""), turn.now);
+    if expected <= running + succeeded {
+        let text = format!("{running} pods running; {succeeded} pods succeeded");
+        turn.set(&mut outcome.status, PODS_READY, (TRUE, "SufficientPodsReady", &text));
+        return outcome;
+    }
+    let text = format!("{pending} pods pending; {running} pods running; {succeeded} pods succeeded");
+    let conditions = &mut outcome.status.conditions;
+    conditions::clear(conditions, PODS_READY, ("InsufficientPodsReady", &text), turn.now);
+    let all_exist = expected <= pending + running + succeeded;
+    let grace = if all_exist { turn.tolerance.warmup_grace } else { turn.tolerance.admission_grace };
+    let deadline = turn.after(RESOURCES_DEPLOYED, grace);
+    if turn.now < deadline {
+        outcome.wait = Wait::Until(deadline);
+        return outcome;
+    }
+    turn.unhealthy(&mut outcome, "InsufficientPodsReady", &text);
+    turn.reset_or_fail(&mut outcome.status, pods.terminal, 1);
+    outcome
+}
+
+/// What of a pod is kept in memory.
+pub fn trim(pod: &mut Pod) {
+    let meta = &mut pod.metadata;
+    (meta.managed_fields, meta.annotations, meta.generate_name) = (None, None, None);
+    if let Some(spec) = pod.spec.take() {
+        let mut kept = k8s_openapi::api::core::v1::PodSpec {
+            node_name: spec.node_name,
+            containers: spec.containers,
+            ..Default::default()
+        };
+        for container in &mut kept.containers {
+            *container = k8s_openapi::api::core::v1::Container {
+                resources: container.resources.take(),
+                ..Default::default()
+            };
+        }
+        pod.spec = Some(kept);
+    }
+    if let Some(status) = pod.status.take() {
+        let mut containers = status.container_statuses;
+        for container in containers.iter_mut().flatten() {
+            *container = k8s_openapi::api::core::v1::ContainerStatus {
+                state: container.state.take().filter(|state| state.terminated.is_some()),
+                ..Default::default()
+            };
+        }
+        pod.status = Some(k8s_openapi::api::core::v1::PodStatus {
+            phase: status.phase,
+            container_statuses: containers.filter(|all| all.iter().any(|one| one.state.is_some())),
+            ..Default::default()
+        });
+    }
+}
+
+/// The AppWrapper of a pod or a component.
+pub fn owner_name(object: &impl ResourceExt) -> Option<&str> {
+    object.labels().get(crate::names::APPWRAPPER_LABEL).map(String::as_str)
+}

@@ -1,0 +1,122 @@
+//! The servers: webhooks, metrics, health.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use anyhow::Context as _;
+use axum::{
+    Json, Router,
+    extract::{DefaultBodyLimit, State},
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use axum_server::tls_rustls::RustlsConfig;
+use k8s_openapi::api::{
+    authentication::v1::{TokenReview, TokenReviewSpec},
+    authorization::v1::{NonResourceAttributes, SubjectAccessReviewSpec},
+};
+use kube::{
+    Api, Client,
+    api::PostParams,
+    core::{DynamicObject, admission::AdmissionReview},
+};
+use tokio::sync::watch;
+
+use crate::{
+    metrics::Metrics,
+    review::{Judge, is_allowed},
+};
+
+/// Of an AdmissionReview: the API server takes objects of 3 MiB, and sends two with an update.
+const MAX_BODY: usize = 8 << 20;
+/// As upstream's, so that its webhook configurations fit.
+pub const MUTATE: &str = "/mutate-workload-codeflare-dev-v1beta2-appwrapper";
+pub const VALIDATE: &str = "/validate-workload-codeflare-dev-v1beta2-appwrapper";
+
+type Review = AdmissionReview<DynamicObject>;
+
+pub async fn webhooks(address: &str, tls: RustlsConfig, judge: Arc<Judge>) -> anyhow::Result<()> {
+    let mutate =
+        async |State(judge): State<Arc<Judge>>, Json(review): Json<Review>| Json(judge.default(review));
+    let validate = async |State(judge): State<Arc<Judge>>, Json(review): Json<Review>| {
+        Json(judge.validate(review).await)
+    };
+    let router = Router::new()
+        .route(MUTATE, post(mutate))
+        .route(VALIDATE, post(validate))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .with_state(judge);
+    tls_server(address, tls, router).await.context("serve the webhooks")
+}
+
+pub async fn metrics(address: &str, tls: RustlsConfig, shown: (Client, Metrics)) -> anyhow::Result<()> {
+    let router = Router::new().route("/metrics", get(show)).with_state(Arc::new(shown));
+    tls_server(address, tls, router).await.context("serve the metrics")
+}
+
+/// Answers `/healthz` always, and `/readyz` once the webhooks are served.
+pub async fn health(address: &str, ready: watch::Receiver<bool>) -> anyhow::Result<()> {
+    let readyz = async |State(ready): State<watch::Receiver<bool>>| {
+        if *ready.borrow() {
+            (StatusCode::OK, "ok")
+        } else {
+            (StatusCode::SERVICE_UNAVAILABLE, "the webhooks are not served yet")
+        }
+    };
+    let router =
+        Router::new().route("/healthz", get(async || "ok")).route("/readyz", get(readyz)).with_state(ready);
+    let server = axum_server::bind(parse(address)?).serve(router.into_make_service());
+    server.await.with_context(|| format!("serve health at {address}"))
+}
+
+async fn tls_server(address: &str, tls: RustlsConfig, router: Router) -> anyhow::Result<()> {
+    let server = axum_server::bind_rustls(parse(address)?, tls).serve(router.into_make_service());
+    server.await.with_context(|| format!("listen at {address}"))
+}
+
+/// `:8443` is port 8443 of all addresses.
+fn parse(address: &str) -> anyhow::Result<SocketAddr> {
+    let whole = if address.starts_with(':') { format!("[::]{address}") } else { address.to_owned() };
+    whole.parse().with_context(|| format!("`{address}` is no address such as `:8443` or `127.0.0.1:8443`"))
+}
+
+/// Whoever may `get` the path `/metrics`, by RBAC.
+async fn show(State(shown): State<Arc<(Client, Metrics)>>, headers: HeaderMap) -> Response {
+    let (client, metrics) = &*shown;
+    let token =
+        headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+    let Some(token) = token else { return StatusCode::UNAUTHORIZED.into_response() };
+    match may_read(client, token).await {
+        Ok(true) => {}
+        Ok(false) => return StatusCode::FORBIDDEN.into_response(),
+        Err(error) => {
+            tracing::warn!("Cannot ask who reads the metrics: {error}");
+            return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        }
+    }
+    match metrics.text() {
+        Ok(text) => {
+            let format = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            ([(header::CONTENT_TYPE, format)], text).into_response()
+        }
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+async fn may_read(client: &Client, token: &str) -> Result<bool, kube::Error> {
+    let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences: None };
+    let review = TokenReview { spec, ..TokenReview::default() };
+    let reviewed = Api::<TokenReview>::all(client.clone()).create(&PostParams::default(), &review).await?;
+    let status = reviewed.status.unwrap_or_default();
+    let Some(user) = status.user.filter(|_| status.authenticated == Some(true)) else { return Ok(false) };
+    let path = NonResourceAttributes { path: Some("/metrics".to_owned()), verb: Some("get".to_owned()) };
+    let spec = SubjectAccessReviewSpec {
+        user: user.username,
+        uid: user.uid,
+        groups: user.groups,
+        extra: user.extra,
+        non_resource_attributes: Some(path),
+        resource_attributes: None,
+    };
+    is_allowed(client, spec).await
+}
