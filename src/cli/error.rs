@@ -56,6 +56,17 @@ impl CliError {
         }
     }
 
+    /// Whether the same question may be answered in a moment: for whoever asks until something has happened.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Connect { .. } | Self::Timeout { .. } => true,
+            Self::Problem(problem) => {
+                matches!(problem.code, Code::TooManyRequests | Code::HubUnreachable | Code::HubTimeout)
+            }
+            _ => false,
+        }
+    }
+
     /// What to do about it.
     pub fn next(&self) -> Option<String> {
         let step = match self {

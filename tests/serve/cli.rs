@@ -23,11 +23,16 @@ pub struct Listening {
 }
 
 pub fn listening() -> Listening {
+    listening_behind(|router| router)
+}
+
+/// Behind what `wrap` puts before it.
+pub fn listening_behind(wrap: impl FnOnce(axum::Router) -> axum::Router) -> Listening {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let served = runtime.block_on(served());
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let router = served.router.clone();
+    let router = wrap(served.router.clone());
     runtime.spawn(async move { axum::serve(listener, router).await });
     Listening { served, url, runtime }
 }

@@ -86,13 +86,28 @@ fn a_file_may_come_by_stdin() {
 }
 
 mod served {
-    use std::fs;
+    use std::{
+        fs,
+        process::Stdio,
+        sync::{
+            Arc,
+            atomic::{AtomicBool, Ordering},
+        },
+    };
 
+    use axum::{
+        Json, Router,
+        extract::Request,
+        http::{Method, StatusCode},
+        middleware::{Next, from_fn},
+        response::IntoResponse,
+    };
     use fedq::domain::task::phase::Move;
     use tempfile::TempDir;
+    use tokio::sync::Notify;
 
     use super::super::{
-        cli::{Listening, listening, stderr, stdout},
+        cli::{Listening, listening, listening_behind, stderr, stdout},
         server::{GUEST, ROOT},
         tasks::{dispatch, moves},
     };
@@ -157,6 +172,45 @@ mod served {
         let stopped = api.run(&["task", "stop", &id]);
         assert_eq!((stopped.status.code(), stdout(&stopped)), (Some(0), format!("task {id} stopped\n")));
         assert_eq!(stderr(&api.run(&["task", "list", "--skip-finished"])), "Nothing found.\n");
+    }
+
+    /// Tells of a hub that is away to the first who looks after something was asked for.
+    fn away_once(router: Router, told: Arc<Notify>) -> Router {
+        let asked = Arc::new(AtomicBool::new(false));
+        router.layer(from_fn(move |request: Request, next: Next| {
+            let (asked, told) = (Arc::clone(&asked), Arc::clone(&told));
+            async move {
+                if request.method() == Method::POST {
+                    let answer = next.run(request).await;
+                    asked.store(answer.status() == StatusCode::ACCEPTED, Ordering::Relaxed);
+                    return answer;
+                }
+                if asked.swap(false, Ordering::Relaxed) {
+                    told.notify_one();
+                    let problem = serde_json::json!({
+                        "status": 503, "title": "Service Unavailable", "code": "hub-unreachable",
+                        "detail": "the server is down",
+                    });
+                    return (StatusCode::SERVICE_UNAVAILABLE, Json(problem)).into_response();
+                }
+                next.run(request).await
+            }
+        }))
+    }
+
+    #[test]
+    fn a_stop_waits_through_a_hub_that_is_away() {
+        let told = Arc::new(Notify::new());
+        let api = listening_behind(|router| away_once(router, Arc::clone(&told)));
+        let id = submit(&api, &["--", "x"]);
+        api.block_on(step(&api, &id, &[dispatch(), Move::Written]));
+        let mut stop = api.fedq(&["task", "stop", &id]);
+        let stop = stop.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        api.block_on(told.notified());
+        api.block_on(step(&api, &id, &[Move::Withdrawn]));
+        let stop = stop.wait_with_output().unwrap();
+        let told = (stop.status.code(), stdout(&stop));
+        assert_eq!(told, (Some(0), format!("task {id} stopped\n")), "{}", stderr(&stop));
     }
 
     #[test]

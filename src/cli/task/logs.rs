@@ -118,7 +118,7 @@ fn is_over(phase: &str) -> bool {
 }
 
 fn is_lost(error: &CliError) -> bool {
-    matches!(error, CliError::Connect { .. } | CliError::Timeout { .. } | CliError::Answer { .. })
+    error.is_passing() || matches!(error, CliError::Answer { .. })
 }
 
 fn finish(task: &LogTask, printer: &mut Printer) -> u8 {

@@ -9,8 +9,8 @@ use crate::{
     wire::task::{Stopped, Task, TaskDetail},
 };
 
-/// A cluster confirms within seconds, or does not answer at all.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Kubernetes gives pods 30 s to end; controllers that lost their server for a while need as long again.
+const PATIENCE: Duration = Duration::from_mins(2);
 const POLL: Duration = Duration::from_millis(300);
 
 pub async fn run(args: StopArgs, session: &mut Session) -> Result<u8, CliError> {
@@ -39,7 +39,7 @@ async fn stop_these(ids: &[String], api: &Api, printer: &mut Printer) -> Result<
         }
         let behind = before.stages.iter().filter(|task| {
             let later = task.pipeline.as_ref().is_some_and(|stage| own < stage.stage);
-            later && !matches!(task.phase.as_str(), "stopped" | "succeeded" | "failed")
+            later && !is_over(task)
         });
         stopped.extend(std::iter::once(id).chain(behind.map(|task| &task.id)).cloned());
     }
@@ -69,23 +69,32 @@ async fn confirm(ids: &[String], api: &Api, printer: &mut Printer) -> Result<u8,
     let mut code = DONE;
     for id in ids {
         loop {
-            let task = api.get::<TaskDetail>(&super::path(id, "")).await?.task;
-            if matches!(task.phase.as_str(), "stopped" | "succeeded" | "failed") {
-                printer.done();
-                printer.line(&format!("task {id} {}", task.phase))?;
-                break;
-            }
+            let path = super::path(id, "");
+            let why = match api.get::<TaskDetail>(&path).await {
+                Ok(TaskDetail { task, .. }) if is_over(&task) => {
+                    printer.done();
+                    printer.line(&format!("task {id} {}", task.phase))?;
+                    break;
+                }
+                Ok(TaskDetail { task, .. }) => task.pending_reason.unwrap_or(task.phase),
+                // It was asked for; nobody who looks changes that.
+                Err(error) if error.is_passing() => error.to_string(),
+                Err(error) => return Err(error),
+            };
             if until <= Instant::now() {
                 printer.done();
-                let why = task.pending_reason.unwrap_or(task.phase);
                 printer.line(&format!("task {id} stops"))?;
                 printer.note(&format!("It is not confirmed yet: {why}. fedqd goes on with it."));
                 code = FAILED;
                 break;
             }
-            printer.progress(&format!("{id}: {}", task.pending_reason.unwrap_or(task.phase)));
+            printer.progress(&format!("{id}: {why}"));
             sleep(POLL).await;
         }
     }
     Ok(code)
+}
+
+fn is_over(task: &Task) -> bool {
+    matches!(task.phase.as_str(), "stopped" | "succeeded" | "failed")
 }
