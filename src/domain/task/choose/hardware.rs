@@ -59,12 +59,33 @@ pub fn accelerator(kind: &str, flavor: &FlavorView) -> Option<Terms> {
     (!told && names(flavor.name.as_str(), kind)).then(|| flavor.node_labels.iter().map(term).collect())
 }
 
-/// What the flavors say of accelerators, each `label: value` once.
-pub fn accelerator_labels(group: &GroupView) -> Vec<String> {
-    let labels = group.flavors.iter().flat_map(|flavor| &flavor.node_labels);
-    let named = labels.filter(|(key, _)| ACCELERATOR.contains(&key.as_str()));
-    let named: BTreeSet<String> = named.map(|(key, value)| format!("{key}: {value}")).collect();
-    named.into_iter().collect()
+/// What tells the nodes of the flavors apart, each `label: value` once.
+#[derive(Clone, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Told {
+    /// Of labels that name accelerators.
+    pub accelerators: Vec<String>,
+    /// Of all others.
+    pub others: Vec<String>,
+    /// Devices that nodes of the flavors are known to have, as `nvidia.com/gpu`.
+    pub devices: Vec<String>,
+}
+
+pub fn told(group: &GroupView) -> Told {
+    let labels: BTreeSet<_> = group.flavors.iter().flat_map(|flavor| &flavor.node_labels).collect();
+    let (accelerators, others): (Vec<_>, Vec<_>) =
+        labels.into_iter().partition(|(key, _)| ACCELERATOR.contains(&key.as_str()));
+    let texts = |labels: Vec<(&String, &String)>| {
+        labels.into_iter().map(|(key, value)| format!("{key}: {value}")).collect()
+    };
+    let resources = group.flavors.iter().flat_map(|flavor| flavor.largest_node.keys());
+    // Kubernetes' own resources have no domain before their name.
+    let devices: BTreeSet<&str> =
+        resources.map(ResourceName::as_str).filter(|name| name.contains('/')).collect();
+    Told {
+        accelerators: texts(accelerators),
+        others: texts(others),
+        devices: devices.into_iter().map(str::to_owned).collect(),
+    }
 }
 
 fn term((key, value): (&String, &String)) -> (String, BTreeSet<String>) {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::hardware::Told;
 use crate::domain::{
     ids::{ClusterName, FlavorName, ResourceName},
     quantity::Amount,
@@ -31,8 +32,8 @@ pub enum Obstacle {
     NoAccelerator {
         queue: String,
         kind: String,
-        /// The node labels of the queue's flavors that name accelerators, with their values.
-        there: Vec<String>,
+        /// What tells the queue's flavors apart.
+        there: Told,
     },
     NoInstanceType {
         queue: String,
@@ -96,13 +97,8 @@ impl fmt::Display for Obstacle {
             }
             Self::NoKueue => f.write_str("Kueue 0.16 or newer does not run there"),
             Self::NotCovered { queue, resource } => write!(f, "queue {queue} has no quota for {resource}"),
-            Self::NoAccelerator { queue, kind, there } if there.is_empty() => write!(
-                f,
-                "no flavor of queue {queue} has {kind}: none says what accelerator its nodes have; nodeLabels of the \
-                 ResourceFlavor does, as nvidia.com/gpu.product"
-            ),
             Self::NoAccelerator { queue, kind, there } => {
-                write!(f, "no flavor of queue {queue} has {kind}; there {}", is_or_are(there))
+                write!(f, "no flavor of queue {queue} has {kind}{}", told(there))
             }
             Self::NoInstanceType { queue, kind } => write!(f, "no flavor of queue {queue} is of type {kind}"),
             Self::NoSpot { queue } => write!(f, "no flavor of queue {queue} that fits is spot"),
@@ -145,6 +141,25 @@ impl fmt::Display for Obstacle {
             ),
         }
     }
+}
+
+/// How the flavors say what accelerator their nodes have, or could.
+fn told(Told { accelerators, others, devices }: &Told) -> String {
+    let nodes = match devices.as_slice() {
+        [] => String::new(),
+        devices => format!("; their nodes have {}", devices.join(", ")),
+    };
+    if !accelerators.is_empty() {
+        return format!("; there {}{nodes}", is_or_are(accelerators));
+    }
+    let apart = match others.as_slice() {
+        [] => "they have no nodeLabels".to_owned(),
+        labels => format!("they are told apart by {}", labels.join(", ")),
+    };
+    format!(
+        ", since none says what accelerator its nodes have: {apart}{nodes}; set nvidia.com/gpu.product, or your \
+         provider's label, in nodeLabels of the ResourceFlavor"
+    )
 }
 
 fn is_or_are(names: &[String]) -> String {

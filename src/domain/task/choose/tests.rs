@@ -135,6 +135,31 @@ fn the_kind_of_accelerator_chooses_flavor_and_nodes() {
 }
 
 #[test]
+fn where_no_flavor_names_accelerators_it_is_told_what_tells_them_apart_and_what_nodes_have() {
+    let told = |labels: &[(&str, &str)], device: Option<&str>| {
+        let mut plain = flavor("on-demand", labels, &[("nvidia.com/gpu", (8, 0))]);
+        let device = device.map(|device| (ResourceName::new(device).expect("a name"), Amount::new(8)));
+        plain.largest_node = device.into_iter().collect();
+        plain.largest_node.insert(ResourceName::new("cpu").expect("a name"), Amount::new(8));
+        let clusters = vec![ClusterView { queues: vec![queue(vec![plain])], ..cluster("a", (0, 0)) }];
+        obstacles(&decide("run: x\nresources: {accelerators: L4:1}", &wish(), clusters), "a").remove(0)
+    };
+    assert_eq!(
+        told(&[("instance-type", "on-demand")], Some("nvidia.com/gpu")),
+        "no flavor of queue default has L4, since none says what accelerator its nodes have: they are told apart by \
+         instance-type: on-demand; their nodes have nvidia.com/gpu; set nvidia.com/gpu.product, or your provider's \
+         label, in nodeLabels of the ResourceFlavor"
+    );
+    let bare = told(&[], None);
+    assert!(bare.contains("they have no nodeLabels; set nvidia.com/gpu.product"), "{bare}");
+    let named = told(&[("nvidia.com/gpu.product", "NVIDIA-A100")], Some("nvidia.com/gpu"));
+    assert!(
+        named.ends_with("there is nvidia.com/gpu.product: NVIDIA-A100; their nodes have nvidia.com/gpu"),
+        "{named}"
+    );
+}
+
+#[test]
 fn ordered_forms_are_tried_in_order() {
     let labels = |kind| [("gpu.nvidia.com/class", kind)];
     let with = |name, kind, gpus| ClusterView {

@@ -245,7 +245,7 @@ impl Needed<'_> {
             let found = hardware::accelerator(kind, flavor).ok_or_else(|| Obstacle::NoAccelerator {
                 queue: queue(),
                 kind: kind.clone(),
-                there: hardware::accelerator_labels(self.group),
+                there: hardware::told(self.group),
             })?;
             terms.extend(found);
         }
