@@ -153,6 +153,7 @@ fn assignment(assignment: &AssignmentOverview, aliases: &Aliases) -> AssignmentS
         requested: quantities(&assignment.requested, aliases),
         effective: quantities(&assignment.effective, aliases),
         reason: assignment.reason.clone(),
+        reasons: aliases.words(&assignment.reasons),
         message: assignment.message.clone(),
     }
 }

@@ -15,12 +15,10 @@ use super::{
     settings,
     table::Table,
 };
-use crate::domain::quantity::Quantity as Exact;
 use crate::wire::{
     claim::{Assign, AssignmentState, Claim, ClaimChange, ClaimDetail, ClaimHistory},
     cluster::Done,
     list::List,
-    quantity::Quantities,
 };
 
 pub async fn run(command: ClaimCommand, session: &mut Session) -> Result<u8, CliError> {
@@ -133,30 +131,41 @@ fn describe(detail: &ClaimDetail, printer: &mut Printer) -> Result<(), CliError>
     Ok(())
 }
 
-/// The reason is of the whole assignment: it stands at the resources that it gets less of than it asks for, if there
-/// are any.
 fn reason<'a>(assignment: &'a AssignmentState, resource: &str) -> &'a str {
-    let exact = |amounts: &Quantities, resource: &str| {
-        let text = amounts.get(resource).map_or("0", |amount| &amount.0);
-        Exact::parse(text).unwrap_or_default()
-    };
-    let lacks =
-        |resource: &str| exact(&assignment.effective, resource) < exact(&assignment.requested, resource);
-    let is_elsewhere = !lacks(resource) && assignment.requested.keys().any(|other| lacks(other));
-    if is_elsewhere { "Assigned" } else { &assignment.reason }
+    assignment.reasons.get(resource).unwrap_or(&assignment.reason)
 }
 
 async fn assign(args: AssignArgs, session: &mut Session) -> Result<u8, CliError> {
     let resources = args.resources.iter().map(|text| assignment(text)).collect::<Result<_, _>>()?;
     let (api, printer) = session.both()?;
-    let target = with_dry_run(&format!("{}/assign", path(&args.name)), args.dry_run.dry_run);
     let assign = Assign { queue: args.queue, flavor: args.flavor, resources };
-    let change: ClaimChange = api.post(&target, &assign).await?;
-    print_changes(&change, printer);
+    let target = |dry_run: bool| with_dry_run(&format!("{}/assign", path(&args.name)), dry_run);
+    let mut shown: Option<ClaimChange> = None;
+    if asks(args.yes, args.dry_run.dry_run, printer) {
+        let change: ClaimChange = api.post(&target(true), &assign).await?;
+        print_changes(&change, printer);
+        if !change.changes.is_empty() {
+            let answer = printer.ask("Apply? [y]es, [N]o").unwrap_or_default();
+            if !matches!(answer.as_str(), "y" | "Y" | "yes") {
+                return Err(CliError::Failed { message: "nothing was changed".to_owned(), next: None });
+            }
+        }
+        shown = Some(change);
+    }
+    let change: ClaimChange = api.post(&target(args.dry_run.dry_run), &assign).await?;
+    // Somebody else may have been faster.
+    if shown.is_none_or(|shown| shown.changes != change.changes) {
+        print_changes(&change, printer);
+    }
     let outcome = if change.changes.is_empty() { "unchanged" } else { "edited" };
     let suffix = if change.dry_run { " (dry run)" } else { "" };
     printer.line(&format!("clusterresourceclaim/{} {outcome}{suffix}", args.name))?;
     Ok(DONE)
+}
+
+/// Whether a person is asked before a claim is changed.
+pub fn asks(yes: bool, dry_run: bool, printer: &Printer) -> bool {
+    !yes && !dry_run && printer.is_interactive()
 }
 
 /// For the person, before they decide.
@@ -282,29 +291,4 @@ async fn confirm_removal(args: ConfirmRemovalArgs, session: &mut Session) -> Res
     let done: Done = api.post(&target, &serde_json::json!({})).await?;
     report(&done, printer);
     Ok(DONE)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reason_stands_at_the_resources_that_lack_something() {
-        let amounts = |gpu: &str, memory: &str| {
-            Quantities::from([("gpu".to_owned(), gpu.into()), ("memory".to_owned(), memory.into())])
-        };
-        let mut state = AssignmentState {
-            queue: "a".to_owned(),
-            flavor: "f".to_owned(),
-            requested: amounts("5", "1000Gi"),
-            effective: amounts("5", "57Gi"),
-            reason: "OverCapacity".to_owned(),
-            message: String::new(),
-        };
-        assert_eq!(reason(&state, "gpu"), "Assigned");
-        assert_eq!(reason(&state, "memory"), "OverCapacity");
-        state.effective = amounts("5", "1024000Mi");
-        state.reason = "Unconfirmed".to_owned();
-        assert_eq!(reason(&state, "gpu"), "Unconfirmed", "nothing is missing: it is said of all");
-    }
 }

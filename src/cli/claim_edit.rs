@@ -4,7 +4,7 @@
 use super::{
     DONE, FAILED, Session,
     args::EditArgs,
-    claim::{path, print_changes},
+    claim::{asks, path, print_changes},
     claim_text::{self, ClaimFile},
     client::Api,
     cluster::with_dry_run,
@@ -176,7 +176,7 @@ impl Edit<'_> {
 
     /// `None`: go on.
     fn ask(&mut self) -> Option<Step> {
-        if self.args.yes || self.args.dry_run.dry_run || !self.printer.is_interactive() {
+        if !asks(self.args.yes, self.args.dry_run.dry_run, self.printer) {
             return None;
         }
         match self.printer.ask("Apply? [y]es, [e]dit again, [N]o").unwrap_or_default().as_str() {

@@ -4,7 +4,7 @@
 mod conditions;
 mod words;
 
-pub use words::word as reason_word;
+pub use words::{heaviest, word as reason_word};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use super::{
     cluster::Connection,
-    ids::{ClaimName, FlavorName, QueueName},
+    ids::{ClaimName, FlavorName, QueueName, ResourceName},
     overview::ClusterCapacity,
     quantity::Amount,
     queue::report::QueueReport,
@@ -111,6 +111,8 @@ pub struct AssignmentStatus {
     pub effective: Resources,
     /// A word: `Assigned`, or what keeps it from what it asks for.
     pub reason: &'static str,
+    /// Of the resources whose own is another.
+    pub reasons: BTreeMap<ResourceName, &'static str>,
     /// Empty when there is nothing to say.
     pub message: String,
 }
@@ -198,6 +200,7 @@ enum Weight {
 
 fn assigned(input: &StatusInput<'_>, assignment: &Assignment) -> Assigned {
     let mut effective = Resources::new();
+    let mut reasons = BTreeMap::new();
     let mut findings: Vec<Finding> = Vec::new();
     if let Some(finding) = words::not_in_force(input) {
         findings.push(finding);
@@ -210,13 +213,16 @@ fn assigned(input: &StatusInput<'_>, assignment: &Assignment) -> Assigned {
             };
             let planned = input.plan.and_then(|plan| plan.cells.get(&cell));
             effective.insert(resource.clone(), planned.map(|planned| planned.effective).unwrap_or_default());
-            findings.push(words::finding(input, &cell, *requested, planned));
+            let finding = words::finding(input, &cell, *requested, planned);
+            reasons.insert(resource.clone(), finding.word);
+            findings.push(finding);
         }
         findings.extend(words::incomplete(input, assignment));
     }
     let weight = findings.iter().map(|finding| finding.weight).max().unwrap_or_default();
     let first = findings.iter().find(|finding| finding.weight == weight);
     let word = first.map_or(words::ASSIGNED, |finding| finding.word);
+    reasons.retain(|_, own| *own != word);
     let mut messages: Vec<&str> = Vec::new();
     for finding in findings.iter().filter(|finding| !finding.message.is_empty()) {
         if !messages.contains(&finding.message.as_str()) {
@@ -231,6 +237,7 @@ fn assigned(input: &StatusInput<'_>, assignment: &Assignment) -> Assigned {
             requested: assignment.resources.clone(),
             effective,
             reason: word,
+            reasons,
             message: message.clone(),
         },
         finding: Finding { weight, word, message },

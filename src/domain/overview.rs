@@ -102,6 +102,8 @@ pub struct AssignmentOverview {
     pub effective: Resources,
     /// A word such as `Assigned`, `Draining`, `QueueNotFound`.
     pub reason: String,
+    /// Of the resources whose own is another.
+    pub reasons: BTreeMap<ResourceName, &'static str>,
     pub message: String,
 }
 

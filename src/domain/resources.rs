@@ -53,4 +53,9 @@ impl Aliases {
     pub fn short<'a>(&'a self, resource: &'a ResourceName) -> &'a str {
         self.0.iter().find(|(_, long)| *long == resource).map_or(resource.as_str(), |(short, _)| short)
     }
+
+    /// What is said of resources, by the names that claims have for them.
+    pub fn words(&self, said: &BTreeMap<ResourceName, &'static str>) -> BTreeMap<String, String> {
+        said.iter().map(|(resource, word)| (self.short(resource).to_owned(), (*word).to_owned())).collect()
+    }
 }

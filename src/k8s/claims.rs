@@ -165,6 +165,7 @@ pub fn render_status(status: &ClaimStatus, aliases: &Aliases) -> ClusterResource
         requested: short(&assignment.requested),
         effective: short(&assignment.effective),
         reason: assignment.reason.to_owned(),
+        reasons: aliases.words(&assignment.reasons),
     };
     let condition = |condition: &Condition| KubeCondition {
         type_: condition.kind.word().to_owned(),

@@ -1,5 +1,7 @@
 //! ClusterResourceClaims: the editable part as it stands in Kubernetes, and what fedq makes of it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -83,7 +85,11 @@ pub struct AssignmentState {
     pub requested: Quantities,
     /// What the queue gets now.
     pub effective: Quantities,
+    /// `Assigned`, or what keeps it from what it asks for: what weighs most of its resources.
     pub reason: String,
+    /// The same of single resources, where it is another.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reasons: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
 }

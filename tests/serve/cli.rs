@@ -1,6 +1,8 @@
 //! The command line against a served API.
 
 use std::{
+    fs::File,
+    io::{Read, Write},
     path::Path,
     process::{Command, Output},
     sync::Arc,
@@ -54,6 +56,33 @@ impl Listening {
     pub fn run(&self, arguments: &[&str]) -> Output {
         self.fedq(arguments).output().unwrap()
     }
+}
+
+/// Runs it at a terminal, where a person types; what they saw of it.
+pub fn at_terminal(mut command: Command, typed: &str) -> (Output, String) {
+    use rustix::{
+        fs::{Mode, OFlags, open},
+        pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    };
+    let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&controller).unwrap();
+    unlockpt(&controller).unwrap();
+    let path = ptsname(&controller, Vec::new()).unwrap();
+    let terminal = open(&path, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+    command.stdin(terminal.try_clone().unwrap()).stderr(terminal).stdout(std::process::Stdio::piped());
+    let child = command.spawn().unwrap();
+    // It holds the terminal's other end, which must close for the reader to end.
+    drop(command);
+    let mut controller = File::from(controller);
+    controller.write_all(typed.as_bytes()).unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut seen = Vec::new();
+        // Ends with an error once nobody has the terminal open any more.
+        let _ = controller.read_to_end(&mut seen);
+        String::from_utf8(seen).unwrap()
+    });
+    let output = child.wait_with_output().unwrap();
+    (output, reader.join().unwrap())
 }
 
 pub fn stdout(output: &Output) -> String {
@@ -252,6 +281,42 @@ fn assign_says_what_changes() {
     assert_eq!(run(&["gpu=many"]).status.code(), Some(2));
     assert_eq!(run(&[]).status.code(), Some(2));
     assert_eq!(run(&["--remove"]).status.code(), Some(0));
+}
+
+#[test]
+fn a_person_is_asked_before_an_assignment_is_made() {
+    let api = listening();
+    let assign = |more: &[&str], typed: &str| {
+        let to = ["claim", "assign", "east-resource-claim", "--queue", "team-a", "--flavor", "on-demand"];
+        at_terminal(api.fedq(&[&to[..], &["cpu=500", "gpu=6"], more].concat()), typed)
+    };
+    let gpu = || {
+        let world = api.served.hub.world();
+        world.claim("east-resource-claim")["spec"]["resourceAssignments"][0]["resources"]["gpu"].clone()
+    };
+    let before = gpu();
+    let (output, seen) = assign(&[], "\n");
+    assert_eq!((output.status.code(), gpu()), (Some(1), before), "{seen}");
+    assert!(seen.contains("+1") && seen.contains("Apply? [y]es, [N]o"), "{seen}");
+    assert!(seen.contains("nothing was changed"), "{seen}");
+    let (output, seen) = assign(&[], "y\n");
+    assert_eq!((output.status.code(), gpu()), (Some(0), "6".into()), "{seen}");
+    assert_eq!(seen.matches("+1").count(), 1, "it is shown once\n{seen}");
+    let (output, seen) = assign(&[], "");
+    assert_eq!(stdout(&output), "clusterresourceclaim/east-resource-claim unchanged\n", "{seen}");
+    assert!(!seen.contains("Apply?"), "nothing changes\n{seen}");
+}
+
+#[test]
+fn a_claim_tells_the_reason_of_each_resource() {
+    let api = listening();
+    let text = stdout(&api.run(&["claim", "show", "east-resource-claim"]));
+    let reasons: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("team-a "))
+        .map(|line| line.split_whitespace().next_back().unwrap())
+        .collect();
+    assert_eq!(reasons, ["Assigned", "Draining"], "{text}");
 }
 
 #[test]

@@ -3,13 +3,12 @@
 use std::{
     fmt::Write as _,
     fs,
-    io::{Read, Write as _},
     path::PathBuf,
     process::{Command, Output},
 };
 
 use super::{
-    cli::{Listening, listening, stderr, stdout},
+    cli::{Listening, at_terminal, listening, stderr, stdout},
     server::spec,
 };
 
@@ -221,30 +220,7 @@ fn an_editor_that_fails_is_named() {
 impl Bench {
     /// As [`Bench::edit`] at a terminal, where a person types; what they saw of it.
     fn edit_at_terminal(&self, scripts: &[&str], typed: &str) -> (Output, String) {
-        use rustix::{
-            fs::{Mode, OFlags, open},
-            pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
-        };
-        let mut command = self.command(scripts);
-        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&controller).unwrap();
-        unlockpt(&controller).unwrap();
-        let path = ptsname(&controller, Vec::new()).unwrap();
-        let terminal = open(&path, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
-        command.stdin(terminal.try_clone().unwrap()).stderr(terminal).stdout(std::process::Stdio::piped());
-        let child = command.spawn().unwrap();
-        // It holds the terminal's other end, which must close for the reader to end.
-        drop(command);
-        let mut controller = fs::File::from(controller);
-        controller.write_all(typed.as_bytes()).unwrap();
-        let reader = std::thread::spawn(move || {
-            let mut seen = Vec::new();
-            // Ends with an error once nobody has the terminal open any more.
-            let _ = controller.read_to_end(&mut seen);
-            String::from_utf8(seen).unwrap()
-        });
-        let output = child.wait_with_output().unwrap();
-        (output, reader.join().unwrap())
+        at_terminal(self.command(scripts), typed)
     }
 }
 

@@ -256,6 +256,7 @@ pub fn overview() -> Overview {
         requested: resources(&[("cpu", "500"), ("nvidia.com/gpu", "5")]),
         effective: resources(&[("cpu", "500"), ("nvidia.com/gpu", "4")]),
         reason: "Draining".to_owned(),
+        reasons: [(ResourceName::new("cpu").unwrap(), "Assigned")].into(),
         message: "1 gpu waits for workloads to end".to_owned(),
     };
     let term = TermOverview {

@@ -82,7 +82,7 @@ pub struct AssignArgs {
     /// What the queue gets, such as cpu=500 gpu=5; replaces what it had
     #[arg(value_name = "RESOURCE=QUANTITY", required_unless_present = "remove")]
     pub resources: Vec<String>,
-    /// Apply without asking, which it does anyway: as for claim edit
+    /// Apply without asking
     #[arg(short, long)]
     pub yes: bool,
     #[command(flatten)]

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::{
     domain::{
         claim::Owner,
-        claim_status::{Condition, ConditionKind, reason_word},
+        claim_status::{Condition, ConditionKind, heaviest, reason_word},
         ids::{ClaimName, ClusterName, FlavorName, QueueName, ResourceName},
         overview::{
             AssignmentOverview, CellOverview, ClaimOverview, ClusterCapacity, ClusterOverview,
@@ -19,7 +19,7 @@ use crate::{
         },
         quantity::Amount,
         queue::report::QueueReport,
-        quota::{ClusterReport, HubCellPlan, HubQueuePlan, Touched, Untouched, WorkerCell},
+        quota::{CellPlan, ClusterReport, HubCellPlan, HubQueuePlan, Touched, Untouched, WorkerCell},
         resources::{Cell, FlavorResource, Resources},
     },
     k8s::{
@@ -413,16 +413,18 @@ fn assignment_overview(
     });
     let cells: Vec<_> = cells.collect();
     let connection = round.joined.get(cluster).map(|joined| &joined.connection);
-    let reason = cells
-        .iter()
-        .map(|(_, planned)| reason_word(&planned.reason, connection))
-        .find(|word| *word != "Assigned");
+    let reason = heaviest(cells.iter().map(|(_, planned)| *planned), connection);
+    let own = |(resource, planned): &(ResourceName, &CellPlan)| {
+        let own = reason_word(&planned.reason, connection);
+        (own != reason).then(|| (resource.clone(), own))
+    };
     AssignmentOverview {
         queue: assignment.queue.clone(),
         flavor: assignment.flavor.clone(),
         requested: assignment.resources.clone(),
         effective: cells.iter().map(|(resource, planned)| (resource.clone(), planned.effective)).collect(),
-        reason: reason.unwrap_or("Assigned").to_owned(),
+        reason: reason.to_owned(),
+        reasons: cells.iter().filter_map(own).collect(),
         message: String::new(),
     }
 }

@@ -256,6 +256,27 @@ fn every_reason_has_a_word_and_a_sentence() {
 }
 
 #[test]
+fn each_resource_has_its_own_reason() {
+    let (memory, cpu) = (ResourceName::new("memory").unwrap(), ResourceName::new("cpu").unwrap());
+    let mut bed = Bed::new();
+    for resource in [&memory, &cpu] {
+        bed.assignments[0].resources.insert(resource.clone(), Amount::new(5));
+    }
+    let cells = &mut bed.plan.as_mut().unwrap().cells;
+    cells.insert(Cell { resource: memory.clone(), ..cell() }, planned(3, Reason::Cap));
+    cells.insert(Cell { resource: cpu.clone(), ..cell() }, planned(5, Reason::Unconfirmed));
+    let status = bed.status();
+    assert_eq!(status.assignments[0].reason, "Capped", "what weighs most");
+    let own = BTreeMap::from([(gpu(), "Assigned"), (cpu, "Unconfirmed")]);
+    assert_eq!(status.assignments[0].reasons, own);
+    let plan = bed.plan.as_ref().unwrap();
+    assert_eq!(heaviest(plan.cells.values(), None), "Capped");
+    bed.connection = None;
+    let status = bed.status();
+    assert_eq!((status.assignments[0].reason, status.assignments[0].reasons.len()), ("ClusterNotFound", 0));
+}
+
+#[test]
 fn a_cap_is_named_with_both_sums() {
     let mut bed = Bed::planned(3, Reason::Cap);
     bed.caps = Resources::from([(gpu(), Amount::new(3))]);

@@ -70,6 +70,21 @@ pub(super) fn finding(
     Finding { weight, word, message }
 }
 
+/// The word for several cells together, the way [`super::claim_status`] has it.
+pub fn heaviest<'a>(
+    cells: impl IntoIterator<Item = &'a CellPlan>,
+    connection: Option<&Connection>,
+) -> &'static str {
+    let mut heaviest = (Weight::Fine, ASSIGNED);
+    for planned in cells {
+        let weight = weight(&planned.reason, planned.effective < planned.requested);
+        if heaviest.0 < weight {
+            heaviest = (weight, word(&planned.reason, connection));
+        }
+    }
+    heaviest.1
+}
+
 fn weight(reason: &Reason, less: bool) -> Weight {
     match reason {
         Reason::MissingQueue

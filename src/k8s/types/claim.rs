@@ -163,9 +163,12 @@ pub struct AssignmentStatus {
     /// What the queue gets now.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub effective: BTreeMap<String, QuantityText>,
-    /// Why effective differs from requested, or `Assigned`.
+    /// Why effective differs from requested, or `Assigned`: what weighs most of its resources.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
+    /// The same of single resources, where it is another.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reasons: BTreeMap<String, String>,
 }
 
 /// A Kubernetes quantity as it was written: the text decides whose edit it is, so it is never
