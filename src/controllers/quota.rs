@@ -24,6 +24,7 @@ use crate::{
     clock::Clock,
     domain::{
         claim_status::Condition,
+        cluster::LastSeen,
         ids::{ClaimName, ClusterName, QueueName},
         overview::{CapacityView, Overview},
         quantity::Amount,
@@ -145,6 +146,8 @@ pub struct QuotaController {
 
 #[derive(Default)]
 struct Told {
+    /// Those that were joined at the last round, told apart from those joined anew under the same name.
+    members: BTreeMap<ClusterName, LastSeen>,
     clusters: BTreeMap<ClusterName, ClusterInput>,
     /// What each was made from.
     known: BTreeMap<ClusterName, gather::Known>,

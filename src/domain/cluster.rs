@@ -53,11 +53,16 @@ impl LastSeen {
     pub fn set(&self, at: Timestamp) {
         self.0.store(at.as_millisecond(), Ordering::Relaxed);
     }
+
+    /// Whether it is the very same one, which a cluster has for as long as it is joined.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 impl PartialEq for LastSeen {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.get() == other.get()
+        self.is(other) || self.get() == other.get()
     }
 }
 

@@ -349,6 +349,8 @@ pub struct Joined {
     pub kubernetes_version: Option<String>,
     pub credential_expires: Option<Timestamp>,
     pub last_seen: LastSeen,
+    /// It was refused, and silent for so long before and since that its share does not stand any more.
+    pub is_given_up: bool,
     /// There once its identity is checked.
     pub worker: Option<Arc<Worker>>,
 }
@@ -372,6 +374,7 @@ impl Joined {
             kubernetes_version: None,
             credential_expires: None,
             last_seen: LastSeen::default(),
+            is_given_up: false,
             worker: None,
         }
     }

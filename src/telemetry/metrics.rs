@@ -46,6 +46,7 @@ struct Families {
     api_requests: Family<RequestLabels, Counter>,
     api_request_seconds: Family<ClusterLabels, Counter<f64, AtomicU64>>,
     writes: Family<WriteLabels, Counter>,
+    publications: Family<PublicationLabels, Counter>,
     plan_seconds: Histogram,
     reconcile_seconds: Family<ControllerLabels, Histogram, fn() -> Histogram>,
     reconcile_errors: Family<ControllerLabels, Counter>,
@@ -128,6 +129,11 @@ struct WriteLabels {
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct PublicationLabels {
+    of: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct ControllerLabels {
     controller: &'static str,
 }
@@ -187,6 +193,7 @@ impl Metrics {
             api_requests: Family::default(),
             api_request_seconds: Family::default(),
             writes: Family::default(),
+            publications: Family::default(),
             plan_seconds: seconds(),
             reconcile_seconds: Family::new_with_constructor(seconds),
             reconcile_errors: Family::default(),
@@ -282,6 +289,11 @@ impl Metrics {
         }
     }
 
+    /// One part of fedqd told the others something new, which wakes all who listen.
+    pub fn published(&self, of: &'static str) {
+        self.0.publications.get_or_create(&PublicationLabels { of }).inc();
+    }
+
     pub fn planned(&self, took: Duration) {
         self.0.plan_seconds.observe(took.as_secs_f64());
     }
@@ -363,7 +375,11 @@ impl Metrics {
         }
         let labels = ClusterLabels { cluster: cluster.clone() };
         self.0.last_seen.remove(&labels);
-        self.0.pending.remove(&labels);
+    }
+
+    /// The cluster left: nothing waits there any more.
+    pub fn forget_pending(&self, cluster: &ClusterName) {
+        self.0.pending.remove(&ClusterLabels { cluster: cluster.clone() });
     }
 }
 
@@ -421,6 +437,11 @@ impl Families {
             self.api_request_seconds.clone(),
         );
         registry.register("writes", "Objects written to clusters", self.writes.clone());
+        registry.register(
+            "publications",
+            "What parts of fedqd tell each other; at rest it does not move",
+            self.publications.clone(),
+        );
         registry.register("plan_seconds", "Time to make a plan", self.plan_seconds.clone());
         registry.register("reconcile_seconds", "Time a controller took", self.reconcile_seconds.clone());
         registry.register("reconcile_errors", "Failed runs of a controller", self.reconcile_errors.clone());
@@ -537,6 +558,7 @@ mod tests {
         metrics.planned(Duration::from_millis(1));
         metrics.reconciled("quota", Duration::from_millis(1), true);
         metrics.reconciled("capacity", Duration::from_millis(1), false);
+        metrics.published("capacity");
         metrics.committed(Duration::from_millis(2), true);
         metrics.committed(Duration::from_millis(2), false);
         metrics.capacity_written(Duration::from_secs(1));
@@ -560,6 +582,7 @@ mod tests {
             "fedq_cluster_refusals_total{cluster=\"worker-1\",reason=\"Forbidden\"} 1",
             "fedq_admission_clusters_tried_bucket{le=\"2.0\"} 1",
             "fedq_writes_total{cluster=\"worker-1\",kind=\"ClusterQueue\"} 1",
+            "fedq_publications_total{of=\"capacity\"} 1",
             "fedq_plan_seconds_count 1",
             "fedq_tasks{phase=\"queued\"} 3",
             "fedq_tasks{phase=\"running\"} 0",
@@ -609,6 +632,7 @@ mod tests {
         metrics.seen(&cluster(), Timestamp::UNIX_EPOCH);
         metrics.pending(&cluster(), 1);
         metrics.forget_link(&cluster());
+        metrics.forget_pending(&cluster());
         metrics.quota(&cluster(), &[]);
         assert!(!metrics.encode().expect("encodes").contains("worker-1"));
     }

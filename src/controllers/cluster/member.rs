@@ -84,18 +84,36 @@ impl Member {
         let cancel = self.cancel.clone();
         tokio::select! {
             () = cancel.cancelled() => {}
-            outcome = self.live(access) => if let Err(error) = outcome {
-                // A database that is full or busy is waited for; this one is damaged or closed.
-                warn!(cluster.name = %self.name, "Could not record `{}`: {error}", self.name);
-                self.context.publish(&self.name, |joined| {
-                    joined.connection = Connection::Refused { reason: format!("the store failed: {error}") };
-                });
-                self.let_go();
-            },
+            () = self.live_or_refuse(access) => {}
         }
         if self.stopping.is_cancelled() {
             self.keep_known().await;
         }
+    }
+
+    async fn live_or_refuse(&self, access: Result<Access, String>) {
+        if let Err(error) = self.live(access).await {
+            // A database that is full or busy is waited for; this one is damaged or closed.
+            warn!(cluster.name = %self.name, "Could not record `{}`: {error}", self.name);
+            self.context.publish(&self.name, |joined| {
+                joined.connection = Connection::Refused { reason: format!("the store failed: {error}") };
+            });
+            self.let_go();
+        }
+        let joined = self.context.joined.borrow().get(&self.name).map(Arc::clone);
+        let refused = joined.filter(|joined| matches!(joined.connection, Connection::Refused { .. }));
+        let Some(refused) = refused else { return };
+        if let Some(seen) = refused.last_seen.get() {
+            self.share_expires(seen).await;
+        }
+        self.context.publish(&self.name, |joined| joined.is_given_up = true);
+    }
+
+    /// When the share of a cluster that last answered at `seen` does not stand any more. The clock tells only how long
+    /// ago that was by now: from here on it may jump.
+    async fn share_expires(&self, seen: Timestamp) {
+        let silence = Duration::try_from(self.context.clock.now().duration_since(seen)).unwrap_or_default();
+        tokio::time::sleep(self.context.settings.lost_timeout.saturating_sub(silence)).await;
     }
 
     async fn live(&self, access: Result<Access, String>) -> Result<(), StoreError> {
@@ -184,7 +202,8 @@ impl Member {
         let (objects, bytes) = self.most();
         let joined_with = self.fingerprint.clone();
         let refused = RefusedCluster { reason: reason.clone(), joined_with, objects, bytes };
-        // First of all it stops to be followed; a database that is full is no reason to go on.
+        // First of all it stops to be followed; a database that is full is no reason to go on. It answers as it is.
+        self.note_answer(self.context.clock.now());
         self.set(Connection::Refused { reason });
         self.let_go();
         let store = &self.context.store;
@@ -374,15 +393,13 @@ impl Member {
     async fn quarantine(&self, reason: QuarantineReason) {
         // A restart does not start the clock anew.
         let seen = self.context.joined.borrow().get(&self.name).and_then(|joined| joined.last_seen.get());
-        let now = self.context.clock.now();
-        let since = seen.unwrap_or(now);
+        let since = seen.unwrap_or_else(|| self.context.clock.now());
         warn!(cluster.name = %self.name, "`{}` is quarantined: {reason:?}", self.name);
         self.context.publish(&self.name, |joined| {
             joined.connection = Connection::Quarantined { since, reason };
             joined.worker = None;
         });
-        let silence = Duration::try_from(now.duration_since(since)).unwrap_or_default();
-        tokio::time::sleep(self.context.settings.lost_timeout.saturating_sub(silence)).await;
+        self.share_expires(since).await;
         self.set(Connection::Lost { since, reason: "quarantined, and nobody confirmed it".to_owned() });
         self.cancel.cancelled().await;
     }
@@ -411,14 +428,15 @@ impl Member {
         let mut tasks = JoinSet::new();
         worker.follow(&settings.timing, (&self.context.hub_id, &self.context.wake), &mut tasks);
         let seen = silence.since;
-        self.context.metrics.seen(&self.name, seen);
         let mut quarantine = worker.quarantine.subscribe();
         let mut exceeded = worker.allowance.exceeded();
         self.context.publish(&self.name, |joined| {
             joined.connection = Connection::Ready;
             joined.kubernetes_version = Some(identity.version);
             joined.last_seen.set(seen);
+            joined.is_given_up = false;
             joined.worker = Some(Arc::clone(&worker));
+            self.context.metrics.seen(&self.name, seen);
         });
         info!(cluster.name = %self.name, "Connected to `{}`", self.name);
         let mut stored = seen;
@@ -470,13 +488,17 @@ impl Member {
         }
     }
 
-    async fn answered(&self, stored: &mut Timestamp) -> Result<(), StoreError> {
-        let now = self.context.clock.now();
-        // Nobody needs to be woken for it, and nothing is new.
+    /// Nobody needs to be woken for it, and nothing is new.
+    fn note_answer(&self, now: Timestamp) {
         if let Some(entry) = self.context.joined.borrow().get(&self.name) {
             entry.last_seen.set(now);
+            self.context.metrics.seen(&self.name, now);
         }
-        self.context.metrics.seen(&self.name, now);
+    }
+
+    async fn answered(&self, stored: &mut Timestamp) -> Result<(), StoreError> {
+        let now = self.context.clock.now();
+        self.note_answer(now);
         if SEEN_PERIOD <= Duration::try_from(now.duration_since(*stored)).unwrap_or_default() {
             // Tried again at the next answer: a probe does not wait for the database.
             match self.context.store.set_connection(&self.name, "Ready", Some(now)).await {

@@ -3,10 +3,8 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
-use jiff::Timestamp;
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -65,17 +63,13 @@ fn claim_input(claim: &ValidClaim) -> ClaimInput {
 
 /// How far a cluster can be trusted now. Nodes that are not followed, or that were counted for flavors that are only
 /// presumed, are as unknown as a cluster that does not answer.
-pub(super) fn mode(
-    joined: &Joined,
-    capacity: Option<&Arc<ClusterCapacity>>,
-    (now, lost_timeout): (Timestamp, Duration),
-) -> Mode {
-    let mode = link_mode(joined, now, lost_timeout);
+pub(super) fn mode(joined: &Joined, capacity: Option<&Arc<ClusterCapacity>>) -> Mode {
+    let mode = link_mode(joined);
     let silent = capacity.is_some_and(|known| known.silent.is_some() || known.presumed);
     if silent && mode == Mode::Live { Mode::Frozen } else { mode }
 }
 
-fn link_mode(joined: &Joined, now: Timestamp, lost_timeout: Duration) -> Mode {
+fn link_mode(joined: &Joined) -> Mode {
     match &joined.connection {
         Connection::Ready => match &joined.worker {
             Some(worker) if worker.is_current() && worker.has_kueue() => Mode::Live,
@@ -83,12 +77,8 @@ fn link_mode(joined: &Joined, now: Timestamp, lost_timeout: Duration) -> Mode {
         },
         Connection::Connecting | Connection::Stale { .. } | Connection::Quarantined { .. } => Mode::Frozen,
         // A kubeconfig that is refused after the cluster worked is silence like any other.
-        Connection::Refused { .. } => match joined.last_seen.get() {
-            Some(seen) if Duration::try_from(now.duration_since(seen)).unwrap_or_default() < lost_timeout => {
-                Mode::Frozen
-            }
-            _ => Mode::Lost,
-        },
+        Connection::Refused { .. } if joined.is_given_up => Mode::Lost,
+        Connection::Refused { .. } => Mode::Frozen,
         Connection::Lost { .. } => Mode::Lost,
         Connection::Unreached => Mode::Unreached,
     }
@@ -149,8 +139,6 @@ impl PartialEq for Mark {
             && self.changes == other.changes
             && same(self.capacity.as_ref(), other.capacity.as_ref())
             && same(self.claim.as_ref(), other.claim.as_ref())
-            // How long it is waited for is a matter of the clock.
-            && !matches!(self.joined.connection, Connection::Refused { .. })
     }
 }
 
@@ -356,6 +344,8 @@ pub(super) struct HubQueues {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::{
         controllers::writer::WriterConfig,

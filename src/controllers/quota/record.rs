@@ -32,9 +32,9 @@ impl Recorded {
         self.cells.contains_key(cluster)
     }
 
-    fn retain(&mut self, stays: impl Fn(&ClusterName) -> bool) {
-        self.cells.retain(|name, _| stays(name));
-        self.effective.retain(|name, _| stays(name));
+    pub fn forget(&mut self, cluster: &ClusterName) {
+        self.cells.remove(cluster);
+        self.effective.remove(cluster);
     }
 }
 
@@ -131,9 +131,8 @@ impl QuotaController {
             }
             self.record_plan(round, name, plan);
         }
-        // Of a cluster that left nothing is known any more, should it come back.
+        // Those of clusters that left while fedqd did not run.
         self.terms.retain(|name, _| round.joined.contains_key(name));
-        self.recorded.retain(|name| round.joined.contains_key(name));
     }
 
     pub(super) fn store_later(&self, record: Record) {

@@ -18,7 +18,7 @@ use crate::{
     domain::{
         claim::ValidClaim,
         claim_status::Verdict,
-        cluster::Connection,
+        cluster::{Connection, LastSeen},
         ids::{ClusterName, QueueName},
         quantity::Amount,
         quota::{HubQueueInput, Mode},
@@ -139,12 +139,15 @@ impl QuotaController {
     }
 
     fn tell_clusters(&mut self, round: &mut Round<'_>) {
-        let gone: Vec<ClusterName> =
-            self.told.clusters.keys().filter(|name| !round.joined.contains_key(*name)).cloned().collect();
+        let gone = self.left(round);
         for name in &gone {
             self.planner.remove_cluster(name);
             self.settling.forget(name);
             self.metrics.quota(name, &[]);
+            self.metrics.forget_pending(name);
+            // Of a cluster that left nothing is known any more, should it come back.
+            self.terms.remove(name);
+            self.recorded.forget(name);
             self.told.clusters.remove(name);
             self.told.worker_objects.remove(name);
             self.told.known.remove(name);
@@ -162,6 +165,21 @@ impl QuotaController {
         for name in self.with_news(round, now) {
             self.tell_cluster(&name, &joined[&name], round, now);
         }
+    }
+
+    /// The clusters that left since the last round, whether or not they were joined anew.
+    fn left(&mut self, round: &Round<'_>) -> Vec<ClusterName> {
+        let members = &mut self.told.members;
+        let left = |(name, member): &(&ClusterName, &LastSeen)| {
+            round.joined.get(*name).is_none_or(|joined| !joined.last_seen.is(member))
+        };
+        let gone: Vec<ClusterName> = members.iter().filter(left).map(|(name, _)| name.clone()).collect();
+        members.retain(|name, _| gone.binary_search(name).is_err());
+        if members.len() < round.joined.len() {
+            let joined = round.joined.iter();
+            *members = joined.map(|(name, joined)| (name.clone(), joined.last_seen.clone())).collect();
+        }
+        gone
     }
 
     /// The clusters that this round has to look at. Each round asks that of all.
@@ -208,7 +226,7 @@ impl QuotaController {
         let lagged = told.is_some_and(|told| told.terms_may_lag);
         let known = known.filter(|known| known.until.is_none_or(|until| now < until));
         self.told.fresh.insert(name.clone());
-        let mut mode = gather::mode(joined, facts.capacity, (self.clock.now(), self.settings.lost_timeout));
+        let mut mode = gather::mode(joined, facts.capacity);
         if matches!(mode, Mode::Live | Mode::Unreached) && self.told.waiting.contains(name) {
             mode = Mode::Frozen;
         }

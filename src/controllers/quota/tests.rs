@@ -391,6 +391,46 @@ async fn of_two_claims_made_in_the_same_second_the_one_in_force_stays() {
     }
 }
 
+/// No round was made in between.
+#[tokio::test]
+async fn a_cluster_that_left_and_came_back_at_once_is_another_member() {
+    let mut bed = Bed::new().await;
+    bed.controller.store_was_empty = false;
+    bed.claim("east");
+    bed.put_queue(3, &json!("0"));
+    bed.put_flavor("spot");
+    bed.capacity.insert(name("east"), Arc::new(ClusterCapacity::alone(cpus(4000))));
+    bed.join("east");
+    bed.round();
+    assert!(bed.controller.recorded.knows(&name("east")));
+    assert!(bed.controller.terms.contains_key(&name("east")));
+    // What its table holds may be told of as often as anybody likes.
+    Arc::make_mut(bed.joined.get_mut(&name("east")).expect("joined")).cordoned = true;
+    bed.round();
+    assert!(bed.controller.recorded.knows(&name("east")));
+    let connecting = Joined::new(Connection::Connecting, CLUSTER_METRICS);
+    bed.joined.insert(name("east"), Arc::new(connecting));
+    bed.round();
+    assert!(!bed.controller.recorded.knows(&name("east")), "its terms are to be stored again");
+    assert_eq!(bed.controller.terms.get(&name("east")), None, "and it has no share before it answers");
+}
+
+#[tokio::test]
+async fn a_refused_cluster_is_lost_when_its_time_has_passed_whatever_the_clock_says() {
+    let mut bed = Bed::new().await;
+    let refused = Connection::Refused { reason: "exec plugin".to_owned() };
+    let mut joined = Joined::new(refused, CLUSTER_METRICS);
+    joined.last_seen.set(Timestamp::from_second(5).expect("a time"));
+    bed.joined.insert(name("east"), Arc::new(joined.clone()));
+    for days in [0, 2, 400] {
+        bed.controller.clock.advance(Duration::from_hours(24 * days));
+        assert_eq!(bed.plan().1[&name("east")], Mode::Frozen);
+    }
+    joined.is_given_up = true;
+    bed.joined.insert(name("east"), Arc::new(joined));
+    assert_eq!(bed.plan().1[&name("east")], Mode::Lost);
+}
+
 #[tokio::test]
 async fn a_cluster_that_left_and_came_back_as_it_was_keeps_its_share_when_it_falls_silent() {
     let mut bed = Bed::new().await;
