@@ -14,9 +14,10 @@ use crate::support::cluster::{Cluster, has_condition, id};
 use crate::support::fleet::Fleet;
 use crate::support::nodes::node;
 
-pub async fn quota_moves_only_as_workloads_free_it(fleet: &Fleet) -> Result<()> {
+/// A worker of 8 GPUs that one of two queues has; what becomes of its queues is recorded.
+async fn all_in_one_queue<'f>(fleet: &'f Fleet, name: &str) -> Result<(Stage<'f>, Recorder)> {
     let case = "move";
-    let stage = Stage::set(fleet, "quota_moves_only_as_workloads_free_it", case).await?;
+    let stage = Stage::set(fleet, name, case).await?;
     let (hub, worker) = (stage.hub(), fleet.worker1());
     worker.add_nodes(&[node(case, "a").gpus(8)]).await?;
     hub.apply(&ground(case)).await?;
@@ -27,6 +28,12 @@ pub async fn quota_moves_only_as_workloads_free_it(fleet: &Fleet) -> Result<()> 
     stage.join("move-one", worker).await?;
     assign(&stage, "8", "0").await?;
     holds(worker, "move-from", case, &[(GPU, "8")]).await?;
+    Ok((stage, recorder))
+}
+
+pub async fn quota_moves_only_as_workloads_free_it(fleet: &Fleet) -> Result<()> {
+    let (stage, recorder) = all_in_one_queue(fleet, "quota_moves_only_as_workloads_free_it").await?;
+    let (hub, worker, case) = (stage.hub(), fleet.worker1(), stage.case);
     for name in ["first", "second"] {
         submit(worker, case, name, "move-from").await?;
         running(worker, case, name).await?;
@@ -51,18 +58,9 @@ pub async fn quota_moves_only_as_workloads_free_it(fleet: &Fleet) -> Result<()> 
 }
 
 pub async fn quota_that_is_moved_to_and_fro_is_never_out_twice(fleet: &Fleet) -> Result<()> {
-    let case = "move";
-    let stage = Stage::set(fleet, "quota_that_is_moved_to_and_fro_is_never_out_twice", case).await?;
-    let (hub, worker) = (stage.hub(), fleet.worker1());
-    worker.add_nodes(&[node(case, "a").gpus(8)]).await?;
-    hub.apply(&ground(case)).await?;
-    for name in ["move-from", "move-to"] {
-        hub.apply(&queue(case, name, &[(GPU, "0")], "")).await?;
-    }
-    let recorder = Recorder::start(worker, KUEUE, "ClusterQueue").await?;
-    stage.join("move-one", worker).await?;
-    assign(&stage, "8", "0").await?;
-    holds(worker, "move-from", case, &[(GPU, "8")]).await?;
+    let name = "quota_that_is_moved_to_and_fro_is_never_out_twice";
+    let (stage, recorder) = all_in_one_queue(fleet, name).await?;
+    let (hub, worker, case) = (stage.hub(), fleet.worker1(), stage.case);
     // A growth is decided, waits for the merge window or is on its way, and the next edit takes it back.
     for round in 0..24_u64 {
         let (from, to) = if round % 2 == 0 { ("1", "7") } else { ("7", "1") };

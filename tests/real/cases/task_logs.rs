@@ -104,8 +104,8 @@ pub async fn four_nodes_are_submitted_followed_through_a_restart_and_stopped(fle
     let person = Person::new(&stage).await?;
     // kwok uses up whatever time its pods are given to end.
     let task = "name: train\nnum_nodes: 4\nresources: {accelerators: 1}\nrun: x\nconfig:\n  kubernetes:\n    \
-                pod_config: {spec: {terminationGracePeriodSeconds: 1}}\n    custom_metadata:\n      annotations:\n        pod-complete.stage.kwok.x-k8s.io/delay: 10m\n        \
-                pod-complete.stage.kwok.x-k8s.io/jitter-delay: 10m\n";
+                pod_config: {spec: {terminationGracePeriodSeconds: 1}}\n    custom_metadata:\n      annotations:\n        \
+                pod-complete.stage.kwok.x-k8s.io/delay: 10m\n        pod-complete.stage.kwok.x-k8s.io/jitter-delay: 10m\n";
     let file = stage.daemon.home().file("task.yaml", task)?.display().to_string();
     eventually("the cluster to be one that fits", SOON, async || {
         let ran = person.runs(&["task", "submit", &file, "--dry-run", "-o", "json"])?;
