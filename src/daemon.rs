@@ -122,6 +122,32 @@ impl Published {
     fn new() -> Self {
         Self { task_views: watch::Sender::new(Arc::new(TaskViews::starting())), ..Self::default() }
     }
+
+    fn count(&self, metrics: &Metrics, tasks: &mut JoinSet<anyhow::Result<()>>, cancel: &CancellationToken) {
+        let with = || (metrics.clone(), cancel.clone());
+        tasks.spawn(count("joined", self.joined.subscribe(), with()));
+        tasks.spawn(count("capacity", self.capacity.subscribe(), with()));
+        tasks.spawn(count("overview", self.overview.subscribe(), with()));
+        tasks.spawn(count("claimed", self.claimed.subscribe(), with()));
+        tasks.spawn(count("reports", self.reports.subscribe(), with()));
+        tasks.spawn(count("tasks", self.task_views.subscribe(), with()));
+        tasks.spawn(count("volumes", self.volume_views.subscribe(), with()));
+        tasks.spawn(count("placements", self.placements.subscribe(), with()));
+        tasks.spawn(count("draining", self.draining.subscribe(), with()));
+    }
+}
+
+/// What is published twice before anybody looks counts once, as it wakes once.
+async fn count<T>(
+    of: &'static str,
+    mut published: watch::Receiver<T>,
+    (metrics, cancel): (Metrics, CancellationToken),
+) -> anyhow::Result<()> {
+    while let Some(changed) = cancel.run_until_cancelled(published.changed()).await {
+        changed?;
+        metrics.published(of);
+    }
+    Ok(())
 }
 
 /// Runs a daemon until it is cancelled. Its caller has set up logging and [`host::use_ring`], once a process.
@@ -155,6 +181,7 @@ pub async fn serve(config: Config, host: Host) -> anyhow::Result<()> {
 impl Daemon {
     async fn run_with_hub(&mut self) -> anyhow::Result<()> {
         let Some(hub) = self.connect_hub().await? else { return Ok(()) };
+        self.published.count(&self.metrics, &mut self.tasks, &self.cancel);
         self.start_controllers(&hub).await?;
         info!("Started");
         tokio::select! {

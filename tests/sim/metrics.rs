@@ -1,6 +1,6 @@
 //! What `/metrics` shows after a small story.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -44,6 +44,12 @@ fn address(stage: &Stage) -> String {
     told.split("/metrics").next().unwrap().to_owned()
 }
 
+/// The series of a metric with their values.
+fn series<'t>(text: &'t str, name: &str) -> BTreeMap<&'t str, f64> {
+    let of = text.lines().filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with('{')));
+    of.filter_map(|line| line.rsplit_once(' ')).map(|(key, value)| (key, value.parse().unwrap())).collect()
+}
+
 async fn shows(stage: &Stage, what: &str, mut holds: impl FnMut(&str) -> bool) {
     let (address, began) = (address(stage), Instant::now());
     loop {
@@ -71,7 +77,7 @@ async fn every_metric_that_the_readme_lists_has_samples() {
     stage.bed.hub.put(queue).await.unwrap();
 
     let listed = listed();
-    assert_eq!(listed.len(), 25, "{listed:?}");
+    assert_eq!(listed.len(), 26, "{listed:?}");
     shows(&stage, &format!("not all of {listed:?}"), |text| listed.iter().all(|name| has_sample(text, name)))
         .await;
     for kind in ["clusterresourceclaims", "clusterqueues"] {
@@ -123,4 +129,37 @@ async fn gauges_of_a_cluster_that_left_go() {
         shows(&stage, &format!("no {gauge}"), |text| !text.contains(gauge)).await;
     }
     shows(&stage, "one", |text| text.contains("fedq_quota_capacity{cluster=\"one\"")).await;
+}
+
+/// How often each cluster was asked whether it is still there: each probe takes two requests.
+fn probes(text: &str) -> Vec<f64> {
+    let requests = series(text, "fedq_api_requests_total");
+    let of = |cluster| format!("fedq_api_requests_total{{cluster=\"{cluster}\",verb=\"get\",code=\"200\"}}");
+    ["one", "two", "three"].map(|cluster| requests[of(cluster).as_str()] / 2.0).to_vec()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fedqd_at_rest_tells_nobody_anything_and_writes_nothing() {
+    const PERIODS: f64 = 6.0;
+    let stage = Stage::set(&[("one", 8), ("two", 4), ("three", 6)]).await;
+    let task = stage.submit(1, "run: x\nresources: {accelerators: 6}\n").await;
+    stage.reaches(&task, "succeeded").await;
+    let clusters = || stage.bed.workers.iter().chain([&stage.bed.hub]);
+    let writes = || clusters().map(|cluster| cluster.state.counts.writes()).sum::<u64>();
+    let (address, began) = (address(&stage), Instant::now());
+    // What came of the task takes a moment to be told.
+    loop {
+        let (before, written) = (scrape(&address).await, writes());
+        let seen = probes(&before);
+        let later = |text: &str| probes(text).iter().zip(&seen).all(|(now, seen)| seen + PERIODS <= *now);
+        shows(&stage, "probes", later).await;
+        let after = scrape(&address).await;
+        let told = |text| series(text, "fedq_publications_total");
+        if told(&before) == told(&after) && written == writes() {
+            assert!(0.0 < told(&after)["fedq_publications_total{of=\"joined\"}"], "it was told of at all");
+            return;
+        }
+        let (before, after) = (told(&before), told(&after));
+        assert!(began.elapsed() < WITHIN, "{} writes, {before:?}, {after:?}", writes() - written);
+    }
 }
