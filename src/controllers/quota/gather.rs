@@ -75,10 +75,12 @@ fn link_mode(joined: &Joined) -> Mode {
             Some(worker) if worker.is_current() && worker.has_kueue() => Mode::Live,
             _ => Mode::Frozen,
         },
-        Connection::Connecting | Connection::Stale { .. } | Connection::Quarantined { .. } => Mode::Frozen,
-        // A kubeconfig that is refused after the cluster worked is silence like any other.
         Connection::Refused { .. } if joined.is_given_up => Mode::Lost,
-        Connection::Refused { .. } => Mode::Frozen,
+        // A kubeconfig that is refused after the cluster worked is silence like any other.
+        Connection::Connecting
+        | Connection::Stale { .. }
+        | Connection::Quarantined { .. }
+        | Connection::Refused { .. } => Mode::Frozen,
         Connection::Lost { .. } => Mode::Lost,
         Connection::Unreached => Mode::Unreached,
     }
