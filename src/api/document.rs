@@ -1,13 +1,12 @@
 //! What of the OpenAPI document follows from rules that hold for every operation: how each fails, what its headers
 //! are, how lists are followed. The rest stands beside each handler.
 
-use axum::http::StatusCode;
+mod failures;
+mod links;
+
 use serde_json::{Map, Value, json};
 
-use crate::wire::{
-    list::EventKind,
-    problem::{Code, PROBLEM_JSON},
-};
+use crate::wire::list::EventKind;
 
 const METHODS: [&str; 4] = ["get", "put", "post", "delete"];
 const JSON: &str = "application/json";
@@ -20,72 +19,6 @@ const SYNCED: &str = "WatchSynced";
 const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 const TASK_ID: &str = "^[0-9a-z]{8}$";
 
-/// How requests fail: the status, the name under which the document has it, which codes it carries, and what it means.
-type Way = (u16, &'static str, &'static [Code], &'static str);
-
-const FAILURES: [Way; 18] = [
-    (400, "BadRequest", &[Code::BadRequest], "A parameter is unknown or wrong, or the body is no JSON."),
-    (401, "Unauthorized", &[Code::Unauthorized], "There is no token, or it is not valid here."),
-    (403, "Forbidden", &[Code::Forbidden], "The hub's RBAC does not allow it. The detail names the right."),
-    (404, "NotFound", &[Code::NotFound], "It is not there, or not for the caller to see."),
-    (409, "Conflict", &[Code::Conflict], "What is there now does not allow it."),
-    (
-        409,
-        TAKEN,
-        &[Code::AlreadyExists, Code::Conflict],
-        "It is there already, or what is there does not allow it.",
-    ),
-    (412, "PreconditionFailed", &[Code::Conflict], "It was changed since the version that `If-Match` names."),
-    (
-        413,
-        "TooLarge",
-        &[Code::TooLarge],
-        "The body is larger than 2 MiB, or the task file than what is read of one.",
-    ),
-    (
-        415,
-        "UnsupportedMediaType",
-        &[Code::UnsupportedMediaType],
-        "The body's `Content-Type` is not `application/json`.",
-    ),
-    (422, "Invalid", &[Code::Invalid], "The body is JSON, and breaks a rule. The causes name the fields."),
-    (
-        422,
-        REFUSED,
-        &[Code::Invalid, Code::KubeconfigRefused],
-        "The body is JSON, and breaks a rule, or the kubeconfig is none that fedqd may use.",
-    ),
-    (422, UNANSWERABLE, &[Code::Invalid], "The task has nothing of what is asked for."),
-    (428, "PreconditionRequired", &[Code::PreconditionRequired], "`If-Match` is missing."),
-    (429, "TooManyRequests", &[Code::TooManyRequests], "Too much at once, or more than one person may have."),
-    (500, "Internal", &[Code::Internal], "fedqd could not do it. Its log says why."),
-    (502, "HubRefuses", &[Code::HubUnreachable], "The hub does not take fedqd's own credential."),
-    (
-        503,
-        "HubUnreachable",
-        &[Code::HubUnreachable],
-        "The hub does not answer, or fedqd has not read it yet.",
-    ),
-    (504, "HubTimeout", &[Code::HubTimeout], "The hub did not answer in time."),
-];
-/// Where something is made.
-const TAKEN: &str = "Taken";
-/// Of a join.
-const REFUSED: &str = "KubeconfigRefused";
-/// Of logs.
-const UNANSWERABLE: &str = "NoSuchNode";
-
-/// Whether a way to fail is one of this operation, where its status is.
-fn is_of(name: &str, status: u16, id: &str) -> bool {
-    let special = match (status, id) {
-        (409, "join_cluster" | "submit_task" | "create_volume") => TAKEN,
-        (422, "join_cluster") => REFUSED,
-        (422, "task_logs") => UNANSWERABLE,
-        _ => return ![TAKEN, REFUSED, UNANSWERABLE].contains(&name),
-    };
-    name == special
-}
-
 /// The document, made whole.
 pub fn finish(document: &utoipa::openapi::OpenApi) -> Value {
     let mut document = json!(document);
@@ -97,7 +30,7 @@ pub fn finish(document: &utoipa::openapi::OpenApi) -> Value {
     streams(&mut document);
     let components = &mut document["components"];
     components["securitySchemes"] = json!({"token": {"type": "http", "scheme": "bearer"}});
-    components["responses"] = failures();
+    components["responses"] = failures::responses();
     components["headers"] = headers();
     document["security"] = json!([{"token": []}]);
     let paths = document["paths"].as_object_mut().into_iter().flatten();
@@ -276,32 +209,6 @@ fn event(name: &str, schemas: &mut Map<String, Value>) {
     );
 }
 
-fn failures() -> Value {
-    let failure = |(status, name, codes, description): &Way| {
-        let title = StatusCode::from_u16(*status).ok().and_then(|status| status.canonical_reason());
-        let example = json!({"status": status, "title": title, "code": codes[0], "detail": description});
-        // A reference and what is more precise here: whoever reads only the reference has one type for all.
-        let mut problem = reference("schemas", "Problem");
-        problem["properties"] = json!({"status": {"const": status}, "code": {"enum": codes}});
-        let mut headers = Map::new();
-        if matches!(status, 429 | 503) {
-            headers.insert("Retry-After".to_owned(), reference("headers", "RetryAfter"));
-        }
-        if *status == 401 {
-            headers.insert("WWW-Authenticate".to_owned(), reference("headers", "Authenticate"));
-        }
-        let mut response = json!({
-            "description": description,
-            "content": {PROBLEM_JSON: {"schema": problem, "example": example}},
-        });
-        if !headers.is_empty() {
-            response["headers"] = headers.into();
-        }
-        ((*name).to_owned(), response)
-    };
-    Value::Object(FAILURES.iter().map(failure).collect())
-}
-
 fn headers() -> Value {
     json!({
         "ETag": {
@@ -357,7 +264,7 @@ fn complete(path: &str, method: &str, operation: &mut Value) {
             None => operation["parameters"] = json!([parameter]),
         }
     }
-    for (status, name, ..) in FAILURES {
+    for (status, name, ..) in failures::WAYS {
         let happens = match status {
             400 => true,
             401 | 403 | 429 | 500 | 502 | 503 | 504 => known,
@@ -368,14 +275,14 @@ fn complete(path: &str, method: &str, operation: &mut Value) {
             422 => method != "get" || id == "task_logs",
             _ => false,
         };
-        if happens && is_of(name, status, &id) {
+        if happens && failures::is_of(name, status, &id) {
             operation["responses"][status.to_string()] = reference("responses", name);
         }
     }
     for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
         describe(parameter);
     }
-    link(&id, operation);
+    links::add(&id, operation);
 }
 
 /// The manifest of a Placement, as far as it is looked at here: OCM says what its spec may be.
@@ -434,48 +341,4 @@ fn describe(parameter: &mut Value) {
         }
         bound_integers(schema);
     }
-}
-
-/// Where what an answer holds goes next: the field, the parameter that takes it, and the operations that have it.
-type Link = (&'static str, &'static str, &'static str, &'static [&'static str]);
-
-const LINKS: [Link; 9] = [
-    ("submit_task", "/id", "task", &["get_task", "task_events", "explain_task", "stop_task"]),
-    ("create_volume", "/id", "volume", &["get_volume", "delete_volume"]),
-    ("list_tasks", "/items/0/id", "task", &["get_task", "task_events", "explain_task", "stop_task"]),
-    ("list_volumes", "/items/0/id", "volume", &["get_volume", "delete_volume"]),
-    (
-        "list_clusters",
-        "/items/0/name",
-        "cluster",
-        &["get_cluster", "check_cluster", "cordon_cluster", "uncordon_cluster"],
-    ),
-    ("list_capacity", "/items/0/cluster", "cluster", &["capacity_history"]),
-    ("list_claims", "/items/0/name", "claim", &["get_claim", "claim_history", "assign", "diff_claim"]),
-    ("list_queues", "/items/0/name", "queue", &["explain_queue", "set_base"]),
-    ("get_claim", "", "claim", &["edit_claim"]),
-];
-
-fn link(id: &str, operation: &mut Value) {
-    for (from, field, parameter, ways) in LINKS {
-        if from != id {
-            continue;
-        }
-        for way in ways {
-            let mut link = json!({"operationId": way});
-            link["parameters"][parameter] = format!("$response.body#{field}").into();
-            if *way == "edit_claim" {
-                // An edit of what was read.
-                link["parameters"] =
-                    json!({"claim": "$request.path.claim", "If-Match": "$response.header.ETag"});
-                link["requestBody"] = "$response.body#/spec".into();
-            }
-            let status = if method_creates(operation) { "201" } else { "200" };
-            operation["responses"][status]["links"][*way] = link;
-        }
-    }
-}
-
-fn method_creates(operation: &Value) -> bool {
-    operation["responses"].get("201").is_some()
 }

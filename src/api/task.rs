@@ -147,7 +147,7 @@ pub async fn list_tasks(
         let views = state.task_views.clone();
         return Ok(watch(Newest { state, filter, views }, &headers));
     }
-    Ok(Json(list::page(&state, &filter, &query).await?).into_response())
+    list::page(state, filter, &query).await
 }
 
 /// One task with its history.

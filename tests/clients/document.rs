@@ -1,6 +1,6 @@
 //! Tools of the field read the API's document: who cannot, has no client.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, process::Command};
 
 use serde_json::{Value, json};
 

@@ -324,21 +324,18 @@ impl Served {
         let request = Request::from_parts(parts, Body::from(body));
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
-        if parts
-            .headers
-            .get("content-type")
-            .is_some_and(|media| media != "application/json" && media != "application/problem+json")
-        {
-            document::check(&asked, parts.status, &parts.headers, b"");
+        let check = |differences: Vec<String>| assert!(differences.is_empty(), "{}", differences.join("\n"));
+        if document::is_answered_by_lines(&parts.headers) {
+            check(document::differences(&asked, parts.status, &parts.headers, b""));
             let mut lines = document::Lines::of(&asked, &parts.headers);
             let body = body.map_frame(move |frame| {
-                lines.take(frame.data_ref().map_or(&[], |data| data));
+                check(lines.differences(frame.data_ref().map_or(&[], |data| data)));
                 frame
             });
             return Response::from_parts(parts, Body::new(body));
         }
         let body = body.collect().await.unwrap().to_bytes();
-        document::check(&asked, parts.status, &parts.headers, &body);
+        check(document::differences(&asked, parts.status, &parts.headers, &body));
         Response::from_parts(parts, Body::from(body))
     }
 

@@ -16,11 +16,12 @@ use fedq::{
             view::TaskViews,
         },
     },
-    store::{KeptLogs, TaskMove, TaskRow},
+    store::{KeptLogs, Live, TaskMove, TaskRow},
 };
 use http_body_util::BodyExt;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tower::ServiceExt;
 
 use super::server::{ANN, BOB, GUEST, ROOT, STRANGER, Served, VIEWER, served, served_as};
 
@@ -290,6 +291,42 @@ async fn stopping_is_idempotent_in_every_phase() {
     assert_eq!(paged, reasons);
     let (_, stopped) = served.call(ANN, "POST /tasks/stop", Value::Null).await;
     assert_eq!(stopped["ids"], json!([]), "nothing is left to stop");
+}
+
+/// A long page is read and sent in parts; it is one page all the same.
+#[tokio::test]
+async fn a_long_list_is_one_page() {
+    let served = served_as(|parts| parts.max_live = Live { tasks: 1000, bytes: 16 << 20 }).await;
+    for number in 0..205 {
+        submit(&served, ANN, &format!("name: t{number}\nrun: x\n")).await;
+    }
+    let names = |page: &Value| -> Vec<String> {
+        let items = page["items"].as_array().unwrap().iter();
+        items.map(|task| task["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let all: Vec<String> = (0..205).rev().map(|number| format!("t{number}")).collect();
+    for limit in [100, 120, 200, 204, 205, 5000] {
+        let (status, page) = served.call(ANN, &format!("GET /tasks?limit={limit}"), Value::Null).await;
+        assert_eq!((status, names(&page)), (200, all[..205.min(limit)].to_vec()));
+        let Some(next) = page["continue"].as_str() else {
+            assert!(205 <= limit, "the page of {limit} leads nowhere");
+            continue;
+        };
+        let path = format!("GET /tasks?limit=5000&continue={next}");
+        let (_, rest) = served.call(ANN, &path, Value::Null).await;
+        assert_eq!((names(&rest), rest.get("continue")), (all[limit..].to_vec(), None));
+    }
+    for limit in [100, 5000] {
+        let request = Request::get(format!("/api/v1/tasks?limit={limit}")).header("accept-encoding", "gzip");
+        let request = request.header("authorization", format!("Bearer {ANN}")).body(Body::empty()).unwrap();
+        let response = served.router.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.headers()["content-encoding"], "gzip");
+        let packed = response.into_body().collect().await.unwrap().to_bytes();
+        let page = serde_json::from_reader(flate2::read::GzDecoder::new(packed.as_ref())).unwrap();
+        assert_eq!(names(&page), all[..205.min(limit)]);
+    }
+    let (_, none) = served.call(BOB, "GET /tasks", Value::Null).await;
+    assert_eq!(none, json!({"items": []}));
 }
 
 #[tokio::test]

@@ -6,15 +6,11 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::PathBuf,
     process::Stdio,
-    time::{Duration, Instant},
 };
 
 use serde_json::Value;
 
-use super::{
-    bed::WITHIN,
-    demo_process::{Demo, signal, text},
-};
+use super::demo_process::{Demo, signal, text};
 
 fn quota(answer: &Value, queue: &str, flavor: &str) -> Option<String> {
     let queues = answer["items"].as_array()?;

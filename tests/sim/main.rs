@@ -5,11 +5,15 @@
 
 mod agreement;
 mod bed;
+#[path = "../support/checked.rs"]
+mod checked;
 #[path = "../conformance/mod.rs"]
 mod conformance;
 mod demo;
 #[path = "../support/demo.rs"]
 mod demo_process;
+#[path = "../support/document.rs"]
+mod document;
 mod faults;
 #[path = "../support/follower.rs"]
 mod follower;
@@ -19,5 +23,6 @@ mod logs;
 mod metrics;
 mod placement;
 mod profiles;
+mod said;
 mod tasks;
 mod wrong;

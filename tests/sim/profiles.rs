@@ -8,6 +8,7 @@ use fedq::sim::cluster::{Cluster, Options};
 use serde_json::{Value, json};
 
 use super::bed::{Bed, WITHIN, nominal, wait};
+use super::checked;
 
 const OCM: &str = "cluster.open-cluster-management.io";
 const NAMESPACE: &str = "fedq-system";
@@ -69,8 +70,10 @@ async fn lists(bed: &Bed, what: &str, is: impl Fn(&[Value]) -> bool) -> Vec<Valu
         if let Some(address) = address {
             let mut command = Command::new(env!("CARGO_BIN_EXE_fedq"));
             command.args(["cluster", "list", "-o", "json"]).env("HOME", bed.path(""));
-            command.env("FEDQ_SERVER", format!("http://{address}")).env("FEDQ_TOKEN", TOKEN);
+            let server = format!("http://{address}");
+            command.env("FEDQ_SERVER", checked::before(&server)).env("FEDQ_TOKEN", TOKEN);
             let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+            checked::verify(&server);
             let listed: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
             if let Some(clusters) = listed["items"].as_array().filter(|clusters| is(clusters)) {
                 return clusters.clone();

@@ -10,6 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::super::bed::WITHIN;
+use super::super::checked;
 use super::super::follower::Follower;
 use super::stage::{Stage, TOKEN, of_task};
 
@@ -39,14 +40,17 @@ impl People {
 
     fn fedq(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fedq"));
-        command.args(arguments).env_clear().env("FEDQ_SERVER", &self.url).env("FEDQ_TOKEN", TOKEN);
+        command.args(arguments).env_clear().env("FEDQ_SERVER", checked::before(&self.url));
+        command.env("FEDQ_TOKEN", TOKEN);
         command.env("FEDQ_CONFIG", "/nowhere/config.yaml").current_dir(self.folder.path());
         command
     }
 
     async fn run(&self, arguments: &[&str]) -> Output {
         let mut command = self.fedq(arguments);
-        tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        checked::verify(&self.url);
+        output
     }
 
     async fn said(&self, arguments: &[&str]) -> String {

@@ -10,7 +10,10 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
-use super::super::bed::{Bed, WITHIN};
+use super::super::{
+    bed::{Bed, WITHIN},
+    checked,
+};
 
 pub const TOKEN: &str = "0123456789abcdef-ann";
 /// Short enough for a scenario of seconds, long enough that a busy machine is not taken for a fault.
@@ -128,9 +131,10 @@ impl Stage {
     }
 
     pub async fn run(&self, arguments: &[&str], stdin: &str) -> std::process::Output {
+        let server = self.server().await;
         let mut child = Command::new(env!("CARGO_BIN_EXE_fedq"))
             .args(arguments)
-            .env("FEDQ_SERVER", self.server().await)
+            .env("FEDQ_SERVER", checked::before(&server))
             .env("FEDQ_TOKEN", TOKEN)
             .env("HOME", self.bed.path(""))
             .stdin(std::process::Stdio::piped())
@@ -139,7 +143,9 @@ impl Stage {
             .spawn()
             .unwrap();
         child.stdin.take().unwrap().write_all(stdin.as_bytes()).await.unwrap();
-        child.wait_with_output().await.unwrap()
+        let output = child.wait_with_output().await.unwrap();
+        checked::verify(&server);
+        output
     }
 
     /// Hands in a task; its id. Each of its pods takes so many seconds.
