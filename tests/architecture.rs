@@ -23,15 +23,15 @@ fn expect_file(path: &str, expected: &str) {
 
 #[test]
 fn the_crd_manifest_matches_the_types() {
-    expect_file("deploy/crds/clusterresourceclaims.yaml", &fedq::k8s::types::claim::crds_yaml());
+    expect_file("deploy/crds/clusterresourceclaims.yaml", &fedq_k8s::types::claim::crds_yaml());
 }
 
 #[test]
 fn the_api_document_matches_the_handlers() {
-    expect_file("deploy/openapi.json", &format!("{:#}\n", fedq::api::openapi()));
+    expect_file("deploy/openapi.json", &format!("{:#}\n", fedq_api::openapi()));
 }
 
 #[test]
 fn the_manifest_of_ocms_kinds_matches_the_types() {
-    expect_file("deploy/ocm/crds.yaml", &fedq::k8s::types::ocm::crds::crds_yaml());
+    expect_file("deploy/ocm/crds.yaml", &fedq_k8s::types::ocm::crds::crds_yaml());
 }

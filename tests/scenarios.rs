@@ -12,16 +12,18 @@ use std::{
     path::Path,
 };
 
-use fedq::domain::{
+use fedq_domain::{
     capacity::{Flavor, Headroom, NodeFacts, NodeTable, ResourceFilter, TaintFacts},
-    ids::{ClusterName, CohortName, FlavorName, QueueName, ResourceName},
-    quantity::Amount,
     quota::{
         Assignment, ClaimInput, ClusterInput, ClusterPlan, ClusterReport, Dispatch, HubQueueInput,
         HubQueuePlan, ManagedCell, Mode, PlanInput, WorkerCell, WorkerQueueInput, plan,
     },
     resource_groups::{FlavorQuotas, Quota, ResourceGroup, ResourceGroups, ResourceQuota, Written},
     resources::{Aliases, Cell, FlavorResource, Resources},
+};
+use fedq_values::{
+    ids::{ClusterName, CohortName, FlavorName, QueueName, ResourceName},
+    quantity::Amount,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde::Deserialize;

@@ -7,9 +7,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
-use fedq::domain::{
-    ids::{ClusterName, FlavorName, QueueName, ResourceName},
-    quantity::Amount,
+use fedq_domain::{
     resources::Resources,
     task::{
         choose::{
@@ -22,6 +20,10 @@ use fedq::domain::{
         sky::{self, Options},
         spec::{NewTask, Priority},
     },
+};
+use fedq_values::{
+    ids::{ClusterName, FlavorName, QueueName, ResourceName},
+    quantity::Amount,
 };
 use jiff::Timestamp;
 use libtest_mimic::{Arguments, Failed, Trial};

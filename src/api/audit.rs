@@ -9,14 +9,12 @@ use super::{
     extract::{Json, Person, Query, Reader},
     owner::TASKS,
 };
-use crate::{
-    k8s::{client::Caller, session::Permission},
-    store::{AuditEntry, AuditFilter, Cursor, PageRequest, StoreError},
-    wire::{
-        audit::{self, AuditQuery},
-        list::List,
-        problem::Code,
-    },
+use fedq_k8s::{client::Caller, session::Permission};
+use fedq_store::{AuditEntry, AuditFilter, Cursor, PageRequest, StoreError};
+use fedq_wire::{
+    audit::{self, AuditQuery},
+    list::List,
+    problem::Code,
 };
 
 /// What somebody does.

@@ -12,13 +12,11 @@ use axum::http::StatusCode;
 use tokio::{sync::Semaphore, time::Instant};
 
 use super::{Failure, TokenFile, token_file::digest};
-use crate::{
-    k8s::{
-        client::Caller,
-        session::{FEDQ_GROUP, Permission, Sessions},
-    },
-    wire::problem::Code,
+use fedq_k8s::{
+    client::Caller,
+    session::{FEDQ_GROUP, Permission, Sessions},
 };
+use fedq_wire::problem::Code;
 
 /// How long an answer stands.
 const REMEMBER: Duration = Duration::from_secs(10);
@@ -194,7 +192,7 @@ mod tests {
     use kube::Client;
 
     use super::*;
-    use crate::k8s::{client::ConnectError, session::Access};
+    use fedq_k8s::{client::ConnectError, session::Access};
 
     /// A hub that never answers.
     struct Silent;

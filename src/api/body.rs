@@ -15,7 +15,7 @@ use serde::{
 use serde_json::{Value, error::Category};
 
 use super::Failure;
-use crate::wire::problem::{Cause, Code};
+use fedq_wire::problem::{Cause, Code};
 
 pub struct Json<T>(pub T);
 
@@ -187,7 +187,7 @@ impl<'de> Visitor<'de> for Looker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{claim::ClaimSpec, cluster::JoinCluster};
+    use fedq_wire::{claim::ClaimSpec, cluster::JoinCluster};
 
     fn told<T: DeserializeOwned>(body: &[u8]) -> String {
         let Err(Failure(problem)) = read::<T>(body) else { return "fits".to_owned() };

@@ -7,12 +7,10 @@ use super::{
     extract::{Json, Path, Query, Reader},
     show, stream,
 };
-use crate::{
-    domain::ids::ClusterName,
-    wire::{
-        capacity::{Capacity, CapacityChange},
-        list::{List, ListQuery, PageQuery},
-    },
+use fedq_values::ids::ClusterName;
+use fedq_wire::{
+    capacity::{Capacity, CapacityChange},
+    list::{List, ListQuery, PageQuery},
 };
 
 /// What each cluster has by flavor and resource, what is assigned of it and what is left.

@@ -10,12 +10,11 @@ use super::{
     extract::{Json, Path, Query, Reader},
     stream,
 };
-use crate::{
-    domain::{check, ids::ClusterName},
-    wire::{
-        check::{Finding, Outcome},
-        list::{List, PageQuery},
-    },
+use fedq_domain::check;
+use fedq_values::ids::ClusterName;
+use fedq_wire::{
+    check::{Finding, Outcome},
+    list::{List, PageQuery},
 };
 
 /// Clusters looked at together.

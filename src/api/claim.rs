@@ -14,16 +14,14 @@ use super::{
     object::Object,
     show, stream,
 };
-use crate::{
-    domain::ids::{ClaimName, ClusterName},
-    k8s::types::claim::ClusterResourceClaim,
-    wire::{
-        claim::{Assign, Claim, ClaimChange, ClaimDetail, ClaimHistory, ClaimSpec},
-        cluster::Done,
-        list::{List, ListQuery, PageQuery},
-        problem::Code,
-        quota::Cell,
-    },
+use fedq_k8s::types::claim::ClusterResourceClaim;
+use fedq_values::ids::{ClaimName, ClusterName};
+use fedq_wire::{
+    claim::{Assign, Claim, ClaimChange, ClaimDetail, ClaimHistory, ClaimSpec},
+    cluster::Done,
+    list::{List, ListQuery, PageQuery},
+    problem::Code,
+    quota::Cell,
 };
 
 /// A confirmation must not be valid for the next mishap too.

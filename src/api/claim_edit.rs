@@ -15,24 +15,20 @@ use super::{
     extract::{DryRun, Query},
     object, show,
 };
-use crate::{
-    domain::{
-        claim::{
-            self, AssignmentText, ClaimText,
-            owners::Owners,
-            review::{ClaimContext, Requester, Verdict, review},
-        },
-        quantity::Quantity as Exact,
-    },
-    k8s::{
-        client::Caller,
-        types::claim::{ClusterResourceClaim, ClusterResourceClaimSpec, QuantityText, ResourceAssignment},
-    },
-    wire::{
-        claim::{Assign, Assignment, CellChange, ClaimChange, ClaimSpec},
-        problem::Code,
-        quantity::Quantities,
-    },
+use fedq_domain::claim::{
+    self, AssignmentText, ClaimText,
+    owners::Owners,
+    review::{ClaimContext, Requester, Verdict, review},
+};
+use fedq_k8s::{
+    client::Caller,
+    types::claim::{ClusterResourceClaim, ClusterResourceClaimSpec, QuantityText, ResourceAssignment},
+};
+use fedq_values::quantity::Quantity as Exact;
+use fedq_wire::{
+    claim::{Assign, Assignment, CellChange, ClaimChange, ClaimSpec},
+    problem::Code,
+    quantity::Quantities,
 };
 
 /// How an edit is to be made.

@@ -17,20 +17,16 @@ use super::{
     object::Object,
     show, stream,
 };
-use crate::{
-    domain::{
-        cluster::{Connection, QuarantineReason},
-        ids::ClusterName,
-    },
-    k8s::{
-        client::Caller,
-        kubeconfig,
-        session::{CONFIRM_IDENTITY, CORDON, ClusterSecretError},
-    },
-    wire::{
-        cluster::{Cluster, ConfirmIdentity, Done, JoinCluster},
-        list::{List, ListQuery},
-    },
+use fedq_domain::cluster::{Connection, QuarantineReason};
+use fedq_k8s::{
+    client::Caller,
+    kubeconfig,
+    session::{CONFIRM_IDENTITY, CORDON, ClusterSecretError},
+};
+use fedq_values::ids::ClusterName;
+use fedq_wire::{
+    cluster::{Cluster, ConfirmIdentity, Done, JoinCluster},
+    list::{List, ListQuery},
 };
 
 /// Joined clusters, and those that OCM knows besides, by name.

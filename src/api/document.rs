@@ -6,7 +6,7 @@ mod links;
 
 use serde_json::{Map, Value, json};
 
-use crate::wire::list::EventKind;
+use fedq_wire::list::EventKind;
 
 const METHODS: [&str; 4] = ["get", "put", "post", "delete"];
 const JSON: &str = "application/json";

@@ -9,7 +9,7 @@ use utoipa::IntoParams;
 
 pub use super::body::Json;
 use super::{Failure, State};
-use crate::k8s::{client::Caller, session::Permission};
+use fedq_k8s::{client::Caller, session::Permission};
 
 #[derive(FromRequestParts)]
 #[from_request(via(axum::extract::Path), rejection(Failure))]

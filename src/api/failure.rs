@@ -11,16 +11,14 @@ use axum::{
 };
 use tracing::error;
 
-use crate::{
-    domain::claim::problem::ClaimProblem,
-    k8s::{
-        client::{ApiError, RetryClass},
-        kubeconfig::KubeconfigError,
-        session::{BaseError, ClusterSecretError, HubError},
-    },
-    store::StoreError,
-    wire::problem::{Cause, Code, PROBLEM_JSON, Problem},
+use fedq_domain::claim::problem::ClaimProblem;
+use fedq_k8s::{
+    client::{ApiError, RetryClass},
+    kubeconfig::KubeconfigError,
+    session::{BaseError, ClusterSecretError, HubError},
 };
+use fedq_store::StoreError;
+use fedq_wire::problem::{Cause, Code, PROBLEM_JSON, Problem};
 
 /// A problem on its way to the caller.
 #[derive(Clone, Debug)]
@@ -247,7 +245,7 @@ impl From<PathRejection> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::k8s::kubeconfig::{Rules, check};
+    use fedq_k8s::kubeconfig::{Rules, check};
 
     /// With a ServiceAccount, the address stays the same.
     #[test]

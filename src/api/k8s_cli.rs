@@ -24,20 +24,18 @@ use super::{
     task::{self, Wanted},
     volume,
 };
-use crate::{
-    domain::task::{
-        names::user_label,
-        render::naive,
-        sky::{self, Note, Options, TaskFile},
-        spec::Mount,
-        view::{VolumePhase, VolumeViews},
-        volume::VolumeSpec,
-    },
-    store::{PageRequest, TaskFilter, TaskRow, VolumeRow},
-    wire::k8s_cli::{
-        Health, Operation, TaskListResponse, TaskStatus, TaskStopAllResponse, TaskStopResponse,
-        TaskSubmitResponse, VolumeDefinition, VolumeListResponse, VolumeResponse, VolumeStatus,
-    },
+use fedq_domain::task::{
+    names::user_label,
+    render::naive,
+    sky::{self, Note, Options, TaskFile},
+    spec::Mount,
+    view::{VolumePhase, VolumeViews},
+    volume::VolumeSpec,
+};
+use fedq_store::{PageRequest, TaskFilter, TaskRow, VolumeRow};
+use fedq_wire::k8s_cli::{
+    Health, Operation, TaskListResponse, TaskStatus, TaskStopAllResponse, TaskStopResponse,
+    TaskSubmitResponse, VolumeDefinition, VolumeListResponse, VolumeResponse, VolumeStatus,
 };
 
 /// Finished tasks that are listed: its client prints them all at once.

@@ -7,11 +7,9 @@ use axum::{
 };
 
 use super::{Failure, State, extract::Person};
-use crate::{
-    domain::task::tenant::Rule,
-    k8s::{client::Caller, session::Permission},
-    wire::problem::Code,
-};
+use fedq_domain::task::tenant::Rule;
+use fedq_k8s::{client::Caller, session::Permission};
+use fedq_wire::problem::Code;
 
 pub const TASKS: &str = "tasks";
 pub const LOGS: &str = "tasks/log";

@@ -12,7 +12,8 @@ use axum::{
 use serde_json::Value;
 
 use super::{Failure, State, extract::token};
-use crate::{domain::nearest::nearest, wire::problem::Cause};
+use fedq_domain::nearest::nearest;
+use fedq_wire::problem::Cause;
 
 /// Whoever sends thousands is told of the first ones: an answer must not be many times what was asked.
 const MOST_CAUSES: usize = 20;

@@ -17,24 +17,22 @@ use super::{
     object::Object,
     stream::{self, Source},
 };
-use crate::{
-    domain::placement::{
-        self, Evaluation,
-        conditions::Condition,
-        explain::{ClusterExplanation, Outcome, explain},
-        hub::Hub,
-        spec::{Placement as Spec, PlacementKey},
-        view::{PlacementRow, PlacementView},
+use fedq_domain::placement::{
+    self, Evaluation,
+    conditions::Condition,
+    explain::{ClusterExplanation, Outcome, explain},
+    hub::Hub,
+    spec::{Placement as Spec, PlacementKey},
+    view::{PlacementRow, PlacementView},
+};
+use fedq_k8s::{read, types::ocm};
+use fedq_wire::{
+    list::{List, ListQuery},
+    placement::{
+        Placement, PlacementCluster, PlacementCondition, PlacementExplanation, PlacementGroup,
+        PlacementPrioritizer,
     },
-    k8s::{read, types::ocm},
-    wire::{
-        list::{List, ListQuery},
-        placement::{
-            Placement, PlacementCluster, PlacementCondition, PlacementExplanation, PlacementGroup,
-            PlacementPrioritizer,
-        },
-        problem::{Cause, Code},
-    },
+    problem::{Cause, Code},
 };
 
 /// Placements of all namespaces, by namespace and name.

@@ -10,19 +10,16 @@ use super::{
     object::Object,
     show, stream,
 };
-use crate::{
-    domain::{
-        ids::{FlavorName, QueueName},
-        overview::QueueOverview,
-        quantity::Amount,
-        resources::FlavorResource,
-    },
-    store::{PageRequest, PlanCause, PlanRow},
-    wire::{
-        cluster::Done,
-        list::{List, ListQuery},
-        quota::{Plan, Queue, QueueExplanation, SetBase},
-    },
+use fedq_domain::{overview::QueueOverview, resources::FlavorResource};
+use fedq_store::{PageRequest, PlanCause, PlanRow};
+use fedq_values::{
+    ids::{FlavorName, QueueName},
+    quantity::Amount,
+};
+use fedq_wire::{
+    cluster::Done,
+    list::{List, ListQuery},
+    quota::{Plan, Queue, QueueExplanation, SetBase},
 };
 
 /// Plans that `explain` shows of each cluster.

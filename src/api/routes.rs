@@ -19,7 +19,7 @@ use super::{
     parameters::{self, Parameters},
     placement, queue, reference, system, task, volume,
 };
-use crate::wire::problem::{Code, Problem};
+use fedq_wire::problem::{Code, Problem};
 
 const MAX_BODY: usize = 2 << 20;
 /// Smaller answers fit one packet as they are.

@@ -1,24 +1,24 @@
 //! From what the controllers published to what people read.
 
-use crate::{
-    domain::{
-        cluster::{Connection, QuarantineReason},
-        ids::{ClaimName, ClusterName, FlavorName, QueueName, ResourceName},
-        overview::{
-            AssignmentOverview, CellOverview, ClaimOverview, ClusterOverview, ManagedOverview, Overview,
-            QueueOverview,
-        },
-        quantity::Amount,
-        resources::{Aliases, Resources},
+use fedq_domain::{
+    cluster::{Connection, QuarantineReason},
+    overview::{
+        AssignmentOverview, CellOverview, ClaimOverview, ClusterOverview, ManagedOverview, Overview,
+        QueueOverview,
     },
-    wire::{
-        capacity::Capacity,
-        claim::{AssignmentState, Claim, Nominal, Note, Ready},
-        cluster::{Cluster, Flavor, Nodes},
-        quantity::{Quantities, Quantity},
-        quota::{Cell, Queue, QueueProblem, Term},
-        time::Time,
-    },
+    resources::{Aliases, Resources},
+};
+use fedq_values::{
+    ids::{ClaimName, ClusterName, FlavorName, QueueName, ResourceName},
+    quantity::Amount,
+};
+use fedq_wire::{
+    capacity::Capacity,
+    claim::{AssignmentState, Claim, Nominal, Note, Ready},
+    cluster::{Cluster, Flavor, Nodes},
+    quantity::{Quantities, Quantity},
+    quota::{Cell, Queue, QueueProblem, Term},
+    time::Time,
 };
 
 pub fn quantity(amount: Amount, resource: &ResourceName) -> Quantity {

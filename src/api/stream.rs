@@ -14,10 +14,8 @@ use serde_json::{Value, json};
 use tokio::{sync::watch, time::Instant};
 
 use super::{Failure, State};
-use crate::{
-    domain::{overview::Overview, resources::Aliases},
-    wire::list::{Event, EventKind, List, ListQuery},
-};
+use fedq_domain::{overview::Overview, resources::Aliases};
+use fedq_wire::list::{Event, EventKind, List, ListQuery};
 
 /// Rows of a list with the key that orders them.
 pub type Rows<T> = fn(&Overview, &Aliases) -> Vec<(String, T)>;

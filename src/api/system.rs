@@ -3,7 +3,7 @@
 use axum::{extract::State as Extract, http::StatusCode};
 
 use super::{State, object::Object};
-use crate::wire::Version;
+use fedq_wire::Version;
 
 /// The version of fedqd.
 #[utoipa::path(get, path = "/version", tag = "system", security(()), responses((status = OK, body = Version)))]

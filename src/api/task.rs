@@ -26,21 +26,17 @@ use super::{
     owner::{Owner, TASKS},
     stream::watch,
 };
-use crate::{
-    domain::{
-        ids::ClusterName,
-        task::{
-            names::TaskId,
-            sky::{self, Changes, Options},
-        },
-    },
-    store::{TaskFilter, TaskRow},
-    wire::{
-        list::{List, PageQuery},
-        task::{
-            AllUsersQuery, ClusterVerdict, Stopped, SubmitTask, Submitted, SubmittedStage, Task, TaskDetail,
-            TaskEvent, TaskExplanation, TasksQuery,
-        },
+use fedq_domain::task::{
+    names::TaskId,
+    sky::{self, Changes, Options},
+};
+use fedq_store::{TaskFilter, TaskRow};
+use fedq_values::ids::ClusterName;
+use fedq_wire::{
+    list::{List, PageQuery},
+    task::{
+        AllUsersQuery, ClusterVerdict, Stopped, SubmitTask, Submitted, SubmittedStage, Task, TaskDetail,
+        TaskEvent, TaskExplanation, TasksQuery,
     },
 };
 

@@ -8,7 +8,7 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-use crate::k8s::client::Caller;
+use fedq_k8s::client::Caller;
 
 #[derive(Debug, thiserror::Error)]
 pub enum TokenFileError {

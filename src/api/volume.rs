@@ -16,21 +16,17 @@ use super::{
     stream,
     task::all,
 };
-use crate::{
-    domain::{
-        ids::ClusterName,
-        task::{
-            names::TaskId,
-            view::{VolumePhase, VolumeViews},
-            volume::{VolumeError, VolumeSpec},
-        },
-    },
-    store::{TaskFilter, VolumeRow},
-    wire::{
-        list::List,
-        problem::{Cause, Code},
-        volume::{CreateVolume, Volume, VolumesQuery},
-    },
+use fedq_domain::task::{
+    names::TaskId,
+    view::{VolumePhase, VolumeViews},
+    volume::{VolumeError, VolumeSpec},
+};
+use fedq_store::{TaskFilter, VolumeRow};
+use fedq_values::ids::ClusterName;
+use fedq_wire::{
+    list::List,
+    problem::{Cause, Code},
+    volume::{CreateVolume, Volume, VolumesQuery},
 };
 
 /// Ids drawn in vain before something must be wrong.
@@ -205,7 +201,7 @@ pub async fn find(state: &State, owner: &Owner, id: &str, verb: &'static str) ->
 /// Which live tasks mount what: owner, name of the volume, id of the task.
 async fn uses(state: &State, owner: Option<String>) -> Result<Vec<(String, String, String)>, Failure> {
     let rows = all(state, &TaskFilter { owner, over: Some(false) }).await?;
-    let of_task = |row: crate::store::TaskRow| {
+    let of_task = |row: fedq_store::TaskRow| {
         let (owner, id) = (row.owner, row.id.to_string());
         let mounts = row.spec.volumes.into_iter();
         mounts.map(move |mount| (owner.clone(), mount.volume, id.clone())).collect::<Vec<_>>()

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    fedq::cli::run(std::env::args_os())
+    fedq_cli::run(std::env::args_os())
 }

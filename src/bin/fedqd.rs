@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use fedq::{config::Args, daemon};
+use fedq_daemon::config::Args;
 
 fn main() -> ExitCode {
-    match daemon::run(&Args::parse()) {
+    match fedq_daemon::run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             anstream::eprintln!("fedqd: {error:#}");

@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 
-use crate::{clock::Clock, wire::time::Time};
+use fedq_base::clock::Clock;
+use fedq_wire::time::Time;
 
 /// For a table. Programs get the time itself.
 pub fn age(at: Time) -> String {

@@ -13,6 +13,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use self::{claim::*, cluster::*, placement::*, task::*, volume::*};
 use super::print::Color;
 
+/// The first thing to try, where it is built in.
+const DEMO: &str = if cfg!(feature = "demo") { "\n  fedq demo" } else { "" };
+
 /// Joins clusters to a hub and shares out their quota.
 #[derive(Debug, Parser)]
 #[command(
@@ -21,12 +24,11 @@ use super::print::Color;
     arg_required_else_help = true,
     disable_help_subcommand = true,
     max_term_width = 100,
-    after_help = "Examples:
-  fedq demo
+    after_help = format!("Examples:{DEMO}
   fedq login --server https://fedq.example.com --token -
   fedq cluster join eu-west --kubeconfig eu-west.yaml
   fedq claim edit eu-west-resource-claim
-  fedq quota explain team-a"
+  fedq quota explain team-a")
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -130,6 +132,7 @@ pub enum Command {
     /// Find out what is wrong with the hub or a cluster
     Check(CheckArgs),
     /// See fedq at work on simulated clusters: nothing else is needed
+    #[cfg(feature = "demo")]
     Demo(DemoArgs),
     /// Versions of this program and of the server
     Version(VersionArgs),
@@ -298,6 +301,7 @@ pub struct CheckArgs {
     pub output: Output,
 }
 
+#[cfg(feature = "demo")]
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   fedq demo

@@ -8,7 +8,7 @@ use super::{
     error::CliError,
     list::{self, Row},
 };
-use crate::wire::{audit::AuditEntry, list::List};
+use fedq_wire::{audit::AuditEntry, list::List};
 
 pub async fn run(command: AuditCommand, session: &mut Session) -> Result<u8, CliError> {
     match command {

@@ -10,7 +10,7 @@ use super::{
     list::{self, Row},
     table::Table,
 };
-use crate::wire::{
+use fedq_wire::{
     capacity::{Capacity, CapacityChange},
     cluster::Flavor,
     list::List,
@@ -78,7 +78,7 @@ pub fn flavors_table(flavors: &[Flavor]) -> Table {
     let mut table = Table::new(&["FLAVOR", "RESOURCE", "CAPACITY", "ASSIGNED", "LEFT"]);
     for flavor in flavors {
         for (resource, capacity) in &flavor.capacity {
-            let of = |amounts: &crate::wire::quantity::Quantities| {
+            let of = |amounts: &fedq_wire::quantity::Quantities| {
                 amounts.get(resource).map_or_else(|| "0".to_owned(), |of| amount(resource, &of.0))
             };
             let (assigned, left) = (of(&flavor.assigned), of(&flavor.unassigned));

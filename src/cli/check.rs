@@ -7,7 +7,7 @@ use super::{
     error::CliError,
     list::{self, Row},
 };
-use crate::wire::check::{Finding, Outcome};
+use fedq_wire::check::{Finding, Outcome};
 
 pub async fn run(args: CheckArgs, session: &mut Session) -> Result<u8, CliError> {
     let (api, printer) = session.both()?;

@@ -15,7 +15,7 @@ use super::{
     settings,
     table::Table,
 };
-use crate::wire::{
+use fedq_wire::{
     claim::{Assign, AssignmentState, Claim, ClaimChange, ClaimDetail, ClaimHistory},
     cluster::Done,
     list::List,
@@ -251,7 +251,7 @@ impl Row for ClaimHistory {
     }
 
     fn rows(&self, wide: bool) -> Vec<Vec<String>> {
-        let lines = self.changes();
+        let lines = changes(self);
         let more = lines.len().saturating_sub(3);
         let mut text =
             if wide { lines.join("; ") } else { lines.into_iter().take(3).collect::<Vec<_>>().join("; ") };
@@ -267,21 +267,19 @@ impl Row for ClaimHistory {
     }
 }
 
-impl ClaimHistory {
-    /// In words: `team-a on-demand gpu 5 → 6`.
-    fn changes(&self) -> Vec<String> {
-        let spec = |value: &Option<serde_json::Value>| {
-            let value = value.clone()?;
-            serde_json::from_value(value).ok()
-        };
-        match (&self.before, &self.after) {
-            (None, _) => vec!["created".to_owned()],
-            (_, None) => vec!["deleted".to_owned()],
-            (before, after) => match (spec(before), spec(after)) {
-                (Some(before), Some(after)) => super::merge::changes(&before, &after),
-                _ => vec!["changed".to_owned()],
-            },
-        }
+/// In words: `team-a on-demand gpu 5 → 6`.
+fn changes(edit: &ClaimHistory) -> Vec<String> {
+    let spec = |value: &Option<serde_json::Value>| {
+        let value = value.clone()?;
+        serde_json::from_value(value).ok()
+    };
+    match (&edit.before, &edit.after) {
+        (None, _) => vec!["created".to_owned()],
+        (_, None) => vec!["deleted".to_owned()],
+        (before, after) => match (spec(before), spec(after)) {
+            (Some(before), Some(after)) => super::merge::changes(&before, &after),
+            _ => vec!["changed".to_owned()],
+        },
     }
 }
 

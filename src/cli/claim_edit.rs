@@ -13,7 +13,7 @@ use super::{
     merge,
     print::Printer,
 };
-use crate::wire::{
+use fedq_wire::{
     claim::{ClaimChange, ClaimDetail, ClaimSpec},
     problem::Code,
 };

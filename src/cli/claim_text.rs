@@ -10,7 +10,7 @@ use super::{
     quota::holders,
     table::{Table, clean},
 };
-use crate::wire::claim::{ClaimDetail, ClaimSpec};
+use fedq_wire::claim::{ClaimDetail, ClaimSpec};
 
 /// What is edited, and what files hold.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -70,7 +70,7 @@ pub fn header(detail: &ClaimDetail) -> String {
     }
     if let Some(state) = &detail.state {
         let (caps, follows): (Vec<_>, Vec<_>) = state.nominal.iter().partition(|nominal| nominal.cap);
-        let names = |nominal: Vec<&crate::wire::claim::Nominal>| {
+        let names = |nominal: Vec<&fedq_wire::claim::Nominal>| {
             nominal.into_iter().map(|nominal| nominal.resource.clone()).collect::<Vec<_>>().join(", ")
         };
         if !follows.is_empty() {

@@ -17,7 +17,7 @@ use rustls::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{error::CliError, settings::Settings};
-use crate::wire::{
+use fedq_wire::{
     list::{Event, EventKind, List},
     problem::{PROBLEM_JSON, Problem},
 };

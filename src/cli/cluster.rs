@@ -14,14 +14,12 @@ use super::{
     settings,
     table::Table,
 };
-use crate::{
-    k8s::onboard,
-    wire::{
-        cluster::{Cluster, ConfirmIdentity, Done, JoinCluster},
-        problem::Code,
-        quantity::Quantities,
-        time::Time,
-    },
+use fedq_k8s::onboard;
+use fedq_wire::{
+    cluster::{Cluster, ConfirmIdentity, Done, JoinCluster},
+    problem::Code,
+    quantity::Quantities,
+    time::Time,
 };
 
 const POLL: Duration = Duration::from_millis(500);

@@ -1,11 +1,11 @@
 //! `fedq demo`.
 
 use super::{DONE, INTERRUPTED, Session, args::DemoArgs, error::CliError};
-use crate::demo::{self, DemoError, Ended, Failed, Options};
+use fedq_demo::{DemoError, Ended, Failed, Options};
 
 pub async fn run(args: DemoArgs, session: &mut Session) -> Result<u8, CliError> {
     let options = Options { dir: args.dir, serve: args.serve, color: session.printer.has_color() };
-    match demo::run(options).await {
+    match fedq_demo::run(options).await {
         Ok(Ended::Told) => Ok(DONE),
         Ok(Ended::Interrupted) => Ok(INTERRUPTED),
         Err(Failed { error: DemoError::Print(error), .. }) => Err(CliError::Print(error)),

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf, time::Duration};
 
-use crate::wire::problem::{Code, Problem};
+use fedq_wire::problem::{Code, Problem};
 
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {

@@ -10,7 +10,7 @@ use super::{
     print::Printer,
     table::Table,
 };
-use crate::wire::list::EventKind;
+use fedq_wire::list::EventKind;
 
 /// Something that lists show.
 pub trait Row: DeserializeOwned + Serialize {

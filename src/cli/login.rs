@@ -7,10 +7,8 @@ use super::{
     error::CliError,
     settings::{self, ConfigFile, Settings},
 };
-use crate::{
-    k8s::onboard,
-    wire::{claim::Claim, list::List, problem::Code},
-};
+use fedq_k8s::onboard;
+use fedq_wire::{claim::Claim, list::List, problem::Code};
 
 pub async fn run(args: LoginArgs, session: &mut Session) -> Result<u8, CliError> {
     let server = session.connection.server.clone().ok_or_else(|| {

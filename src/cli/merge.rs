@@ -3,12 +3,10 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use crate::{
-    domain::quantity::Quantity as Exact,
-    wire::{
-        claim::{Assignment, ClaimSpec},
-        quantity::{Quantities, Quantity},
-    },
+use fedq_values::quantity::Quantity as Exact;
+use fedq_wire::{
+    claim::{Assignment, ClaimSpec},
+    quantity::{Quantities, Quantity},
 };
 
 /// One quantity of a claim.

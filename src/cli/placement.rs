@@ -11,7 +11,7 @@ use super::{
     table::Table,
     task::input,
 };
-use crate::wire::placement::{Placement, PlacementCluster, PlacementCondition, PlacementExplanation};
+use fedq_wire::placement::{Placement, PlacementCluster, PlacementCondition, PlacementExplanation};
 
 pub async fn run(command: PlacementCommand, session: &mut Session) -> Result<u8, CliError> {
     match command {

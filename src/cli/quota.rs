@@ -12,7 +12,7 @@ use super::{
     print::Printer,
     table::Table,
 };
-use crate::wire::{
+use fedq_wire::{
     cluster::Done,
     quantity::Quantity,
     quota::{Cell, Queue, QueueExplanation, SetBase},
@@ -171,7 +171,7 @@ pub fn assignment(text: &str) -> Result<(String, Quantity), CliError> {
             "write it such as cpu=500, memory=100Gi or gpu=4",
         ));
     };
-    if let Err(error) = crate::domain::quantity::Quantity::parse(amount) {
+    if let Err(error) = fedq_values::quantity::Quantity::parse(amount) {
         return Err(CliError::usage(error.to_string(), "write it such as cpu=500, memory=100Gi or gpu=4"));
     }
     Ok((resource.to_owned(), Quantity(amount.to_owned())))

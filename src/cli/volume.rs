@@ -8,7 +8,7 @@ use super::{
     error::CliError,
     list::{self, Row},
 };
-use crate::wire::volume::{CreateVolume, Volume};
+use fedq_wire::volume::{CreateVolume, Volume};
 
 pub async fn run(command: VolumeCommand, session: &mut Session) -> Result<u8, CliError> {
     match command {

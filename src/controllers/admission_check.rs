@@ -18,22 +18,19 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::{
-    clock::Clock,
-    domain::{
-        ids::ClusterName,
-        multikueue::{Existing, Input, Naming, Plan, Use, plan, preferred},
-        placement::view::PlacementView,
-    },
-    k8s::{
-        hub::Hub,
-        list_watch::State,
-        read::multikueue::{addons_checks, dispatching_checks},
-        worker::JoinedClusters,
-        write::Kind,
-    },
-    telemetry::Metrics,
+use fedq_base::{clock::Clock, telemetry::Metrics};
+use fedq_domain::{
+    multikueue::{Existing, Input, Naming, Plan, Use, plan, preferred},
+    placement::view::PlacementView,
 };
+use fedq_k8s::{
+    hub::Hub,
+    list_watch::State,
+    read::multikueue::{addons_checks, dispatching_checks},
+    worker::JoinedClusters,
+    write::Kind,
+};
+use fedq_values::ids::ClusterName;
 
 use self::{
     credentials::{Credentials, Kept},

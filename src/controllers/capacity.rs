@@ -16,24 +16,23 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::{
-    clock::Clock,
-    domain::{
-        capacity::{Flavor, Headroom, NodeFacts, NodeRow, NodeTable, ResourceFilter, TaintFacts},
-        ids::{ClusterName, FlavorName},
-        overview::{CapacityView, ClusterCapacity, NodeCounts},
-        quantity::Amount,
-        resources::Resources,
-    },
-    k8s::{
-        hub::Hub,
-        list_watch::Timing,
-        read,
-        types::cluster_metrics::ClusterMetrics,
-        worker::{CLUSTER_METRICS, Joined, JoinedClusters, Worker},
-    },
-    store::{CapacityRow, Deferred, Store, StoreError, store_deferred},
-    telemetry::Metrics,
+use fedq_base::{clock::Clock, telemetry::Metrics};
+use fedq_domain::{
+    capacity::{Flavor, Headroom, NodeFacts, NodeRow, NodeTable, ResourceFilter, TaintFacts},
+    overview::{CapacityView, ClusterCapacity, NodeCounts},
+    resources::Resources,
+};
+use fedq_k8s::{
+    hub::Hub,
+    list_watch::Timing,
+    read,
+    types::cluster_metrics::ClusterMetrics,
+    worker::{CLUSTER_METRICS, Joined, JoinedClusters, Worker},
+};
+use fedq_store::{CapacityRow, Deferred, Store, StoreError, store_deferred};
+use fedq_values::{
+    ids::{ClusterName, FlavorName},
+    quantity::Amount,
 };
 
 use super::{
@@ -82,7 +81,11 @@ pub struct CapacityController {
     records: mpsc::UnboundedSender<Record>,
 }
 
-type Record = (ClusterName, Arc<ClusterCapacity>);
+/// A sum that the store is to remember.
+struct Record {
+    cluster: ClusterName,
+    capacity: Arc<ClusterCapacity>,
+}
 
 /// What is kept of one cluster between activations.
 struct Cluster {
@@ -250,7 +253,7 @@ impl CapacityController {
                 // What stands in for a cluster's own word is no history. Fails only when storing failed, which ends
                 // the controller.
                 if !capacity.presumed {
-                    self.records.send((name.clone(), capacity)).ok();
+                    self.records.send(Record { cluster: name.clone(), capacity }).ok();
                 }
                 changed = true;
             }
@@ -399,11 +402,11 @@ impl Deferred for Record {
     type Key = ClusterName;
 
     fn key(&self) -> Self::Key {
-        self.0.clone()
+        self.cluster.clone()
     }
 
     async fn store(&self, store: &Store) -> Result<(), StoreError> {
-        let (name, capacity) = self;
+        let Self { cluster: name, capacity } = self;
         let of_flavor = |(flavor, resources): (&FlavorName, &Resources)| -> Vec<CapacityRow> {
             let row = |(resource, amount): (&_, &Amount)| CapacityRow {
                 flavor: flavor.clone(),
@@ -552,12 +555,10 @@ mod tests {
     use axum::Router;
 
     use super::*;
-    use crate::{
-        domain::cluster::Connection,
-        k8s::{
-            list_watch::{Link, Sink as _},
-            testing::Server,
-        },
+    use fedq_domain::cluster::Connection;
+    use fedq_k8s::{
+        list_watch::{Link, Sink as _},
+        testing::Server,
     };
 
     struct Bed {
@@ -588,7 +589,7 @@ mod tests {
             let name = ClusterName::new("w").expect("a name");
             let client = server.client();
             let worker = Worker::new(name.clone(), client, "uid".to_owned(), CancellationToken::new());
-            let mut joined = Joined::new(Connection::Ready, crate::k8s::worker::KUBECONFIG);
+            let mut joined = Joined::new(Connection::Ready, fedq_k8s::worker::KUBECONFIG);
             joined.worker = Some(Arc::new(worker));
             Self { controller, name, joined, _folder: folder }
         }

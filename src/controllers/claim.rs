@@ -16,27 +16,24 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::{
-    clock::Clock,
-    domain::{
-        claim_keeping::{KeepingInput, KeptClaim, Step, keep, name_taken},
-        ids::{ClaimName, ClusterName},
-        overview::{CapacityView, ClusterCapacity, Overview},
-        resources::Aliases,
-    },
-    k8s::{
-        claims::keeping::{change, conflicting_key, kept_claim, last_editor},
-        client::RetryClass,
-        events::{EventSender, Events, Happening},
-        hub::{CLUSTER_LABEL, Hub},
-        list_watch::State,
-        types::claim::ClusterResourceClaim,
-        worker::JoinedClusters,
-        write::{Action, Change},
-    },
-    store::{ClaimRow, PageRequest, Store, StoreError},
-    telemetry::Metrics,
+use fedq_base::{clock::Clock, telemetry::Metrics};
+use fedq_domain::{
+    claim_keeping::{KeepingInput, KeptClaim, Step, keep, name_taken},
+    overview::{CapacityView, ClusterCapacity, Overview},
+    resources::Aliases,
 };
+use fedq_k8s::{
+    claims::keeping::{change, conflicting_key, kept_claim, last_editor},
+    client::RetryClass,
+    events::{EventSender, Events, Happening},
+    hub::{CLUSTER_LABEL, Hub},
+    list_watch::State,
+    types::claim::ClusterResourceClaim,
+    worker::JoinedClusters,
+    write::{Action, Change},
+};
+use fedq_store::{ClaimRow, PageRequest, Store, StoreError};
+use fedq_values::ids::{ClaimName, ClusterName};
 
 use super::{
     driver::{Rest, Share},

@@ -11,22 +11,20 @@ use tokio::{sync::watch, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::{
-    clock::Clock,
-    domain::{cluster::Connection, ids::ClusterName},
-    k8s::{
-        client::{ClientLimits, Observer, RetryClass, Told},
-        follow::Wake,
-        hub::{Hub, profiles::Profiles},
-        kubeconfig::Rules,
-        list_watch::{Limits, Timing},
-        read::managed::unjoined,
-        worker::{CLUSTER_METRICS, Joined, JoinedClusters},
-        write::{self, Action, Change, Kind, Target},
-    },
-    store::{ClusterRow, ClusterSource, Store, until_kept},
-    telemetry::Metrics,
+use fedq_base::{clock::Clock, telemetry::Metrics};
+use fedq_domain::cluster::Connection;
+use fedq_k8s::{
+    client::{ClientLimits, Observer, RetryClass, Told},
+    follow::Wake,
+    hub::{Hub, profiles::Profiles},
+    kubeconfig::Rules,
+    list_watch::{Limits, Timing},
+    read::managed::unjoined,
+    worker::{CLUSTER_METRICS, Joined, JoinedClusters},
+    write::{self, Action, Change, Kind, Target},
 };
+use fedq_store::{ClusterRow, ClusterSource, Store, until_kept};
+use fedq_values::ids::ClusterName;
 
 use self::{
     member::Member,

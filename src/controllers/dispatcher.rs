@@ -21,23 +21,20 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::writer::{Outcome, Writer, WriterConfig};
-use crate::{
-    clock::Clock,
-    domain::multikueue::{
-        Use,
-        dispatch::{Key, Nomination, Verdict, Waiting, nominate},
-    },
-    k8s::{
-        client::RetryClass,
-        events::{Events, Happening},
-        hub::Hub,
-        list_watch::State,
-        read::multikueue::{Dispatched, dispatching_checks},
-        types::kueue::Workload,
-        worker::JoinedClusters,
-        write::{Action, Change, Kind, Target},
-    },
-    telemetry::Metrics,
+use fedq_base::{clock::Clock, telemetry::Metrics};
+use fedq_domain::multikueue::{
+    Use,
+    dispatch::{Key, Nomination, Verdict, Waiting, nominate},
+};
+use fedq_k8s::{
+    client::RetryClass,
+    events::{Events, Happening},
+    hub::Hub,
+    list_watch::State,
+    read::multikueue::{Dispatched, dispatching_checks},
+    types::kueue::Workload,
+    worker::JoinedClusters,
+    write::{Action, Change, Kind, Target},
 };
 
 use self::rooms::Rooms;

@@ -13,11 +13,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, info_span, warn};
 
-use crate::{
-    domain::cluster::Connection,
-    k8s::worker::{Joined, JoinedClusters},
-    telemetry::{Metrics, chain},
-};
+use fedq_base::telemetry::{Metrics, chain};
+use fedq_domain::cluster::Connection;
+use fedq_k8s::worker::{Joined, JoinedClusters};
 
 /// One kind of change and all that leads to it.
 pub trait Controller: Send {

@@ -12,26 +12,23 @@ use tokio_util::sync::CancellationToken;
 
 use self::render::Rendering;
 use super::writer::{Writer, WriterConfig, ocm};
-use crate::{
-    clock::Clock,
-    domain::{
-        cluster::Connection,
-        ids::ClusterName,
-        inventory::{self, QUOTA_SCORES},
-        overview::{CapacityView, ClusterCapacity},
-        placement::usage::{Measure, RESOURCE},
-        resources::Aliases,
-    },
-    k8s::{
-        hub::Hub,
-        list_watch::State,
-        read,
-        types::ocm::{AddOnPlacementScore, ManagedCluster},
-        worker::{CLUSTER_METRICS, Joined, JoinedClusters, Worker},
-        write::{Change, Kind, Target},
-    },
-    telemetry::Metrics,
+use fedq_base::{clock::Clock, telemetry::Metrics};
+use fedq_domain::{
+    cluster::Connection,
+    inventory::{self, QUOTA_SCORES},
+    overview::{CapacityView, ClusterCapacity},
+    placement::usage::{Measure, RESOURCE},
+    resources::Aliases,
 };
+use fedq_k8s::{
+    hub::Hub,
+    list_watch::State,
+    read,
+    types::ocm::{AddOnPlacementScore, ManagedCluster},
+    worker::{CLUSTER_METRICS, Joined, JoinedClusters, Worker},
+    write::{Change, Kind, Target},
+};
+use fedq_values::ids::ClusterName;
 
 mod render;
 

@@ -19,23 +19,20 @@ use super::{
     driver::{Controller, Driver, Next, Pace},
     writer::{Writer, WriterConfig, ocm},
 };
-use crate::{
-    clock::Clock,
-    domain::{
-        ids::ClusterName,
-        placement::{
-            self,
-            board::Touched,
-            changes::{self, Desired},
-            round::{self, Decided, Unwritten},
-            spec::{Placement, PlacementKey},
-            view::{PlacementRow, PlacementView},
-        },
-        queue::{objects::HUB_LABEL, selector::Labels},
+use fedq_base::{clock::Clock, telemetry::Metrics};
+use fedq_domain::{
+    placement::{
+        self,
+        board::Touched,
+        changes::{self, Desired},
+        round::{self, Decided, Unwritten},
+        spec::{Placement, PlacementKey},
+        view::{PlacementRow, PlacementView},
     },
-    k8s::{hub::Hub, list_watch::State, read, types::ocm as types, write::Change},
-    telemetry::Metrics,
+    queue::{objects::HUB_LABEL, selector::Labels},
 };
+use fedq_k8s::{hub::Hub, list_watch::State, read, types::ocm as types, write::Change};
+use fedq_values::ids::ClusterName;
 
 mod gather;
 mod render;

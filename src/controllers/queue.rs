@@ -17,24 +17,20 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    domain::{
-        ids::{ClusterName, FlavorName, QueueName},
-        queue::{
-            ClaimedQueues,
-            input::{HubObjects, NamespaceRules},
-            objects::worker_objects,
-            report::{Problem, QueueReport, QueueReports},
-        },
-    },
-    k8s::{
-        hub::Hub,
-        list_watch::{Record, State, Table},
-        read::queues::{WorkerSnapshot, hub_objects},
-        worker::{Joined, JoinedClusters, Worker},
-    },
-    telemetry::Metrics,
+use fedq_base::telemetry::Metrics;
+use fedq_domain::queue::{
+    ClaimedQueues,
+    input::{HubObjects, NamespaceRules},
+    objects::worker_objects,
+    report::{Problem, QueueReport, QueueReports},
 };
+use fedq_k8s::{
+    hub::Hub,
+    list_watch::{Record, State, Table},
+    read::queues::{WorkerSnapshot, hub_objects},
+    worker::{Joined, JoinedClusters, Worker},
+};
+use fedq_values::ids::{ClusterName, FlavorName, QueueName};
 
 use self::target::Target;
 use super::{

@@ -20,27 +20,26 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use crate::{
-    clock::Clock,
-    domain::{
-        claim_status::Condition,
-        cluster::LastSeen,
-        ids::{ClaimName, ClusterName, QueueName},
-        overview::{CapacityView, Overview},
-        quantity::Amount,
-        queue::{ClaimedQueues, report::QueueReports},
-        quota::{ClusterInput, ClusterPlan, ClusterReport, HubQueueInput, HubQueuePlan, Planner, Touched},
-        resources::{Aliases, Cell},
-    },
-    k8s::{
-        claims::{ReadClaims, read_claims},
-        events::Events,
-        hub::Hub,
-        worker::JoinedClusters,
-        write::{Action, Change, Kind, Target as WriteTarget},
-    },
-    store::{PageRequest, QuotaCell, Store, StoreError, store_deferred},
-    telemetry::Metrics,
+use fedq_base::{clock::Clock, telemetry::Metrics};
+use fedq_domain::{
+    claim_status::Condition,
+    cluster::LastSeen,
+    overview::{CapacityView, Overview},
+    queue::{ClaimedQueues, report::QueueReports},
+    quota::{ClusterInput, ClusterPlan, ClusterReport, HubQueueInput, HubQueuePlan, Planner, Touched},
+    resources::{Aliases, Cell},
+};
+use fedq_k8s::{
+    claims::{ReadClaims, read_claims},
+    events::Events,
+    hub::Hub,
+    worker::JoinedClusters,
+    write::{Action, Change, Kind, Target as WriteTarget},
+};
+use fedq_store::{PageRequest, QuotaCell, Store, StoreError, store_deferred};
+use fedq_values::{
+    ids::{ClaimName, ClusterName, QueueName},
+    quantity::Amount,
 };
 
 use self::{
@@ -434,7 +433,7 @@ impl QuotaController {
         };
         let client = self.hub.client.kube();
         // Taken back first: a confirmation that stays would let the next mistake through as well.
-        match crate::k8s::write::send(&client, &change, self.settings.writer.deadline).await {
+        match fedq_k8s::write::send(&client, &change, self.settings.writer.deadline).await {
             Ok(_) => {
                 self.metrics.wrote_on_hub(change.target.kind.plural());
                 let claims = self.accepted.confirm();

@@ -21,29 +21,26 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::{
-    clock::Clock,
-    controllers::{
-        driver::{Controller, Driver, Next, Pace, Share},
-        writer::WriterConfig,
-    },
-    domain::{
-        ids::ClusterName,
-        overview::CapacityView,
-        queue::ClaimedQueues,
-        task::{
-            choose::{Placement, Weights},
-            event::Event,
-            names::TaskId,
-            phase::{Epoch, LostPolicy, Move, State},
-            progress::Step,
-            render::{Gang, Tenant},
-            view::{TaskView, TaskViews, VolumeViews},
-        },
-    },
-    k8s::{hub::Hub, list_watch::Timing, worker::JoinedClusters, write},
-    store::{Dispatch, Store, StoreError, TaskMove, TaskRow, VolumeRow},
-    telemetry::Metrics,
+    driver::{Controller, Driver, Next, Pace, Share},
+    writer::WriterConfig,
 };
+use fedq_base::{clock::Clock, telemetry::Metrics};
+use fedq_domain::{
+    overview::CapacityView,
+    queue::ClaimedQueues,
+    task::{
+        choose::{Placement, Weights},
+        event::Event,
+        names::TaskId,
+        phase::{Epoch, LostPolicy, Move, State},
+        progress::Step,
+        render::{Gang, Tenant},
+        view::{TaskView, TaskViews, VolumeViews},
+    },
+};
+use fedq_k8s::{hub::Hub, list_watch::Timing, worker::JoinedClusters, write};
+use fedq_store::{Dispatch, Store, StoreError, TaskMove, TaskRow, VolumeRow};
+use fedq_values::ids::ClusterName;
 
 pub use self::keep::LogKeeping;
 use self::{
@@ -171,7 +168,7 @@ struct Decided {
     to: State,
     dispatch: Option<Dispatch>,
     destined: Option<Placement>,
-    nodes: Option<crate::domain::task::record::NodeCounts>,
+    nodes: Option<fedq_domain::task::record::NodeCounts>,
 }
 
 impl TaskController {

@@ -18,14 +18,12 @@ use serde_json::{Value, json};
 use tracing::{info, warn};
 
 use super::driver::{Controller, Next};
-use crate::{
+use fedq_base::{
+    certificate::{CertificateError, ServingCertificate},
     clock::Clock,
-    k8s::client::{ApiError, RetryClass, call},
-    webhook::{
-        PATH,
-        certificate::{CertificateError, ServingCertificate},
-    },
 };
+use fedq_k8s::client::{ApiError, RetryClass, call};
+use fedq_k8s::types::claim::REVIEW_PATH;
 
 /// The Secret's name, in fedq's namespace.
 pub const SECRET: &str = "fedq-webhook-cert";
@@ -72,7 +70,7 @@ impl Registration {
     pub fn url(url: &str) -> Self {
         let server = url.trim_end_matches('/');
         let has_path = server.split_once("://").is_some_and(|(_, rest)| rest.contains('/'));
-        Self::Url(if has_path { url.to_owned() } else { format!("{server}{PATH}") })
+        Self::Url(if has_path { url.to_owned() } else { format!("{server}{REVIEW_PATH}") })
     }
 }
 

@@ -17,14 +17,12 @@ use serde_json::Value;
 use tokio::{sync::Notify, task::JoinSet, time::Instant};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::{
-    domain::ids::ClusterName,
-    k8s::{
-        client::{ApiError, RetryClass},
-        worker::{JoinedClusters, Worker},
-        write::{self, Change, Target},
-    },
+use fedq_k8s::{
+    client::{ApiError, RetryClass},
+    worker::{JoinedClusters, Worker},
+    write::{self, Change, Target},
 };
+use fedq_values::ids::ClusterName;
 
 pub mod ocm;
 
@@ -423,7 +421,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::k8s::write::{Action, Kind};
+    use fedq_k8s::write::{Action, Kind};
 
     const WINDOW: Duration = Duration::from_millis(80);
 

@@ -5,12 +5,10 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use super::Daemon;
-use crate::{
-    controllers::{inventory, placement},
-    k8s::{
-        follow::Following,
-        hub::{Hub, profiles::Profiles},
-    },
+use fedq_controllers::{inventory, placement};
+use fedq_k8s::{
+    follow::Following,
+    hub::{Hub, profiles::Profiles},
 };
 
 impl Daemon {

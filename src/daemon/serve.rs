@@ -21,33 +21,32 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{Daemon, FIRST_RETRY};
-use crate::{
-    api::{self, Authenticator, Diagnose, TokenFile, UnprovenNames},
-    clock::Clock,
-    config::Listen,
-    controllers::{
-        driver::{Driver, Pace},
-        webhook::{Registration, Settings, WebhookController},
-    },
-    domain::{
-        check::Finding,
-        ids::ClusterName,
-        overview::{FlavorOverview, Overview},
-    },
-    k8s::{
-        check::{self, Role, Subject},
-        client::ClusterClient,
-        hub::Hub,
-        session::Sessions,
-        worker::JoinedClusters,
-    },
-    telemetry::{Format, Metrics},
-    webhook::{
-        Webhook,
-        certificate::{service_names, url_names},
-        review::Judge,
-    },
+use crate::config::Listen;
+use fedq_api::{
+    Authenticator, Diagnose, TokenFile, UnprovenNames,
+    webhook::{Webhook, review::Judge},
 };
+use fedq_base::{
+    certificate::{service_names, url_names},
+    clock::Clock,
+    telemetry::{Format, Metrics},
+};
+use fedq_controllers::{
+    driver::{Driver, Pace},
+    webhook::{Registration, Settings, WebhookController},
+};
+use fedq_domain::{
+    check::Finding,
+    overview::{FlavorOverview, Overview},
+};
+use fedq_k8s::{
+    check::{self, Role, Subject},
+    client::ClusterClient,
+    hub::Hub,
+    session::Sessions,
+    worker::JoinedClusters,
+};
+use fedq_values::ids::ClusterName;
 
 /// Certificates given as files are read again this often.
 const RELOAD: Duration = Duration::from_mins(1);
@@ -174,7 +173,7 @@ impl Daemon {
             clock: self.clock.clone(),
             deadline: self.config.clusters.request_timeout,
         };
-        let state = api::State::new(api::Parts {
+        let state = fedq_api::State::new(fedq_api::Parts {
             overview: self.published.overview.subscribe(),
             store: self.store.clone(),
             hub: sessions,
@@ -193,7 +192,7 @@ impl Daemon {
             unproven_names: self.unproven_names(),
             clock: self.clock.clone(),
         });
-        let router = api::router(state);
+        let router = fedq_api::router(state);
         let listener = listen(config.address, "api.address").await?;
         let tls = match (&config.tls.cert_file, &config.tls.key_file) {
             (Some(certificate), Some(key)) => {

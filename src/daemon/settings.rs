@@ -2,14 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{
-    controllers::{capacity, cluster, quota, task, writer::WriterConfig},
-    k8s::{
-        client::ClientLimits,
-        hub::Hub,
-        kubeconfig::Rules,
-        list_watch::{Limits, Timing},
-    },
+use fedq_controllers::{capacity, cluster, quota, task, writer::WriterConfig};
+use fedq_k8s::{
+    client::ClientLimits,
+    hub::Hub,
+    kubeconfig::Rules,
+    list_watch::{Limits, Timing},
 };
 
 use super::{Daemon, host};

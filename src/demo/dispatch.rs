@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use tokio::{net::TcpStream, time::Instant};
 
 use super::facts;
-use crate::sim::{
+use fedq_sim::{
     api::{Internal, write_internally},
     cluster::{Cluster, State},
     kind::Kind,

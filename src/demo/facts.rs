@@ -5,7 +5,7 @@ use std::{fmt::Write, sync::Arc};
 use serde_json::Value;
 
 use super::stage::Stage;
-use crate::sim::cluster::Cluster;
+use fedq_sim::cluster::Cluster;
 
 pub const CLAIMS: &str = "ClusterResourceClaim";
 

@@ -18,7 +18,19 @@ pub struct Folder {
     path: PathBuf,
     /// Removed at the end, also where that comes early.
     temporary: Option<TempDir>,
-    _lock: File,
+    _lock: Lock,
+}
+
+/// Closing the file is not enough: a program that is just being started has a copy of it for a moment, and with it
+/// the lock.
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.unlock() {
+            tracing::debug!("The folder's lock goes with its file: {error}");
+        }
+    }
 }
 
 impl Folder {
@@ -76,13 +88,13 @@ impl Folder {
     }
 }
 
-fn lock(folder: &Path) -> Result<File, DemoError> {
+fn lock(folder: &Path) -> Result<Lock, DemoError> {
     let path = folder.join(MARK);
     let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
     let failed = |source| DemoError::Folder { path: folder.to_owned(), source };
     let file = opened.map_err(failed)?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(Lock(file)),
         Err(TryLockError::WouldBlock) => Err(DemoError::Busy { path: folder.to_owned() }),
         Err(TryLockError::Error(source)) => Err(failed(source)),
     }

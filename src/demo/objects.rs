@@ -183,7 +183,7 @@ pub fn job(team: &str, name: &str, gpu: &str, pods: usize) -> Value {
         "metadata": {
             "name": name, "namespace": team,
             "labels": {"kueue.x-k8s.io/queue-name": QUEUE},
-            "annotations": {crate::sim::kueue::SECONDS: "86400"},
+            "annotations": {fedq_sim::kueue::SECONDS: "86400"},
         },
         "spec": {
             "parallelism": pods, "completions": pods, "suspend": true, "managedBy": CONTROLLER,

@@ -9,7 +9,7 @@ use super::{
     objects::GPU,
     screen::{colored, paint},
 };
-use crate::sim::cluster::Cluster;
+use fedq_sim::cluster::Cluster;
 
 /// A cell that a cluster does not have.
 const NONE: &str = "-";

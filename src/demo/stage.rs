@@ -12,15 +12,15 @@ use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{DemoError, dispatch::Dispatcher, folder, objects, quotas::Quotas, screen::Screen, shell::Shell};
-use crate::{
+use fedq_base::telemetry;
+use fedq_daemon::{
     config::{Config, Listen, Tenant},
-    daemon::{self, host::Host},
-    sim::{
-        cluster::{Cluster, Options},
-        rbac::User,
-    },
-    telemetry,
-    webhook::PATH,
+    host::Host,
+};
+use fedq_k8s::types::claim::REVIEW_PATH;
+use fedq_sim::{
+    cluster::{Cluster, Options},
+    rbac::User,
 };
 
 pub const LOG: &str = "fedqd.log";
@@ -110,7 +110,7 @@ impl Stage {
         let log = folder.join(LOG);
         let file = folder::create(&log).map_err(|source| DemoError::Write { path: log, source })?;
         telemetry::init_to_file(&config.log.level, file)?;
-        daemon::host::use_ring();
+        fedq_daemon::host::use_ring();
 
         let mut clusters = vec![hub(config.webhook.url.as_deref().unwrap_or_default()).await?];
         for worker in &objects::WORKERS {
@@ -208,7 +208,7 @@ impl Daemon {
         let host = Host { webhook: Some(webhook), ..Host::default() };
         let cancel = host.cancel.clone();
         let (mut api, mut ready) = (host.api.subscribe(), host.ready.subscribe());
-        let mut daemon = Self { cancel, serving: Some(daemon::serve(config, host).boxed_local()) };
+        let mut daemon = Self { cancel, serving: Some(fedq_daemon::serve(config, host).boxed_local()) };
         let address = async {
             ready.wait_for(|ready| *ready).await.ok()?;
             *api.wait_for(Option::is_some).await.ok()?
@@ -272,7 +272,7 @@ fn configuration(folder: &Path, pace: Pace, webhook: SocketAddr) -> Config {
     config.api.address = any;
     config.metrics.address = any;
     config.webhook.address = Listen::At(webhook);
-    config.webhook.url = Some(format!("https://{webhook}{PATH}"));
+    config.webhook.url = Some(format!("https://{webhook}{REVIEW_PATH}"));
     let namespace = objects::TENANT.to_owned();
     let (users, queue) = (vec!["*".to_owned()], Some(objects::QUEUE.to_owned()));
     config.tasks.tenants =

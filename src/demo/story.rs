@@ -11,7 +11,7 @@ use super::{
     screen::Screen,
     stage::{Stage, put},
 };
-use crate::sim::cluster::Cluster;
+use fedq_sim::cluster::Cluster;
 
 const JOBS: &[&str] = &["fine-tune", "pre-train", "evaluate"];
 const FAILING_NODE: &str = "h100-3";

@@ -12,11 +12,10 @@ pub use nodes::NodeTable;
 
 use serde::{Deserialize, Serialize};
 
-use super::{
+use super::{resources::Resources, shares::share};
+use fedq_values::{
     ids::{FlavorName, ResourceName},
     quantity::Amount,
-    resources::Resources,
-    shares::share,
 };
 
 /// The largest amount that is ever assigned: Kueue takes larger ones for unlimited.

@@ -16,10 +16,10 @@ use self::{
     owners::Owners,
     problem::{ClaimProblem, Problem},
 };
-use super::{
+use super::resources::{Aliases, Resources};
+use fedq_values::{
     ids::{ClaimName, ClusterName, FlavorName, QueueName, ResourceName},
     quantity::Amount,
-    resources::{Aliases, Resources},
 };
 
 /// Field manager under which the daemon writes the capacity it found into `nominalResources`.

@@ -7,9 +7,11 @@ use jiff::Timestamp;
 
 use super::{
     claim::{CAPACITY_MANAGER, ClaimText, MAX_NOMINAL, Owner, default_name},
+    resources::{Aliases, Resources},
+};
+use fedq_values::{
     ids::{ClaimName, ClusterName, ResourceName},
     quantity::Amount,
-    resources::{Aliases, Resources},
 };
 
 #[derive(Clone, Debug)]

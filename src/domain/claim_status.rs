@@ -12,12 +12,14 @@ use jiff::Timestamp;
 
 use super::{
     cluster::Connection,
-    ids::{ClaimName, FlavorName, QueueName, ResourceName},
     overview::ClusterCapacity,
-    quantity::Amount,
     queue::report::QueueReport,
     quota::{Assignment, ClusterPlan, ClusterReport},
     resources::{Aliases, Cell, Resources},
+};
+use fedq_values::{
+    ids::{ClaimName, FlavorName, QueueName, ResourceName},
+    quantity::Amount,
 };
 
 /// All that the status of one claim may depend on.

@@ -7,13 +7,15 @@ use jiff::Timestamp;
 
 use super::{
     cluster::{Connection, QuarantineReason},
-    ids::{QueueName, ResourceName},
     placement::{
         hub::Taint,
         usage::{self, Measure},
     },
-    quantity::Amount,
     resources::{Aliases, Resources},
+};
+use fedq_values::{
+    ids::{QueueName, ResourceName},
+    quantity::Amount,
 };
 
 pub const UNREACHABLE: &str = "cluster.open-cluster-management.io/unreachable";

@@ -7,7 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ids::ClusterName, placement::spec::PlacementKey};
+use super::placement::spec::PlacementKey;
+use fedq_values::ids::ClusterName;
 
 mod condition;
 pub mod dispatch;

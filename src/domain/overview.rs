@@ -11,9 +11,11 @@ use jiff::Timestamp;
 use super::{
     capacity::{Capacity, Flavor},
     cluster::{Connection, LastSeen},
+    resources::Resources,
+};
+use fedq_values::{
     ids::{ClaimName, ClusterName, FlavorName, QueueName, ResourceName},
     quantity::Amount,
-    resources::Resources,
 };
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -173,8 +175,8 @@ pub struct ClusterCapacity {
 
 impl ClusterCapacity {
     /// Without anything beside it.
-    #[cfg(test)]
-    pub(crate) fn alone(capacity: Capacity) -> Self {
+    #[cfg(any(test, feature = "testing"))]
+    pub fn alone(capacity: Capacity) -> Self {
         Self {
             capacity,
             nodes: NodeCounts::default(),

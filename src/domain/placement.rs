@@ -37,7 +37,7 @@ use hub::Hub;
 use scores::Prioritized;
 use spec::Placement;
 
-use super::ids::ClusterName;
+use fedq_values::ids::ClusterName;
 
 /// What a Placement comes to. Numbers of clusters are positions in [`Hub::clusters`].
 #[derive(Clone, Debug, PartialEq)]

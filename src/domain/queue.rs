@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::{
+use fedq_values::{
     ids::{ClusterName, FlavorName, QueueName},
     quantity::Quantity,
 };

@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{
+use super::resources::FlavorResource;
+use fedq_values::{
     ids::{FlavorName, ResourceName},
     quantity::{Amount, Quantity, QuantityError},
-    resources::FlavorResource,
 };
 
 pub const MAX_GROUPS: usize = 16;

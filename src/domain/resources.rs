@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{
+use fedq_values::{
     ids::{FlavorName, NameError, QueueName, ResourceName},
     quantity::Amount,
 };

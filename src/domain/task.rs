@@ -13,7 +13,7 @@ pub mod render;
 pub mod sky;
 pub mod spec;
 pub mod tenant;
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod view;
 pub mod volume;

@@ -19,11 +19,11 @@ use super::{
     client::{ApiError, ClusterClient, RetryClass, call},
     rights::{HUB, KUEUE_DEPLOYMENT, KUEUE_NAMESPACE, Right, Scope, WORKER},
 };
-use crate::domain::{
+use fedq_domain::{
     check::{Finding, Outcome},
     cluster::{Connection, QuarantineReason},
-    ids::{ClusterName, FlavorName},
 };
+use fedq_values::ids::{ClusterName, FlavorName};
 
 /// Reviews under way at a time.
 const AT_ONCE: usize = 8;

@@ -15,13 +15,15 @@ use k8s_openapi::apimachinery::pkg::{
 use kube::Resource;
 use serde_json::json;
 
-use crate::domain::{
+use fedq_domain::{
     claim::{ClaimText, ValidClaim, validate},
     claim_status::{ClaimStatus, Condition, ConditionKind, Truth, Verdict},
-    ids::{ClaimName, FlavorName, QueueName},
-    quantity::Amount,
     quota::{Assignment, ClaimInput},
     resources::{Aliases, Resources},
+};
+use fedq_values::{
+    ids::{ClaimName, FlavorName, QueueName},
+    quantity::Amount,
 };
 
 use super::{
@@ -100,7 +102,7 @@ pub fn read_claim(object: &Arc<ClusterResourceClaim>, aliases: &Aliases) -> Read
     let text = ClaimText::from(object.as_ref());
     let (verdict, input, valid) = match validate(&text, aliases) {
         Ok(valid) => {
-            let assignment = |assignment: &crate::domain::claim::Assignment| Assignment {
+            let assignment = |assignment: &fedq_domain::claim::Assignment| Assignment {
                 queue: assignment.queue.clone(),
                 flavor: assignment.flavor.clone(),
                 resources: assignment.resources.clone(),
@@ -109,7 +111,7 @@ pub fn read_claim(object: &Arc<ClusterResourceClaim>, aliases: &Aliases) -> Read
             (Verdict::Accepted, ClaimInput { caps: valid.caps(), assignments }, Some(Arc::new(valid)))
         }
         Err(problems) => {
-            let problem = |problem: &crate::domain::claim::problem::ClaimProblem| {
+            let problem = |problem: &fedq_domain::claim::problem::ClaimProblem| {
                 (problem.problem.reason(), problem.to_string())
             };
             let verdict = Verdict::Rejected(problems.iter().map(problem).collect());
@@ -121,7 +123,7 @@ pub fn read_claim(object: &Arc<ClusterResourceClaim>, aliases: &Aliases) -> Read
 
 /// What can be read of the assignments of a claim that is not accepted, to show it.
 fn legible(text: &ClaimText, aliases: &Aliases) -> Vec<Assignment> {
-    let assignment = |assignment: &crate::domain::claim::AssignmentText| {
+    let assignment = |assignment: &fedq_domain::claim::AssignmentText| {
         let amount = |(key, text): (&String, &String)| {
             let resource = aliases.resolve(key).ok()?;
             let amount = Amount::exact(text, &resource).ok()?;
@@ -153,13 +155,13 @@ pub fn conditions(claim: &ClusterResourceClaim) -> Vec<Condition> {
 
 pub fn render_status(status: &ClaimStatus, aliases: &Aliases) -> ClusterResourceClaimStatus {
     let short = |resources: &Resources| short(resources, aliases);
-    let flavor = |(name, flavor): (&_, &crate::domain::claim_status::FlavorStatus)| FlavorStatus {
+    let flavor = |(name, flavor): (&_, &fedq_domain::claim_status::FlavorStatus)| FlavorStatus {
         name: ToString::to_string(name),
         capacity: short(&flavor.capacity),
         assigned: short(&flavor.assigned),
         unassigned: short(&flavor.unassigned),
     };
-    let assignment = |assignment: &crate::domain::claim_status::AssignmentStatus| AssignmentStatus {
+    let assignment = |assignment: &fedq_domain::claim_status::AssignmentStatus| AssignmentStatus {
         cluster_queue_name: assignment.queue.to_string(),
         flavor: assignment.flavor.to_string(),
         requested: short(&assignment.requested),
@@ -247,7 +249,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::domain::{ids::ResourceName, quantity::Amount};
+    use fedq_values::{ids::ResourceName, quantity::Amount};
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()

@@ -22,7 +22,7 @@ use super::{
     worker::JoinedClusters,
     write::{Change, Kind},
 };
-use crate::domain::ids::ClusterName;
+use fedq_values::ids::ClusterName;
 
 use self::{
     ocm::OcmTables,
@@ -230,12 +230,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        domain::cluster::Connection,
-        k8s::{
-            testing::Server,
-            worker::{CLUSTER_METRICS, Joined},
-        },
+        testing::Server,
+        worker::{CLUSTER_METRICS, Joined},
     };
+    use fedq_domain::cluster::Connection;
 
     fn secret(name: &str, cluster: &str) -> Secret {
         serde_json::from_value(json!({

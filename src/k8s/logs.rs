@@ -21,7 +21,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
-use crate::domain::ids::ClusterName;
+use fedq_values::ids::ClusterName;
 
 pub use connections::LogConnections;
 pub use kept::{gather, replay};

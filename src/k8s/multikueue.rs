@@ -26,7 +26,8 @@ use super::{
     session::KUBECONFIG_KEY,
     types::meta::{HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ},
 };
-use crate::domain::{ids::ClusterName, multikueue::Source};
+use fedq_domain::multikueue::Source;
+use fedq_values::ids::ClusterName;
 
 /// The account on a worker whose tokens Kueue gets, with its rights.
 pub const MANIFEST: &str = include_str!("../../deploy/worker/multikueue.yaml");

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::{
+use fedq_domain::{
     capacity::{Flavor, Taint, Toleration},
-    ids::{CohortName, FlavorName, NameError, QueueName, ResourceName},
-    quantity::{Amount, Quantity, QuantityError},
     quota::{Dispatch, HubQueueInput, ManagedCell, WorkerCell, WorkerQueueInput},
     resource_groups::{FlavorQuotas, ResourceGroup, ResourceGroups, ResourceQuota, Written},
     resources::FlavorResource,
+};
+use fedq_values::{
+    ids::{CohortName, FlavorName, NameError, QueueName, ResourceName},
+    quantity::{Amount, Quantity, QuantityError},
 };
 
 use super::{

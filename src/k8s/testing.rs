@@ -13,7 +13,7 @@ use super::{
     kubeconfig::{self, Rules},
 };
 
-pub(crate) struct Server {
+pub struct Server {
     pub address: SocketAddr,
     pub ca_pem: String,
     handle: Handle<SocketAddr>,
@@ -25,14 +25,14 @@ impl Drop for Server {
     }
 }
 
-pub(crate) fn authority() -> CertifiedIssuer<'static, KeyPair> {
+pub fn authority() -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("a CA")
 }
 
 /// A certificate and its key, in PEM.
-pub(crate) fn certificate(
+pub fn certificate(
     authority: &CertifiedIssuer<'static, KeyPair>,
     params: &CertificateParams,
 ) -> (String, String) {
@@ -78,13 +78,13 @@ impl Server {
     }
 }
 
-pub(crate) fn client_of(kubeconfig: &str, limits: &ClientLimits) -> ClusterClient {
+pub fn client_of(kubeconfig: &str, limits: &ClientLimits) -> ClusterClient {
     let rules = Rules { allow_loopback: true, ..Rules::default() };
     let checked = kubeconfig::check(kubeconfig.as_bytes(), None, &rules).expect("a good kubeconfig");
     connect(&checked, limits).expect("a client")
 }
 
-pub(crate) fn kubeconfig_of(server: &str, ca_pem: &str) -> String {
+pub fn kubeconfig_of(server: &str, ca_pem: &str) -> String {
     json!({
         "current-context": "c",
         "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],

@@ -12,11 +12,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::{
+use fedq_domain::{
     cluster::{Connection, LastSeen, QuarantineReason},
-    ids::ClusterName,
     task::{render::TASK_LABEL, volume::VOLUME_LABEL},
 };
+use fedq_values::ids::ClusterName;
 
 use super::{
     client::ClusterClient,

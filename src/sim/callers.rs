@@ -17,7 +17,7 @@ use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConn
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::rbac::User;
-use crate::webhook::certificate::CertificateError;
+use fedq_base::certificate::CertificateError;
 
 /// Signs who calls, and recognizes them.
 pub struct Authority {

@@ -26,8 +26,8 @@ use super::status::Refusal;
 use super::store::{Snapshot, Store, name_of};
 use super::structure::Structure;
 use super::{api, controllers, server};
-use crate::clock::Clock;
-use crate::webhook::certificate::ServingCertificate;
+use fedq_base::certificate::ServingCertificate;
+use fedq_base::clock::Clock;
 
 /// What is asked of a new cluster.
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ pub enum StartError {
     #[error("cannot listen on {address}")]
     Listen { address: SocketAddr, source: io::Error },
     #[error("cannot issue a certificate")]
-    Certificate(#[from] crate::webhook::certificate::CertificateError),
+    Certificate(#[from] fedq_base::certificate::CertificateError),
     #[error("cannot put in what every cluster has: {}", .0.message)]
     Furnish(Box<Refusal>),
 }

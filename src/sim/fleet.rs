@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use super::cluster::{Cluster, HerdOptions, Options, StartError};
 use super::nodes::{Change, Step, Template};
 use super::status::Refusal;
-use crate::domain::quantity::Quantity;
+use fedq_values::quantity::Quantity;
 
 pub use beating::Beating;
 

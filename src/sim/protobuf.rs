@@ -6,6 +6,7 @@
 
 mod message;
 mod read;
+pub mod samples;
 mod schema;
 
 use serde_json::Value;

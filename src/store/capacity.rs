@@ -10,7 +10,7 @@ use sqlx::{
 };
 
 use super::{Page, PageRequest, Store, StoreError, column, error::reading};
-use crate::domain::{
+use fedq_values::{
     ids::{ClusterName, FlavorName, ResourceName},
     quantity::Amount,
 };

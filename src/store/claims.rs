@@ -9,7 +9,7 @@ use sqlx::{
 };
 
 use super::{Page, PageRequest, Store, StoreError, column, error::reading};
-use crate::domain::ids::{ClaimName, ClusterName};
+use fedq_values::ids::{ClaimName, ClusterName};
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ClaimRow {

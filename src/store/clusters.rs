@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use sqlx::{Row, sqlite::SqliteRow};
 
 use super::{Page, PageRequest, Store, StoreError, column, error::reading};
-use crate::domain::ids::ClusterName;
+use fedq_values::ids::ClusterName;
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ClusterRow {
@@ -17,7 +17,7 @@ pub struct ClusterRow {
     /// URL of its API server. Credentials in it are cut off before it is stored.
     pub server: String,
     pub source: ClusterSource,
-    /// [`crate::domain::cluster::Connection::word`].
+    /// [`fedq_domain::cluster::Connection::word`].
     pub connection: String,
     pub last_seen: Option<Timestamp>,
     pub cordoned: bool,

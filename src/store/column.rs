@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Serialize, de::DeserializeOwned};
 use sqlx::{Row, sqlite::SqliteRow};
 
-use crate::domain::quantity::Amount;
+use fedq_values::quantity::Amount;
 
 pub(super) fn name<T>(row: &SqliteRow, column: &'static str) -> sqlx::Result<T>
 where

@@ -7,7 +7,7 @@ use futures::FutureExt;
 use sqlx::sqlite::SqliteRow;
 
 use super::{Store, StoreError, column, error::reading};
-use crate::domain::ids::QueueName;
+use fedq_values::ids::QueueName;
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HubCells {

@@ -17,7 +17,7 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::domain::task::{names::TaskId, phase::Epoch};
+use fedq_domain::task::{names::TaskId, phase::Epoch};
 
 /// A task on one cluster, from when it is put there until it is off it.
 pub type Run = (TaskId, Epoch);

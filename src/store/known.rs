@@ -3,7 +3,7 @@
 use futures::FutureExt;
 
 use super::{Store, StoreError, error::reading};
-use crate::domain::ids::ClusterName;
+use fedq_values::ids::ClusterName;
 
 impl Store {
     /// Keeps what is known of a cluster's objects. The bytes are the caller's: the store does not look into them.

@@ -13,9 +13,19 @@ use super::StoreError;
 /// Held until dropped.
 #[derive(Debug)]
 pub(super) struct Lock {
-    /// Closing it releases the lock. The file stays: removing it would let a third daemon lock a new
-    /// file of that name while a second still holds the old one.
-    _file: File,
+    /// The file stays: removing it would let a third daemon lock a new file of that name while a second still
+    /// holds the old one.
+    file: File,
+}
+
+/// Closing the file is not enough: a program that is just being started has a copy of it for a moment, and with it
+/// the lock.
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if let Err(error) = self.file.unlock() {
+            tracing::debug!("The database's lock goes with its file: {error}");
+        }
+    }
 }
 
 impl Lock {
@@ -45,7 +55,7 @@ impl Lock {
         file.set_len(0).map_err(failed)?;
         file.rewind().map_err(failed)?;
         writeln!(file, "{}", std::process::id()).map_err(failed)?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }
 

@@ -4,7 +4,7 @@ use futures::FutureExt;
 use sqlx::{Row, sqlite::SqliteConnection};
 
 use super::{Store, StoreError, error::reading};
-use crate::domain::ids::ClusterName;
+use fedq_values::ids::ClusterName;
 
 /// A change to one node's row. The bytes are the caller's: the store does not look into them.
 #[derive(Clone, Debug, Eq, PartialEq)]

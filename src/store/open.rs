@@ -17,7 +17,7 @@ use sqlx::{
 use super::{StoreError, lock::Lock};
 
 /// Forward only: a released file is never changed, since its checksum is in every database.
-static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
+static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations");
 
 /// A checkpoint cuts the `-wal` file back to this, so that one burst does not hold disk for ever.
 const WAL_KEEP_BYTES: &str = "67108864";

@@ -7,7 +7,7 @@ use serde_json::Value;
 use sqlx::{Row, sqlite::SqliteRow};
 
 use super::{Page, PageRequest, Store, StoreError, column, error::reading};
-use crate::domain::ids::{ClaimName, ClusterName};
+use fedq_values::ids::{ClaimName, ClusterName};
 
 /// Why a plan was made. A field is there when that is (part of) the reason.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]

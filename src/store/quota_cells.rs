@@ -7,7 +7,8 @@ use futures::{FutureExt, TryStreamExt};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::{Store, StoreError, column, error::reading};
-use crate::domain::{ids::ClusterName, quantity::Amount, resources::Cell};
+use fedq_domain::resources::Cell;
+use fedq_values::{ids::ClusterName, quantity::Amount};
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct QuotaCell {

@@ -13,19 +13,17 @@ use sqlx::{
 
 use self::pipeline::follow_up;
 use super::{AuditEntry, Page, PageRequest, Store, StoreError, audit, column, error::reading};
-use crate::domain::{
-    ids::ClusterName,
-    task::{
-        choose::Placement,
-        event::{Event, Reason},
-        names::TaskId,
-        phase::{Move, State},
-        pipeline::Stage,
-        record::NodeCounts,
-        render::Gang,
-        spec::TaskSpec,
-    },
+use fedq_domain::task::{
+    choose::Placement,
+    event::{Event, Reason},
+    names::TaskId,
+    phase::{Move, State},
+    pipeline::Stage,
+    record::NodeCounts,
+    render::Gang,
+    spec::TaskSpec,
 };
+use fedq_values::ids::ClusterName;
 
 mod pipeline;
 

@@ -14,10 +14,10 @@ use sqlx::Connection;
 use tempfile::TempDir;
 
 use super::*;
-use crate::domain::{
+use fedq_domain::resources::Cell;
+use fedq_values::{
     ids::{ClaimName, ClusterName, FlavorName, QueueName, ResourceName},
     quantity::Amount,
-    resources::Cell,
 };
 
 mod file;

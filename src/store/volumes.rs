@@ -6,14 +6,12 @@ use jiff::Timestamp;
 use sqlx::{Row, sqlite::SqliteRow};
 
 use super::{AuditEntry, Store, StoreError, audit, column, error::reading, tasks};
-use crate::domain::{
-    ids::ClusterName,
-    task::{
-        event::Reason,
-        names::TaskId,
-        volume::{Known, VolumeSpec},
-    },
+use fedq_domain::task::{
+    event::Reason,
+    names::TaskId,
+    volume::{Known, VolumeSpec},
 };
+use fedq_values::ids::ClusterName;
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct VolumeRow {

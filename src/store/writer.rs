@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use super::{OnCommit, StoreError};
-use crate::failpoint::{self, Side};
+use fedq_base::failpoint::{self, Side};
 
 /// Writers wait when this many are queued: memory stays bounded while the disk is slow.
 const QUEUE: usize = 1024;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 pub use self::validation::{ValidationError, ValidationErrors};
-use crate::domain::task::{
+use fedq_domain::task::{
     names::{TaskId, user_label},
     phase::{Before, Phase},
     record::Record,

@@ -94,11 +94,11 @@ fn metric(name: &str) -> Option<String> {
 
 /// Read from the source, since a metric without a sample yet is not in the exposition.
 fn registered_metrics() -> BTreeSet<String> {
-    let source = read("src/telemetry/metrics.rs");
+    let source = read("src/base/telemetry/metrics.rs");
     let calls = source.split("registry.register(").skip(1);
     let names = calls.filter_map(|call| call.split('"').nth(1));
     let found: BTreeSet<String> = names.map(|name| format!("fedq_{name}")).collect();
-    assert!(!found.is_empty(), "src/telemetry/metrics.rs registers metrics");
+    assert!(!found.is_empty(), "src/base/telemetry/metrics.rs registers metrics");
     found
 }
 
@@ -237,7 +237,7 @@ fn manifests_are_yaml_and_agree_with_the_configuration() {
             assert!(kubernetes_own || ours, "{path}: {kind} is in namespace {found}");
         }
         if kind == "ValidatingWebhookConfiguration" {
-            let name = fedq::controllers::webhook::CONFIGURATION;
+            let name = fedq_controllers::webhook::CONFIGURATION;
             assert_eq!(manifest["metadata"]["name"], Value::from(name), "{path}: fedqd looks for that name");
         }
         if kind == "Service" {

@@ -15,22 +15,16 @@ use std::{
 };
 
 use criterion::{Criterion, criterion_group};
-use fedq::{
-    domain::{
-        ids::ClusterName,
-        placement::{
-            board::Board,
-            changes::{Desired, Report},
-            evaluate,
-            hub::{AddOnScores, Binding, ClusterSet, ManagedCluster, SetSelection},
-            selector::{Expression, LabelSelector},
-            spec::{
-                AddOnScore, Coordinate, Placement, PlacementKey, Predicate, PrioritizerConfig, Toleration,
-            },
-        },
-    },
-    k8s::{read, types::ocm},
+use fedq_domain::placement::{
+    board::Board,
+    changes::{Desired, Report},
+    evaluate,
+    hub::{AddOnScores, Binding, ClusterSet, ManagedCluster, SetSelection},
+    selector::{Expression, LabelSelector},
+    spec::{AddOnScore, Coordinate, Placement, PlacementKey, Predicate, PrioritizerConfig, Toleration},
 };
+use fedq_k8s::{read, types::ocm};
+use fedq_values::ids::ClusterName;
 use jiff::Timestamp;
 use serde_json::json;
 

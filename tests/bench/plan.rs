@@ -7,15 +7,17 @@
 use std::{collections::BTreeMap, hint::black_box, time::Duration};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use fedq::domain::{
+use fedq_domain::{
     capacity::{Capacity, NodeClass, NodeFacts, NodeTable, ResourceFilter},
-    ids::{ClusterName, FlavorName, QueueName, ResourceName},
-    quantity::Amount,
     quota::{
         Assignment, ClaimInput, ClusterInput, Dispatch, HubQueueInput, Planner, WorkerCell, WorkerQueueInput,
     },
     resource_groups::ResourceGroups,
     resources::{FlavorResource, Resources},
+};
+use fedq_values::{
+    ids::{ClusterName, FlavorName, QueueName, ResourceName},
+    quantity::Amount,
 };
 
 const QUEUES: usize = 100;

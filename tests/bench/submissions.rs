@@ -14,29 +14,27 @@ use axum::{
     body::Body,
     http::{Request, Response},
 };
-use fedq::{
-    api::{Authenticator, Diagnose, Parts, State, TokenFile, UnprovenNames, router},
-    clock::Clock,
-    domain::{
-        check::Finding,
-        ids::ClusterName,
-        resources::Aliases,
-        task::{
-            event::Event,
-            names::TaskId,
-            phase::{self, Move},
-            render::Tenant,
-            sky::{self, Options},
-            tenant::{ANYONE, Rule, Tenants},
-        },
+use fedq_api::{Authenticator, Diagnose, Parts, State, TokenFile, UnprovenNames, router};
+use fedq_base::clock::Clock;
+use fedq_domain::{
+    check::Finding,
+    resources::Aliases,
+    task::{
+        event::Event,
+        names::TaskId,
+        phase::{self, Move},
+        render::Tenant,
+        sky::{self, Options},
+        tenant::{ANYONE, Rule, Tenants},
     },
-    k8s::{
-        client::{Caller, ConnectError},
-        kubeconfig::Rules,
-        session::{Access, Sessions},
-    },
-    store::{Live, Store, TaskMove, TaskRow},
 };
+use fedq_k8s::{
+    client::{Caller, ConnectError},
+    kubeconfig::Rules,
+    session::{Access, Sessions},
+};
+use fedq_store::{Live, Store, TaskMove, TaskRow};
+use fedq_values::ids::ClusterName;
 use futures::{
     FutureExt, StreamExt,
     future::BoxFuture,

@@ -15,7 +15,8 @@ use std::{
 
 use axum::body::Body;
 use clap::{Parser, ValueEnum};
-use fedq::{domain::task::names::TaskId, sim::cluster::Cluster};
+use fedq_domain::task::names::TaskId;
+use fedq_sim::cluster::Cluster;
 use futures::{StreamExt, future::join_all, stream};
 use http::Request;
 use http_body_util::BodyExt;

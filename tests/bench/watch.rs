@@ -14,13 +14,11 @@ use std::{
 };
 
 use axum::body::{Body as Answer, Bytes};
-use fedq::{
-    domain::capacity::{NodeTable, ResourceFilter},
-    k8s::list_watch::{Codec, Follow, Link, Malformed, Sink, Skipped, protobuf},
-    sim::{
-        nodes::{Encoding, Event, Herd, List, Template},
-        protobuf::ListMeta,
-    },
+use fedq_domain::capacity::{NodeTable, ResourceFilter};
+use fedq_k8s::list_watch::{Codec, Follow, Link, Malformed, Sink, Skipped, protobuf};
+use fedq_sim::{
+    nodes::{Encoding, Event, Herd, List, Template},
+    protobuf::ListMeta,
 };
 use futures::{StreamExt, stream};
 use http::{Request, Response};

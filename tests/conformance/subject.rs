@@ -1,7 +1,7 @@
 //! Objects of one kind that a theme makes, changes and removes, so that several kinds are held to the same
 //! expectations. Themes name them by letters; what they are really called is the subject's own business.
 
-use fedq::sim::nodes::{Change, Herd};
+use fedq_sim::nodes::{Change, Herd};
 use serde_json::{Value, json};
 
 use super::expect::{absent, any};
@@ -24,7 +24,7 @@ pub type Keeper = Box<dyn Fn(usize, Change) -> bool>;
 impl Nodes {
     /// Bodies with images are the larger ones.
     pub fn looks() -> Herd {
-        let template = fedq::sim::nodes::Template::large();
+        let template = fedq_sim::nodes::Template::large();
         Herd::new(template.into(), NUMBER, NAMES.len(), 1, jiff::Timestamp::UNIX_EPOCH)
     }
 }

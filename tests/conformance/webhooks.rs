@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use axum::extract::State;
 use axum::{Json, Router, routing::post};
 use axum_server::tls_rustls::RustlsConfig;
-use fedq::webhook::certificate::ServingCertificate;
+use fedq_base::certificate::ServingCertificate;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 

@@ -11,26 +11,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fedq::{
-    domain::{
-        cel::{Program, value::Value as CelValue},
-        placement::{
-            Evaluation, Writer,
-            changes::{Change, Desired},
-            conditions::Condition,
-            evaluate,
-            hub::{Decision, Hub, ManagedCluster},
-            predicates::{self, Budget},
-            spec::Placement,
-            writer,
-        },
-    },
-    k8s::{
-        read::ocm as read,
-        types::{
-            meta::{Meta, MetaOnly},
-            ocm,
-        },
+use fedq_cel::{Program, value::Value as CelValue};
+use fedq_domain::placement::{
+    Evaluation, Writer,
+    changes::{Change, Desired},
+    conditions::Condition,
+    evaluate,
+    hub::{Decision, Hub, ManagedCluster},
+    predicates::{self, Budget},
+    spec::Placement,
+    writer,
+};
+use fedq_k8s::{
+    read::ocm as read,
+    types::{
+        meta::{Meta, MetaOnly},
+        ocm,
     },
 };
 use jiff::Timestamp;
@@ -335,7 +331,7 @@ fn taint(text: &str) -> Value {
     json!({"key": key, "value": value, "effect": effect, "timeAdded": added})
 }
 
-fn scores((name, scores): (&String, &Scores)) -> fedq::domain::placement::hub::AddOnScores {
+fn scores((name, scores): (&String, &Scores)) -> fedq_domain::placement::hub::AddOnScores {
     let (cluster, resource) = name.split_once('/').unwrap();
     let metadata = Meta { name: resource.to_owned(), namespace: Some(cluster.to_owned()), ..Meta::default() };
     let item = |(name, value): (&String, &i64)| ocm::ScoreItem { name: name.clone(), value: *value };
@@ -484,7 +480,7 @@ impl Compared {
             clusters: slice.clusters.iter().map(ToString::to_string).collect(),
         });
         self.maybe("slices", expect.slices.as_ref(), &slices.collect());
-        let none = fedq::domain::placement::changes::Report::default();
+        let none = fedq_domain::placement::changes::Report::default();
         let report = Desired::of(placement, hub, evaluation)
             .changes(placement, hub, &none, &BTreeMap::new())
             .into_iter()

@@ -1,11 +1,9 @@
 use std::sync::Arc;
 
 use axum::{body::Body, http::Request};
-use fedq::{
-    api::Authenticator,
-    domain::ids::ClaimName,
-    store::{AuditFilter, PageRequest},
-};
+use fedq_api::Authenticator;
+use fedq_store::{AuditFilter, PageRequest};
+use fedq_values::ids::ClaimName;
 use http_body_util::BodyExt;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};

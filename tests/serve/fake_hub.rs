@@ -13,7 +13,7 @@ use axum::{
     http::{HeaderMap, Method, Request, StatusCode, Uri},
     response::{IntoResponse, Response},
 };
-use fedq::k8s::{
+use fedq_k8s::{
     client::{Caller, ConnectError},
     session::Access,
 };

@@ -4,7 +4,8 @@ use axum::{
     body::Body,
     http::{HeaderMap, Request},
 };
-use fedq::{api::UnprovenNames, domain::task::phase::Move};
+use fedq_api::UnprovenNames;
+use fedq_domain::task::phase::Move;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Files with several tasks, which run one after the other.
 
-use fedq::domain::task::phase::Move;
+use fedq_domain::task::phase::Move;
 use serde_json::{Value, json};
 
 use super::{

@@ -2,18 +2,16 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use fedq::{
-    domain::placement::{
-        Writer,
-        changes::Report,
-        conditions::{Condition, SATISFIED},
-        hub::{Binding, ClusterSet, Decision, Hub, PLACEMENT_LABEL, SetSelection},
-        selector::LabelSelector,
-        spec::{Placement, PlacementKey},
-        view::{PlacementRow, PlacementView},
-    },
-    k8s::{read, types::ocm},
+use fedq_domain::placement::{
+    Writer,
+    changes::Report,
+    conditions::{Condition, SATISFIED},
+    hub::{Binding, ClusterSet, Decision, Hub, PLACEMENT_LABEL, SetSelection},
+    selector::LabelSelector,
+    spec::{Placement, PlacementKey},
+    view::{PlacementRow, PlacementView},
 };
+use fedq_k8s::{read, types::ocm};
 use serde_json::{Value, json};
 
 use super::{
@@ -21,7 +19,7 @@ use super::{
     server::{ANN, STRANGER, served},
 };
 
-fn cluster(name: &str, gpu: &str) -> fedq::domain::placement::hub::ManagedCluster {
+fn cluster(name: &str, gpu: &str) -> fedq_domain::placement::hub::ManagedCluster {
     let object = json!({"metadata": {"name": name, "labels": {"gpu": gpu}}});
     read::ocm::managed_cluster(&ocm::ManagedCluster::try_from(object).unwrap()).unwrap()
 }
@@ -35,7 +33,7 @@ pub fn view() -> Arc<PlacementView> {
         match_labels: BTreeMap::from([("gpu".to_owned(), "yes".to_owned())]),
         ..LabelSelector::default()
     };
-    placement.predicates = vec![fedq::domain::placement::spec::Predicate { labels, ..Default::default() }];
+    placement.predicates = vec![fedq_domain::placement::spec::Predicate { labels, ..Default::default() }];
     let all = SetSelection::Labels(Some(LabelSelector::default()));
     let decision = Decision {
         namespace: "ns".into(),

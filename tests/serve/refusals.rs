@@ -16,7 +16,7 @@ struct Operation {
 }
 
 fn operations() -> Vec<Operation> {
-    let document = fedq::api::openapi();
+    let document = fedq_api::openapi();
     let mut operations = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
         let named = [

@@ -7,28 +7,28 @@ use axum::{
     body::Body,
     http::{Request, Response},
 };
-use fedq::{
-    api::{Authenticator, Diagnose, Parts, State, TokenFile, UnprovenNames, router},
-    clock::Clock,
-    domain::{
-        check::{Finding, Outcome},
-        cluster::{Connection, QuarantineReason},
-        ids::{ClaimName, ClusterName, FlavorName, QueueName, ResourceName},
-        overview::{
-            AssignmentOverview, CellOverview, ClaimOverview, ClusterOverview, FlavorOverview, NodeCounts,
-            Overview, QueueOverview, TermOverview,
-        },
-        placement::view::PlacementView,
-        quantity::Amount,
-        resources::{Aliases, Resources},
-        task::{
-            render::Tenant,
-            tenant::{Rule, Tenants},
-            view::{TaskViews, VolumeViews},
-        },
+use fedq_api::{Authenticator, Diagnose, Parts, State, TokenFile, UnprovenNames, router};
+use fedq_base::clock::Clock;
+use fedq_domain::{
+    check::{Finding, Outcome},
+    cluster::{Connection, QuarantineReason},
+    overview::{
+        AssignmentOverview, CellOverview, ClaimOverview, ClusterOverview, FlavorOverview, NodeCounts,
+        Overview, QueueOverview, TermOverview,
     },
-    k8s::{kubeconfig::Rules, session::Sessions, worker::JoinedClusters},
-    store::{Live, Store},
+    placement::view::PlacementView,
+    resources::{Aliases, Resources},
+    task::{
+        render::Tenant,
+        tenant::{Rule, Tenants},
+        view::{TaskViews, VolumeViews},
+    },
+};
+use fedq_k8s::{kubeconfig::Rules, session::Sessions, worker::JoinedClusters};
+use fedq_store::{Live, Store};
+use fedq_values::{
+    ids::{ClaimName, ClusterName, FlavorName, QueueName, ResourceName},
+    quantity::Amount,
 };
 use futures::future::BoxFuture;
 use http_body_util::BodyExt;
@@ -232,7 +232,7 @@ fn cluster(connection: Connection) -> ClusterOverview {
         kubernetes_version: Some("v1.36.3".to_owned()),
         kueue_version: None,
         credential_expires: None,
-        last_seen: fedq::domain::cluster::LastSeen::default(),
+        last_seen: fedq_domain::cluster::LastSeen::default(),
         nodes: NodeCounts { total: 12, usable: 10 },
         capacity: resources(&[("cpu", "1000"), ("nvidia.com/gpu", "10")]),
         foreign: Resources::new(),

@@ -102,7 +102,7 @@ mod served {
         middleware::{Next, from_fn},
         response::IntoResponse,
     };
-    use fedq::domain::task::phase::Move;
+    use fedq_domain::task::phase::Move;
     use tempfile::TempDir;
     use tokio::sync::Notify;
 

@@ -3,21 +3,17 @@
 use std::sync::Arc;
 
 use axum::{body::Body, http::Request};
-use fedq::{
-    domain::{
-        ids::ClusterName,
-        task::{
-            choose::{obstacle::Obstacle, view::Access},
-            event::Event,
-            fleet::{Fleet, Member},
-            names::TaskId,
-            phase::Move,
-            record::NodeCounts,
-            view::TaskViews,
-        },
-    },
-    store::{KeptLogs, Live, TaskMove, TaskRow},
+use fedq_domain::task::{
+    choose::{obstacle::Obstacle, view::Access},
+    event::Event,
+    fleet::{Fleet, Member},
+    names::TaskId,
+    phase::Move,
+    record::NodeCounts,
+    view::TaskViews,
 };
+use fedq_store::{KeptLogs, Live, TaskMove, TaskRow};
+use fedq_values::ids::ClusterName;
 use http_body_util::BodyExt;
 use jiff::Timestamp;
 use serde_json::{Value, json};

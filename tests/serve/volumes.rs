@@ -2,13 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fedq::domain::{
-    ids::ClusterName,
-    task::{
-        names::TaskId,
-        view::{VolumePhase, VolumeState},
-    },
+use fedq_domain::task::{
+    names::TaskId,
+    view::{VolumePhase, VolumeState},
 };
+use fedq_values::ids::ClusterName;
 use serde_json::{Value, json};
 
 use super::{

@@ -1,10 +1,10 @@
 //! The simulated server answers as the real ones do.
 
 use anyhow::{Context, Result};
-use fedq::sim::callers::Identity;
-use fedq::sim::cluster::{Cluster, HerdOptions, Options};
-use fedq::sim::nodes::{Change, Template};
-use fedq::sim::rbac::User;
+use fedq_sim::callers::Identity;
+use fedq_sim::cluster::{Cluster, HerdOptions, Options};
+use fedq_sim::nodes::{Change, Template};
+use fedq_sim::rbac::User;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fedq::sim::cluster::{Cluster, Options, until};
+use fedq_sim::cluster::{Cluster, Options, until};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

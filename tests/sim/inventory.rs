@@ -1,6 +1,6 @@
 //! Joined clusters as ManagedClusters with scores, on a hub without OCM.
 
-use fedq::sim::cluster::{Cluster, Options};
+use fedq_sim::cluster::{Cluster, Options};
 use serde_json::{Value, json};
 
 use super::{

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fedq::k8s::client::{ClientLimits, ClusterClient, call, connect};
-use fedq::k8s::follow::{Following, follow_table};
-use fedq::k8s::kubeconfig::{self, Rules};
-use fedq::k8s::list_watch::{Selector, Table, Timing};
-use fedq::k8s::logs::{
+use fedq_k8s::client::{ClientLimits, ClusterClient, call, connect};
+use fedq_k8s::follow::{Following, follow_table};
+use fedq_k8s::kubeconfig::{self, Rules};
+use fedq_k8s::list_watch::{Selector, Table, Timing};
+use fedq_k8s::logs::{
     After, Container, ContainerState, Event, Limits, LogConnections, LogPod, Options as Wanted, Pod, Pods,
     Record, Session, Status, open,
 };
-use fedq::sim::api::{Internal, write_internally};
-use fedq::sim::cluster::{Cluster, Options};
-use fedq::sim::kind::Kind;
+use fedq_sim::api::{Internal, write_internally};
+use fedq_sim::cluster::{Cluster, Options};
+use fedq_sim::kind::Kind;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -299,7 +299,7 @@ async fn what_is_asked_for_is_what_comes() {
     assert_eq!(seen(Wanted::default()).await, ["1 0, 2 1, 3 2, 4 3, 5 4"; 2]);
     assert_eq!(seen(Wanted { node: Some(1), tail: Some(2), ..Wanted::default() }).await, ["1 3, 2 4"]);
     assert_eq!(seen(Wanted { tail: Some(0), ..Wanted::default() }).await, [""; 0]);
-    let since = fedq::k8s::logs::Since::Time(Timestamp::from_second(1_790_000_003).unwrap());
+    let since = fedq_k8s::logs::Since::Time(Timestamp::from_second(1_790_000_003).unwrap());
     assert_eq!(seen(Wanted { since: Some(since), ..Wanted::default() }).await, ["1 3, 2 4"; 2]);
 
     // Where one session stopped, the next one goes on.

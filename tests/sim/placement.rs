@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fedq::sim::cluster::{Cluster, Options};
+use fedq_sim::cluster::{Cluster, Options};
 use serde_json::{Value, json};
 
 use super::bed::{Bed, wait};
@@ -423,17 +423,17 @@ async fn regrouping_moves_a_placement_off_no_cluster() {
 async fn a_status_tells_no_more_than_the_decisions_show() {
     let bed = bed().await;
     let hub = &bed.hub;
-    let refused = fedq::sim::faults::Plan::default().only(
+    let refused = fedq_sim::faults::Plan::default().only(
         Some("patch"),
         Some("placementdecisions"),
-        fedq::sim::faults::Fault::Forbidden,
+        fedq_sim::faults::Fault::Forbidden,
     );
     hub.set_faults(refused);
     place(hub, "labelled", selects("name", "two")).await;
     bed.logs("Could not write placementdecisions", 1).await;
     rests(hub).await;
     assert!(condition(hub, "labelled", "PlacementSatisfied").is_none(), "nothing is decided yet");
-    hub.set_faults(fedq::sim::faults::Plan::default());
+    hub.set_faults(fedq_sim::faults::Plan::default());
     says(hub, "labelled", "PlacementSatisfied", "True", "").await;
     assert_eq!(decided(hub, "labelled").unwrap(), ["two"]);
 }

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use fedq::sim::cluster::{Cluster, Options};
+use fedq_sim::cluster::{Cluster, Options};
 use serde_json::{Value, json};
 
 use super::bed::{Bed, WITHIN, nominal, wait};

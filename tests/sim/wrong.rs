@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use fedq::k8s::client::{ApiError, ClientLimits, ClusterClient, RetryClass, call, connect};
-use fedq::k8s::kubeconfig::{Rules, check};
-use fedq::sim::cluster::{Cluster, Options};
+use fedq_k8s::client::{ApiError, ClientLimits, ClusterClient, RetryClass, call, connect};
+use fedq_k8s::kubeconfig::{Rules, check};
+use fedq_sim::cluster::{Cluster, Options};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;

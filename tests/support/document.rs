@@ -36,7 +36,7 @@ pub struct Asked {
 
 impl Document {
     fn of_the_api() -> Self {
-        Self::new(&fedq::api::openapi())
+        Self::new(&fedq_api::openapi())
     }
 
     fn new(document: &Value) -> Self {

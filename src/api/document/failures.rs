@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::reference;
-use crate::wire::problem::{Code, PROBLEM_JSON};
+use fedq_wire::problem::{Code, PROBLEM_JSON};
 
 /// How requests fail: the status, the name under which the document has it, which codes it carries, and what it means.
 pub type Way = (u16, &'static str, &'static [Code], &'static str);

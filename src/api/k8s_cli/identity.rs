@@ -12,13 +12,11 @@ use serde_json::json;
 
 use super::refusal::Refusal;
 use crate::{
-    api::{
-        Failure, State, extract,
-        owner::{Owner, Proof, UnprovenNames},
-    },
-    k8s::{client::Caller, session::Permission},
-    wire::{k8s_cli::USER_HEADER, problem::Code},
+    Failure, State, extract,
+    owner::{Owner, Proof, UnprovenNames},
 };
+use fedq_k8s::{client::Caller, session::Permission};
+use fedq_wire::{k8s_cli::USER_HEADER, problem::Code};
 
 const MAX_USER: usize = 253;
 const AUTHENTICATED: &str = "system:authenticated";

@@ -8,13 +8,11 @@ use axum::{
 };
 use serde_json::Value;
 
-use crate::{
-    api::Failure,
-    domain::task::{sky::TaskFileError, yaml::YamlError},
-    wire::{
-        k8s_cli::{Detail, Operation, ValidationErrors, VolumeDefinition},
-        problem::Code,
-    },
+use crate::Failure;
+use fedq_domain::task::{sky::TaskFileError, yaml::YamlError};
+use fedq_wire::{
+    k8s_cli::{Detail, Operation, ValidationErrors, VolumeDefinition},
+    problem::Code,
 };
 
 pub type Result<T> = std::result::Result<T, Refusal>;

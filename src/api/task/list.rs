@@ -12,12 +12,10 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::show;
-use crate::{
-    api::{Failure, State, audit, stream::Source},
-    domain::task::view::TaskViews,
-    store::{Cursor, PageRequest, TaskFilter, TaskRow},
-    wire::task::{Task, TasksQuery},
-};
+use crate::{Failure, State, audit, stream::Source};
+use fedq_domain::task::view::TaskViews;
+use fedq_store::{Cursor, PageRequest, TaskFilter, TaskRow};
+use fedq_wire::task::{Task, TasksQuery};
 
 /// What a stream goes by: more than a person looks at.
 const FOLLOWED: u32 = 500;

@@ -23,20 +23,18 @@ use self::feed::{Opened, Told};
 pub use self::place::Places;
 use super::find;
 use crate::{
-    api::{
-        Failure, State,
-        audit::{self, Deed},
-        extract::{Path, Query},
-        owner::{LOGS, Owner},
-        stream::{Framing, HEARTBEAT, STREAM_TIME},
-    },
-    domain::task::phase::{Epoch, Phase},
-    k8s::logs::{self, Event, Options, Since, Style},
-    store::TaskRow,
-    wire::{
-        problem::Code,
-        task::{LogItem, LogTask, LogsQuery},
-    },
+    Failure, State,
+    audit::{self, Deed},
+    extract::{Path, Query},
+    owner::{LOGS, Owner},
+    stream::{Framing, HEARTBEAT, STREAM_TIME},
+};
+use fedq_domain::task::phase::{Epoch, Phase};
+use fedq_k8s::logs::{self, Event, Options, Since, Style};
+use fedq_store::TaskRow;
+use fedq_wire::{
+    problem::Code,
+    task::{LogItem, LogTask, LogsQuery},
 };
 
 /// Bytes of lines that are sent together, where they are there at once.

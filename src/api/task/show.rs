@@ -1,27 +1,27 @@
 //! From what is stored and published of tasks to what people read.
 
-use crate::{
-    domain::{
-        ids::{ClusterName, ResourceName},
-        quantity::Amount,
-        task::{
-            choose::{
-                Choice, Outcome, Verdict,
-                obstacle::Obstacle,
-                verdict::{Number, Offer},
-                view::Access,
-            },
-            event::Event,
-            phase::{Failure, Phase},
-            pipeline::Stage,
-            record::{NodeCounts, Record},
-            render::Gang,
-            spec::{Accelerator, Candidate, TaskSpec},
-            view::{TaskView, TaskViews},
-        },
+use fedq_domain::task::{
+    choose::{
+        Choice, Outcome, Verdict,
+        obstacle::Obstacle,
+        verdict::{Number, Offer},
+        view::Access,
     },
-    store::{Dispatch, TaskRow},
-    wire::task::{ClusterVerdict, Form, Mounted, NodeCounts as Nodes, Numbers, Task, TaskDetail, TaskEvent},
+    event::Event,
+    phase::{Failure, Phase},
+    pipeline::Stage,
+    record::{NodeCounts, Record},
+    render::Gang,
+    spec::{Accelerator, Candidate, TaskSpec},
+    view::{TaskView, TaskViews},
+};
+use fedq_store::{Dispatch, TaskRow};
+use fedq_values::{
+    ids::{ClusterName, ResourceName},
+    quantity::Amount,
+};
+use fedq_wire::task::{
+    ClusterVerdict, Form, Mounted, NodeCounts as Nodes, Numbers, Task, TaskDetail, TaskEvent,
 };
 
 /// What is known of a task now.
@@ -124,8 +124,8 @@ pub fn task(row: &TaskRow, views: &TaskViews) -> Task {
     }
 }
 
-fn stage(stage: &Stage) -> crate::wire::task::Stage {
-    crate::wire::task::Stage {
+fn stage(stage: &Stage) -> fedq_wire::task::Stage {
+    fedq_wire::task::Stage {
         id: stage.pipeline.to_string(),
         name: stage.name.clone(),
         stage: stage.number,
@@ -166,7 +166,7 @@ fn gang(gang: Gang) -> &'static str {
 /// `stages`: of its pipeline.
 pub fn detail(row: &TaskRow, views: &TaskViews, events: &[Event], stages: &[TaskRow]) -> TaskDetail {
     let TaskSpec { setup, run, envs, secrets, volumes, candidates, .. } = &row.spec;
-    let mounted = |mount: &crate::domain::task::spec::Mount| Mounted {
+    let mounted = |mount: &fedq_domain::task::spec::Mount| Mounted {
         path: mount.path.clone(),
         volume: mount.volume.clone(),
     };
@@ -184,7 +184,7 @@ pub fn detail(row: &TaskRow, views: &TaskViews, events: &[Event], stages: &[Task
 }
 
 fn form(candidate: &Candidate) -> Form {
-    let amount = |request: &crate::domain::task::quantity::Request, resource: &str| {
+    let amount = |request: &fedq_domain::task::quantity::Request, resource: &str| {
         ResourceName::new(resource).ok().map(|resource| request.amount.text(&resource))
     };
     Form {

@@ -6,27 +6,23 @@ use axum::http::StatusCode;
 use serde_json::json;
 
 use crate::{
-    api::{
-        Failure, State,
-        audit::{self, Deed},
-        owner::{Owner, TASKS},
-    },
-    domain::{
-        ids::ClusterName,
-        task::{
-            choose::{Choice, Outcome, Verdict, Wish},
-            fleet::Tenancy,
-            names::TaskId,
-            phase,
-            pipeline::Stage,
-            sky::{NewTask, Note, TaskFile, TaskFileError},
-            spec::{Secrets, TaskSpec},
-            yaml::YamlError,
-        },
-    },
-    store::{Acceptance, Live, Submission, TaskRow, VolumeRow},
-    wire::problem::{Cause, Code},
+    Failure, State,
+    audit::{self, Deed},
+    owner::{Owner, TASKS},
 };
+use fedq_domain::task::{
+    choose::{Choice, Outcome, Verdict, Wish},
+    fleet::Tenancy,
+    names::TaskId,
+    phase,
+    pipeline::Stage,
+    sky::{NewTask, Note, TaskFile, TaskFileError},
+    spec::{Secrets, TaskSpec},
+    yaml::YamlError,
+};
+use fedq_store::{Acceptance, Live, Submission, TaskRow, VolumeRow};
+use fedq_values::ids::ClusterName;
+use fedq_wire::problem::{Cause, Code};
 
 /// Less than any client waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(3);

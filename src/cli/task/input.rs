@@ -6,10 +6,8 @@ use std::{
     path::Path,
 };
 
-use crate::{
-    cli::{args::TaskInput, error::CliError},
-    domain::task::yaml::MAX_BYTES,
-};
+use crate::{args::TaskInput, error::CliError};
+use fedq_domain::task::yaml::MAX_BYTES;
 
 /// No more than can be a task: what is longer is refused by its size.
 pub async fn read(file: &Path) -> Result<Vec<u8>, CliError> {

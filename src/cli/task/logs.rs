@@ -9,17 +9,15 @@ use tokio::time::sleep;
 
 use self::{render::Render, resume::Seen};
 use crate::{
-    cli::{
-        DONE, INTERRUPTED, Session,
-        args::LogsArgs,
-        client::{Api, escape},
-        error::CliError,
-        print::Printer,
-    },
-    wire::{
-        problem::Code,
-        task::{LogItem, LogTask, TaskDetail},
-    },
+    DONE, INTERRUPTED, Session,
+    args::LogsArgs,
+    client::{Api, escape},
+    error::CliError,
+    print::Printer,
+};
+use fedq_wire::{
+    problem::Code,
+    task::{LogItem, LogTask, TaskDetail},
 };
 
 /// What the exit code says of the task, as SkyPilot's does.

@@ -1,19 +1,17 @@
 //! `fedq task list`, `status` and `explain`
 
 use crate::{
-    cli::{
-        Session,
-        age::age,
-        args::{Format, Output, TaskArgs, TaskListArgs},
-        error::CliError,
-        list::{self, Row},
-        print::Printer,
-        table::Table,
-    },
-    wire::{
-        list::List,
-        task::{ClusterVerdict, Numbers, Task, TaskDetail, TaskEvent, TaskExplanation},
-    },
+    Session,
+    age::age,
+    args::{Format, Output, TaskArgs, TaskListArgs},
+    error::CliError,
+    list::{self, Row},
+    print::Printer,
+    table::Table,
+};
+use fedq_wire::{
+    list::List,
+    task::{ClusterVerdict, Numbers, Task, TaskDetail, TaskEvent, TaskExplanation},
 };
 
 pub async fn list(args: TaskListArgs, session: &mut Session) -> Result<(), CliError> {

@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::{
-    cli::{DONE, FAILED, Session, args::StopArgs, client::Api, error::CliError, print::Printer},
-    wire::task::{Stopped, Task, TaskDetail},
-};
+use crate::{DONE, FAILED, Session, args::StopArgs, client::Api, error::CliError, print::Printer};
+use fedq_wire::task::{Stopped, Task, TaskDetail};
 
 /// Kubernetes gives pods 30 s to end; controllers that lost their server for a while need as long again.
 const PATIENCE: Duration = Duration::from_mins(2);

@@ -4,16 +4,14 @@ use std::time::Duration;
 
 use super::{input, logs, show};
 use crate::{
-    cli::{
-        DONE, Session,
-        args::{Format, LogsArgs, SubmitArgs},
-        client::Api,
-        error::CliError,
-        print::Printer,
-    },
-    domain::task::names::TaskId,
-    wire::task::{SubmitTask, Submitted},
+    DONE, Session,
+    args::{Format, LogsArgs, SubmitArgs},
+    client::Api,
+    error::CliError,
+    print::Printer,
 };
+use fedq_domain::task::names::TaskId;
+use fedq_wire::task::{SubmitTask, Submitted};
 
 /// After an answer that was lost; the id keeps the task from being submitted twice.
 const TRIES: u32 = 4;

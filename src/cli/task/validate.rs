@@ -6,14 +6,12 @@ use serde::Serialize;
 
 use super::input::{self, read};
 use crate::{
-    cli::{
-        DONE, FAILED,
-        args::{Format, ValidateArgs},
-        error::CliError,
-        print::Printer,
-    },
-    domain::task::sky::{self, Note, Options, TaskFile},
+    DONE, FAILED,
+    args::{Format, ValidateArgs},
+    error::CliError,
+    print::Printer,
 };
+use fedq_domain::task::sky::{self, Note, Options, TaskFile};
 
 /// What programs read.
 #[derive(Debug, Serialize)]

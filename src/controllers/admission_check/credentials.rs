@@ -16,23 +16,19 @@ use serde_json::{Value, json};
 use tokio::task::{JoinError, JoinSet};
 use tracing::{info, warn};
 
-use crate::{
-    domain::{
-        ids::ClusterName,
-        multikueue::{Plan, Source},
+use fedq_base::telemetry::chain;
+use fedq_domain::multikueue::{Plan, Source};
+use fedq_k8s::{
+    client::ClusterClient,
+    hub::Hub,
+    multikueue::{
+        Credential, MintError, Minted, kubeconfig, mint, read_secret, render_secret, secret_cluster,
+        secret_name,
     },
-    k8s::{
-        client::ClusterClient,
-        hub::Hub,
-        multikueue::{
-            Credential, MintError, Minted, kubeconfig, mint, read_secret, render_secret, secret_cluster,
-            secret_name,
-        },
-        worker::{CLUSTER_METRICS, Joined, JoinedClusters},
-        write::{Action, Change, Kind, Target},
-    },
-    telemetry::chain,
+    worker::{CLUSTER_METRICS, Joined, JoinedClusters},
+    write::{Action, Change, Kind, Target},
 };
+use fedq_values::ids::ClusterName;
 
 use super::{
     MANAGER, Settings, decided,
@@ -319,10 +315,8 @@ fn renewal(credential: &Credential) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        controllers::writer::WriterConfig,
-        domain::multikueue::{Check, Decided, GROUP, KIND, Naming, Parameters},
-    };
+    use crate::writer::WriterConfig;
+    use fedq_domain::multikueue::{Check, Decided, GROUP, KIND, Naming, Parameters};
 
     fn name(text: &str) -> ClusterName {
         ClusterName::new(text).expect("a name")

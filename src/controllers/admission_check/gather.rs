@@ -9,18 +9,14 @@ use std::{
 use k8s_openapi::api::core::v1::Secret;
 use tokio::time::Instant;
 
-use crate::{
-    domain::{
-        ids::ClusterName,
-        multikueue::{Check, Decided, Existing, Link, Use},
-    },
-    k8s::{
-        hub::Hub,
-        multikueue::{secret_cluster, secret_name},
-        read::multikueue::{self as read, Dispatched, dispatching_checks, refused},
-        types::kueue::Workload,
-    },
+use fedq_domain::multikueue::{Check, Decided, Existing, Link, Use};
+use fedq_k8s::{
+    hub::Hub,
+    multikueue::{secret_cluster, secret_name},
+    read::multikueue::{self as read, Dispatched, dispatching_checks, refused},
+    types::kueue::Workload,
 };
+use fedq_values::ids::ClusterName;
 
 const SETTLED_AFTER: Duration = Duration::from_secs(30);
 
@@ -161,7 +157,7 @@ impl Needed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::multikueue::{GROUP, Input, KIND, Naming, Parameters, Source, plan, preferred};
+    use fedq_domain::multikueue::{GROUP, Input, KIND, Naming, Parameters, Source, plan, preferred};
 
     fn seen(running: &[&str], configs: &[&str]) -> Seen {
         let texts = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();

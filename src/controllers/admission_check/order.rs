@@ -11,11 +11,11 @@ use jiff::Timestamp;
 use tokio::task::{JoinError, JoinSet};
 
 use super::gather::Seen;
-use crate::domain::{
-    ids::ClusterName,
+use fedq_domain::{
     multikueue::{Decided, placement_key},
     placement::{evaluate, spec::Placement, view::PlacementView},
 };
+use fedq_values::ids::ClusterName;
 
 /// Best first, by Placement.
 type Orders = BTreeMap<String, Arc<[ClusterName]>>;
@@ -104,19 +104,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{
-        domain::{
-            multikueue::{Check, GROUP, KIND, Parameters},
-            placement::{
-                Writer,
-                changes::Report,
-                hub::{AddOnScores, Binding, ClusterSet, Hub, SetSelection},
-                selector::LabelSelector,
-                view::PlacementRow,
-            },
+    use fedq_domain::{
+        multikueue::{Check, GROUP, KIND, Parameters},
+        placement::{
+            Writer,
+            changes::Report,
+            hub::{AddOnScores, Binding, ClusterSet, Hub, SetSelection},
+            selector::LabelSelector,
+            view::PlacementRow,
         },
-        k8s::{read, types::ocm},
     };
+    use fedq_k8s::{read, types::ocm};
 
     fn names(texts: &[&str]) -> Vec<ClusterName> {
         texts.iter().map(|text| ClusterName::new(text).expect("a name")).collect()

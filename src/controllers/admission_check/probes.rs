@@ -12,13 +12,11 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::task::{JoinError, JoinSet};
 use tracing::warn;
 
-use crate::{
-    domain::ids::ClusterName,
-    k8s::{
-        client::ClusterClient,
-        multikueue::{Credential, takes_token},
-    },
+use fedq_k8s::{
+    client::ClusterClient,
+    multikueue::{Credential, takes_token},
 };
+use fedq_values::ids::ClusterName;
 
 /// Between two questions, about: not all clusters are asked at once.
 const PERIOD: SignedDuration = SignedDuration::from_mins(5);

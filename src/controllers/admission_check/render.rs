@@ -5,21 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::{
-    domain::{
-        ids::ClusterName,
-        multikueue::{Active, Existing, Plan, Source},
+use fedq_domain::multikueue::{Active, Existing, Plan, Source};
+use fedq_k8s::{
+    hub::Hub,
+    multikueue::{FOR_CLUSTER, source_cluster},
+    types::{
+        kueue::{AdmissionCheck, ClusterProfileRef, ClusterSource, KubeConfig},
+        meta::{HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ, Meta},
     },
-    k8s::{
-        hub::Hub,
-        multikueue::{FOR_CLUSTER, source_cluster},
-        types::{
-            kueue::{AdmissionCheck, ClusterProfileRef, ClusterSource, KubeConfig},
-            meta::{HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ, Meta},
-        },
-        write::{Action, Change, Kind, Target},
-    },
+    write::{Action, Change, Kind, Target},
 };
+use fedq_values::ids::ClusterName;
 
 use super::{MANAGER, gather::Seen, is_written};
 

@@ -4,14 +4,12 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::{
-    controllers::writer::{Outcome, Writer, WriterConfig},
-    k8s::{
-        client::RetryClass,
-        hub::Hub,
-        write::{Change, Kind},
-    },
-    telemetry::Metrics,
+use crate::writer::{Outcome, Writer, WriterConfig};
+use fedq_base::telemetry::Metrics;
+use fedq_k8s::{
+    client::RetryClass,
+    hub::Hub,
+    write::{Change, Kind},
 };
 
 pub(super) fn start_writer(

@@ -6,14 +6,12 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::{
-    domain::multikueue::{Plan, wants_ready},
-    k8s::{
-        hub::Hub,
-        read::multikueue::Dispatched,
-        types::kueue::Workload,
-        write::{Action, Change, Kind, Target},
-    },
+use fedq_domain::multikueue::{Plan, wants_ready};
+use fedq_k8s::{
+    hub::Hub,
+    read::multikueue::Dispatched,
+    types::kueue::Workload,
+    write::{Action, Change, Kind, Target},
 };
 
 use super::{MANAGER, gather::Seen, is_written, render::Render};

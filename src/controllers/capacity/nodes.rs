@@ -12,20 +12,17 @@ use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::{
-    clock::Clock,
-    domain::{
-        capacity::{NodeTable, ResourceFilter},
-        cluster::QuarantineReason,
-        ids::ClusterName,
-    },
-    k8s::{
-        list_watch::{Charge, Codec, Follow, Link, Malformed, Sink, Skipped, Stopped, protobuf},
-        worker::Worker,
-    },
-    store::{NodeChange, Patience, Position, Store, StoreError},
-    telemetry::Metrics,
+use fedq_base::{clock::Clock, telemetry::Metrics};
+use fedq_domain::{
+    capacity::{NodeTable, ResourceFilter},
+    cluster::QuarantineReason,
 };
+use fedq_k8s::{
+    list_watch::{Charge, Codec, Follow, Link, Malformed, Sink, Skipped, Stopped, protobuf},
+    worker::Worker,
+};
+use fedq_store::{NodeChange, Patience, Position, Store, StoreError};
+use fedq_values::ids::ClusterName;
 
 use super::{Nodes, Settings, decode, lock};
 

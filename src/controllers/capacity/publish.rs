@@ -11,20 +11,19 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::{Nodes, lock};
-use crate::{
-    controllers::writer::{Outcome, Writer, WriterConfig},
-    domain::{capacity::NodeRow, ids::ClusterName, quantity::Amount},
-    k8s::{
-        hub::Hub,
-        types::{
-            cluster_metrics::{ClusterMetrics, MetricsNode},
-            kueue::Taint,
-            meta::{HUB_LABEL, QuantityText},
-        },
-        write::{Action, Change, Kind, Target},
+use crate::writer::{Outcome, Writer, WriterConfig};
+use fedq_base::telemetry::Metrics;
+use fedq_domain::capacity::NodeRow;
+use fedq_k8s::{
+    hub::Hub,
+    types::{
+        cluster_metrics::{ClusterMetrics, MetricsNode},
+        kueue::Taint,
+        meta::{HUB_LABEL, QuantityText},
     },
-    telemetry::Metrics,
+    write::{Action, Change, Kind, Target},
 };
+use fedq_values::{ids::ClusterName, quantity::Amount};
 
 const MANAGER: &str = "fedq-capacity";
 /// An object of the API server's holds 1.5 MB; a node takes some 300 bytes.
@@ -123,10 +122,10 @@ impl Publisher {
 }
 
 fn metrics_node(row: &NodeRow) -> MetricsNode {
-    let quantity = |(resource, units): (&crate::domain::ids::ResourceName, &i64)| {
+    let quantity = |(resource, units): (&fedq_values::ids::ResourceName, &i64)| {
         (resource.to_string(), QuantityText(Amount::new(*units).text(resource)))
     };
-    let taint = |taint: &crate::domain::capacity::Taint| Taint {
+    let taint = |taint: &fedq_domain::capacity::Taint| Taint {
         key: taint.key.clone(),
         value: taint.value.clone(),
         effect: taint.effect.clone(),

@@ -4,17 +4,14 @@ use axum::Router;
 use serde_json::json;
 
 use super::*;
-use crate::{
-    domain::{
-        capacity::Capacity, cluster::Connection, ids::ResourceName, quantity::Amount, resources::Resources,
-    },
-    k8s::{
-        events::event_channel,
-        list_watch::{Link, Record, Sink, Table},
-        testing::Server,
-        worker::{CLUSTER_METRICS, Joined},
-    },
+use fedq_domain::{capacity::Capacity, cluster::Connection, resources::Resources};
+use fedq_k8s::{
+    events::event_channel,
+    list_watch::{Link, Record, Sink, Table},
+    testing::Server,
+    worker::{CLUSTER_METRICS, Joined},
 };
+use fedq_values::{ids::ResourceName, quantity::Amount};
 
 const CLUSTERS: [&str; 3] = ["east", "north", "west"];
 

@@ -9,20 +9,16 @@ use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::{
-    domain::{
-        cluster::{CREDENTIAL_REFUSED, Connection, QuarantineReason},
-        ids::ClusterName,
-    },
-    k8s::{
-        client::{self, ApiError, ClientLimits, ClusterClient, ClusterIdentity, RetryClass},
-        hub::profiles::Access,
-        kubeconfig,
-        list_watch::{Allowance, Limits},
-        worker::{Joined, Worker},
-    },
-    store::{ClusterRow, RefusedCluster, StoreError, until_kept},
+use fedq_domain::cluster::{CREDENTIAL_REFUSED, Connection, QuarantineReason};
+use fedq_k8s::{
+    client::{self, ApiError, ClientLimits, ClusterClient, ClusterIdentity, RetryClass},
+    hub::profiles::Access,
+    kubeconfig,
+    list_watch::{Allowance, Limits},
+    worker::{Joined, Worker},
 };
+use fedq_store::{ClusterRow, RefusedCluster, StoreError, until_kept};
+use fedq_values::ids::ClusterName;
 
 use super::{CONFIRM_IDENTITY, Context, membership::Origin, observer, silent};
 

@@ -12,19 +12,17 @@ use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 use tracing::warn;
 
-use crate::{
-    domain::ids::ClusterName,
-    k8s::{
-        hub::{
-            CLUSTER_LABEL, Hub,
-            profiles::{Access, Profiles, cluster_name},
-        },
-        session::KUBECONFIG_KEY,
-        types::cluster_profile::ClusterProfile,
-        worker::{CLUSTER_PROFILE, KUBECONFIG},
+use fedq_k8s::{
+    hub::{
+        CLUSTER_LABEL, Hub,
+        profiles::{Access, Profiles, cluster_name},
     },
-    store::ClusterSource,
+    session::KUBECONFIG_KEY,
+    types::cluster_profile::ClusterProfile,
+    worker::{CLUSTER_PROFILE, KUBECONFIG},
 };
+use fedq_store::ClusterSource;
+use fedq_values::ids::ClusterName;
 
 use super::{CONFIRM_IDENTITY, CONTEXT, CORDON};
 
@@ -224,7 +222,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::k8s::testing::Server;
+    use fedq_k8s::testing::Server;
 
     fn profile(name: &str, cluster: &str, made: &str) -> ClusterProfile {
         let labels = json!({"open-cluster-management.io/cluster-name": cluster});

@@ -2,28 +2,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{
-    domain::{
-        ids::ClusterName,
-        multikueue::{
-            Use,
-            dispatch::{Candidate, Room},
-        },
-        task::choose::{
-            gather::{ClusterFacts, LocalQueueFacts, queue_views},
-            view::QueueView,
-        },
+use fedq_domain::{
+    multikueue::{
+        Use,
+        dispatch::{Candidate, Room},
     },
-    k8s::{
-        hub::Hub,
-        read::{
-            multikueue::{joined_cluster, placements},
-            tasks::{local_queues_by_namespace, worker_facts},
-        },
-        types::kueue::Workload,
-        worker::{Joined, JoinedClusters, Worker},
+    task::choose::{
+        gather::{ClusterFacts, LocalQueueFacts, queue_views},
+        view::QueueView,
     },
 };
+use fedq_k8s::{
+    hub::Hub,
+    read::{
+        multikueue::{joined_cluster, placements},
+        tasks::{local_queues_by_namespace, worker_facts},
+    },
+    types::kueue::Workload,
+    worker::{Joined, JoinedClusters, Worker},
+};
+use fedq_values::ids::ClusterName;
 
 pub(super) struct Rooms<'a> {
     hub: &'a Hub,

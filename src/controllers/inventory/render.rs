@@ -6,25 +6,23 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{MANAGER, Seen};
-use crate::{
-    domain::{
-        ids::ClusterName,
-        inventory::{self, Availability, Status},
-        placement::hub::Taint,
-        queue::objects,
-        resources::Resources,
-    },
-    k8s::{
-        types::{
-            meta::{Meta, QuantityText},
-            ocm::{
-                AVAILABLE, AddOnPlacementScore, ClientConfig, ClusterClaim, ClusterTaint, GROUP,
-                ManagedCluster, ScoreItem, StatusCondition,
-            },
-        },
-        write::{Action, Change, Kind, Target},
-    },
+use fedq_domain::{
+    inventory::{self, Availability, Status},
+    placement::hub::Taint,
+    queue::objects,
+    resources::Resources,
 };
+use fedq_k8s::{
+    types::{
+        meta::{Meta, QuantityText},
+        ocm::{
+            AVAILABLE, AddOnPlacementScore, ClientConfig, ClusterClaim, ClusterTaint, GROUP, ManagedCluster,
+            ScoreItem, StatusCondition,
+        },
+    },
+    write::{Action, Change, Kind, Target},
+};
+use fedq_values::ids::ClusterName;
 
 const ACCEPTED: &str = "HubAcceptedManagedCluster";
 const JOINED: &str = "ManagedClusterJoined";
@@ -204,7 +202,7 @@ impl Rendering<'_> {
     /// Made by fedq, and not taken over by an addon since.
     fn is_ours(&self, metadata: &Meta) -> bool {
         let status =
-            |manager: &&crate::k8s::types::meta::Manager| manager.subresource.as_deref() == Some("status");
+            |manager: &&fedq_k8s::types::meta::Manager| manager.subresource.as_deref() == Some("status");
         let others = metadata.managed_fields.iter().filter(status).any(|by| by.manager != MANAGER);
         metadata.is_labelled(self.hub_id) && !others
     }

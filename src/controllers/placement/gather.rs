@@ -7,22 +7,18 @@ use std::{
 
 use tracing::warn;
 
-use crate::{
-    domain::{
-        ids::ClusterName,
-        placement::{
-            board::Board,
-            hub::{Decision, PLACEMENT_LABEL},
-            spec::PlacementKey,
-        },
-    },
-    k8s::{
-        hub::ocm::OcmTables,
-        list_watch::{Key, Record, Table},
-        read,
-        types::{meta::MetaOnly, ocm},
-    },
+use fedq_domain::placement::{
+    board::Board,
+    hub::{Decision, PLACEMENT_LABEL},
+    spec::PlacementKey,
 };
+use fedq_k8s::{
+    hub::ocm::OcmTables,
+    list_watch::{Key, Record, Table},
+    read,
+    types::{meta::MetaOnly, ocm},
+};
+use fedq_values::ids::ClusterName;
 
 #[derive(Default)]
 pub(super) struct Gathered {

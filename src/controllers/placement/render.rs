@@ -4,20 +4,18 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::MANAGER;
-use crate::{
-    domain::{
-        placement::{
-            changes::{Change as Wanted, Report},
-            conditions::Condition,
-        },
-        queue::{objects, selector::Labels},
+use fedq_domain::{
+    placement::{
+        changes::{Change as Wanted, Report},
+        conditions::Condition,
     },
-    k8s::{
-        list_watch::Table,
-        read::ocm::KINDS,
-        types::ocm::{ClusterDecision, DecisionGroupStatus, Placement, PlacementDecision, StatusCondition},
-        write::{Action, Change, Kind, Target},
-    },
+    queue::{objects, selector::Labels},
+};
+use fedq_k8s::{
+    list_watch::Table,
+    read::ocm::KINDS,
+    types::ocm::{ClusterDecision, DecisionGroupStatus, Placement, PlacementDecision, StatusCondition},
+    write::{Action, Change, Kind, Target},
 };
 
 pub(super) struct Rendering<'a> {
@@ -43,7 +41,7 @@ impl Rendering<'_> {
             }
             Wanted::Decide { name, clusters } => {
                 let version = self.existing(name)?.metadata.resource_version.clone();
-                let decision = |cluster: &crate::domain::ids::ClusterName| ClusterDecision {
+                let decision = |cluster: &fedq_values::ids::ClusterName| ClusterDecision {
                     cluster_name: cluster.to_string(),
                     reason: String::new(),
                 };
@@ -93,7 +91,7 @@ impl Rendering<'_> {
     }
 
     fn report(&self, report: &Report) -> Value {
-        let group = |group: &crate::domain::placement::changes::GroupReport| DecisionGroupStatus {
+        let group = |group: &fedq_domain::placement::changes::GroupReport| DecisionGroupStatus {
             decision_group_index: group.index,
             decision_group_name: group.name.clone(),
             decisions: group.decisions.clone(),

@@ -2,13 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::{
-    domain::queue::objects::{ObjectRef, Step, Wanted},
-    k8s::{
-        read::queues::WorkerSnapshot,
-        types::meta::Meta,
-        write::{Action, Change, Kind, Target},
-    },
+use fedq_domain::queue::objects::{ObjectRef, Step, Wanted};
+use fedq_k8s::{
+    read::queues::WorkerSnapshot,
+    types::meta::Meta,
+    write::{Action, Change, Kind, Target},
 };
 
 use super::MANAGER;

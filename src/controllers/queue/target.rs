@@ -6,11 +6,9 @@ use tokio::{sync::Notify, task::JoinSet};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{info, warn};
 
-use crate::{
-    controllers::writer::{Outcome, Writer, WriterConfig, not_taken},
-    k8s::{client::RetryClass, worker::Worker, write::Change},
-    telemetry::Metrics,
-};
+use crate::writer::{Outcome, Writer, WriterConfig, not_taken};
+use fedq_base::telemetry::Metrics;
+use fedq_k8s::{client::RetryClass, worker::Worker, write::Change};
 
 pub(super) struct Target {
     pub writer: Writer,

@@ -3,16 +3,12 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::{Map, Value, json};
 
 use super::{MANAGER, render};
-use crate::{
-    domain::{
-        ids::FlavorName,
-        queue::objects::{ObjectRef, Step, Wanted},
-    },
-    k8s::{
-        read::queues::WorkerSnapshot,
-        write::{Action, Change, Kind, Target},
-    },
+use fedq_domain::queue::objects::{ObjectRef, Step, Wanted};
+use fedq_k8s::{
+    read::queues::WorkerSnapshot,
+    write::{Action, Change, Kind, Target},
 };
+use fedq_values::ids::FlavorName;
 
 fn fields(of: &Value) -> Map<String, Value> {
     of.as_object().cloned().expect("an object")

@@ -5,15 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{
-    domain::{
-        ids::QueueName,
-        quota::{HubQueueInput, ManagedCell},
-        resources::FlavorResource,
-    },
-    k8s::read,
-    store::HubCells,
+use fedq_domain::{
+    quota::{HubQueueInput, ManagedCell},
+    resources::FlavorResource,
 };
+use fedq_k8s::read;
+use fedq_store::HubCells;
+use fedq_values::ids::QueueName;
 
 #[derive(Default)]
 pub(super) struct Bases {
@@ -72,11 +70,11 @@ impl Bases {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{
-        quantity::Amount,
+    use fedq_domain::{
         quota::Dispatch,
         resource_groups::{FlavorQuotas, ResourceGroup, ResourceGroups, ResourceQuota, Written},
     };
+    use fedq_values::quantity::Amount;
 
     fn at() -> FlavorResource {
         FlavorResource { flavor: "f".parse().expect("a name"), resource: "cpu".parse().expect("a name") }

@@ -8,27 +8,25 @@ use std::{
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use crate::{
-    domain::{
-        ids::{ClusterName, FlavorName, QueueName, ResourceName},
-        queue::{
-            policy::{QueuePolicy, WorkerRules, immutable_difference, policy_difference, worker_policy},
-            report::{Problem, QueueReport},
-        },
-        quota::{ClusterPlan, HubQueuePlan, Mode},
-        resource_groups::{Quota, ResourceGroup, ResourceGroups},
-        resources::FlavorResource,
+use fedq_domain::{
+    queue::{
+        policy::{QueuePolicy, WorkerRules, immutable_difference, policy_difference, worker_policy},
+        report::{Problem, QueueReport},
     },
-    k8s::{
-        read::{self, CELLS},
-        types::{
-            kueue::ClusterQueue,
-            meta::{ADOPT, HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ},
-        },
-        worker::Worker,
-        write::{Action, Change, Kind, Target as WriteTarget},
-    },
+    quota::{ClusterPlan, HubQueuePlan, Mode},
+    resource_groups::{Quota, ResourceGroup, ResourceGroups},
+    resources::FlavorResource,
 };
+use fedq_k8s::{
+    read::{self, CELLS},
+    types::{
+        kueue::ClusterQueue,
+        meta::{ADOPT, HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ},
+    },
+    worker::Worker,
+    write::{Action, Change, Kind, Target as WriteTarget},
+};
+use fedq_values::ids::{ClusterName, FlavorName, QueueName, ResourceName};
 
 use super::{
     ClaimedQueues, MANAGER, QuotaController, Round,
@@ -419,8 +417,8 @@ fn desired_groups(
             let at = FlavorResource { flavor: flavor.name.clone(), resource: quota.name.clone() };
             let kept = Quota {
                 nominal: quota.nominal.amount(),
-                borrowing: quota.borrowing.as_ref().map(crate::domain::resource_groups::Written::amount),
-                lending: quota.lending.as_ref().map(crate::domain::resource_groups::Written::amount),
+                borrowing: quota.borrowing.as_ref().map(fedq_domain::resource_groups::Written::amount),
+                lending: quota.lending.as_ref().map(fedq_domain::resource_groups::Written::amount),
             };
             all.insert(at, kept);
         }
@@ -472,7 +470,7 @@ fn merge(name: &QueueName, body: Value) -> Change {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::resource_groups::{FlavorQuotas, ResourceQuota};
+    use fedq_domain::resource_groups::{FlavorQuotas, ResourceQuota};
 
     fn groups(flavors: &[&str]) -> ResourceGroups {
         let covered: ResourceName = "cpu".parse().expect("a name");

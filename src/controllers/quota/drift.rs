@@ -9,7 +9,8 @@ use tokio::time::Instant;
 
 use serde_json::Value;
 
-use crate::{domain::resource_groups::ResourceGroups, k8s::types::meta::Meta};
+use fedq_domain::resource_groups::ResourceGroups;
+use fedq_k8s::types::meta::Meta;
 
 const WINDOW: Duration = Duration::from_mins(1);
 
@@ -83,7 +84,7 @@ pub(super) fn other_manager(meta: &Meta) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::resource_groups::ResourceGroup;
+    use fedq_domain::resource_groups::ResourceGroup;
 
     #[test]
     fn the_same_write_again_and_again_is_slowed_and_a_new_one_is_not() {

@@ -8,23 +8,21 @@ use std::{
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::{
-    domain::{
-        claim::{self, ValidClaim},
-        cluster::Connection,
-        ids::{ClaimName, ClusterName, CohortName, FlavorName, QueueName},
-        overview::ClusterCapacity,
-        quota::{Assignment, ClaimInput, ClusterInput, HubQueueInput, Mode, WorkerQueueInput},
-    },
-    k8s::{
-        claims::ReadClaims,
-        hub::Hub,
-        list_watch::Skipped,
-        read,
-        types::kueue::ClusterQueue,
-        worker::{Joined, Worker},
-    },
+use fedq_domain::{
+    claim::{self, ValidClaim},
+    cluster::Connection,
+    overview::ClusterCapacity,
+    quota::{Assignment, ClaimInput, ClusterInput, HubQueueInput, Mode, WorkerQueueInput},
 };
+use fedq_k8s::{
+    claims::ReadClaims,
+    hub::Hub,
+    list_watch::Skipped,
+    read,
+    types::kueue::ClusterQueue,
+    worker::{Joined, Worker},
+};
+use fedq_values::ids::{ClaimName, ClusterName, CohortName, FlavorName, QueueName};
 
 use super::{Settings, removal::Accepted, settling::Settling, target::Target};
 
@@ -349,16 +347,14 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{
-        controllers::writer::WriterConfig,
-        domain::{
-            capacity::Capacity,
-            claim::{AssignmentText, ClaimText, owners::Owners, validate},
-            overview::CapacityView,
-            resources::Aliases,
-        },
-        k8s::worker::CLUSTER_METRICS,
+    use crate::writer::WriterConfig;
+    use fedq_domain::{
+        capacity::Capacity,
+        claim::{AssignmentText, ClaimText, owners::Owners, validate},
+        overview::CapacityView,
+        resources::Aliases,
     };
+    use fedq_k8s::worker::CLUSTER_METRICS;
 
     fn settings() -> Settings {
         Settings {

@@ -6,15 +6,13 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::{Value, json};
 use tracing::warn;
 
-use crate::{
-    domain::{
-        claim::{self, ClaimText, ValidClaim},
-        ids::{ClusterName, QueueName},
-        resources::{Aliases, Resources},
-    },
-    k8s::types::claim::ClusterResourceClaim,
-    store::{ClaimInForce, Store, StoreError},
+use fedq_domain::{
+    claim::{self, ClaimText, ValidClaim},
+    resources::{Aliases, Resources},
 };
+use fedq_k8s::types::claim::ClusterResourceClaim;
+use fedq_store::{ClaimInForce, Store, StoreError};
+use fedq_values::ids::{ClusterName, QueueName};
 
 use super::{QuotaController, gather::same, record::Record};
 

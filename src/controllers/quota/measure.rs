@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::{QuotaController, Round};
-use crate::{
-    domain::{
-        ids::ClusterName,
-        quota::{ClusterPlan, ClusterReport},
-        resources::FlavorResource,
-    },
-    k8s::worker::Joined,
-    telemetry::QuotaGauge,
+use fedq_base::telemetry::QuotaGauge;
+use fedq_domain::{
+    quota::{ClusterPlan, ClusterReport},
+    resources::FlavorResource,
 };
+use fedq_k8s::worker::Joined;
+use fedq_values::ids::ClusterName;
 
 impl QuotaController {
     /// Only of clusters whose plan is new.

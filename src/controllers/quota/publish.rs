@@ -8,29 +8,29 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::{
-    domain::{
-        claim::Owner,
-        claim_status::{Condition, ConditionKind, heaviest, reason_word},
-        ids::{ClaimName, ClusterName, FlavorName, QueueName, ResourceName},
-        overview::{
-            AssignmentOverview, CellOverview, ClaimOverview, ClusterCapacity, ClusterOverview,
-            FlavorOverview, Overview, QueueOverview, TermOverview,
-        },
-        quantity::Amount,
-        queue::report::QueueReport,
-        quota::{CellPlan, ClusterReport, HubCellPlan, HubQueuePlan, Touched, Untouched, WorkerCell},
-        resources::{Cell, FlavorResource, Resources},
+use fedq_domain::{
+    claim::Owner,
+    claim_status::{Condition, ConditionKind, heaviest, reason_word},
+    overview::{
+        AssignmentOverview, CellOverview, ClaimOverview, ClusterCapacity, ClusterOverview, FlavorOverview,
+        Overview, QueueOverview, TermOverview,
     },
-    k8s::{
-        claims::ReadClaim,
-        read::managed::{managed_overview, unjoined},
-        worker::Joined,
-    },
+    queue::report::QueueReport,
+    quota::{CellPlan, ClusterReport, HubCellPlan, HubQueuePlan, Touched, Untouched, WorkerCell},
+    resources::{Cell, FlavorResource, Resources},
+};
+use fedq_k8s::{
+    claims::ReadClaim,
+    read::managed::{managed_overview, unjoined},
+    worker::Joined,
+};
+use fedq_values::{
+    ids::{ClaimName, ClusterName, FlavorName, QueueName, ResourceName},
+    quantity::Amount,
 };
 
 use super::{QuotaController, Round, gather::same};
-use crate::controllers::driver::Share;
+use crate::driver::Share;
 
 /// What people read waits no longer than this for writes that are to come first.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -356,7 +356,7 @@ fn cluster(round: &Round<'_>, name: &ClusterName, basis: &ClusterBasis) -> Clust
         .into_iter()
         .flat_map(|report| &report.flavors)
         .map(|(name, uses)| {
-            let pick = |field: fn(&crate::domain::quota::FlavorUse) -> Amount| {
+            let pick = |field: fn(&fedq_domain::quota::FlavorUse) -> Amount| {
                 uses.iter().map(|(resource, usage)| (resource.clone(), field(usage))).collect::<Resources>()
             };
             let overview = FlavorOverview {
@@ -400,7 +400,7 @@ fn foreign(report: &ClusterReport) -> Resources {
 fn assignment_overview(
     round: &Round<'_>,
     cluster: &ClusterName,
-    assignment: &crate::domain::claim::Assignment,
+    assignment: &fedq_domain::claim::Assignment,
 ) -> AssignmentOverview {
     let plan = round.plans.get(cluster).map(|(plan, _)| plan);
     let cells = assignment.resources.keys().filter_map(|resource| {

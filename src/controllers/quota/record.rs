@@ -6,15 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::{
-    domain::{
-        ids::{ClusterName, QueueName},
-        quantity::Amount,
-        quota::{ClusterPlan, Mode},
-        resources::{Cell, FlavorResource},
-    },
-    k8s::{claims::keeping::last_editor, worker::Worker},
-    store::{ClaimInForce, Deferred, HubCells, PlanCause, QuotaCell, Store, StoreError},
+use fedq_domain::{
+    quota::{ClusterPlan, Mode},
+    resources::{Cell, FlavorResource},
+};
+use fedq_k8s::{claims::keeping::last_editor, worker::Worker};
+use fedq_store::{ClaimInForce, Deferred, HubCells, PlanCause, QuotaCell, Store, StoreError};
+use fedq_values::{
+    ids::{ClusterName, QueueName},
+    quantity::Amount,
 };
 
 use super::{QuotaController, Round};
@@ -172,7 +172,7 @@ impl QuotaController {
 
 fn acknowledged(worker: Option<&Worker>, cell: &Cell) -> Amount {
     let queue = worker.and_then(|worker| worker.queues.get(None, cell.queue.as_str()));
-    let groups = queue.and_then(|queue| crate::k8s::read::groups(&queue.spec.resource_groups).ok());
+    let groups = queue.and_then(|queue| fedq_k8s::read::groups(&queue.spec.resource_groups).ok());
     let at = FlavorResource { flavor: cell.flavor.clone(), resource: cell.resource.clone() };
     groups.and_then(|groups| groups.cell(&at).map(|quota| quota.nominal.amount())).unwrap_or_default()
 }
@@ -198,7 +198,7 @@ fn last(round: &Round<'_>, name: &ClusterName, plan: &ClusterPlan) -> Last {
     }
 }
 
-fn claim_of(round: &Round<'_>, name: &ClusterName) -> Option<(crate::domain::ids::ClaimName, i64)> {
+fn claim_of(round: &Round<'_>, name: &ClusterName) -> Option<(fedq_values::ids::ClaimName, i64)> {
     let claim = round.in_force.get(name)?;
     let object = &round.claims.get(claim.name())?.object;
     Some((claim.name().clone(), object.metadata.generation.unwrap_or_default()))

@@ -10,11 +10,10 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::domain::{
-    claim::ValidClaim,
+use fedq_domain::{claim::ValidClaim, resources::Resources};
+use fedq_values::{
     ids::{ClaimName, ClusterName, ResourceName},
     quantity::Amount,
-    resources::Resources,
 };
 
 /// The claims in force, with those that vanished and are not believed yet.
@@ -156,7 +155,7 @@ fn add(sums: &mut Resources, resource: &ResourceName, amount: Amount) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{
+    use fedq_domain::{
         claim::{AssignmentText, ClaimText, validate},
         resources::Aliases,
     };

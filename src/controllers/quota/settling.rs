@@ -13,11 +13,10 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::domain::{
+use fedq_domain::{quota::WorkerQueueInput, resources::FlavorResource};
+use fedq_values::{
     ids::{ClusterName, QueueName},
     quantity::Amount,
-    quota::WorkerQueueInput,
-    resources::FlavorResource,
 };
 
 /// From Kueue's word that it knows the new quota. A reservation takes a scheduling cycle and a status write, milliseconds each; this is many times
@@ -98,7 +97,8 @@ fn group(queue: &WorkerQueueInput) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{ids::CohortName, quota::WorkerCell};
+    use fedq_domain::quota::WorkerCell;
+    use fedq_values::ids::CohortName;
 
     fn queue(name: &str, cohort: Option<&str>, nominal: i64) -> WorkerQueueInput {
         let at =

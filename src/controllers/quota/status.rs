@@ -4,22 +4,20 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::{
-    domain::{
-        claim_status::{Condition, ConditionKind, HubCell, StatusInput, WriteState, claim_status},
-        cluster::Connection,
-        ids::{ClaimName, ClusterName, QueueName},
-        overview::ClusterCapacity,
-        queue::report::{Problem, QueueReport, QueueReports},
-        quota::{Assignment, HubQueuePlan, Mode},
-        resources::{Cell, FlavorResource},
-    },
-    k8s::{
-        claims::{ReadClaim, conditions, status_change},
-        events::Happening,
-        write::{Change, Kind},
-    },
+use fedq_domain::{
+    claim_status::{Condition, ConditionKind, HubCell, StatusInput, WriteState, claim_status},
+    cluster::Connection,
+    overview::ClusterCapacity,
+    queue::report::{Problem, QueueReport, QueueReports},
+    quota::{Assignment, HubQueuePlan, Mode},
+    resources::{Cell, FlavorResource},
 };
+use fedq_k8s::{
+    claims::{ReadClaim, conditions, status_change},
+    events::Happening,
+    write::{Change, Kind},
+};
+use fedq_values::ids::{ClaimName, ClusterName, QueueName};
 
 use super::{
     PERIOD, QuotaController, Round,
@@ -499,10 +497,8 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::{
-        domain::{claim_status::Truth, resources::Aliases},
-        k8s::claims::read_claim,
-    };
+    use fedq_domain::{claim_status::Truth, resources::Aliases};
+    use fedq_k8s::claims::read_claim;
 
     const WINDOW: Duration = Duration::from_secs(1);
 

@@ -11,20 +11,18 @@ use tokio::{sync::Notify, task::JoinSet, time::Instant};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{info, warn};
 
-use crate::{
-    clock::Clock,
-    controllers::writer::{Outcome, Writer, WriterConfig, not_taken},
-    domain::{ids::ClusterName, resource_groups::ResourceGroups},
-    k8s::{
-        client::RetryClass,
-        hub::Hub,
-        read,
-        types::kueue::ClusterQueue,
-        worker::Worker,
-        write::{self, Change, Kind},
-    },
-    telemetry::Metrics,
+use crate::writer::{Outcome, Writer, WriterConfig, not_taken};
+use fedq_base::{clock::Clock, telemetry::Metrics};
+use fedq_domain::resource_groups::ResourceGroups;
+use fedq_k8s::{
+    client::RetryClass,
+    hub::Hub,
+    read,
+    types::kueue::ClusterQueue,
+    worker::Worker,
+    write::{self, Change, Kind},
 };
+use fedq_values::ids::ClusterName;
 
 use super::drift::{Drift, Wish};
 

@@ -14,17 +14,17 @@ use super::{
     in_turn::InOrder,
     record::Record,
 };
-use crate::{
-    domain::{
-        claim::ValidClaim,
-        claim_status::Verdict,
-        cluster::{Connection, LastSeen},
-        ids::{ClusterName, QueueName},
-        quantity::Amount,
-        quota::{HubQueueInput, Mode},
-        resources::Cell,
-    },
-    k8s::worker::Joined,
+use fedq_domain::{
+    claim::ValidClaim,
+    claim_status::Verdict,
+    cluster::{Connection, LastSeen},
+    quota::{HubQueueInput, Mode},
+    resources::Cell,
+};
+use fedq_k8s::worker::Joined;
+use fedq_values::{
+    ids::{ClusterName, QueueName},
+    quantity::Amount,
 };
 
 /// Of a cluster that is connected and has not said all that a plan needs.

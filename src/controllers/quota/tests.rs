@@ -5,23 +5,21 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{
-    domain::{
-        capacity::{Capacity, NodeClass},
-        claim::{self, AssignmentText, CAPACITY_MANAGER, ClaimText, owners::Owners},
-        cluster::Connection,
-        ids::{FlavorName, ResourceName},
-        overview::ClusterCapacity,
-        quota::Mode,
-        resources::Resources,
-    },
-    k8s::{
-        events::event_channel,
-        testing::Server,
-        worker::{CLUSTER_METRICS, Joined, Worker},
-    },
-    store::ClaimInForce,
+use fedq_domain::{
+    capacity::{Capacity, NodeClass},
+    claim::{self, AssignmentText, CAPACITY_MANAGER, ClaimText, owners::Owners},
+    cluster::Connection,
+    overview::ClusterCapacity,
+    quota::Mode,
+    resources::Resources,
 };
+use fedq_k8s::{
+    events::event_channel,
+    testing::Server,
+    worker::{CLUSTER_METRICS, Joined, Worker},
+};
+use fedq_store::ClaimInForce;
+use fedq_values::ids::{FlavorName, ResourceName};
 
 mod afresh;
 

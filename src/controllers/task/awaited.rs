@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{
-    domain::{cluster::Connection, ids::ClusterName},
-    k8s::worker::Joined,
-};
+use fedq_domain::cluster::Connection;
+use fedq_k8s::worker::Joined;
+use fedq_values::ids::ClusterName;
 
 /// All that is asked of a cluster that answers is there in much less.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
@@ -61,7 +60,7 @@ impl Awaited {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::k8s::worker::KUBECONFIG;
+    use fedq_k8s::worker::KUBECONFIG;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).expect("in range")

@@ -5,21 +5,17 @@ use std::{
     collections::{BTreeMap, HashMap},
 };
 
-use crate::{
-    domain::{
-        ids::ClusterName,
-        task::{
-            choose::{
-                Choice, Outcome, Placement, Wish,
-                view::{Access, View},
-            },
-            fleet::{Fleet, Tenancy},
-            names::TaskId,
-            volume::Known,
-        },
+use fedq_domain::task::{
+    choose::{
+        Choice, Outcome, Placement, Wish,
+        view::{Access, View},
     },
-    store::{TaskRow, VolumeRow},
+    fleet::{Fleet, Tenancy},
+    names::TaskId,
+    volume::Known,
 };
+use fedq_store::{TaskRow, VolumeRow};
+use fedq_values::ids::ClusterName;
 
 use super::gather::{self, InFlight};
 
@@ -121,10 +117,8 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::{
-        controllers::task::testing::{placement, row},
-        domain::task::{phase::Phase, testing::cluster_name, volume::VolumeSpec},
-    };
+    use crate::task::testing::{placement, row};
+    use fedq_domain::task::{phase::Phase, testing::cluster_name, volume::VolumeSpec};
 
     #[test]
     fn the_first_task_that_mounts_a_volume_decides_for_those_after_it() {

@@ -7,23 +7,21 @@ use std::{
 
 use jiff::Timestamp;
 
-use crate::{
-    domain::{
-        cluster::Connection,
-        ids::ClusterName,
-        task::{
-            choose::{Outcome, Placement, Waiting, avoided, spill},
-            names::{TaskId, object_name},
-            phase::{Before, LostPolicy, Move, Phase},
-            progress::{self, Observed, Step},
-            record::NodeCounts,
-            render::{Gang, main_names},
-            view::{NodePhase, TaskView},
-        },
+use fedq_domain::{
+    cluster::Connection,
+    task::{
+        choose::{Outcome, Placement, Waiting, avoided, spill},
+        names::{TaskId, object_name},
+        phase::{Before, LostPolicy, Move, Phase},
+        progress::{self, Observed, Step},
+        record::NodeCounts,
+        render::{Gang, main_names},
+        view::{NodePhase, TaskView},
     },
-    k8s::worker::JoinedClusters,
-    store::{Dispatch, TaskRow, VolumeRow},
 };
+use fedq_k8s::worker::JoinedClusters;
+use fedq_store::{Dispatch, TaskRow, VolumeRow};
+use fedq_values::ids::ClusterName;
 
 use super::{
     Cluster, Decided, HUB, Live, Rest, TaskController,
@@ -99,7 +97,7 @@ impl TaskController {
     }
 
     /// What tasks take that Kueue does not count yet: dispatched and not admitted, or on their way elsewhere.
-    fn in_flight(&self, fleet: &crate::domain::task::fleet::Fleet) -> InFlight {
+    fn in_flight(&self, fleet: &fedq_domain::task::fleet::Fleet) -> InFlight {
         let mut in_flight = InFlight::new();
         for live in self.live.values() {
             let row = &live.row;

@@ -6,31 +6,31 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use crate::{
-    domain::{
-        cluster::Connection,
-        ids::{ClusterName, FlavorName, QueueName},
-        overview::CapacityView,
-        quantity::Amount,
-        queue::ClaimedQueues,
-        resources::Cell,
-        task::{
-            choose::{
-                Placement, Weights,
-                gather::{ClusterFacts, LocalQueueFacts},
-                obstacle::Obstacle,
-                verdict::per_node,
-                view::Access,
-            },
-            fleet::{Fleet, Member},
-            spec::TaskSpec,
+use fedq_domain::{
+    cluster::Connection,
+    overview::CapacityView,
+    queue::ClaimedQueues,
+    resources::Cell,
+    task::{
+        choose::{
+            Placement, Weights,
+            gather::{ClusterFacts, LocalQueueFacts},
+            obstacle::Obstacle,
+            verdict::per_node,
+            view::Access,
         },
+        fleet::{Fleet, Member},
+        spec::TaskSpec,
     },
-    k8s::{
-        hub::Hub,
-        read::tasks::{dispatched_queues, local_queues_by_namespace, worker_facts},
-        worker::{Joined, JoinedClusters, Worker},
-    },
+};
+use fedq_k8s::{
+    hub::Hub,
+    read::tasks::{dispatched_queues, local_queues_by_namespace, worker_facts},
+    worker::{Joined, JoinedClusters, Worker},
+};
+use fedq_values::{
+    ids::{ClusterName, FlavorName, QueueName},
+    quantity::Amount,
 };
 
 /// What was read of a cluster, and the changes that are in it.
@@ -230,7 +230,7 @@ pub(super) fn takes(
 ) -> Vec<(Cell, Amount)> {
     let Some(queue) = cluster_queue(fleet, namespace, placement) else { return Vec::new() };
     let Some(candidate) = spec.candidates.get(placement.candidate) else { return Vec::new() };
-    let cell = |(resource, one): (crate::domain::ids::ResourceName, Amount)| {
+    let cell = |(resource, one): (fedq_values::ids::ResourceName, Amount)| {
         let flavor = placement.flavors.get(&resource)?.clone();
         let all = one.units().saturating_mul(i64::from(spec.num_nodes));
         Some((Cell { queue: queue.clone(), flavor, resource }, Amount::new(all)))

@@ -2,25 +2,23 @@
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
-use crate::{
-    domain::task::{
-        names::{TaskId, object_name},
-        phase::Epoch,
-        progress::{End, Observed},
-        render::is_main_name,
-        view::{NodePhase, NodeView},
-    },
-    k8s::{
-        logs::LogPod,
-        types::{
-            kueue::{Condition, Workload},
-            task::{TaskJob, TaskMeta},
-        },
-        worker::Worker,
-        write::Kind,
-    },
-    store::TaskRow,
+use fedq_domain::task::{
+    names::{TaskId, object_name},
+    phase::Epoch,
+    progress::{End, Observed},
+    render::is_main_name,
+    view::{NodePhase, NodeView},
 };
+use fedq_k8s::{
+    logs::LogPod,
+    types::{
+        kueue::{Condition, Workload},
+        task::{TaskJob, TaskMeta},
+    },
+    worker::Worker,
+    write::Kind,
+};
+use fedq_store::TaskRow;
 
 mod places;
 
@@ -312,10 +310,8 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::{
-        domain::ids::ClusterName,
-        k8s::{list_watch::Table, testing::Server},
-    };
+    use fedq_k8s::{list_watch::Table, testing::Server};
+    use fedq_values::ids::ClusterName;
 
     fn job(namespace: &str, name: &str) -> Arc<TaskJob> {
         let metadata = json!({"name": name, "namespace": namespace, "labels": {"task-id": "1a2b3c4d"}});
@@ -402,10 +398,10 @@ mod tests {
         }
     }
 
-    fn forget<T: crate::k8s::list_watch::Record>(table: &Table<T>) {
+    fn forget<T: fedq_k8s::list_watch::Record>(table: &Table<T>) {
         let mut sink = table.sink();
-        crate::k8s::list_watch::Sink::begin(&mut sink);
-        crate::k8s::list_watch::Sink::end(&mut sink);
+        fedq_k8s::list_watch::Sink::begin(&mut sink);
+        fedq_k8s::list_watch::Sink::end(&mut sink);
     }
 
     #[tokio::test]

@@ -10,15 +10,14 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::{sync::Notify, task::JoinSet};
 use tracing::{info, warn};
 
-use crate::{
-    domain::{ids::ClusterName, task::choose::Placement},
-    k8s::{
-        job_sets,
-        list_watch::State,
-        worker::{JoinedClusters, Worker},
-    },
-    store::TaskRow,
+use fedq_domain::task::choose::Placement;
+use fedq_k8s::{
+    job_sets,
+    list_watch::State,
+    worker::{JoinedClusters, Worker},
 };
+use fedq_store::TaskRow;
+use fedq_values::ids::ClusterName;
 
 use super::{Cluster, TaskController};
 

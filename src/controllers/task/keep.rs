@@ -17,17 +17,14 @@ use super::{
     index::{OnCluster, Whose},
     wishes::Past,
 };
-use crate::{
-    clock::Clock,
-    domain::{
-        ids::ClusterName,
-        task::{names::TaskId, phase::Phase},
-    },
-    k8s::logs::{self, ContainerState, LogPod, Pod},
-    k8s::worker::Worker,
-    store::{KeptLogs, Run},
-    telemetry::chain,
+use fedq_base::{clock::Clock, telemetry::chain};
+use fedq_domain::task::{names::TaskId, phase::Phase};
+use fedq_k8s::{
+    logs::{self, ContainerState, LogPod, Pod},
+    worker::Worker,
 };
+use fedq_store::{KeptLogs, Run};
+use fedq_values::ids::ClusterName;
 
 /// Of each cluster, so that a slow one delays no other. Each holds up to [`LogKeeping::largest`] in memory.
 pub(super) const AT_ONCE: usize = 4;

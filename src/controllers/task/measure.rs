@@ -2,10 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::{
-    domain::task::{event::Reason, phase::Move},
-    store::{TaskMove, TaskRow},
-};
+use fedq_domain::task::{event::Reason, phase::Move};
+use fedq_store::{TaskMove, TaskRow};
 
 use super::TaskController;
 

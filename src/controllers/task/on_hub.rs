@@ -2,18 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use crate::{
-    domain::{
-        ids::ClusterName,
-        task::{
-            choose::Placement,
-            names::TaskId,
-            progress::{self, Observed},
-        },
-    },
-    k8s::{list_watch::State, read::multikueue::joined_cluster},
-    store::TaskRow,
+use fedq_domain::task::{
+    choose::Placement,
+    names::TaskId,
+    progress::{self, Observed},
 };
+use fedq_k8s::{list_watch::State, read::multikueue::joined_cluster};
+use fedq_store::TaskRow;
+use fedq_values::ids::ClusterName;
 
 use super::{
     Cluster, Decided, TaskController,
@@ -134,11 +130,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{
-        controllers::task::testing::{controller, row},
-        domain::task::{names::object_name, phase::Phase, testing::cluster_name},
-        k8s::worker::Worker,
-    };
+    use crate::task::testing::{controller, row};
+    use fedq_domain::task::{names::object_name, phase::Phase, testing::cluster_name};
+    use fedq_k8s::worker::Worker;
 
     fn job(of: &TaskRow, labels: &Value) -> Value {
         let mut labels = labels.clone();

@@ -8,14 +8,12 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    controllers::writer::keep_for_workers,
-    domain::ids::ClusterName,
-    k8s::{
-        follow::Following,
-        worker::{JoinedClusters, Worker},
-    },
+use crate::writer::keep_for_workers;
+use fedq_k8s::{
+    follow::Following,
+    worker::{JoinedClusters, Worker},
 };
+use fedq_values::ids::ClusterName;
 
 use super::{Cluster, HUB, TaskController, index::Index, job_sets::JobSets, keep, target::Target};
 
@@ -94,21 +92,19 @@ mod tests {
 
     use super::*;
     use crate::{
-        controllers::{
-            task::{
-                decide::observe,
-                testing::row,
-                wishes::{self, Dispatching, Maker},
-            },
-            writer::WriterConfig,
+        task::{
+            decide::observe,
+            testing::row,
+            wishes::{self, Dispatching, Maker},
         },
-        domain::task::{
-            phase::{Phase, Then},
-            testing::cluster_name,
-        },
-        k8s::testing::Server,
-        telemetry::Metrics,
+        writer::WriterConfig,
     };
+    use fedq_base::telemetry::Metrics;
+    use fedq_domain::task::{
+        phase::{Phase, Then},
+        testing::cluster_name,
+    };
+    use fedq_k8s::testing::Server;
 
     #[tokio::test]
     async fn a_create_that_ends_after_the_cluster_was_looked_at_is_not_taken_for_none() {

@@ -8,25 +8,21 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{
-    controllers::driver::Next,
-    domain::{
-        ids::ClusterName,
-        task::{
-            names::TaskId,
-            phase::Phase,
-            pipeline::Stage,
-            progress::pending_reason,
-            spec::Secrets,
-            view::{TaskView, TaskViews, VolumeViews},
-        },
-    },
-    k8s::{
-        worker::JoinedClusters,
-        write::{Change, Target},
-    },
-    store::Run,
+use crate::driver::Next;
+use fedq_domain::task::{
+    names::TaskId,
+    phase::Phase,
+    pipeline::Stage,
+    progress::pending_reason,
+    spec::Secrets,
+    view::{TaskView, TaskViews, VolumeViews},
 };
+use fedq_k8s::{
+    worker::JoinedClusters,
+    write::{Change, Target},
+};
+use fedq_store::Run;
+use fedq_values::ids::ClusterName;
 
 use super::{
     Cluster, Live, TaskController, decide,
@@ -339,7 +335,7 @@ fn tried(live: &Live, cluster: Option<&Cluster>, reason: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controllers::task::{
+    use crate::task::{
         rest::Rest,
         testing::{controller, row},
     };

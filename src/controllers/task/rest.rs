@@ -2,16 +2,12 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{
-    domain::{
-        ids::ClusterName,
-        task::{
-            phase::Move,
-            progress::{Step, pause},
-        },
-    },
-    store::TaskRow,
+use fedq_domain::task::{
+    phase::Move,
+    progress::{Step, pause},
 };
+use fedq_store::TaskRow;
+use fedq_values::ids::ClusterName;
 
 use super::HUB;
 

@@ -20,18 +20,16 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use crate::{
-    domain::task::{
-        names::{SECRET_LABEL, TaskId, hub_secret_name},
-        render::ID_LABEL,
-        spec::Secrets,
-    },
-    k8s::{
-        client::{ApiError, RetryClass, call},
-        hub::Hub,
-    },
-    store::{Store, StoreError},
+use fedq_domain::task::{
+    names::{SECRET_LABEL, TaskId, hub_secret_name},
+    render::ID_LABEL,
+    spec::Secrets,
 };
+use fedq_k8s::{
+    client::{ApiError, RetryClass, call},
+    hub::Hub,
+};
+use fedq_store::{Store, StoreError};
 
 use super::TaskController;
 

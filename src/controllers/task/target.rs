@@ -10,14 +10,12 @@ use tokio::{sync::Notify, task::JoinSet, time::Instant};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{info, warn};
 
-use crate::{
-    controllers::writer::{Outcome, Writer, WriterConfig},
-    k8s::{
-        client::{ApiError, RetryClass},
-        worker::Worker,
-        write::{self, Action, Change},
-    },
-    telemetry::Metrics,
+use crate::writer::{Outcome, Writer, WriterConfig};
+use fedq_base::telemetry::Metrics;
+use fedq_k8s::{
+    client::{ApiError, RetryClass},
+    worker::Worker,
+    write::{self, Action, Change},
 };
 
 /// An object that exists, but that the watch has not brought after so many tries, is none of ours. And what is
@@ -193,7 +191,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::k8s::write::Kind;
+    use fedq_k8s::write::Kind;
 
     fn target() -> write::Target {
         write::Target::namespaced(Kind::Job, "team", "train")

@@ -6,20 +6,17 @@ use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
 
 use super::{Inputs, Published, Settings, TaskController};
-use crate::{
-    clock::Clock,
-    controllers::writer::WriterConfig,
-    domain::task::{
-        choose::{Placement, Weights},
-        names::TaskId,
-        phase::{LostPolicy, Phase, State},
-        render::Gang,
-        testing::{cluster_name, task},
-    },
-    k8s::{hub::Hub, list_watch::Timing, testing::Server},
-    store::{Dispatch, Store, TaskRow},
-    telemetry::Metrics,
+use crate::writer::WriterConfig;
+use fedq_base::{clock::Clock, telemetry::Metrics};
+use fedq_domain::task::{
+    choose::{Placement, Weights},
+    names::TaskId,
+    phase::{LostPolicy, Phase, State},
+    render::Gang,
+    testing::{cluster_name, task},
 };
+use fedq_k8s::{hub::Hub, list_watch::Timing, testing::Server};
+use fedq_store::{Dispatch, Store, TaskRow};
 
 /// At ten seconds past 1970, with a hub that knows nothing. What it stands on goes when that is dropped.
 pub async fn controller() -> (TaskController, (Server, tempfile::TempDir)) {

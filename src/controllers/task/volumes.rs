@@ -2,22 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use crate::{
-    domain::{
-        ids::ClusterName,
-        task::{
-            names::TaskId,
-            view::{VolumePhase, VolumeState, VolumeViews},
-            volume::Place,
-        },
-    },
-    k8s::{
-        types::task::VolumeClaim,
-        worker::JoinedClusters,
-        write::{Action, Change, Kind, Target},
-    },
-    store::{StoreError, TaskRow, VolumeRow},
+use fedq_domain::task::{
+    names::TaskId,
+    view::{VolumePhase, VolumeState, VolumeViews},
+    volume::Place,
 };
+use fedq_k8s::{
+    types::task::VolumeClaim,
+    worker::JoinedClusters,
+    write::{Action, Change, Kind, Target},
+};
+use fedq_store::{StoreError, TaskRow, VolumeRow};
+use fedq_values::ids::ClusterName;
 
 use super::{Cluster, TaskController, chooser::is_mounted, wishes::MANAGER};
 

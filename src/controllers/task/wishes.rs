@@ -10,22 +10,18 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::{
-    domain::{
-        ids::ClusterName,
-        task::{
-            names::{TaskId, object_name},
-            phase::Phase,
-            render::{Gang, Order, Tenant, is_main, main_names, render},
-            spec::Secrets,
-        },
-    },
-    k8s::{
-        types::task::TaskJob,
-        write::{self, Action, Change, Kind},
-    },
-    store::{Dispatch, Run, TaskRow},
+use fedq_domain::task::{
+    names::{TaskId, object_name},
+    phase::Phase,
+    render::{Gang, Order, Tenant, is_main, main_names, render},
+    spec::Secrets,
 };
+use fedq_k8s::{
+    types::task::TaskJob,
+    write::{self, Action, Change, Kind},
+};
+use fedq_store::{Dispatch, Run, TaskRow};
+use fedq_values::ids::ClusterName;
 
 use super::{
     index::{Index, OnCluster, Whose},

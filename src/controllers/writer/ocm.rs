@@ -4,10 +4,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{Outcome, Writer, WriterConfig};
-use crate::{
-    k8s::{client::RetryClass, hub::Hub, write::Change},
-    telemetry::Metrics,
-};
+use fedq_base::telemetry::Metrics;
+use fedq_k8s::{client::RetryClass, hub::Hub, write::Change};
 
 /// Runs until cancelled.
 pub async fn write(

@@ -10,10 +10,10 @@ use super::{
     BadQuantity, Capacity, Flavor, Headroom, NodeClass, NodeFacts, NodeRow, NodeShape, ResourceFilter, Sums,
     Taint, intern::Pool,
 };
-use crate::domain::{
+use crate::resources::Resources;
+use fedq_values::{
     ids::{FlavorName, ResourceName},
     quantity::{Amount, Quantity},
-    resources::Resources,
 };
 
 /// Nodes whose bad quantities are kept to be reported.
@@ -420,7 +420,7 @@ fn units(text: &str, resource: &ResourceName) -> Option<i64> {
         None => match Quantity::parse(text) {
             Ok(quantity) => quantity,
             // More than can be counted: as much as can be.
-            Err(crate::domain::quantity::QuantityError::TooLarge(_)) => Quantity::from_nanos(i128::MAX),
+            Err(fedq_values::quantity::QuantityError::TooLarge(_)) => Quantity::from_nanos(i128::MAX),
             Err(_) => return None,
         },
     };

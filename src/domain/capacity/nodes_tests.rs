@@ -3,7 +3,7 @@ use std::mem::size_of;
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::capacity::{TaintFacts, Toleration};
+use crate::capacity::{TaintFacts, Toleration};
 
 const ALLOCATABLE: &[(&str, &str)] = &[
     ("cpu", "96"),
@@ -190,7 +190,7 @@ fn a_bad_quantity_counts_zero_and_is_reported_until_it_is_good() {
     assert_eq!(reported, [("cpu", "many")]);
     let total = table.capacity(&[], &Headroom::default()).total;
     assert_eq!((of(&total, "cpu"), of(&total, "memory")), (0, 0));
-    assert_eq!(of(&total, "x/y"), crate::domain::capacity::MAX_QUOTA.units(), "kept below unlimited");
+    assert_eq!(of(&total, "x/y"), crate::capacity::MAX_QUOTA.units(), "kept below unlimited");
     table.set(&node("n", &[]));
     assert_eq!(table.bad_quantities().count(), 0);
 }
@@ -202,8 +202,8 @@ fn sums_of_enormous_nodes_do_not_wrap() {
         table.set(&NodeFacts { allocatable: &[("memory", "8Ei"), ("cpu", "9E")], ..node(name, &[]) });
     }
     let total = table.capacity(&[], &Headroom::default()).total;
-    assert_eq!(of(&total, "memory"), crate::domain::capacity::MAX_QUOTA.units());
-    assert_eq!(of(&total, "cpu"), crate::domain::capacity::MAX_QUOTA.units());
+    assert_eq!(of(&total, "memory"), crate::capacity::MAX_QUOTA.units());
+    assert_eq!(of(&total, "cpu"), crate::capacity::MAX_QUOTA.units());
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::ValidClaim;
-use crate::domain::{quantity::Amount, resources::Cell};
+use crate::resources::Cell;
+use fedq_values::quantity::Amount;
 
 /// What a cell was assigned and is assigned now. The two differ.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

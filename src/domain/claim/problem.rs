@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::domain::{
+use fedq_values::{
     ids::{ClaimName, ClusterName, NameError, ResourceName},
     quantity::{Amount, QuantityError},
 };

@@ -10,11 +10,13 @@ use super::{
     problem::{AboveCap, Problem},
     sums,
 };
-use crate::domain::{
-    ids::{ClaimName, ClusterName, ResourceName},
+use crate::{
     overview::Overview,
-    quantity::Amount,
     resources::{Aliases, Resources},
+};
+use fedq_values::{
+    ids::{ClaimName, ClusterName, ResourceName},
+    quantity::Amount,
 };
 
 /// What is known besides the claim itself.

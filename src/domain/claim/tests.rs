@@ -6,7 +6,7 @@ use super::{
     review::{ClaimContext, Requester, Verdict, review},
     *,
 };
-use crate::domain::quantity::QuantityError;
+use fedq_values::quantity::QuantityError;
 
 fn map(entries: Entries) -> BTreeMap<String, String> {
     entries.iter().map(|(key, quantity)| ((*key).to_owned(), (*quantity).to_owned())).collect()

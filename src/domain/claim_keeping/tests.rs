@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::domain::claim::{AssignmentText, owners::owners};
+use crate::claim::{AssignmentText, owners::owners};
 
 fn cluster(name: &str) -> ClusterName {
     ClusterName::new(name).unwrap()

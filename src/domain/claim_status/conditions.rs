@@ -4,7 +4,7 @@ use super::{
     Assigned, Condition, ConditionKind, StatusInput, Truth, Verdict, Weight,
     words::{self, list, name, sentences},
 };
-use crate::domain::{
+use crate::{
     cluster::Connection,
     overview::ClusterCapacity,
     quota::{ClusterReport, Overcommit, Reason, Unresolved},

@@ -3,15 +3,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::*;
-use crate::domain::{
+use crate::{
     capacity::Capacity,
     cluster::QuarantineReason,
-    ids::ResourceName,
     overview::NodeCounts,
     queue::report::Problem,
     quota::{CellPlan, FlavorUse, Overcommit, Reason, Unresolved},
     resource_groups::Rule,
 };
+use fedq_values::ids::ResourceName;
 
 const NOW: i64 = 1_800_000_000;
 

@@ -6,12 +6,14 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::{Finding, StatusInput, Verdict, Weight};
-use crate::domain::{
+use crate::{
     cluster::{Connection, QuarantineReason},
-    ids::{FlavorName, QueueName},
-    quantity::Amount,
     quota::{Assignment, CellPlan, Reason, Unresolved},
     resources::Cell,
+};
+use fedq_values::{
+    ids::{FlavorName, QueueName},
+    quantity::Amount,
 };
 
 pub(super) const ASSIGNED: &str = "Assigned";

@@ -5,11 +5,13 @@
 use std::collections::BTreeMap;
 
 use super::MAX_CLUSTERS;
-use crate::domain::{
-    ids::{QueueName, ResourceName},
-    quantity::Amount,
+use crate::{
     resources::Resources,
     task::choose::view::{FlavorView, QueueView},
+};
+use fedq_values::{
+    ids::{QueueName, ResourceName},
+    quantity::Amount,
 };
 
 /// (namespace, name)
@@ -153,10 +155,8 @@ impl Taken {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{
-        ids::FlavorName,
-        task::choose::view::{CellView, GroupView},
-    };
+    use crate::task::choose::view::{CellView, GroupView};
+    use fedq_values::ids::FlavorName;
 
     fn gpu() -> ResourceName {
         ResourceName::new("nvidia.com/gpu").expect("a name")

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Existing, Input, Source};
-use crate::domain::ids::ClusterName;
+use fedq_values::ids::ClusterName;
 
 /// What a MultiKueueCluster is called.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

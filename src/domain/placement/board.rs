@@ -19,7 +19,8 @@ use super::{
     spec::{Placement, PlacementKey},
     uses::Uses,
 };
-use crate::domain::{ids::ClusterName, queue::selector::Labels};
+use crate::queue::selector::Labels;
+use fedq_values::ids::ClusterName;
 
 #[derive(Debug, Default)]
 pub struct Board {

@@ -6,7 +6,7 @@ use super::{
     selector::LabelSelector,
     spec::Placement,
 };
-use crate::domain::queue::selector::{Labels, Selector};
+use crate::queue::selector::{Labels, Selector};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Candidates {

@@ -10,7 +10,8 @@ use super::{
     hub::{Decision, Hub, PLACEMENT_LABEL},
     spec::Placement,
 };
-use crate::domain::{ids::ClusterName, queue::selector::Labels};
+use crate::queue::selector::Labels;
+use fedq_values::ids::ClusterName;
 
 pub const GROUP_NAME_LABEL: &str = "cluster.open-cluster-management.io/decision-group-name";
 pub const GROUP_INDEX_LABEL: &str = "cluster.open-cluster-management.io/decision-group-index";

@@ -1,7 +1,7 @@
 //! Why a cluster is chosen or is not, for people.
 
 use super::{Evaluation, candidates, hub::Hub};
-use crate::domain::ids::ClusterName;
+use fedq_values::ids::ClusterName;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {

@@ -6,7 +6,7 @@ use super::{
     predicates::Compiled,
     spec::{GroupSize, Placement, Predicate},
 };
-use crate::domain::ids::ClusterName;
+use fedq_values::ids::ClusterName;
 
 /// The API allows so many decisions in one object.
 pub const MAX_DECISIONS: usize = 100;

@@ -8,12 +8,9 @@ use std::{
 use jiff::Timestamp;
 
 use super::{selector::LabelSelector, spec::PlacementKey};
-use crate::domain::{
-    cel::{Scores, value::Value},
-    ids::ClusterName,
-    quantity::Quantity,
-    queue::selector::Labels,
-};
+use crate::queue::selector::Labels;
+use fedq_cel::{Scores, value::Value};
+use fedq_values::{ids::ClusterName, quantity::Quantity};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ManagedCluster {

@@ -5,10 +5,8 @@ use super::{
     hub::{Hub, ManagedCluster},
     spec::{Placement, Predicate},
 };
-use crate::domain::{
-    cel::{Fault, Program, value::Value},
-    queue::selector::Selector,
-};
+use crate::queue::selector::Selector;
+use fedq_cel::{Fault, Program, value::Value};
 
 /// What all expressions of one cluster may cost together, as cel-go counts; Kubernetes' constant.
 pub const CLUSTER_COST: u64 = 10_000_000;

@@ -17,7 +17,9 @@ use super::{
     },
     *,
 };
-use crate::domain::{cel::value::Value, quantity::Quantity, queue::selector::Labels};
+use crate::queue::selector::Labels;
+use fedq_cel::value::Value;
+use fedq_values::quantity::Quantity;
 
 const CLUSTERS: usize = 12;
 

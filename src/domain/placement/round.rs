@@ -15,7 +15,7 @@ use super::{
     hub::{Decision, Hub},
     spec::{Placement, PlacementKey},
 };
-use crate::domain::ids::ClusterName;
+use fedq_values::ids::ClusterName;
 
 /// What came of one Placement.
 #[derive(Clone, Debug, PartialEq)]

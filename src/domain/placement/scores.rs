@@ -11,7 +11,7 @@ use super::{
     selector::label_value_problem,
     spec::{Coordinate, Placement},
 };
-use crate::domain::quantity::Quantity;
+use fedq_values::quantity::Quantity;
 
 pub const MAX_SCORE: i64 = 100;
 pub const MIN_SCORE: i64 = -100;

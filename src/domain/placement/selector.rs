@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::domain::queue::selector::{Requirement, Selector, Test};
+use crate::queue::selector::{Requirement, Selector, Test};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LabelSelector {

@@ -1,7 +1,7 @@
 //! Scores that fedq gives clusters itself, for Placements to choose by: what is free, on the scale that
 //! OCM's resource-usage addon uses, in true units and with a range that can be set.
 
-use crate::domain::{
+use fedq_values::{
     ids::ResourceName,
     quantity::{Amount, Quantity},
 };

@@ -11,7 +11,7 @@ use super::{
     hub::Hub,
     spec::{Placement, PlacementKey},
 };
-use crate::domain::ids::ClusterName;
+use fedq_values::ids::ClusterName;
 
 #[derive(Clone, Debug, Default)]
 pub struct PlacementView {

@@ -9,7 +9,7 @@ use super::{
     pod_security::Level,
     selector::{Labels, Selector},
 };
-use crate::domain::ids::{FlavorName, QueueName};
+use fedq_values::ids::{FlavorName, QueueName};
 
 /// (namespace, name)
 pub type LocalQueueKey = (String, String);

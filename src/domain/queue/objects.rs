@@ -11,7 +11,7 @@ use super::{
     report::{Problem, QueueReport},
     selector::{Labels, Selector},
 };
-use crate::domain::ids::{FlavorName, QueueName};
+use fedq_values::ids::{FlavorName, QueueName};
 
 /// Marks every object fedq makes on a worker with the hub it belongs to: two hubs may share a worker.
 pub const HUB_LABEL: &str = "fedq.dev/hub";

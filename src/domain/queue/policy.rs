@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::{fill_weight, merge_patch};
-use crate::domain::{ids::FlavorName, resource_groups::ResourceGroups};
+use crate::resource_groups::ResourceGroups;
+use fedq_values::ids::FlavorName;
 
 const QUOTA: &str = "resourceGroups";
 const COHORT: &str = "cohortName";

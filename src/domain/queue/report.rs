@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use crate::domain::ids::{ClusterName, FlavorName, QueueName};
+use fedq_values::ids::{ClusterName, FlavorName, QueueName};
 
 /// Of every cluster whose queues are being kept.
 pub type QueueReports = BTreeMap<ClusterName, Vec<QueueReport>>;

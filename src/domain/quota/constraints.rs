@@ -7,11 +7,11 @@
 use std::collections::BTreeSet;
 
 use super::MAX_COMPONENT;
-use crate::domain::{
+use crate::{
     capacity::{Capacity, MAX_QUOTA},
-    ids::{FlavorName, ResourceName},
     resources::Resources,
 };
+use fedq_values::ids::{FlavorName, ResourceName};
 
 /// Σ of these flavors' cells ≤ `usable`.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -118,7 +118,8 @@ fn sets(component: &[u16]) -> Vec<Vec<u16>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{capacity::NodeClass, quantity::Amount};
+    use crate::capacity::NodeClass;
+    use fedq_values::quantity::Amount;
 
     fn flavors(count: usize) -> Vec<FlavorName> {
         (0..count).map(|i| FlavorName::new(&format!("f{i:02}")).expect("a flavor name")).collect()

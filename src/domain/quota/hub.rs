@@ -6,12 +6,14 @@ use super::{
     Dispatch, HubCellPlan, HubQueueInput, HubQueuePlan, ManagedCell, Untouched,
     model::{HubFacts, Verdict},
 };
-use crate::domain::{
+use crate::{
     capacity::MAX_QUOTA,
-    ids::{ClusterName, CohortName, FlavorName, ResourceName},
-    quantity::Amount,
     resource_groups::{Quota, ResourceGroup, ResourceGroups, ResourceQuota, Rule, Written},
     resources::FlavorResource,
+};
+use fedq_values::{
+    ids::{ClusterName, CohortName, FlavorName, ResourceName},
+    quantity::Amount,
 };
 
 /// What clusters must know of a hub queue. As long as it stays equal, no cluster is planned again.

@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::domain::{
+use crate::{
     capacity::Capacity,
-    ids::{ClusterName, CohortName, FlavorName, QueueName},
-    quantity::Amount,
     resource_groups::ResourceGroups,
     resources::{Cell, FlavorResource, Resources},
+};
+use fedq_values::{
+    ids::{ClusterName, CohortName, FlavorName, QueueName},
+    quantity::Amount,
 };
 
 /// Everything the plan may depend on. The order of both lists is of no consequence; a name that

@@ -14,10 +14,10 @@ use super::{
     constraints::{self, Constraint},
     hold::{Holder, guaranteed},
 };
-use crate::domain::{
+use crate::resources::{Cell, FlavorResource};
+use fedq_values::{
     ids::{CohortName, FlavorName, ResourceName},
     quantity::Amount,
-    resources::{Cell, FlavorResource},
 };
 
 /// What a cluster must know of one hub cell.

@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::domain::{
-    ids::{ClusterName, FlavorName, QueueName, ResourceName},
-    quantity::Amount,
+use crate::{
     quota::input::ManagedCell,
     resource_groups::{ResourceGroups, Rule},
     resources::{Cell, FlavorResource},
+};
+use fedq_values::{
+    ids::{ClusterName, FlavorName, QueueName, ResourceName},
+    quantity::Amount,
 };
 
 /// All desired cells, of workers and of the hub.

@@ -15,12 +15,14 @@ use super::{
     solve,
     state::{CellId, ClusterId, ClusterState, Dirty, HubCell, QueueId, QueueState},
 };
-use crate::domain::{
-    ids::{ClusterName, FlavorName, QueueName},
-    quantity::Amount,
+use crate::{
     resource_groups::Rule,
     resources::{Cell, FlavorResource},
     shares::share,
+};
+use fedq_values::{
+    ids::{ClusterName, FlavorName, QueueName},
+    quantity::Amount,
 };
 
 /// What a replan changed: whatever is not named here has the same plan as before.

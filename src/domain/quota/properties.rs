@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::{prelude::*, sample::subsequence};
 
 use super::*;
-use crate::domain::{
+use crate::{
     capacity::{Capacity, NodeClass},
-    ids::{ClusterName, CohortName, FlavorName, QueueName, ResourceName},
-    quantity::Amount,
     resource_groups::{FlavorQuotas, Quota, ResourceGroup, ResourceGroups, ResourceQuota},
     resources::{Cell, FlavorResource, Resources},
+};
+use fedq_values::{
+    ids::{ClusterName, CohortName, FlavorName, QueueName, ResourceName},
+    quantity::Amount,
 };
 
 pub(super) fn resource(i: usize) -> ResourceName {
@@ -357,7 +359,7 @@ proptest! {
             let observed = &history.queues[name];
             for (at, cell) in &queue.cells {
                 let terms: Amount = cell.terms.values().copied().sum();
-                let sum = cell.base.saturating_add(terms).min(crate::domain::capacity::MAX_QUOTA);
+                let sum = cell.base.saturating_add(terms).min(crate::capacity::MAX_QUOTA);
                 prop_assert!(cell.held && sum < cell.target || cell.target == sum);
                 prop_assert!(!cell.held || Some(cell.target) == observed.groups.cell(at).map(|q| q.nominal.amount()));
             }

@@ -8,11 +8,13 @@ use super::{
     hold::Growth,
     model::{CellModel, Model, Room, Verdict},
 };
-use crate::domain::{
-    ids::{FlavorName, QueueName, ResourceName},
-    quantity::Amount,
+use crate::{
     resource_groups::{Quota, ResourceGroups, Rule},
     resources::{Cell, FlavorResource},
+};
+use fedq_values::{
+    ids::{FlavorName, QueueName, ResourceName},
+    quantity::Amount,
 };
 
 /// A planned cluster, with the names of its cells in the order of the model's.

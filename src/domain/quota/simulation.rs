@@ -14,13 +14,12 @@ use super::{
     properties::{at, cluster, cohort, flavor, queue, resource},
     *,
 };
-use crate::domain::{
+use crate::{
     capacity::{Capacity, NodeClass},
-    ids::FlavorName,
-    quantity::Amount,
     resource_groups::{Quota, ResourceGroups},
     resources::{Cell, FlavorResource, Resources},
 };
+use fedq_values::{ids::FlavorName, quantity::Amount};
 
 const FLAVORS: usize = 2;
 /// The queues of the hub; one more on the worker is foreign.

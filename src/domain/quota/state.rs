@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ClusterInput, HubQueueInput, Touched, hub::QueueFacts, model::Model};
-use crate::domain::{
-    ids::QueueName,
-    quantity::Amount,
+use crate::{
     resource_groups::ResourceGroups,
     resources::{Cell, FlavorResource},
 };
+use fedq_values::{ids::QueueName, quantity::Amount};
 
 pub(super) type ClusterId = u32;
 pub(super) type QueueId = u32;

@@ -23,7 +23,7 @@ use self::{
     view::{Access, ClusterView, View},
 };
 use super::spec::{Strategy, TaskSpec};
-use crate::domain::ids::{ClusterName, FlavorName, ResourceName};
+use fedq_values::ids::{ClusterName, FlavorName, ResourceName};
 
 /// What a person wants beyond what the task's file says.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -160,7 +160,7 @@ fn withdrawn(phase: &Phase) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ids::ClusterName;
+    use fedq_values::ids::ClusterName;
 
     #[test]
     fn events_say_what_happened_where() {

@@ -15,7 +15,7 @@ use super::{
     spec::{Priority, TaskSpec},
     volume::Known,
 };
-use crate::domain::ids::ClusterName;
+use fedq_values::ids::ClusterName;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fleet {
@@ -157,7 +157,7 @@ impl Member {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::task::{names::TaskId, testing::cluster_name, volume::VolumeSpec};
+    use crate::task::{names::TaskId, testing::cluster_name, volume::VolumeSpec};
 
     fn member(priorities: &[(&str, i64)]) -> Member {
         Member {
@@ -191,7 +191,7 @@ mod tests {
                 .into(),
             ..Fleet::default()
         };
-        let mut task = crate::domain::task::testing::task("run: x\n");
+        let mut task = crate::task::testing::task("run: x\n");
         task.priority = Some(Priority::Class("urgent".to_owned()));
         let choice = fleet.choose(&task, &Wish::default(), &Tenancy::default());
         let Verdict::Never(one) = &choice.verdicts[&cluster_name("one")] else {
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn what_can_never_be_reached_is_told_and_does_not_keep_a_task_waiting() {
-        let task = crate::domain::task::testing::task("run: x\n");
+        let task = crate::task::testing::task("run: x\n");
         let wish = Wish { queue: Some("default".to_owned()), ..Wish::default() };
         let outcome = |fleet: &Fleet| fleet.choose(&task, &wish, &Tenancy::default()).outcome;
         let mut fleet = Fleet::default();
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_is_still_being_made_is_no_queue_that_is_missing() {
-        let task = crate::domain::task::testing::task("run: x\n");
+        let task = crate::task::testing::task("run: x\n");
         let tenancy = Tenancy { namespace: "team".to_owned(), ..Tenancy::default() };
         let promised = BTreeMap::from([("team".to_owned(), BTreeSet::from(["default".to_owned()]))]);
         let one = Member { promised: Arc::new(promised), ..member(&[]) };
@@ -261,7 +261,7 @@ mod tests {
         let choice = chosen("default", None);
         assert_eq!(choice.outcome, Outcome::Wait);
         assert_eq!(
-            crate::domain::task::progress::undecided(&choice, &[]),
+            crate::task::progress::undecided(&choice, &[]),
             "one: queue default is still being made there"
         );
         assert_eq!(chosen("other", None).outcome, Outcome::Never);

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::ids::ClusterName;
+use fedq_values::ids::ClusterName;
 
 /// Counts dispatches, and stands on every object of them. It never falls.
 pub type Epoch = u32;

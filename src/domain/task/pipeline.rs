@@ -82,7 +82,7 @@ impl Behind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::task::{phase::Failure, testing::cluster_name};
+    use crate::task::{phase::Failure, testing::cluster_name};
 
     #[test]
     fn each_stage_waits_for_the_one_before_it() {

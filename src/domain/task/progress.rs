@@ -254,7 +254,7 @@ pub fn never(choice: &Choice) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::task::testing::cluster_name;
+    use crate::task::testing::cluster_name;
 
     fn node(phase: NodePhase, reason: Option<&str>, exit_code: Option<i32>) -> NodeView {
         NodeView { phase, reason: reason.map(str::to_owned), pod: None, exit_code }

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::{
+use fedq_values::{
     ids::ResourceName,
     quantity::{Amount, Quantity, QuantityError},
 };

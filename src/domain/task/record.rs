@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::ids::ClusterName;
+use fedq_values::ids::ClusterName;
 
 use super::{
     names::{TaskId, node_name, object_name},

@@ -19,7 +19,7 @@ use super::{
     phase::Epoch,
     spec::{Candidate, Secrets, TaskSpec},
 };
-use crate::domain::queue::objects::{HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ};
+use crate::queue::objects::{HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ};
 
 /// What an older or newer dispatch of the task does not carry.
 pub const EPOCH_LABEL: &str = "fedq.dev/epoch";

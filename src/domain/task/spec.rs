@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::quantity::Request;
-use crate::domain::ids::ClusterName;
+use fedq_values::ids::ClusterName;
 
 /// More pods than any gang of one job has; Kueue's podsets take no more with all their status.
 pub const MAX_NODES: u32 = 1000;

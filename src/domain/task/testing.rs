@@ -7,10 +7,10 @@ use super::{
     sky::{self, Options},
     spec::{NewTask, TaskSpec},
 };
-use crate::domain::{
+use crate::resources::Resources;
+use fedq_values::{
     ids::{ClusterName, FlavorName, QueueName, ResourceName},
     quantity::Amount,
-    resources::Resources,
 };
 
 pub fn new_task(text: &str) -> NewTask {

@@ -8,7 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{fleet::Fleet, names::TaskId, phase::State, record::NodeCounts, render::Gang};
-use crate::domain::ids::ClusterName;
+use fedq_values::ids::ClusterName;
 
 /// Published whole; what did not change is shared with the one before.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -8,10 +8,10 @@ use super::{
     names::{TaskId, user_label},
     render::naive,
 };
-use crate::domain::{
+use crate::queue::objects::{HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ};
+use fedq_values::{
     ids::{ClusterName, NameError, QueueName},
     quantity::{Quantity, QuantityError},
-    queue::objects::{HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ},
 };
 
 pub const VOLUME_LABEL: &str = "skypilot-volume";

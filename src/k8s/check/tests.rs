@@ -9,7 +9,8 @@ use axum::{
 use serde_json::json;
 
 use super::*;
-use crate::{domain::cluster::CREDENTIAL_REFUSED, k8s::testing::Server};
+use crate::testing::Server;
+use fedq_domain::cluster::CREDENTIAL_REFUSED;
 
 fn names(of: &[&str]) -> BTreeSet<String> {
     of.iter().map(|name| (*name).to_owned()).collect()

@@ -7,14 +7,12 @@ use kube::Resource;
 use serde_json::{Value, json};
 
 use crate::{
-    domain::{
-        claim::{CAPACITY_MANAGER, ClaimText},
-        claim_keeping::{KeptClaim, Step},
-    },
-    k8s::{
-        types::claim::ClusterResourceClaim,
-        write::{Action, Change, Kind, Target},
-    },
+    types::claim::ClusterResourceClaim,
+    write::{Action, Change, Kind, Target},
+};
+use fedq_domain::{
+    claim::{CAPACITY_MANAGER, ClaimText},
+    claim_keeping::{KeptClaim, Step},
 };
 
 /// Set by whoever writes a claim for somebody else.
@@ -45,7 +43,7 @@ pub fn last_editor(claim: &ClusterResourceClaim) -> String {
     let Some(manager) = newest.and_then(|entry| entry.manager.clone()) else { return "unknown".to_owned() };
     let person = claim.metadata.annotations.as_ref().and_then(|all| all.get(EDITED_BY));
     match person {
-        Some(person) if manager == crate::domain::claim::EDIT_MANAGER => person.clone(),
+        Some(person) if manager == fedq_domain::claim::EDIT_MANAGER => person.clone(),
         _ => manager,
     }
 }
@@ -108,7 +106,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::domain::ids::{ClaimName, ClusterName};
+    use fedq_values::ids::{ClaimName, ClusterName};
 
     fn claim(managers: &Value, annotations: &Value) -> ClusterResourceClaim {
         serde_json::from_value(json!({

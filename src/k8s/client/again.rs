@@ -99,7 +99,7 @@ mod tests {
     use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
     use super::*;
-    use crate::k8s::{
+    use crate::{
         client::{ApiError, ClientLimits, call},
         testing::{authority, client_of, kubeconfig_of},
     };

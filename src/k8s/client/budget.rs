@@ -20,7 +20,7 @@ impl Budget {
     }
 
     #[cfg(test)]
-    pub(in crate::k8s) fn left(&self) -> usize {
+    pub(crate) fn left(&self) -> usize {
         self.0.available_permits()
     }
 }
@@ -38,7 +38,7 @@ const FREE: usize = 32 << 10;
 const RETRY: Duration = Duration::from_secs(1);
 
 /// What one reader keeps.
-pub(in crate::k8s) struct Share {
+pub(crate) struct Share {
     budget: Budget,
     held: Option<OwnedSemaphorePermit>,
     bytes: usize,
@@ -47,12 +47,12 @@ pub(in crate::k8s) struct Share {
 }
 
 impl Share {
-    pub(in crate::k8s) fn of(budget: &Budget) -> Self {
+    pub(crate) fn of(budget: &Budget) -> Self {
         Self { budget: budget.clone(), held: None, bytes: 0, since: Instant::now() }
     }
 
     /// The reader's buffers have so many bytes now. An error: too much is held already, by others or by itself.
-    pub(in crate::k8s) fn hold(&mut self, bytes: usize) -> Result<(), ApiError> {
+    pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), ApiError> {
         let has = self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let wants = if bytes <= FREE { 0 } else { bytes };
         // Buffers only shrink when an object has become whole.
@@ -82,7 +82,7 @@ impl Share {
     }
 
     /// Waits no longer than that.
-    pub(in crate::k8s) async fn in_time<T>(
+    pub(crate) async fn in_time<T>(
         &self,
         within: Duration,
         what: impl Future<Output = T>,
@@ -99,12 +99,12 @@ fn full() -> ApiError {
     ApiError::new(class, "too many large objects are being read from all clusters at once")
 }
 
-pub(in crate::k8s) fn slow(what: &str, within: Duration) -> ApiError {
+pub(crate) fn slow(what: &str, within: Duration) -> ApiError {
     ApiError::new(RetryClass::Timeout, format!("{what} did not arrive within {within:?}"))
 }
 
 /// What a large object took is given back once it is whole.
-pub(in crate::k8s) fn give_back(buffer: &mut Vec<u8>) {
+pub(crate) fn give_back(buffer: &mut Vec<u8>) {
     if FREE < buffer.capacity() && buffer.len() <= FREE {
         buffer.shrink_to(FREE);
     }

@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::k8s::testing::{Server, authority, client_of, kubeconfig_of};
+use crate::testing::{Server, authority, client_of, kubeconfig_of};
 
 const SOON: Duration = Duration::from_secs(5);
 

@@ -33,10 +33,8 @@ use tower::{
 };
 
 use super::{Budget, ClientLimits, Observer, Streamed, again::Again, budget::Share, error::Refused};
-use crate::{
-    failpoint::{self, Side},
-    k8s::kubeconfig::check_address,
-};
+use crate::kubeconfig::check_address;
+use fedq_base::failpoint::{self, Side};
 
 /// How the server is reached.
 #[derive(Clone)]

@@ -5,7 +5,7 @@ use std::time::Instant;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::k8s::{
+use crate::{
     follow::{Following, follow_table},
     list_watch::{Selector, State, Table},
     types::{

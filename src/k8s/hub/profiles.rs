@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::CLUSTER_LABEL;
-use crate::k8s::{
+use crate::{
     follow::{Following, follow_table},
     list_watch::{Selector, Table},
     session::KUBECONFIG_KEY,

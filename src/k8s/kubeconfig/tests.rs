@@ -1,7 +1,7 @@
 use serde_json::Value;
 
 use super::*;
-use crate::k8s::testing::{authority, certificate, kubeconfig_of};
+use crate::testing::{authority, certificate, kubeconfig_of};
 
 const SECRET: &str = "secret-token";
 

@@ -13,7 +13,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use super::body::invalid;
-use crate::k8s::client::ApiError;
+use crate::client::ApiError;
 
 /// Of all kinds of one cluster together.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -60,7 +60,7 @@ impl Allowance {
     }
 
     /// Nothing is taken in any more once there was too much.
-    pub(in crate::k8s) fn check(&self) -> Result<(), ApiError> {
+    pub(crate) fn check(&self) -> Result<(), ApiError> {
         self.0.exceeded.borrow().as_ref().map_or(Ok(()), |reason| Err(invalid(reason)))
     }
 

@@ -6,12 +6,12 @@ use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use tokio::time::Instant;
 
 use super::Timing;
-use crate::k8s::client::{ApiError, RetryClass};
+use crate::client::{ApiError, RetryClass};
 
 /// A server that asks for more has a problem that asking again will show.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(1);
 
-pub(in crate::k8s) struct Backoff {
+pub(crate) struct Backoff {
     delays: ExponentialBackoff,
     min: Duration,
     max: Duration,
@@ -20,16 +20,16 @@ pub(in crate::k8s) struct Backoff {
 }
 
 impl Backoff {
-    pub(in crate::k8s) fn new(timing: &Timing) -> Self {
+    pub(crate) fn new(timing: &Timing) -> Self {
         let (min, max) = (timing.backoff_min, timing.backoff_max);
         Self { delays: delays(min, max), min, max, healthy: timing.healthy, good_since: None }
     }
 
-    pub(in crate::k8s) fn good(&mut self) {
+    pub(crate) fn good(&mut self) {
         self.good_since.get_or_insert_with(Instant::now);
     }
 
-    pub(in crate::k8s) fn after(&mut self, error: &ApiError) -> Duration {
+    pub(crate) fn after(&mut self, error: &ApiError) -> Duration {
         if self.good_since.take().is_some_and(|since| self.healthy <= since.elapsed()) {
             self.delays = delays(self.min, self.max);
         }
@@ -48,6 +48,6 @@ fn delays(min: Duration, max: Duration) -> ExponentialBackoff {
 }
 
 /// ± 10 %, so that streams that began together do not stay together.
-pub(in crate::k8s) fn jittered(duration: Duration) -> Duration {
+pub(crate) fn jittered(duration: Duration) -> Duration {
     duration.mul_f64(0.9 + 0.2 * fastrand::f64())
 }

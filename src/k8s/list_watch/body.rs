@@ -6,7 +6,7 @@ use flate2::write::GzDecoder;
 use http::{Response, header::CONTENT_ENCODING};
 use kube::client::Body;
 
-use crate::k8s::client::{ApiError, RetryClass};
+use crate::client::{ApiError, RetryClass};
 
 /// Hands on the plain bytes of a body, up to a cap.
 pub(super) struct Plain {

@@ -1,7 +1,7 @@
 //! What a watch delivers, whatever its encoding.
 
 use super::Skipped;
-use crate::k8s::client::ApiError;
+use crate::client::ApiError;
 
 /// One event of a watch.
 #[derive(Debug)]

@@ -24,7 +24,7 @@ use super::{
     progress::{Ended, Progress, deliver},
     protobuf,
 };
-use crate::k8s::client::{
+use crate::client::{
     ApiError, Budget, Observer, RetryClass, Share, Streamed, Told, call, escape, restart_reason, slow,
 };
 

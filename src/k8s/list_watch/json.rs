@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{Skipped, body, events::Event, table::full_name};
-use crate::k8s::client::{ApiError, give_back};
+use crate::client::{ApiError, give_back};
 
 /// A page from which the items were taken.
 #[derive(Deserialize)]

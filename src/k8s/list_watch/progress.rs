@@ -10,7 +10,7 @@ use super::{
     events::Event,
     json, protobuf,
 };
-use crate::k8s::client::ApiError;
+use crate::client::ApiError;
 
 pub(super) struct Progress {
     /// Where the rows are; none before the first list and after the server forgot the version.

@@ -8,7 +8,7 @@ mod readers;
 mod wire;
 
 use super::{Malformed, table::LONGEST_NAME};
-use crate::domain::capacity::{NodeFacts, TaintFacts};
+use fedq_domain::capacity::{NodeFacts, TaintFacts};
 
 pub(super) use readers::{ListReader, WatchReader};
 use wire::{Fields, entry, get, pair, text};

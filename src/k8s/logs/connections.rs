@@ -12,7 +12,7 @@ use std::{
 use kube::Client;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::k8s::client::{ClientLimits, ClusterClient, ConnectError};
+use crate::client::{ClientLimits, ClusterClient, ConnectError};
 
 /// Logs read at a time over one connection. The rest up to the server's 100 is for second looks, such as at
 /// the run before.
@@ -150,7 +150,7 @@ mod tests {
     use futures::FutureExt;
 
     use super::*;
-    use crate::k8s::testing::Server;
+    use crate::testing::Server;
 
     fn used(connections: &LogConnections) -> Vec<usize> {
         let open = connections.0.open.lock().expect("no panic");

@@ -23,7 +23,7 @@ use super::{
     outlet::{Outlet, Tap, outlet},
     session::{self, Session},
 };
-use crate::domain::ids::ClusterName;
+use fedq_values::ids::ClusterName;
 
 /// A container of a node.
 type Lane = (u32, String);

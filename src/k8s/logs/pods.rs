@@ -4,20 +4,18 @@ use serde::{Deserialize, Serialize};
 
 use super::{Container, ContainerState, Pod};
 use crate::{
-    domain::task::{
-        names::TaskId,
-        phase::Epoch,
-        render::{EPOCH_LABEL, ID_LABEL, NODE_LABEL},
-        view::{NodePhase, NodeView},
-    },
-    k8s::{
-        list_watch::{Key, Record},
-        types::task::{is_not, is_there},
-        worker::Worker,
-    },
+    list_watch::{Key, Record},
+    types::task::{is_not, is_there},
+    worker::Worker,
+};
+use fedq_domain::task::{
+    names::TaskId,
+    phase::Epoch,
+    render::{EPOCH_LABEL, ID_LABEL, NODE_LABEL},
+    view::{NodePhase, NodeView},
 };
 
-/// A Pod, projected; a [`crate::k8s::list_watch::Table`] can keep it.
+/// A Pod, projected; a [`crate::list_watch::Table`] can keep it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct LogPod {
     pub metadata: Metadata,

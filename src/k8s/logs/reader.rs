@@ -22,7 +22,7 @@ use super::{
     request::Refusal,
     transcript::{Fresh, Transcript},
 };
-use crate::k8s::{
+use crate::{
     client::{ApiError, RetryClass},
     list_watch::{Timing, backoff::Backoff},
 };

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use kube::{Client, client::Body};
 use tokio::time::timeout;
 
-use crate::k8s::client::{ApiError, RetryClass, Streamed, escape};
+use crate::client::{ApiError, RetryClass, Streamed, escape};
 
 /// What is asked for; times always come with the lines.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -14,7 +14,7 @@ use super::{
     outlet::{Intake, Outlet, outlet},
     reader::{Reader, Source},
 };
-use crate::domain::ids::ClusterName;
+use fedq_values::ids::ClusterName;
 
 /// The lines of all containers as they come. Dropping it ends every stream.
 pub struct Session {

@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::{sync::watch, time::timeout};
 
 use super::*;
-use crate::k8s::testing::Server;
+use crate::testing::Server;
 
 const WITHIN: Duration = Duration::from_secs(20);
 

@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::{
-    domain::{
-        ids::{ClusterName, ResourceName},
-        overview::ManagedOverview,
-        quantity::{Amount, Quantity},
-        resources::Resources,
-    },
-    k8s::{hub::Hub, types::ocm::ManagedCluster, worker::JoinedClusters},
+use crate::{hub::Hub, types::ocm::ManagedCluster, worker::JoinedClusters};
+use fedq_domain::{overview::ManagedOverview, resources::Resources};
+use fedq_values::{
+    ids::{ClusterName, ResourceName},
+    quantity::{Amount, Quantity},
 };
 
 /// Those that are not joined. What fedq made itself says nothing new.

@@ -1,5 +1,5 @@
 //! AdmissionChecks, Placements with their decisions, and MultiKueue's objects into what
-//! [`crate::domain::multikueue`] decides on.
+//! [`fedq_domain::multikueue`] decides on.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,25 +7,23 @@ use std::{
 };
 
 use crate::{
-    domain::{
-        ids::{ClusterName, ResourceName},
-        multikueue::{CONTROLLER, Check, CheckState, Decided, Existing, Link, Parameters, Source},
-        placement::conditions::MISCONFIGURED,
-        quantity::{Amount, Quantity},
-        resources::Resources,
+    hub::Hub,
+    list_watch::Table,
+    multikueue::{FOR_CLUSTER, source_cluster},
+    types::{
+        kueue::{AdmissionCheck, ClusterSource, Condition, MultiKueueCluster, MultiKueueConfig, Workload},
+        meta::Meta,
+        ocm::{Placement, PlacementDecision},
     },
-    k8s::{
-        hub::Hub,
-        list_watch::Table,
-        multikueue::{FOR_CLUSTER, source_cluster},
-        types::{
-            kueue::{
-                AdmissionCheck, ClusterSource, Condition, MultiKueueCluster, MultiKueueConfig, Workload,
-            },
-            meta::Meta,
-            ocm::{Placement, PlacementDecision},
-        },
-    },
+};
+use fedq_domain::{
+    multikueue::{CONTROLLER, Check, CheckState, Decided, Existing, Link, Parameters, Source},
+    placement::conditions::MISCONFIGURED,
+    resources::Resources,
+};
+use fedq_values::{
+    ids::{ClusterName, ResourceName},
+    quantity::{Amount, Quantity},
 };
 
 const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";

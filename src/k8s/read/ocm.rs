@@ -1,26 +1,24 @@
-//! OCM's kinds into what [`crate::domain::placement`] decides on.
+//! OCM's kinds into what [`fedq_domain::placement`] decides on.
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
-
-use crate::domain::{
-    cel,
-    ids::{ClusterName, NameError},
-    placement::{
-        changes::{GroupReport, Report},
-        conditions::{Condition, MISCONFIGURED, READABLE, SATISFIED},
-        hub::{AddOnScores, Binding, ClusterSet, Decision, ManagedCluster, SetSelection, Taint},
-        selector,
-        spec::{
-            AddOnScore, Coordinate, DecisionGroup, GroupSize, Placement, PlacementKey, Predicate,
-            PrioritizerConfig, SpreadTerm, Toleration,
-        },
+use fedq_domain::placement::{
+    changes::{GroupReport, Report},
+    conditions::{Condition, MISCONFIGURED, READABLE, SATISFIED},
+    hub::{AddOnScores, Binding, ClusterSet, Decision, ManagedCluster, SetSelection, Taint},
+    selector,
+    spec::{
+        AddOnScore, Coordinate, DecisionGroup, GroupSize, Placement, PlacementKey, Predicate,
+        PrioritizerConfig, SpreadTerm, Toleration,
     },
+};
+use fedq_values::{
+    ids::{ClusterName, NameError},
     quantity::Quantity,
 };
+use serde_json::{Map, Value, json};
 
-use crate::k8s::types::{
+use crate::types::{
     kueue,
     meta::{Meta, MetaOnly, QuantityText},
     ocm,
@@ -170,7 +168,7 @@ pub fn managed_cluster(cluster: &ocm::ManagedCluster) -> Result<ManagedCluster, 
         allocatable: quantities(&cluster.status.allocatable, "allocatable", &mut unreadable),
         capacity: quantities(&cluster.status.capacity, "capacity", &mut unreadable),
         deleting: cluster.metadata.deletion_timestamp.is_some(),
-        object: cel::value::Value::from(&as_go_has_it(&cluster.object)),
+        object: fedq_cel::value::Value::from(&as_go_has_it(&cluster.object)),
         unreadable,
     })
 }

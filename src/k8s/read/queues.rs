@@ -8,30 +8,26 @@ use std::{
 use serde_json::{Map, Value, json};
 
 use crate::{
-    domain::{
-        ids::{FlavorName, QueueName},
-        queue::{
-            input::{
-                CohortFacts, HubObjects, HubQueue, LocalQueueKey, LocalQueueSpec, NamespaceRules, Object,
-                Owner, PriorityClass, WorkerLocalQueue, WorkerObjects,
-            },
-            policy::QueuePolicy,
-            selector::{Requirement, Selector, Test},
+    hub::Hub,
+    list_watch::Table,
+    types::{
+        kueue::{
+            AdmissionChecksStrategy, ClusterQueueSpec, Cohort, LabelRequirement, LabelSelector, LocalQueue,
+            ResourceFlavor, ResourceFlavorSpec, ResourceGroup, WorkloadPriorityClass,
         },
+        meta::{Meta, MetaOnly},
     },
-    k8s::{
-        hub::Hub,
-        list_watch::Table,
-        types::{
-            kueue::{
-                AdmissionChecksStrategy, ClusterQueueSpec, Cohort, LabelRequirement, LabelSelector,
-                LocalQueue, ResourceFlavor, ResourceFlavorSpec, ResourceGroup, WorkloadPriorityClass,
-            },
-            meta::{Meta, MetaOnly},
-        },
-        worker::Worker,
-    },
+    worker::Worker,
 };
+use fedq_domain::queue::{
+    input::{
+        CohortFacts, HubObjects, HubQueue, LocalQueueKey, LocalQueueSpec, NamespaceRules, Object, Owner,
+        PriorityClass, WorkerLocalQueue, WorkerObjects,
+    },
+    policy::QueuePolicy,
+    selector::{Requirement, Selector, Test},
+};
+use fedq_values::ids::{FlavorName, QueueName};
 
 /// A ClusterQueue's spec apart from its quota.
 pub fn policy(spec: &ClusterQueueSpec) -> QueuePolicy {
@@ -55,7 +51,7 @@ fn checks(strategy: &AdmissionChecksStrategy) -> Value {
 
 /// What the hub says that workers must have.
 pub fn hub_objects(hub: &Hub, hub_id: &str, namespace_rules: &NamespaceRules) -> HubObjects {
-    let hub_queue = |queue: &Arc<crate::k8s::types::kueue::ClusterQueue>| {
+    let hub_queue = |queue: &Arc<crate::types::kueue::ClusterQueue>| {
         let cohort = queue.spec.cohort_name.clone().filter(|name| !name.is_empty());
         let namespaces = queue.spec.namespace_selector.as_ref().and_then(requirements);
         Some((QueueName::new(&queue.metadata.name).ok()?, HubQueue { cohort, namespaces }))

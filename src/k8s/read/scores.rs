@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{groups, usage};
-use crate::{
-    domain::{ids::QueueName, inventory::QueueQuota, quantity::Amount, resources::Resources},
-    k8s::{list_watch::Table, types::kueue::ClusterQueue},
-};
+use crate::{list_watch::Table, types::kueue::ClusterQueue};
+use fedq_domain::{inventory::QueueQuota, resources::Resources};
+use fedq_values::{ids::QueueName, quantity::Amount};
 
 /// What admitted workloads hold on the cluster, in whatever queue.
 pub fn reserved(queues: &Table<ClusterQueue>) -> Resources {
@@ -41,7 +40,7 @@ pub fn queue_quotas(queues: &Table<ClusterQueue>) -> BTreeMap<QueueName, QueueQu
     queues.all().into_iter().filter_map(of_queue).collect()
 }
 
-fn add(sum: &mut Resources, resource: crate::domain::ids::ResourceName, amount: Amount) {
+fn add(sum: &mut Resources, resource: fedq_values::ids::ResourceName, amount: Amount) {
     let known = sum.entry(resource).or_default();
     *known = known.saturating_add(amount);
 }

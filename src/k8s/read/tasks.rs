@@ -7,19 +7,17 @@ use std::{
 
 use super::{dispatch, groups, usage};
 use crate::{
-    domain::{
-        ids::{ClusterName, CohortName, QueueName},
-        quota::Dispatch,
-        resource_groups::ResourceGroups,
-        resources::FlavorResource,
-        task::choose::gather::{ClusterFacts, LocalQueueFacts, QueueFacts},
-    },
-    k8s::{
-        hub::Hub,
-        types::kueue::{ClusterQueue, Cohort, Condition, LocalQueue},
-        worker::Worker,
-    },
+    hub::Hub,
+    types::kueue::{ClusterQueue, Cohort, Condition, LocalQueue},
+    worker::Worker,
 };
+use fedq_domain::{
+    quota::Dispatch,
+    resource_groups::ResourceGroups,
+    resources::FlavorResource,
+    task::choose::gather::{ClusterFacts, LocalQueueFacts, QueueFacts},
+};
+use fedq_values::ids::{ClusterName, CohortName, QueueName};
 
 /// All but what fedq itself knows: the size of nodes, and what is on its way.
 pub fn worker_facts(worker: &Worker) -> ClusterFacts {
@@ -59,10 +57,7 @@ pub fn cluster_facts(queues: &[Arc<ClusterQueue>], cohorts: &[Arc<Cohort>]) -> C
     facts
 }
 
-fn add_quota(
-    quotas: &mut BTreeMap<FlavorResource, crate::domain::quantity::Amount>,
-    groups: &ResourceGroups,
-) {
+fn add_quota(quotas: &mut BTreeMap<FlavorResource, fedq_values::quantity::Amount>, groups: &ResourceGroups) {
     for flavor in groups.0.iter().flat_map(|group| &group.flavors) {
         for quota in &flavor.resources {
             let at = FlavorResource { flavor: flavor.name.clone(), resource: quota.name.clone() };

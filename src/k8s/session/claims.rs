@@ -8,13 +8,12 @@ use serde_json::{Value, json};
 
 use super::{CONFIRM_REMOVAL, DEADLINE, HubError, Session, Sessions};
 use crate::{
-    domain::{claim::EDIT_MANAGER, ids::ClaimName},
-    k8s::{
-        claims::keeping::EDITED_BY,
-        client::call,
-        types::claim::{ClusterResourceClaim, ClusterResourceClaimSpec},
-    },
+    claims::keeping::EDITED_BY,
+    client::call,
+    types::claim::{ClusterResourceClaim, ClusterResourceClaimSpec},
 };
+use fedq_domain::claim::EDIT_MANAGER;
+use fedq_values::ids::ClaimName;
 
 impl Session {
     pub async fn claim(&self, name: &ClaimName) -> Result<ClusterResourceClaim, HubError> {

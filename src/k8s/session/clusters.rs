@@ -14,12 +14,11 @@ use serde_json::json;
 
 use super::{DEADLINE, HubError, KUBECONFIG_KEY, Sessions};
 use crate::{
-    domain::{claim::EDIT_MANAGER, ids::ClusterName},
-    k8s::{
-        client::{ApiError, RetryClass, call},
-        hub::CLUSTER_LABEL,
-    },
+    client::{ApiError, RetryClass, call},
+    hub::CLUSTER_LABEL,
 };
+use fedq_domain::claim::EDIT_MANAGER;
+use fedq_values::ids::ClusterName;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterSecretError {

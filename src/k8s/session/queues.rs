@@ -8,13 +8,12 @@ use serde_json::json;
 
 use super::{DEADLINE, HubError, Session};
 use crate::{
-    domain::{claim::EDIT_MANAGER, ids::QueueName, quantity::Amount, resources::FlavorResource},
-    k8s::{
-        client::{ApiError, call},
-        read::{self, CELLS, ReadError},
-        types::{kueue, meta::Meta},
-    },
+    client::{ApiError, call},
+    read::{self, CELLS, ReadError},
+    types::{kueue, meta::Meta},
 };
+use fedq_domain::{claim::EDIT_MANAGER, resources::FlavorResource};
+use fedq_values::{ids::QueueName, quantity::Amount};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BaseError {

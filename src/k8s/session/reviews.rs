@@ -7,10 +7,8 @@ use k8s_openapi::api::{
 use kube::{Api, api::PostParams};
 
 use super::{DEADLINE, HubError, Sessions};
-use crate::{
-    domain::ids::ClusterName,
-    k8s::client::{Caller, call},
-};
+use crate::client::{Caller, call};
+use fedq_values::ids::ClusterName;
 
 /// One question to the hub's authorizer.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]

@@ -8,16 +8,14 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use super::{DEADLINE, HubError, Sessions};
-use crate::{
-    domain::{
-        claim::EDIT_MANAGER,
-        task::{
-            names::{SECRET_LABEL, TaskId, hub_secret_name},
-            render::{ID_LABEL, OWNER_ANNOTATION},
-            spec::Secrets,
-        },
+use crate::client::{RetryClass, call};
+use fedq_domain::{
+    claim::EDIT_MANAGER,
+    task::{
+        names::{SECRET_LABEL, TaskId, hub_secret_name},
+        render::{ID_LABEL, OWNER_ANNOTATION},
+        spec::Secrets,
     },
-    k8s::client::{RetryClass, call},
 };
 
 impl Sessions {

@@ -18,7 +18,10 @@ use k8s_openapi::{
 use kube::{CustomResource, CustomResourceExt, KubeSchema};
 use serde::{Deserialize, Serialize};
 
-use crate::domain::claim::{AssignmentText, ClaimText, owners::owners};
+use fedq_domain::claim::{AssignmentText, ClaimText, owners::owners};
+
+/// Where the API server posts reviews of claims; the ValidatingWebhookConfiguration names it.
+pub const REVIEW_PATH: &str = "/validate/clusterresourceclaims";
 
 /// What a cluster offers, and what each ClusterQueue is given of it.
 #[derive(Clone, CustomResource, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
@@ -231,7 +234,7 @@ pub fn crds_yaml() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{
+    use fedq_domain::{
         claim::{Owner, validate},
         resources::Aliases,
     };

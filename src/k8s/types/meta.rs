@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use k8s_openapi::schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-pub use crate::domain::queue::objects::{ADOPT, HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ};
+pub use fedq_domain::queue::objects::{ADOPT, HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ};
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -125,8 +125,8 @@ impl<'de> Deserialize<'de> for QuantityText {
 /// Makes kinds with a [`Meta`] keepable in a table.
 macro_rules! record {
     ($($kind:ty),* $(,)?) => {
-        $(impl crate::k8s::list_watch::Record for $kind {
-            fn key(&self) -> crate::k8s::list_watch::Key {
+        $(impl crate::list_watch::Record for $kind {
+            fn key(&self) -> crate::list_watch::Key {
                 (self.metadata.namespace.clone(), self.metadata.name.clone())
             }
 

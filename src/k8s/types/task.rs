@@ -3,12 +3,10 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    domain::task::{
-        phase::Epoch,
-        render::{FAIL_JOB_SET, POD_FAILURE_POLICY},
-    },
-    k8s::list_watch::{Key, Record},
+use crate::list_watch::{Key, Record};
+use fedq_domain::task::{
+    phase::Epoch,
+    render::{FAIL_JOB_SET, POD_FAILURE_POLICY},
 };
 
 /// Metadata of something that belongs to a task or volume of this hub.
@@ -175,12 +173,12 @@ impl From<TaskJob> for RawJob {
     }
 }
 
-pub(in crate::k8s) fn is_there<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+pub(crate) fn is_there<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     Ok(Option::<serde::de::IgnoredAny>::deserialize(deserializer)?.is_some())
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it so")]
-pub(in crate::k8s) fn is_not(there: &bool) -> bool {
+pub(crate) fn is_not(there: &bool) -> bool {
     !there
 }
 

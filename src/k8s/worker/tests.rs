@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::k8s::{
+use crate::{
     list_watch::{Link, Sink},
     testing::Server,
 };

@@ -19,8 +19,8 @@ use super::write::write;
 use super::{Call, encode, read};
 
 /// The collector of garbage removes these, once it has done what they say.
-pub(in crate::sim) const ORPHAN: &str = "orphan";
-pub(in crate::sim) const FOREGROUND: &str = "foregroundDeletion";
+pub(crate) const ORPHAN: &str = "orphan";
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 
 /// Kinds whose deletion shows the object rather than a Status.
 const SHOWN: [&str; 4] = ["Pod", "Service", "ServiceAccount", "PersistentVolumeClaim"];

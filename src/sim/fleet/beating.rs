@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use crate::sim::cluster::Cluster;
-use crate::sim::nodes::{Beats, Change};
+use crate::cluster::Cluster;
+use crate::nodes::{Beats, Change};
 
 /// Short, so that heartbeats come one by one as from kubelets and not in heaps.
 const TICK: Duration = Duration::from_millis(50);

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use super::*;
-use crate::k8s::client::{ClientLimits, connect};
-use crate::k8s::kubeconfig::{self, Rules};
-use crate::sim::nodes::Gpus;
+use crate::nodes::Gpus;
+use fedq_k8s::client::{ClientLimits, connect};
+use fedq_k8s::kubeconfig::{self, Rules};
 use http::Request;
 use kube::Client;
 use serde_json::Value;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::domain::quantity::Quantity;
+use fedq_values::quantity::Quantity;
 
 /// What Kueue holds on whatever is still used.
 pub(super) const FINALIZER: &str = "kueue.x-k8s.io/resource-in-use";

@@ -229,6 +229,6 @@ impl Form {
 
 /// Kubernetes' pattern also lets exponents have fractions; its parser does not.
 fn is_quantity(text: &str) -> bool {
-    crate::domain::quantity::Quantity::parse(text)
-        .map_or_else(|error| !matches!(error, crate::domain::quantity::QuantityError::Syntax(_)), |_| true)
+    fedq_values::quantity::Quantity::parse(text)
+        .map_or_else(|error| !matches!(error, fedq_values::quantity::QuantityError::Syntax(_)), |_| true)
 }

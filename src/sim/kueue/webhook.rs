@@ -10,7 +10,7 @@ use super::{
     read::{at, items, labels, text},
     refusal::{Problem, Refusal},
 };
-use crate::domain::quantity::{Quantity, QuantityError};
+use fedq_values::quantity::{Quantity, QuantityError};
 
 mod names;
 mod workloads;
@@ -309,7 +309,7 @@ fn job(before: Option<&Value>, after: &Value, refusals: &mut Vec<Refusal>) {
     let queue = |job: &Value| text(job, &["metadata", "labels", QUEUE_LABEL]).to_owned();
     let path = format!("metadata.labels[{QUEUE_LABEL}]");
     let name = queue(after);
-    if !name.is_empty() && crate::domain::ids::QueueName::new(&name).is_err() {
+    if !name.is_empty() && fedq_values::ids::QueueName::new(&name).is_err() {
         refusals.push(Refusal::invalid(&path, json!(name), names::SUBDOMAIN_ERROR));
     }
     let running = after["spec"]["suspend"] != true;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{Herd, look::GONE};
-use crate::sim::draw::mix;
+use crate::draw::mix;
 
 /// How often a kubelet reports a status that is as before.
 const PERIOD: Duration = Duration::from_mins(5);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{Encoding, Event, Herd, State, Template, look::GONE, render::Fill};
-use crate::sim::protobuf::{self, ListMeta, ProtoKind};
-use crate::sim::store::Object;
+use crate::protobuf::{self, ListMeta, ProtoKind};
+use crate::store::Object;
 
 /// The nodes of a cluster at one moment, in the order of their names. States are copied, so later changes do
 /// not touch it.

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{Encoding, State};
-use crate::sim::{
+use crate::{
     draw::mix,
     protobuf::{self, Message, ProtoKind},
 };

@@ -10,8 +10,8 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::{Change, Encoding, Event, Herd, Nodes, State};
-use crate::sim::kind::Kind;
-use crate::sim::store::{self, Expired, Object, Store};
+use crate::kind::Kind;
+use crate::store::{self, Expired, Object, Store};
 
 /// How many events are kept: five minutes of heartbeats of a thousand nodes and as much again, about
 /// as long as a real server remembers.

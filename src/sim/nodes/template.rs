@@ -13,7 +13,7 @@ use super::{
     },
 };
 
-use crate::sim::draw::mix;
+use crate::draw::mix;
 
 /// Bodies of one size, in each look and encoding. To be shared by all herds.
 #[derive(Debug)]

@@ -1,7 +1,8 @@
 use std::{collections::BTreeSet, mem::size_of};
 
 use super::*;
-use crate::{k8s::list_watch::protobuf::Node, sim::protobuf::ListMeta};
+use crate::protobuf::ListMeta;
+use fedq_k8s::list_watch::protobuf::Node;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_795_255_200 + second).unwrap()

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::*;
-use crate::k8s::list_watch::protobuf::Node;
+use fedq_k8s::list_watch::protobuf::Node;
 
 /// A node of which every field is set that the table knows.
 fn full_node() -> Value {
@@ -245,7 +245,7 @@ proptest! {
         let flags = [read.unschedulable, read.ready, read.deleting];
         let found = (read.name.to_owned(), texts(&read.labels), taints, texts(&read.allocatable), flags);
         prop_assert_eq!(found, kept(&node));
-        prop_assert_eq!(crate::k8s::list_watch::protobuf::name(&bytes).unwrap(), name);
+        prop_assert_eq!(fedq_k8s::list_watch::protobuf::name(&bytes).unwrap(), name);
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::kueue::{Problem, Refusal};
 use super::{METADATA, Structure, is_open, join};
-use crate::domain::quantity::Quantity;
+use fedq_values::quantity::Quantity;
 
 const QUANTITY: &str = r"^[+-]?[0-9]{1,19}(\.[0-9]{1,9})?([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$";
 const NOT_NEGATIVE: &str = "self.all(k, sign(quantity(string(self[k]))) >= 0)";

@@ -10,7 +10,7 @@ use super::{
     super::{Store, StoreError, column, error::reading},
     TaskMove, TaskRow, append, task,
 };
-use crate::domain::task::{
+use fedq_domain::task::{
     event::Event,
     names::TaskId,
     phase::{Move, State},

@@ -1,7 +1,7 @@
 //! Rows of tasks for tests.
 
 use super::*;
-use crate::domain::task::sky::{self, Options};
+use fedq_domain::task::sky::{self, Options};
 
 pub fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + second).expect("in range")

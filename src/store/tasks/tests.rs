@@ -9,7 +9,7 @@ use super::{
     testing::{at, row},
     *,
 };
-use crate::domain::task::phase::Move;
+use fedq_domain::task::phase::Move;
 
 async fn store() -> (TempDir, Store) {
     let folder = TempDir::new().expect("a temporary folder");

@@ -1,12 +1,10 @@
 use super::*;
-use crate::domain::{
-    ids::ClusterName,
-    task::{
-        phase::{Move, State, Then},
-        record::NodeCounts,
-        sky::{Options, read_request},
-    },
+use fedq_domain::task::{
+    phase::{Move, State, Then},
+    record::NodeCounts,
+    sky::{Options, read_request},
 };
+use fedq_values::ids::ClusterName;
 
 fn id() -> TaskId {
     TaskId::parse("abc12345").expect("an id")

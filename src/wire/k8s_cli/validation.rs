@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::USER_HEADER;
-use crate::domain::task::sky::Note;
+use fedq_domain::task::sky::Note;
 
 /// 422: the request has not the right form.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use fedq::sim::faults::Plan;
-use fedq::sim::fleet::{Fleet, FleetOptions, Totals};
-use fedq::sim::nodes::Template;
+use fedq_sim::faults::Plan;
+use fedq_sim::fleet::{Fleet, FleetOptions, Totals};
+use fedq_sim::nodes::Template;
 use tokio::time::Instant;
 
 use super::args::Args;

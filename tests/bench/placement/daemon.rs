@@ -6,7 +6,7 @@ use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fedq::sim::cluster::{Cluster, Options};
+use fedq_sim::cluster::{Cluster, Options};
 use serde_json::{Value, json};
 
 const OCM: &str = "cluster.open-cluster-management.io";

@@ -4,11 +4,11 @@ use std::io::Write;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use fedq::k8s::client::{ClientLimits, ClusterClient, connect};
-use fedq::k8s::follow::{Following, follow_table};
-use fedq::k8s::kubeconfig::{self, Rules};
-use fedq::k8s::list_watch::{Selector, Table, Timing};
-use fedq::k8s::logs::{Event, LogConnections, LogPod, Options, Pod, Pods, Session, Status, open};
+use fedq_k8s::client::{ClientLimits, ClusterClient, connect};
+use fedq_k8s::follow::{Following, follow_table};
+use fedq_k8s::kubeconfig::{self, Rules};
+use fedq_k8s::list_watch::{Selector, Table, Timing};
+use fedq_k8s::logs::{Event, LogConnections, LogPod, Options, Pod, Pods, Session, Status, open};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

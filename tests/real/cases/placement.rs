@@ -1,7 +1,7 @@
 //! Placements decided by fedqd on a hub without OCM: the stories of the guide, and who decides.
 
 use anyhow::{Result, ensure};
-use fedq::clock::Clock;
+use fedq_base::clock::Clock;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

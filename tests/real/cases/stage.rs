@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use fedq::domain::quantity::Quantity;
+use fedq_values::quantity::Quantity;
 use futures::{StreamExt, TryStreamExt};
 use kube::api::{Patch, PatchParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};

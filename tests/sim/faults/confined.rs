@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fastrand::Rng;
-use fedq::sim::cluster::Cluster;
-use fedq::sim::kind::{KINDS, Kind};
+use fedq_sim::cluster::Cluster;
+use fedq_sim::kind::{KINDS, Kind};
 use serde_json::{Value, json};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, Connection as _};

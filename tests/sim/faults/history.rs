@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use fedq::sim::cluster::Cluster;
-use fedq::sim::kind::Kind;
-use fedq::sim::store::{Change, Object, name_of};
+use fedq_sim::cluster::Cluster;
+use fedq_sim::kind::Kind;
+use fedq_sim::store::{Change, Object, name_of};
 use serde_json::Value;
 
 use super::stage::{FLAVOR, GPU, HUB_LABEL, QUEUES};

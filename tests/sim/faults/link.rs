@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use fedq::sim::cluster::Cluster;
+use fedq_sim::cluster::Cluster;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 

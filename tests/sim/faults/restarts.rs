@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fedq::sim::cluster::Cluster;
+use fedq_sim::cluster::Cluster;
 use serde_json::json;
 
 use super::super::bed::wait;

@@ -4,9 +4,9 @@ mod end;
 
 use std::time::{Duration, Instant};
 
-use fedq::sim::api::{Internal, write_internally};
-use fedq::sim::cluster::{Cluster, until};
-use fedq::sim::kind::Kind;
+use fedq_sim::api::{Internal, write_internally};
+use fedq_sim::cluster::{Cluster, until};
+use fedq_sim::kind::Kind;
 use serde_json::{Value, json};
 
 use self::end::what_is_theirs;

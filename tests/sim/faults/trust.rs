@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fedq::sim::cluster::{Cluster, Options};
+use fedq_sim::cluster::{Cluster, Options};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use fedq::sim::cluster::Cluster;
+use fedq_sim::cluster::Cluster;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -179,7 +179,7 @@ impl Walk {
         let (which, plan) = (self.any(), self.draw.choice(PLANS).expect("there are plans"));
         let cluster = self.cluster(which);
         self.says(&format!("{}: {plan}", cluster.state.name));
-        cluster.set_faults(plan.parse::<fedq::sim::faults::Plan>().unwrap().seeded(self.told.0));
+        cluster.set_faults(plan.parse::<fedq_sim::faults::Plan>().unwrap().seeded(self.told.0));
     }
 
     fn lift(&self) {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use fedq::sim::api::{Internal, write_internally};
-use fedq::sim::cluster::Cluster;
-use fedq::sim::kind::Kind;
+use fedq_sim::api::{Internal, write_internally};
+use fedq_sim::cluster::Cluster;
+use fedq_sim::kind::Kind;
 use serde_json::{Value, json};
 
 use super::super::bed::wait;

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use fedq::sim::cluster::Cluster;
+use fedq_sim::cluster::Cluster;
 use serde_json::Value;
 
 use super::super::bed::{WITHIN, wait};

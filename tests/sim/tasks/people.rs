@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fedq::sim::cluster::{Cluster, State};
+use fedq_sim::cluster::{Cluster, State};
 use serde_json::Value;
 use tempfile::TempDir;
 

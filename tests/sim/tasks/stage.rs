@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
-use fedq::sim::cluster::Cluster;
-use fedq::sim::kind::Kind;
+use fedq_sim::cluster::Cluster;
+use fedq_sim::kind::Kind;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;

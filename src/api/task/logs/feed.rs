@@ -9,16 +9,14 @@ use tokio::{
 };
 use tracing::{error, warn};
 
-use crate::{
-    api::{State, task::show},
-    domain::task::{phase::Phase, view::TaskViews},
-    k8s::{
-        logs::{LogPod, Options, Pods, Session, open as open_session, replay},
-        worker::{JoinedClusters, Worker},
-    },
-    store::{Dispatch, TaskRow},
-    wire::task::LogTask,
+use crate::{State, task::show};
+use fedq_domain::task::{phase::Phase, view::TaskViews};
+use fedq_k8s::{
+    logs::{LogPod, Options, Pods, Session, open as open_session, replay},
+    worker::{JoinedClusters, Worker},
 };
+use fedq_store::{Dispatch, TaskRow};
+use fedq_wire::task::LogTask;
 
 /// Moves of a task that nobody has taken yet; a person looks at the last.
 const WAITING: usize = 64;

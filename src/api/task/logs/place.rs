@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
-use crate::k8s::logs::{After, Record};
+use fedq_k8s::logs::{After, Record};
 
 /// A task has at most so many nodes, each with a container or two.
 const MOST: usize = 4096;

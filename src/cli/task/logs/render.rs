@@ -3,13 +3,11 @@
 use anstyle::AnsiColor;
 
 use crate::{
-    cli::{
-        args::{LogFormat, LogsArgs},
-        error::CliError,
-        print::{Printer, paint},
-    },
-    wire::task::{LogItem, LogLine, LogStatus, LogTask},
+    args::{LogFormat, LogsArgs},
+    error::CliError,
+    print::{Printer, paint},
 };
+use fedq_wire::task::{LogItem, LogLine, LogStatus, LogTask};
 
 /// A node keeps its colour.
 const COLORS: [AnsiColor; 6] = [

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::wire::task::LogLine;
+use fedq_wire::task::LogLine;
 
 #[derive(Debug, Default)]
 pub struct Seen(BTreeMap<(u32, String), Last>);

@@ -6,18 +6,11 @@ use jiff::Timestamp;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::{
-    controllers::capacity::Cluster,
-    domain::{capacity::ResourceFilter, resources::Resources},
-    k8s::{
-        list_watch::{
-            Timing,
-            protobuf::tests::{event_bytes, list_bytes, node_bytes},
-        },
-        testing::Server,
-    },
-    store::{ClusterRow, ClusterSource},
-};
+use crate::capacity::Cluster;
+use fedq_domain::{capacity::ResourceFilter, resources::Resources};
+use fedq_k8s::{list_watch::Timing, testing::Server};
+use fedq_sim::protobuf::samples::{event_bytes, list_bytes, node_bytes};
+use fedq_store::{ClusterRow, ClusterSource};
 
 /// What the server answers next: lists and watches in turn, then silence.
 #[derive(Clone, Default)]
@@ -127,7 +120,7 @@ impl Bed {
         let timing = Timing { backoff_min: millis(10), backoff_max: millis(50), ..Timing::default() };
         let settings = Arc::new(Settings {
             filter: ResourceFilter::default(),
-            headroom_of: Arc::new(|_| crate::domain::capacity::Headroom::default()),
+            headroom_of: Arc::new(|_| fedq_domain::capacity::Headroom::default()),
             limits_of: Arc::new(|_| Resources::new()),
             timing,
             position_period: Duration::from_mins(1),

@@ -2,7 +2,7 @@
 
 use tracing::warn;
 
-use crate::k8s::worker::{KnownObjects, Worker};
+use fedq_k8s::worker::{KnownObjects, Worker};
 
 use super::Member;
 

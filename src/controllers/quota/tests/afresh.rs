@@ -1,19 +1,17 @@
 //! A round looks at what changed; what it makes of that must be what it would make of everything.
 
 use super::*;
-use crate::{
-    domain::{
-        capacity::{Capacity, Flavor},
-        ids::ResourceName,
-        overview::{ClusterCapacity, NodeCounts},
-        queue::report::{Problem, QueueReport},
-        resources::Resources,
-    },
-    k8s::{
-        list_watch::{Link, Record, Sink, Table},
-        types::meta::HUB_LABEL,
-    },
+use fedq_domain::{
+    capacity::{Capacity, Flavor},
+    overview::{ClusterCapacity, NodeCounts},
+    queue::report::{Problem, QueueReport},
+    resources::Resources,
 };
+use fedq_k8s::{
+    list_watch::{Link, Record, Sink, Table},
+    types::meta::HUB_LABEL,
+};
+use fedq_values::ids::ResourceName;
 
 const CLUSTERS: [&str; 4] = ["east", "north", "south", "west"];
 const QUEUES: [&str; 3] = ["team-a", "team-b", "team-c"];

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::k8s::{
+use fedq_k8s::{
     types::kueue::{LocalQueue, Workload},
     worker::Worker,
 };

@@ -1,14 +1,12 @@
 use super::*;
-use crate::domain::{
-    cel::value::Value,
-    placement::{
-        Evaluation, evaluate,
-        hub::{PLACEMENT_LABEL, SetSelection, Taint},
-        selector::LabelSelector,
-        spec::{AddOnScore, Coordinate, Predicate, PrioritizerConfig},
-    },
-    quantity::Quantity,
+use crate::placement::{
+    Evaluation, evaluate,
+    hub::{PLACEMENT_LABEL, SetSelection, Taint},
+    selector::LabelSelector,
+    spec::{AddOnScore, Coordinate, Predicate, PrioritizerConfig},
 };
+use fedq_cel::value::Value;
+use fedq_values::quantity::Quantity;
 
 fn now() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().expect("a time")
@@ -216,7 +214,7 @@ fn decisions_touch_their_own_placement_and_positions_follow_clusters() {
 fn a_placement_is_due_when_a_toleration_ends() {
     let mut board = board();
     let mut placement = Placement::new(key("ns", "plain"));
-    placement.tolerations = vec![crate::domain::placement::spec::Toleration {
+    placement.tolerations = vec![crate::placement::spec::Toleration {
         key: "k".to_owned(),
         operator: "Exists".to_owned(),
         seconds: Some(30),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::domain::queue::{
+use crate::queue::{
     input::{CohortFacts, HubQueue, NamespaceRules, WorkerLocalQueue},
     pod_security::Level,
     selector::{Requirement, Selector, Test},

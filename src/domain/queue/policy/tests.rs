@@ -1,8 +1,6 @@
 use super::*;
-use crate::domain::{
-    ids::ResourceName,
-    resource_groups::{FlavorQuotas, ResourceGroup, ResourceQuota},
-};
+use crate::resource_groups::{FlavorQuotas, ResourceGroup, ResourceQuota};
+use fedq_values::ids::ResourceName;
 
 fn policy(spec: Value) -> QueuePolicy {
     let Value::Object(fields) = spec else { unreachable!("specs are objects") };

@@ -7,12 +7,14 @@
 use std::collections::BTreeMap;
 
 use super::view::{CellView, CohortCell, FlavorView, GroupView, QueueView};
-use crate::domain::{
+use crate::{
     capacity::Flavor,
-    ids::{CohortName, FlavorName, QueueName},
-    quantity::Amount,
     resource_groups::{ResourceGroups, ResourceQuota, Written},
     resources::{Cell, FlavorResource, Resources},
+};
+use fedq_values::{
+    ids::{CohortName, FlavorName, QueueName},
+    quantity::Amount,
 };
 
 /// A ClusterQueue as it was last seen.
@@ -144,10 +146,8 @@ fn cohort_cells(cluster: &ClusterFacts) -> BTreeMap<CohortName, CohortCells> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{
-        ids::ResourceName,
-        resource_groups::{FlavorQuotas, ResourceGroup},
-    };
+    use crate::resource_groups::{FlavorQuotas, ResourceGroup};
+    use fedq_values::ids::ResourceName;
 
     fn gpu() -> ResourceName {
         ResourceName::new("nvidia.com/gpu").expect("a name")

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::view::{FlavorView, GroupView};
-use crate::domain::ids::ResourceName;
+use fedq_values::ids::ResourceName;
 
 pub const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 const SPOT: [(&str, &str); 5] = [
@@ -133,7 +133,8 @@ pub fn spot(flavor: &FlavorView) -> Option<Terms> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{ids::FlavorName, resources::Resources};
+    use crate::resources::Resources;
+    use fedq_values::ids::FlavorName;
 
     fn flavor(name: &str, labels: &[(&str, &str)]) -> FlavorView {
         FlavorView {

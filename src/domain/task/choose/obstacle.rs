@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::hardware::Told;
-use crate::domain::{
+use fedq_values::{
     ids::{ClusterName, FlavorName, ResourceName},
     quantity::Amount,
 };

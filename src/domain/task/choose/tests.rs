@@ -1,12 +1,11 @@
 use proptest::{prelude::*, strategy::Strategy};
 
 use super::*;
-use crate::domain::{
+use crate::{
     capacity::Taint,
-    ids::ResourceName,
-    quantity::Amount,
     task::testing::{cluster, cluster_name, flavor, queue, task, volume},
 };
+use fedq_values::{ids::ResourceName, quantity::Amount};
 
 fn wish() -> Wish {
     Wish { queue: Some("default".to_owned()), ..Wish::default() }
@@ -369,7 +368,7 @@ fn any_cluster(name: String) -> impl Strategy<Value = ClusterView> {
                 promised: [].into(),
                 elsewhere: [].into(),
                 volumes: shared
-                    .map(|shared| ("data".to_owned(), crate::domain::task::testing::volume(shared)))
+                    .map(|shared| ("data".to_owned(), crate::task::testing::volume(shared)))
                     .into_iter()
                     .collect(),
             }

@@ -5,12 +5,14 @@ use super::{
     obstacle::Obstacle,
     view::{CellView, ClusterView, FlavorView, GroupView, QueueView},
 };
-use crate::domain::{
+use crate::{
     capacity::Toleration,
-    ids::{FlavorName, ResourceName},
-    quantity::Amount,
     resources::Resources,
     task::spec::{Candidate, TaskSpec},
+};
+use fedq_values::{
+    ids::{FlavorName, ResourceName},
+    quantity::Amount,
 };
 
 /// The numbers of one resource that decided.
@@ -95,7 +97,7 @@ pub fn per_node(candidate: &Candidate) -> Resources {
 
 /// Volumes that keep the task from a cluster.
 pub fn volume_obstacles(task: &TaskSpec, cluster: &ClusterView) -> Vec<Obstacle> {
-    let judge = |mount: &crate::domain::task::spec::Mount| match cluster.volumes.get(&mount.volume) {
+    let judge = |mount: &crate::task::spec::Mount| match cluster.volumes.get(&mount.volume) {
         None => {
             let on = cluster.elsewhere.get(&mount.volume).cloned();
             Some(Obstacle::NoVolume { volume: mount.volume.clone(), on })

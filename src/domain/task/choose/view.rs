@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::domain::{
-    capacity::Taint,
+use crate::{capacity::Taint, resources::Resources};
+use fedq_values::{
     ids::{ClusterName, FlavorName, QueueName, ResourceName},
     quantity::Amount,
-    resources::Resources,
 };
 
 /// Their order is of no consequence.

@@ -5,10 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::{Gang, ID_LABEL, Order, script};
-use crate::domain::{
-    quantity::Amount,
-    task::{choose::verdict::per_node, names::task_label, spec::Limits},
-};
+use crate::task::{choose::verdict::per_node, names::task_label, spec::Limits};
+use fedq_values::quantity::Amount;
 
 /// Where a pod learns its rank.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

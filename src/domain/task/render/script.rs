@@ -1,6 +1,6 @@
 //! What a task's container runs: find the other nodes, get the working directory, set up, run.
 
-use crate::domain::task::spec::{TaskSpec, Workdir};
+use crate::task::spec::{TaskSpec, Workdir};
 
 /// Nodes of a gang are admitted together, and have their addresses before their images are pulled.
 const PATIENCE_SECONDS: u32 = 120;

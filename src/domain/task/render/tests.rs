@@ -4,8 +4,7 @@ use super::{
     script::{self, literal},
     *,
 };
-use crate::domain::{
-    quantity::{Amount, Quantity},
+use crate::{
     resources::Resources,
     task::{
         choose::verdict::per_node,
@@ -13,6 +12,7 @@ use crate::domain::{
         testing::{cluster_name, new_task, task},
     },
 };
+use fedq_values::quantity::{Amount, Quantity};
 
 fn placement() -> Placement {
     Placement {
@@ -258,7 +258,7 @@ fn requested(template: &Value) -> Resources {
     let mut requested = Resources::new();
     for part in ["limits", "requests"] {
         for (name, text) in resources[part].as_object().into_iter().flatten() {
-            let resource = crate::domain::ids::ResourceName::new(name).expect("a resource");
+            let resource = fedq_values::ids::ResourceName::new(name).expect("a resource");
             let quantity = Quantity::parse(text.as_str().expect("a text")).expect("a quantity");
             requested.insert(resource.clone(), Amount::held(quantity, &resource));
         }

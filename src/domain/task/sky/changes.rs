@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::task::yaml::{Key, Node, Scalar, Value};
+use crate::task::yaml::{Key, Node, Scalar, Value};
 
 /// What is not given stays as the file has it.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -74,7 +74,7 @@ mod tests {
         super::{Options, TaskFileError, read_file},
         *,
     };
-    use crate::domain::task::spec::{Candidate, TaskSpec};
+    use crate::task::spec::{Candidate, TaskSpec};
 
     fn read(text: &str, changes: Changes) -> Result<TaskSpec, TaskFileError> {
         let options = Options { changes, ..Options::default() };

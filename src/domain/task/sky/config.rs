@@ -7,7 +7,7 @@ use super::{
     resources::label_map,
     text,
 };
-use crate::domain::task::{
+use crate::task::{
     spec::{Limits, PodExtras},
     yaml::shown,
 };
@@ -71,7 +71,7 @@ fn queue_name(at: &At<'_>, field: &'static str, notes: &mut Notes) -> Option<Str
 /// Of a LocalQueue and the like.
 pub fn object_name(at: &At<'_>, notes: &mut Notes) -> Option<String> {
     let name = at.text(notes)?;
-    if crate::domain::ids::QueueName::new(name).is_err() {
+    if fedq_values::ids::QueueName::new(name).is_err() {
         notes.problem(
             at,
             format!("`{}` is no name of an object: use lower-case letters, digits, `-` and `.`", shown(name)),
@@ -98,7 +98,7 @@ fn limits(at: &At<'_>, notes: &mut Notes) -> Option<Limits> {
         _ => {}
     }
     let hundredths =
-        crate::domain::quantity::Quantity::parse(text).ok().map(|factor| factor.nanos() / 10_000_000);
+        fedq_values::quantity::Quantity::parse(text).ok().map(|factor| factor.nanos() / 10_000_000);
     let percent = hundredths.and_then(|percent| u32::try_from(percent).ok());
     let percent = percent.filter(|percent| (100..=10_000).contains(percent));
     if percent.is_none() {
@@ -122,7 +122,7 @@ fn annotations(at: &At<'_>, notes: &mut Notes) -> BTreeMap<String, String> {
     let mut kept = BTreeMap::new();
     for (key, at) in at.entries(notes) {
         let Some(value) = at.text(notes) else { continue };
-        if crate::domain::ids::ResourceName::new(key).is_err() {
+        if fedq_values::ids::ResourceName::new(key).is_err() {
             notes.problem(&at, format!("`{}` is no key of an annotation", shown(key)));
         } else if is_reserved(key) {
             notes.warn(&at, "has no effect: fedq and Kueue set this annotation themselves");

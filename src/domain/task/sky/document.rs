@@ -8,7 +8,7 @@ use super::{
     resources::{self, Shape},
     text::{expand, is_variable},
 };
-use crate::domain::task::{
+use crate::task::{
     spec::{MAX_ARGUMENT, MAX_NODES, Mount, NewTask, Priority, Secrets, TaskSpec, Workdir},
     yaml::{Node, Value, shown},
 };

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use crate::domain::{
+use crate::{
     nearest::nearest,
     task::yaml::{Key, Node, Place, Scalar, Value, shown},
 };

@@ -1,7 +1,7 @@
 //! `job_recovery`: what follows a failure.
 
 use super::reader::{At, Notes};
-use crate::domain::task::{
+use crate::task::{
     spec::{Recovery, Strategy},
     yaml::shown,
 };

@@ -8,14 +8,12 @@ use super::{
     recovery::recovery,
     text::is_label_value,
 };
-use crate::domain::{
-    ids::{ClusterName, ResourceName},
-    task::{
-        quantity::{self, Request, RequestError},
-        spec::{Accelerator, Candidate, Priority, Recovery},
-        yaml::shown,
-    },
+use crate::task::{
+    quantity::{self, Request, RequestError},
+    spec::{Accelerator, Candidate, Priority, Recovery},
+    yaml::shown,
 };
+use fedq_values::ids::{ClusterName, ResourceName};
 
 const MAX_CANDIDATES: usize = 64;
 const MAX_ACCELERATORS: u32 = 1024;

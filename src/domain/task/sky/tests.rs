@@ -3,8 +3,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::ids::ClusterName;
-use crate::domain::task::spec::{Limits, MAX_NODES, Priority, Strategy as Recover, TaskSpec, Workdir};
+use crate::task::spec::{Limits, MAX_NODES, Priority, Strategy as Recover, TaskSpec, Workdir};
+use fedq_values::ids::ClusterName;
 
 fn read(text: &str) -> Result<TaskFile, TaskFileError> {
     read_file(text.as_bytes(), &Options::default())

@@ -14,11 +14,12 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
-use crate::k8s::{
+use crate::{
     client::ClientLimits,
-    list_watch::{State, Table, protobuf::tests as encode},
+    list_watch::{State, Table},
     testing::{client_of, kubeconfig_of},
 };
+use fedq_sim::protobuf::samples as encode;
 
 use stage::*;
 

@@ -3,7 +3,7 @@
 use std::str;
 
 use super::wire::{Fields, entry, get, integer, text, version};
-use crate::k8s::{
+use crate::{
     client::{ApiError, give_back},
     list_watch::{Malformed, Skipped, body, events::Event},
 };
@@ -31,7 +31,7 @@ fn too_large(name: Option<String>, bytes: u64) -> Skipped {
 }
 
 /// Takes a list apart as it arrives.
-pub(in crate::k8s::list_watch) struct ListReader {
+pub(in crate::list_watch) struct ListReader {
     buffer: Vec<u8>,
     place: Place,
     skip: u64,
@@ -49,11 +49,11 @@ enum Place {
 }
 
 impl ListReader {
-    pub(in crate::k8s::list_watch) fn new(cap: usize) -> Self {
+    pub(in crate::list_watch) fn new(cap: usize) -> Self {
         Self { buffer: Vec::new(), place: Place::Start, skip: 0, version: 0, cap }
     }
 
-    pub(in crate::k8s::list_watch) fn feed(
+    pub(in crate::list_watch) fn feed(
         &mut self,
         data: &[u8],
         on: &mut impl FnMut(Result<&[u8], Skipped>),
@@ -75,7 +75,7 @@ impl ListReader {
     }
 
     /// Bytes that are kept for what has not arrived whole.
-    pub(in crate::k8s::list_watch) fn held(&self) -> usize {
+    pub(in crate::list_watch) fn held(&self) -> usize {
         self.buffer.capacity()
     }
 
@@ -137,7 +137,7 @@ impl ListReader {
     }
 
     /// The version of the whole list.
-    pub(in crate::k8s::list_watch) fn finish(self) -> Result<u64, ApiError> {
+    pub(in crate::list_watch) fn finish(self) -> Result<u64, ApiError> {
         if self.version == 0 || self.place != Place::Tail || self.skip != 0 {
             return Err(body::cut_short());
         }
@@ -159,18 +159,18 @@ fn skip<'a>(left: &mut u64, data: &'a [u8]) -> &'a [u8] {
 }
 
 /// Takes a watch apart as it arrives: a length of four bytes, then a WatchEvent.
-pub(in crate::k8s::list_watch) struct WatchReader {
+pub(in crate::list_watch) struct WatchReader {
     buffer: Vec<u8>,
     skip: u64,
     cap: usize,
 }
 
 impl WatchReader {
-    pub(in crate::k8s::list_watch) fn new(cap: usize) -> Self {
+    pub(in crate::list_watch) fn new(cap: usize) -> Self {
         Self { buffer: Vec::new(), skip: 0, cap }
     }
 
-    pub(in crate::k8s::list_watch) fn feed(&mut self, data: &[u8], on: &mut impl FnMut(Event<'_>)) {
+    pub(in crate::list_watch) fn feed(&mut self, data: &[u8], on: &mut impl FnMut(Event<'_>)) {
         let data = skip(&mut self.skip, data);
         self.buffer.extend_from_slice(data);
         let mut rest = &self.buffer[..];
@@ -192,12 +192,12 @@ impl WatchReader {
         give_back(&mut self.buffer);
     }
 
-    pub(in crate::k8s::list_watch) fn held(&self) -> usize {
+    pub(in crate::list_watch) fn held(&self) -> usize {
         self.buffer.capacity()
     }
 
     /// Whether part of an event has come, and the rest has not.
-    pub(in crate::k8s::list_watch) fn awaits_more(&self) -> bool {
+    pub(in crate::list_watch) fn awaits_more(&self) -> bool {
         self.skip != 0 || !self.buffer.is_empty()
     }
 }

@@ -4,47 +4,13 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    k8s::{
-        client::ApiError,
-        list_watch::{Skipped, body, events::Event},
-    },
-    sim::protobuf::{self as served, ENVELOPE_TAIL, ListMeta, MAGIC, Message, ProtoKind},
+    client::ApiError,
+    list_watch::{Skipped, body, events::Event},
 };
-
-/// A node such as a GPU server reports it, with the bulk that is walked past.
-pub(crate) fn node_bytes(name: &str, version: u64, bulk: usize) -> Vec<u8> {
-    let node = json!({
-        "metadata": {
-            "name": name, "uid": "uid-1", "resourceVersion": version.to_string(), "generation": 3,
-            "labels": { "pool": "gpu", "zone": "a" }, "annotations": { "annotation": "x".repeat(bulk) },
-        },
-        "spec": {
-            "podCIDR": "10.0.0.0/24", "unschedulable": true,
-            "taints": [{ "key": "gpu", "value": "true", "effect": "NoSchedule" }],
-        },
-        "status": {
-            "capacity": { "cpu": "128" },
-            "allocatable": { "cpu": "127500m", "nvidia.com/gpu": "8" },
-            "conditions": [
-                { "type": "MemoryPressure", "status": "False" },
-                { "type": "Ready", "status": "True", "reason": "KubeletReady" },
-            ],
-        },
-    });
-    served::message(ProtoKind::Node, &node)
-}
-
-pub(crate) fn list_bytes(version: u64, nodes: &[Vec<u8>]) -> Vec<u8> {
-    let items = nodes.iter().map(|node| [&served::list_item(node.len()).0, &node[..]].concat());
-    let items = items.collect::<Vec<_>>().concat();
-    let meta = ListMeta { resource_version: &version.to_string(), ..ListMeta::default() };
-    [served::list_start(ProtoKind::Node, meta, items.len()), items, ENVELOPE_TAIL.to_vec()].concat()
-}
-
-pub(crate) fn event_bytes(kind: &str, object: &[u8]) -> Vec<u8> {
-    let start = served::start(ProtoKind::Node, object.len());
-    served::watch_frame(kind, &[&start, object, ENVELOPE_TAIL].concat())
-}
+use fedq_sim::protobuf::{
+    self as served, MAGIC, Message,
+    samples::{event_bytes, list_bytes, node_bytes},
+};
 
 fn error_bytes(code: u64, reason: &str, message: &str) -> Vec<u8> {
     let status = json!({ "status": "Failure", "message": message, "reason": reason, "code": code });

@@ -2,7 +2,7 @@
 
 use std::str;
 
-use crate::k8s::list_watch::Malformed;
+use crate::list_watch::Malformed;
 
 pub(super) struct Fields<'a>(pub &'a [u8]);
 

@@ -3,7 +3,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 
 use super::*;
-use crate::k8s::client::{ApiError, RetryClass};
+use crate::client::{ApiError, RetryClass};
 
 fn bytes(name: &str, version: u64) -> Vec<u8> {
     json!({"metadata": {"namespace": "ns", "name": name, "resourceVersion": version.to_string()}})
@@ -198,7 +198,7 @@ fn names_longer_than_names_can_be_are_not_kept() {
 
 #[test]
 fn rows_are_counted_as_they_come_and_go() {
-    let allowance = Allowance::new(crate::k8s::list_watch::Limits { objects: 2, bytes: 1 << 20 });
+    let allowance = Allowance::new(crate::list_watch::Limits { objects: 2, bytes: 1 << 20 });
     let table: Table<ConfigMap> = Table::within(&allowance);
     let mut sink = table.sink();
     list(&mut sink, &[("a", 1), ("b", 2)]);

@@ -7,7 +7,7 @@ use super::{
     super::{Container, ContainerState, LogConnections, Style, text},
     *,
 };
-use crate::k8s::testing::Server;
+use crate::testing::Server;
 
 fn origin(node: u32) -> Arc<Origin> {
     let cluster = "east".parse().expect("a name");

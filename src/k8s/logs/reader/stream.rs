@@ -19,7 +19,7 @@ use super::{
     },
     Reader,
 };
-use crate::k8s::{
+use crate::{
     client::{ApiError, RetryClass},
     list_watch::backoff::jittered,
 };

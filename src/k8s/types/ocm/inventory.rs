@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{StatusCondition, crds};
-use crate::k8s::types::{
+use crate::types::{
     kueue::LabelSelector,
     meta::{Meta, QuantityText},
 };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use crate::k8s::types::meta::Meta;
+use crate::types::meta::Meta;
 
 /// `coordination.k8s.io/v1`.
 #[derive(Clone, Debug, Deserialize)]

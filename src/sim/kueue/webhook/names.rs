@@ -32,7 +32,7 @@ pub(super) fn label_key_errors(key: &str) -> Vec<String> {
     let mut errors = Vec::new();
     match prefix {
         Some("") => errors.push("prefix part must be non-empty".to_owned()),
-        Some(prefix) if crate::domain::ids::QueueName::new(prefix).is_err() => {
+        Some(prefix) if fedq_values::ids::QueueName::new(prefix).is_err() => {
             errors.push(format!("prefix part {SUBDOMAIN_ERROR}"));
         }
         _ => {}

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use fedq::sim::faults::Plan;
-use fedq::sim::nodes::Template;
+use fedq_sim::faults::Plan;
+use fedq_sim::nodes::Template;
 
 use super::SETTLE;
 use super::changes::spaced;

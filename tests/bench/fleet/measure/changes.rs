@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use fedq::sim::fleet::Totals;
-use fedq::sim::nodes::{Change, Gpus, Template, rolling_drain};
+use fedq_sim::fleet::Totals;
+use fedq_sim::nodes::{Change, Gpus, Template, rolling_drain};
 use tokio::time::Instant;
 
 use crate::args::Args;
@@ -114,8 +114,8 @@ pub async fn spaced(stage: &Stage, turns: Range<usize>, clusters: usize) -> Resu
     Ok((on_hub, on_worker))
 }
 
-async fn reached(state: &fedq::sim::cluster::State, holds: impl Fn() -> bool) -> Result<Instant> {
-    ensure!(fedq::sim::cluster::until(state, WITHIN, |_| holds()).await, "quota does not follow a node");
+async fn reached(state: &fedq_sim::cluster::State, holds: impl Fn() -> bool) -> Result<Instant> {
+    ensure!(fedq_sim::cluster::until(state, WITHIN, |_| holds()).await, "quota does not follow a node");
     Ok(Instant::now())
 }
 

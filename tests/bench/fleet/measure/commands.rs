@@ -4,8 +4,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use fedq::sim::nodes::Template;
-use fedq::sim::rbac::User;
+use fedq_sim::nodes::Template;
+use fedq_sim::rbac::User;
 use tokio::time::Instant;
 
 use crate::args::Args;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use fedq::sim::fleet::Fleet;
-use fedq::sim::nodes::{Change, Gpus, Template, rolling_drain};
+use fedq_sim::fleet::Fleet;
+use fedq_sim::nodes::{Change, Gpus, Template, rolling_drain};
 use serde_json::Value;
 use tokio::time::Instant;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use fedq::sim::nodes::Template;
+use fedq_sim::nodes::Template;
 use tokio::time::Instant;
 
 use super::SETTLE;

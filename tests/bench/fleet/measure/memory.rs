@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use fedq::sim::nodes::Template;
+use fedq_sim::nodes::Template;
 
 use super::SETTLE;
 use crate::args::Args;

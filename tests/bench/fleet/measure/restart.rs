@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use fedq::sim::fleet::Totals;
-use fedq::sim::nodes::Template;
+use fedq_sim::fleet::Totals;
+use fedq_sim::nodes::Template;
 use tokio::time::Instant;
 
 use super::SETTLE;

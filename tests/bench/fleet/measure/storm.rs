@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use fedq::sim::faults::Plan;
-use fedq::sim::nodes::Template;
+use fedq_sim::faults::Plan;
+use fedq_sim::nodes::Template;
 use tokio::time::Instant;
 
 use super::SETTLE;

@@ -16,11 +16,8 @@ use futures::{StreamExt, stream};
 use serde_json::json;
 
 use super::super::*;
-use crate::k8s::{
-    list_watch::{
-        Malformed, Skipped,
-        protobuf::{self as pb},
-    },
+use crate::{
+    list_watch::{Malformed, Skipped, protobuf as pb},
     testing::Server,
 };
 

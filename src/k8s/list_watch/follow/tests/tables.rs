@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::*;
-use crate::k8s::list_watch::Limits;
+use crate::list_watch::Limits;
 
 #[tokio::test]
 async fn a_table_holds_what_is_followed() {

@@ -1,0 +1,189 @@
+//! The section `tasks`.
+
+use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::{resolve::Unusable, text};
+use fedq_domain::task::{choose, phase::LostPolicy, render::Gang};
+use fedq_store::Live;
+use fedq_values::quantity::Quantity;
+
+/// Quantities count in billionths.
+const NANO: i128 = 1_000_000_000;
+const SIZES: RangeInclusive<u64> = 64 << 10..=64 << 20;
+/// No task file is larger.
+const ONE_TASK: u64 = 1 << 20;
+
+pub(super) fn bytes(key: &str, text: &str) -> Result<u64, Unusable> {
+    let unusable = |reason: String| Unusable { key: key.to_owned(), reason };
+    let nanos = Quantity::parse(text).map_err(|error| unusable(error.to_string()))?.nanos();
+    u64::try_from(nanos / NANO).map_err(|_| unusable(format!("`{text}` is not a size")))
+}
+
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Tasks {
+    #[serde(with = "text::duration")]
+    pub spill_after: Duration,
+    pub lost_policy: LostPolicy,
+    pub max_live_per_user: u32,
+    pub max_live_bytes_per_user: String,
+    #[serde(with = "text::duration")]
+    pub keep_objects: Duration,
+    pub history: TaskHistory,
+    pub gang: GangChoice,
+    pub default_image: String,
+    pub weights: TaskWeights,
+    pub logs: TaskLogs,
+    pub tenants: Vec<Tenant>,
+}
+
+/// Which finished tasks are remembered.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct TaskHistory {
+    #[serde(with = "text::duration")]
+    pub keep_for: Duration,
+    pub keep_rows: u32,
+}
+
+/// What is left of a task's logs when its pods are gone.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct TaskLogs {
+    pub keep: bool,
+    /// Of one run.
+    pub max_size: String,
+    /// Of all together.
+    pub max_total: String,
+    pub folder: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum GangChoice {
+    #[default]
+    Auto,
+    PerNode,
+    Indexed,
+    JobSet,
+}
+
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct TaskWeights {
+    pub spread: i32,
+    pub pending: i32,
+    pub borrowing: i32,
+}
+
+/// What the tasks of one namespace get, and who is at home there.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Tenant {
+    pub namespace: String,
+    /// As the hub knows them; `*` is everyone.
+    #[serde(default)]
+    pub users: Vec<String>,
+    #[serde(default)]
+    pub groups: Vec<String>,
+    /// Of tasks that name none.
+    #[serde(default)]
+    pub queue: Option<String>,
+    /// Of the pods; it must be there on the clusters.
+    #[serde(default)]
+    pub service_account: Option<String>,
+}
+
+impl Default for Tasks {
+    fn default() -> Self {
+        Self {
+            spill_after: Duration::from_secs(30),
+            lost_policy: LostPolicy::Wait,
+            max_live_per_user: 10_000,
+            max_live_bytes_per_user: "64Mi".to_owned(),
+            keep_objects: Duration::from_mins(30),
+            history: TaskHistory::default(),
+            gang: GangChoice::Auto,
+            default_image: "python:3.13-slim".to_owned(),
+            weights: TaskWeights::default(),
+            logs: TaskLogs::default(),
+            tenants: Vec::new(),
+        }
+    }
+}
+
+impl Tasks {
+    /// Of one person, that are not over.
+    pub(super) fn max_live(&self) -> Result<Live, Unusable> {
+        let key = "tasks.maxLiveBytesPerUser";
+        let most = bytes(key, &self.max_live_bytes_per_user)?;
+        if most < ONE_TASK {
+            return Err(Unusable {
+                key: key.to_owned(),
+                reason: "1Mi or more: one task may take that".to_owned(),
+            });
+        }
+        Ok(Live { tasks: self.max_live_per_user, bytes: most })
+    }
+}
+
+impl Default for TaskHistory {
+    fn default() -> Self {
+        Self { keep_for: Duration::from_hours(90 * 24), keep_rows: 100_000 }
+    }
+}
+
+impl Default for TaskLogs {
+    fn default() -> Self {
+        Self {
+            keep: false,
+            max_size: "8Mi".to_owned(),
+            max_total: "1Gi".to_owned(),
+            folder: PathBuf::from("task-logs"),
+        }
+    }
+}
+
+impl TaskLogs {
+    /// Bytes of one run, and of all.
+    pub(super) fn sizes(&self) -> Result<(usize, u64), Unusable> {
+        let one = bytes("tasks.logs.maxSize", &self.max_size)?;
+        let all = bytes("tasks.logs.maxTotal", &self.max_total)?;
+        let unusable =
+            |reason: &str| Unusable { key: "tasks.logs.maxSize".to_owned(), reason: reason.to_owned() };
+        if !SIZES.contains(&one) {
+            return Err(unusable("from 64Ki to 64Mi: eight logs of that size are in memory at a time"));
+        }
+        if all < one {
+            return Err(unusable("one log would not fit in tasks.logs.maxTotal"));
+        }
+        Ok((usize::try_from(one).unwrap_or(usize::MAX), all))
+    }
+}
+
+impl Default for TaskWeights {
+    fn default() -> Self {
+        let choose::Weights { spread, pending, borrowing } = choose::Weights::default();
+        Self { spread, pending, borrowing }
+    }
+}
+
+impl TaskWeights {
+    pub fn resolve(&self) -> choose::Weights {
+        choose::Weights { spread: self.spread, pending: self.pending, borrowing: self.borrowing }
+    }
+}
+
+impl GangChoice {
+    /// `None`: by the task and its cluster.
+    pub fn fixed(self) -> Option<Gang> {
+        match self {
+            Self::Auto => None,
+            Self::PerNode => Some(Gang::PerNode),
+            Self::Indexed => Some(Gang::Indexed),
+            Self::JobSet => Some(Gang::JobSet),
+        }
+    }
+}
