@@ -50,13 +50,13 @@ impl Display for Page<'_> {
         )?;
         self.contents(f)?;
         for tag in items(&self.0["tags"]) {
-            write!(f, "<h2>{}</h2>{}\n", Text(&tag["name"]), Words(&tag["description"]))?;
+            writeln!(f, "<h2>{}</h2>{}", Text(&tag["name"]), Words(&tag["description"]))?;
             self.of_tag(tag).try_for_each(|operation| operation.write(f, self.0))?;
         }
         f.write_str("<h2 id=\"schemas\">Schemas</h2>\n")?;
         for (name, schema) in fields(&self.0["components"]["schemas"]) {
             write!(f, "<section id=\"schema-{0}\"><h3>{0}</h3>", Escaped(name))?;
-            write!(f, "{}{}</section>\n", Words(&schema["description"]), Shape(schema))?;
+            writeln!(f, "{}{}</section>", Words(&schema["description"]), Shape(schema))?;
         }
         f.write_str("</body></html>\n")
     }

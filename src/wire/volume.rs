@@ -41,6 +41,7 @@ pub struct CreateVolume {
 /// Kubernetes' words, for the document.
 #[derive(Clone, Copy, ToSchema)]
 #[expect(dead_code, reason = "the domain reads the words")]
+#[expect(clippy::enum_variant_names, reason = "the words are those of Kubernetes")]
 enum AccessMode {
     ReadWriteOnce,
     ReadOnlyMany,
