@@ -110,7 +110,7 @@ fn the_commands_of_the_page_on_the_api_work() {
     while let (Some(block), Some(after)) = (parts.next(), parts.next()) {
         let (language, text) = block.split_once('\n').unwrap();
         if language == "sh" {
-            script.extend([text.as_str(), "\n"]);
+            script.extend([text, "\n"]);
         } else {
             let name = before.rsplit('`').nth(1).unwrap();
             write(&folder.path().join(name), text);
