@@ -6,7 +6,7 @@ mod placement;
 mod task;
 mod volume;
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -131,6 +131,9 @@ pub enum Command {
     Audit(AuditCommand),
     /// Find out what is wrong with the hub or a cluster
     Check(CheckArgs),
+    /// Kueue's own commands, kueuectl's, on the cluster of a kubeconfig
+    #[command(disable_help_flag = true)]
+    Kueue(KueueArgs),
     /// See fedq at work on simulated clusters: nothing else is needed
     #[cfg(feature = "demo")]
     Demo(DemoArgs),
@@ -138,6 +141,13 @@ pub enum Command {
     Version(VersionArgs),
     /// Print a completion script for a shell
     Completion(CompletionArgs),
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct KueueArgs {
+    /// Command, object and flags: `fedq kueue --help` lists them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    pub line: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]

@@ -16,6 +16,7 @@ mod cluster;
 mod demo;
 mod editor;
 mod error;
+mod kueue;
 mod list;
 mod login;
 mod merge;
@@ -76,6 +77,9 @@ impl Session {
 /// Runs the command line given in `arguments`, the first of which is the program's own path.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if let Some(code) = kueue::run_if_called(&arguments) {
+        return code;
+    }
     let command = command(arguments.first().map(Path::new));
     let parsed = command.try_get_matches_from(arguments).and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
@@ -90,6 +94,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             });
         }
     };
+    if let Command::Kueue(args) = &cli.command {
+        return kueue::run("fedq kueue", &args.line);
+    }
     let printer = Printer::terminal(cli.connection.color);
     let mut session = Session { connection: cli.connection, printer, api: None };
     let mut runtime = match cli.command {
@@ -139,6 +146,8 @@ async fn dispatch(command: Command, session: &mut Session) -> Result<u8, CliErro
         Command::Check(args) => check::run(args, session).await,
         #[cfg(feature = "demo")]
         Command::Demo(args) => demo::run(args, session).await,
+        // It has a runtime of its own, and was run before this one began.
+        Command::Kueue(_) => Ok(DONE),
         Command::Version(args) => version(args, session).await,
         Command::Completion(args) => completion(&args, session),
     }

@@ -9,8 +9,8 @@ type Table = BTreeMap<String, BTreeSet<String>>;
 /// What controllers share; they know nothing else of each other.
 const SHARED_BY_CONTROLLERS: [&str; 2] = ["driver", "writer"];
 
-/// Controllers and handlers make typed requests with clients that `k8s` made; `appwrapper` is another program.
-const HOLD_A_CLIENT: [&str; 4] = ["api", "appwrapper", "controllers", "k8s"];
+/// Controllers and handlers make typed requests with clients that `k8s` made; `appwrapper` and `kueuectl` are other programs.
+const HOLD_A_CLIENT: [&str; 5] = ["api", "appwrapper", "controllers", "k8s", "kueuectl"];
 
 #[test]
 fn crates_depend_on_what_the_table_in_architecture_md_says() {

@@ -1,0 +1,167 @@
+//! Requests to one API server, and its answers' errors in client-go's words.
+
+use std::{cell::RefCell, collections::BTreeSet, time::Duration};
+
+use http::{Method, Request, StatusCode, header};
+use http_body_util::BodyExt;
+use kube::{Client, client::Body};
+use serde_json::Value;
+
+use crate::{error::Error, kubeconfig::reason};
+
+pub const JSON: &str = "application/json";
+pub const MERGE_PATCH: &str = "application/merge-patch+json";
+
+/// How often a server that says when to come back is asked again, as by client-go.
+const TIMES: usize = 10;
+
+pub struct Api {
+    client: Client,
+    /// The server's address, for messages.
+    server: String,
+    within: Option<Duration>,
+    warnings: RefCell<(BTreeSet<String>, Vec<String>)>,
+}
+
+/// One request: a path with its query, and what a message calls the object of it.
+pub struct Call<'a> {
+    pub method: Method,
+    pub path: String,
+    pub about: String,
+    pub accept: &'a str,
+    pub content: &'a str,
+    pub body: Option<&'a Value>,
+}
+
+impl Call<'_> {
+    pub fn get(path: String, about: String) -> Self {
+        Call { method: Method::GET, path, about, accept: JSON, content: JSON, body: None }
+    }
+}
+
+impl Api {
+    pub fn new(client: Client, server: String, within: Option<Duration>) -> Self {
+        Self { client, server, within, warnings: RefCell::default() }
+    }
+
+    pub async fn call(&self, call: &Call<'_>) -> Result<Value, Error> {
+        let asked = self.ask(call);
+        match self.within {
+            None => asked.await,
+            Some(within) => tokio::time::timeout(within, asked).await.unwrap_or_else(|_| {
+                let said = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
+                Err(Error::Unreachable(format!("{}: {said}", self.request_name(call))))
+            }),
+        }
+    }
+
+    /// Warnings that servers sent since the last call, each once.
+    pub fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut self.warnings.borrow_mut().1)
+    }
+
+    async fn ask(&self, call: &Call<'_>) -> Result<Value, Error> {
+        let mut times = 0;
+        loop {
+            let answer = self.send(call).await?;
+            self.note_warnings(answer.headers());
+            let status = answer.status();
+            let again =
+                answer.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+            let busy = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
+            if let Some(seconds) = again.filter(|_| busy && times < TIMES) {
+                times += 1;
+                tokio::time::sleep(Duration::from_secs(seconds)).await;
+                continue;
+            }
+            let bytes = answer.into_body().collect().await;
+            let bytes = bytes.map_err(|error| self.unreachable(call, &error))?.to_bytes();
+            return if status.is_success() {
+                serde_json::from_slice(&bytes).map_err(|error| {
+                    Error::said(format!("{}: the answer is not JSON: {error}", self.request_name(call)))
+                })
+            } else {
+                Err(refusal(status, &bytes, call))
+            };
+        }
+    }
+
+    async fn send(&self, call: &Call<'_>) -> Result<http::Response<Body>, Error> {
+        let body = call.body.map_or_else(Vec::new, |body| body.to_string().into_bytes());
+        let request = Request::builder()
+            .method(call.method.clone())
+            .uri(&call.path)
+            .header(header::ACCEPT, call.accept)
+            .header(header::CONTENT_TYPE, call.content)
+            .body(Body::from(body))
+            .map_err(|error| Error::said(format!("invalid request {}: {error}", call.path)))?;
+        self.client.send(request).await.map_err(|error| self.unreachable(call, &error))
+    }
+
+    fn note_warnings(&self, headers: &http::HeaderMap) {
+        let (told, fresh) = &mut *self.warnings.borrow_mut();
+        for value in headers.get_all(header::WARNING) {
+            // `299 - "text"`, where quotes inside are escaped.
+            let text = value
+                .to_str()
+                .ok()
+                .and_then(|text| text.split_once('"')?.1.rsplit_once('"'))
+                .map(|(text, _)| text);
+            let Some(text) = text.map(|text| text.replace("\\\"", "\"").replace("\\\\", "\\")) else {
+                continue;
+            };
+            if told.insert(text.clone()) {
+                fresh.push(text);
+            }
+        }
+    }
+
+    fn request_name(&self, call: &Call<'_>) -> String {
+        let method = call.method.as_str();
+        let verb = format!("{}{}", &method[..1], method[1..].to_lowercase());
+        format!("{verb} \"{}{}\"", self.server.trim_end_matches('/'), call.path)
+    }
+
+    fn unreachable(&self, call: &Call<'_>, error: &(dyn std::error::Error + 'static)) -> Error {
+        let causes = || std::iter::successors(Some(error), |error| error.source());
+        let os_error = causes().find_map(|error| error.downcast_ref::<std::io::Error>());
+        let refused = os_error.filter(|error| error.kind() == std::io::ErrorKind::ConnectionRefused);
+        let said = match refused {
+            Some(error) => format!(
+                "dial tcp {}: connect: {}\nNothing answers there. Start the cluster, or choose another with --context, \
+                 --kubeconfig or --server",
+                host(&self.server),
+                reason(error)
+            ),
+            None => causes().last().map(ToString::to_string).unwrap_or_default(),
+        };
+        Error::Unreachable(format!("{}: {said}", self.request_name(call)))
+    }
+}
+
+/// Host and port of an address.
+fn host(server: &str) -> String {
+    let uri: http::Uri = server.parse().unwrap_or_default();
+    let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
+    format!("{}:{port}", uri.host().unwrap_or_default())
+}
+
+fn refusal(status: StatusCode, bytes: &[u8], call: &Call<'_>) -> Error {
+    let answer: Value = serde_json::from_slice(bytes).unwrap_or_default();
+    let message = answer["message"].as_str().filter(|_| answer["kind"] == "Status");
+    let text = match message {
+        Some(message) => message.to_owned(),
+        None => {
+            let said = match status {
+                StatusCode::NOT_FOUND => "the server could not find the requested resource".to_owned(),
+                StatusCode::UNAUTHORIZED => {
+                    "the server has asked for the client to provide credentials".to_owned()
+                }
+                StatusCode::FORBIDDEN => String::from_utf8_lossy(bytes).trim().to_owned(),
+                _ => format!("an error on the server ({:?})", String::from_utf8_lossy(bytes).trim()),
+            };
+            format!("{said} ({} {})", call.method.as_str().to_lowercase(), call.about)
+        }
+    };
+    if status == StatusCode::NOT_FOUND { Error::NotFound(text) } else { Error::Said(text) }
+}

@@ -1,0 +1,34 @@
+//! What can go wrong, in kueuectl's words.
+
+use std::io;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// What a server answered, or what was typed.
+    #[error("{0}")]
+    Said(String),
+    /// The server says that there is no such object.
+    #[error("{0}")]
+    NotFound(String),
+    #[error("cannot read the kubeconfig {path}: {reason}")]
+    Kubeconfig { path: String, reason: String },
+    #[error("{0}")]
+    Unreachable(String),
+    #[error("{0}")]
+    Output(#[from] io::Error),
+}
+
+impl Error {
+    pub fn said(text: impl Into<String>) -> Self {
+        Self::Said(text.into())
+    }
+
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::NotFound(_))
+    }
+
+    /// Whoever read our output has gone.
+    pub fn is_broken_pipe(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}

@@ -1,0 +1,245 @@
+//! `list workload`: workloads with their jobs, their place in the queue, and what their conditions say.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::{
+    age,
+    api::{Api, Call},
+    discovery,
+    error::Error,
+    list::{self, Query, age_of, keep},
+    resource::Resource,
+    session::{Session, text},
+    workload::{Status, condition, owners},
+};
+
+/// A job's type is cut off after this many letters.
+const LONGEST_TYPE: usize = 20;
+
+const COLUMNS: [&str; 9] = [
+    "Name",
+    "Job Type",
+    "Job Name",
+    "LocalQueue",
+    "ClusterQueue",
+    "Status",
+    "Position in Queue",
+    "Exec Time",
+    "Age",
+];
+
+pub async fn run(session: &mut Session<'_, '_>) -> Result<(), Error> {
+    let mut query = Query::new(session, Resource::workload())?;
+    let statuses = statuses(session)?;
+    let job = match session.given.text("for") {
+        "" => None,
+        wanted => {
+            let wanted = wanted.to_owned();
+            let Some(job) = for_object(session, &wanted, "--for must be in resource/name form").await? else {
+                return list::nothing_found(session, "");
+            };
+            Some(text(&job.1, "/metadata/uid").to_owned())
+        }
+    };
+    let mut list = of_job(session.api().await?, &mut query, job.as_deref()).await?;
+    let local_queue = session.given.text("localqueue");
+    keep(&mut list, |workload| {
+        (local_queue.is_empty() || text(workload, "/spec/queueName") == local_queue)
+            && (statuses.is_empty() || statuses.contains(&Status::of(workload)))
+    });
+    let wanted = session.given.text("clusterqueue").to_owned();
+    let mut about =
+        About { cluster_queues: cluster_queues(session.api().await?, &list).await?, ..About::default() };
+    keep(&mut list, |workload| wanted.is_empty() || about.cluster_queue(workload) == wanted);
+    // Documents say nothing of what is only looked up for the table.
+    if !session.given.has("output") {
+        let api = session.api().await?;
+        about.positions = positions(api, &list, &about).await?;
+        about.types = types(api, &list).await?;
+    }
+    list::show(session, "WorkloadList", &list, &COLUMNS, |workload, now| row(workload, &about, now))
+}
+
+/// The object that `TYPE/NAME` names, if it exists, and its resource.
+pub async fn for_object(
+    session: &mut Session<'_, '_>,
+    wanted: &str,
+    malformed: &str,
+) -> Result<Option<(Resource, Value)>, Error> {
+    let (kind, name) = match wanted.split('/').collect::<Vec<_>>()[..] {
+        [kind, name] => (kind, name),
+        [_] | [] => return Err(Error::said(malformed)),
+        _ => return Err(Error::said("arguments in resource/name form may not have more than one slash")),
+    };
+    let namespace = session.scope()?;
+    let api = session.api().await?;
+    let resource = discovery::named(api, kind).await?;
+    let fields = format!("metadata.name={name}");
+    let mut found = resource.list(api, &namespace, &[("fieldSelector", &fields)]).await?;
+    let first =
+        found["items"].as_array_mut().filter(|items| !items.is_empty()).map(|items| items.swap_remove(0));
+    Ok(first.map(|object| (resource, object)))
+}
+
+/// A job's workloads: by its label, or else by their owner.
+async fn of_job(api: &Api, query: &mut Query, job: Option<&str>) -> Result<Value, Error> {
+    let Some(uid) = job else { return query.all(api).await };
+    let labels = query.labels.clone();
+    let comma = if labels.is_empty() { "" } else { "," };
+    query.labels = format!("{labels}{comma}kueue.x-k8s.io/job-uid={uid}");
+    let labelled = query.all(api).await?;
+    if labelled["items"].as_array().is_some_and(|items| !items.is_empty()) {
+        return Ok(labelled);
+    }
+    query.labels = labels;
+    let mut list = query.all(api).await?;
+    keep(&mut list, |workload| owners(workload).any(|owner| owner["uid"] == uid));
+    Ok(list)
+}
+
+/// None for all.
+fn statuses(session: &Session<'_, '_>) -> Result<Vec<Status>, Error> {
+    let mut statuses = Vec::new();
+    let mut all = false;
+    for status in session.given.all("status") {
+        match status.to_lowercase().as_str() {
+            "all" => all = true,
+            "pending" => statuses.push(Status::Pending),
+            "quotareserved" => statuses.push(Status::QuotaReserved),
+            "admitted" => statuses.push(Status::Admitted),
+            "finished" => statuses.push(Status::Finished),
+            _ => {
+                return Err(Error::said(format!(
+                    "invalid status value ({status}). Must be \"all\", \"pending\", \"admitted\" or \"finished\""
+                )));
+            }
+        }
+    }
+    Ok(if all { Vec::new() } else { statuses })
+}
+
+/// What the table tells of workloads beyond the objects themselves.
+#[derive(Default)]
+struct About {
+    /// By namespace and LocalQueue.
+    cluster_queues: BTreeMap<(String, String), String>,
+    /// By namespace and name.
+    positions: BTreeMap<(String, String), i64>,
+    /// By API version and kind.
+    types: BTreeMap<(String, String), String>,
+}
+
+impl About {
+    fn cluster_queue<'a>(&'a self, workload: &'a Value) -> &'a str {
+        match text(workload, "/status/admission/clusterQueue") {
+            "" => self.cluster_queues.get(&queue_of(workload)).map_or("", String::as_str),
+            admitted => admitted,
+        }
+    }
+}
+
+fn queue_of(workload: &Value) -> (String, String) {
+    (text(workload, "/metadata/namespace").to_owned(), text(workload, "/spec/queueName").to_owned())
+}
+
+fn key_of(object: &Value) -> (String, String) {
+    (text(object, "/metadata/namespace").to_owned(), text(object, "/metadata/name").to_owned())
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list["items"].as_array().into_iter().flatten()
+}
+
+async fn cluster_queues(api: &Api, list: &Value) -> Result<BTreeMap<(String, String), String>, Error> {
+    let waiting = items(list).filter(|workload| text(workload, "/status/admission/clusterQueue").is_empty());
+    let wanted: BTreeSet<_> = waiting.map(queue_of).filter(|(_, queue)| !queue.is_empty()).collect();
+    let mut found = BTreeMap::new();
+    for (namespace, name) in wanted {
+        match Resource::local_queue().get(api, &namespace, &name).await {
+            Ok(queue) => {
+                found.insert((namespace, name), text(&queue, "/spec/clusterQueue").to_owned());
+            }
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+/// Places in the LocalQueue, by Kueue's visibility API; a server without it has none.
+async fn positions(api: &Api, list: &Value, about: &About) -> Result<BTreeMap<(String, String), i64>, Error> {
+    let pending = items(list).filter(|workload| Status::of(workload) == Status::Pending);
+    let queues: BTreeSet<&str> =
+        pending.map(|workload| about.cluster_queue(workload)).filter(|queue| !queue.is_empty()).collect();
+    let mut positions = BTreeMap::new();
+    for queue in queues {
+        let path = format!("/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/{queue}/pendingworkloads");
+        let about = format!("clusterqueues.visibility.kueue.x-k8s.io {queue}");
+        match api.call(&Call::get(path, about)).await {
+            Ok(summary) => {
+                let place = |entry: &Value| {
+                    Some((key_of(entry), entry["positionInLocalQueue"].as_i64().unwrap_or(0)))
+                };
+                positions.extend(items(&summary).filter_map(place));
+            }
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(positions)
+}
+
+async fn types(api: &Api, list: &Value) -> Result<BTreeMap<(String, String), String>, Error> {
+    let versions: BTreeSet<&str> =
+        items(list).flat_map(owners).map(|owner| text(owner, "/apiVersion")).collect();
+    let mut types = BTreeMap::new();
+    for version in versions {
+        for entry in discovery::resources_of(api, version).await?.unwrap_or_default() {
+            let singular = text(&entry, "/singularName");
+            if !singular.is_empty() {
+                let key = (version.to_owned(), text(&entry, "/kind").to_owned());
+                types.entry(key).or_insert_with(|| job_type(singular, text(&entry, "/group")));
+            }
+        }
+    }
+    Ok(types)
+}
+
+fn job_type(singular: &str, group: &str) -> String {
+    let full = if group.is_empty() { singular.to_owned() } else { format!("{singular}.{group}") };
+    match full.char_indices().nth(LONGEST_TYPE) {
+        Some((end, _)) => format!("{}...", &full[..end]),
+        None => full,
+    }
+}
+
+fn row(workload: &Value, about: &About, now: Timestamp) -> Vec<String> {
+    let types: BTreeSet<&str> = owners(workload)
+        .map(|owner| (text(owner, "/apiVersion").to_owned(), text(owner, "/kind").to_owned()))
+        .filter_map(|key| about.types.get(&key).map(String::as_str))
+        .collect();
+    let names: BTreeSet<&str> = owners(workload).map(|owner| text(owner, "/name")).collect();
+    let waits = Status::of(workload) == Status::Pending;
+    let position = about.positions.get(&key_of(workload)).filter(|_| waits);
+    vec![
+        text(workload, "/metadata/name").to_owned(),
+        types.into_iter().collect::<Vec<_>>().join(", "),
+        names.into_iter().collect::<Vec<_>>().join(", "),
+        text(workload, "/spec/queueName").to_owned(),
+        about.cluster_queue(workload).to_owned(),
+        Status::of(workload).shown().to_owned(),
+        position.map(ToString::to_string).unwrap_or_default(),
+        exec_time(workload, now),
+        age_of(workload, now),
+    ]
+}
+
+/// From admission to the end, or until now.
+fn exec_time(workload: &Value, now: Timestamp) -> String {
+    let at = |kind: &str| text(condition(workload, kind)?, "/lastTransitionTime").parse::<Timestamp>().ok();
+    let Some(admitted) = at("Admitted") else { return String::new() };
+    age::human(at("Finished").unwrap_or(now).duration_since(admitted))
+}

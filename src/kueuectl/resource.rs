@@ -1,0 +1,168 @@
+//! Kinds of objects, and where an API server keeps them.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::{
+    api::{Api, Call, JSON, MERGE_PATCH},
+    error::Error,
+};
+
+/// A kind, as discovery or Kueue's API describes it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Resource {
+    pub group: String,
+    pub version: String,
+    pub plural: String,
+    pub kind: String,
+    pub namespaced: bool,
+}
+
+pub const GROUP: &str = "kueue.x-k8s.io";
+pub const VERSION: &str = "v1beta2";
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum DryRun {
+    None,
+    Client,
+    Server,
+}
+
+impl Resource {
+    pub fn cluster_queue() -> Self {
+        Self::kueue("clusterqueues", "ClusterQueue", false)
+    }
+
+    pub fn local_queue() -> Self {
+        Self::kueue("localqueues", "LocalQueue", true)
+    }
+
+    pub fn resource_flavor() -> Self {
+        Self::kueue("resourceflavors", "ResourceFlavor", false)
+    }
+
+    pub fn workload() -> Self {
+        Self::kueue("workloads", "Workload", true)
+    }
+
+    pub fn core(plural: &str, kind: &str, namespaced: bool) -> Self {
+        let (group, version) = (String::new(), "v1".to_owned());
+        Self { group, version, plural: plural.to_owned(), kind: kind.to_owned(), namespaced }
+    }
+
+    fn kueue(plural: &str, kind: &str, namespaced: bool) -> Self {
+        let (group, version) = (GROUP.to_owned(), VERSION.to_owned());
+        Self { group, version, plural: plural.to_owned(), kind: kind.to_owned(), namespaced }
+    }
+
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// `jobs.batch`, as messages name it.
+    pub fn full_name(&self) -> String {
+        if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
+    }
+
+    /// In every namespace where `namespace` is empty.
+    pub fn path(&self, namespace: &str, name: &str) -> String {
+        let root = if self.group.is_empty() { "/api/" } else { "/apis/" };
+        let mut path = format!("{root}{}", self.api_version());
+        if self.namespaced && !namespace.is_empty() {
+            path += &format!("/namespaces/{namespace}");
+        }
+        path += &format!("/{}", self.plural);
+        if !name.is_empty() {
+            path += &format!("/{name}");
+        }
+        path
+    }
+
+    fn about(&self, name: &str) -> String {
+        if name.is_empty() { self.full_name() } else { format!("{} {name}", self.full_name()) }
+    }
+
+    pub async fn get(&self, api: &Api, namespace: &str, name: &str) -> Result<Value, Error> {
+        check_name(name)?;
+        api.call(&Call::get(self.path(namespace, name), self.about(name))).await
+    }
+
+    pub async fn list(&self, api: &Api, namespace: &str, query: &[(&str, &str)]) -> Result<Value, Error> {
+        let path = self.path(namespace, "") + &query_text(query);
+        api.call(&Call::get(path, self.about(""))).await
+    }
+
+    pub async fn create(&self, api: &Api, object: &Value, dry_run: DryRun) -> Result<Value, Error> {
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+        let path = self.path(namespace, "") + dry_run.query();
+        api.call(&Call { method: Method::POST, body: Some(object), ..Call::get(path, self.about("")) }).await
+    }
+
+    pub async fn patch(
+        &self,
+        api: &Api,
+        (namespace, name): (&str, &str),
+        patch: &Value,
+        dry_run: DryRun,
+    ) -> Result<Value, Error> {
+        let path = self.path(namespace, name) + dry_run.query();
+        let call = Call::get(path, self.about(name));
+        api.call(&Call { method: Method::PATCH, content: MERGE_PATCH, body: Some(patch), ..call }).await
+    }
+
+    /// `uid` is checked by the server: another object of the same name is left alone.
+    pub async fn delete(
+        &self,
+        api: &Api,
+        (namespace, name): (&str, &str),
+        uid: Option<&str>,
+        dry_run: DryRun,
+    ) -> Result<(), Error> {
+        let mut options = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
+        if let Some(uid) = uid {
+            options["preconditions"] = json!({"uid": uid});
+        }
+        let path = self.path(namespace, name) + dry_run.query();
+        let call = Call::get(path, self.about(name));
+        api.call(&Call { method: Method::DELETE, content: JSON, body: Some(&options), ..call })
+            .await
+            .map(|_| ())
+    }
+}
+
+impl DryRun {
+    fn query(self) -> &'static str {
+        if self == Self::Server { "?dryRun=All" } else { "" }
+    }
+}
+
+/// As client-go checks a name that is to be part of a path.
+fn check_name(name: &str) -> Result<(), Error> {
+    let invalid = match name {
+        "." | ".." => format!("may not be '{name}'"),
+        _ if name.contains('/') => "may not contain '/'".to_owned(),
+        _ if name.contains('%') => "may not contain '%'".to_owned(),
+        _ => return Ok(()),
+    };
+    Err(Error::said(format!("invalid resource name {name:?}: [{invalid}]")))
+}
+
+pub fn query_text(query: &[(&str, &str)]) -> String {
+    let pairs: Vec<String> = query
+        .iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(key, value)| format!("{key}={}", encoded(value)))
+        .collect();
+    if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
+}
+
+fn encoded(value: &str) -> String {
+    value.bytes().fold(String::new(), |mut text, byte| {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            text += &format!("%{byte:02X}");
+        }
+        text
+    })
+}

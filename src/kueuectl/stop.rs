@@ -1,0 +1,83 @@
+//! `stop` and `resume`: a queue's stop policy, a workload's `spec.active`.
+
+use serde_json::{Value, json};
+
+use crate::{
+    error::Error,
+    output::Printer,
+    resource::{DryRun, Resource},
+    session::Session,
+};
+
+pub async fn cluster_queue(session: &mut Session<'_, '_>, stop: bool) -> Result<(), Error> {
+    let policy = policy(session, stop);
+    refuse_flavor(session, stop)?;
+    change(session, &Resource::cluster_queue(), "", &json!({"spec": {"stopPolicy": policy}})).await
+}
+
+pub async fn local_queue(session: &mut Session<'_, '_>, stop: bool) -> Result<(), Error> {
+    let policy = policy(session, stop);
+    change(session, &Resource::local_queue(), "", &json!({"spec": {"stopPolicy": policy}})).await
+}
+
+pub async fn workload(session: &mut Session<'_, '_>, stop: bool) -> Result<(), Error> {
+    let operation = if stop { "stopped" } else { "resumed" };
+    change(session, &Resource::workload(), operation, &json!({"spec": {"active": !stop}})).await
+}
+
+fn policy(session: &Session<'_, '_>, stop: bool) -> &'static str {
+    match (stop, session.given.is("keep-already-running")) {
+        (false, _) => "None",
+        (true, true) => "Hold",
+        (true, false) => "HoldAndDrain",
+    }
+}
+
+/// KEP-2076 has the flag and says that it needs another API; Kueue has none that stops a part of a queue.
+fn refuse_flavor(session: &Session<'_, '_>, stop: bool) -> Result<(), Error> {
+    let flavor = session.given.text("resource-flavor");
+    if flavor.is_empty() {
+        return Ok(());
+    }
+    let verb = if stop { "stop" } else { "resume" };
+    Err(Error::said(format!(
+        "--resource-flavor: Kueue has no API to {verb} one flavor of a ClusterQueue. Change the quota of {flavor} instead \
+         (edit clusterqueue {}), or {verb} the whole queue without the flag",
+        session.given.arguments[0]
+    )))
+}
+
+async fn change(
+    session: &mut Session<'_, '_>,
+    resource: &Resource,
+    operation: &str,
+    patch: &Value,
+) -> Result<(), Error> {
+    let namespace = if resource.namespaced { session.namespace()? } else { String::new() };
+    let name = session.given.arguments[0].clone();
+    let dry_run = session.dry_run()?;
+    let mut printer = Printer::new(session, operation, dry_run)?;
+    let api = session.api().await?;
+    let mut object = resource.get(api, &namespace, &name).await?;
+    if dry_run == DryRun::Client {
+        merge(&mut object, patch);
+    } else {
+        let patch = difference(&object, patch);
+        object = resource.patch(api, (&namespace, &name), &patch, dry_run).await?;
+    }
+    let text = printer.print(&resource.kind, &object)?;
+    session.print(&text)
+}
+
+/// What of `patch` is not so already.
+fn difference(object: &Value, patch: &Value) -> Value {
+    let mut changed = object.clone();
+    merge(&mut changed, patch);
+    if changed == *object { json!({}) } else { patch.clone() }
+}
+
+fn merge(object: &mut Value, patch: &Value) {
+    for (key, value) in patch["spec"].as_object().into_iter().flatten() {
+        object["spec"][key] = value.clone();
+    }
+}

@@ -1,0 +1,124 @@
+//! kueuectl's unit cases, as fixtures: each names upstream's file and case, and runs on an API in memory.
+
+#![expect(clippy::panic, reason = "a test fails by it")]
+
+#[path = "golden/memory.rs"]
+mod memory;
+#[path = "golden/objects.rs"]
+mod objects;
+
+use std::ffi::OsString;
+use std::io;
+
+use fedq_kueuectl::{Called, World, run};
+use serde::Deserialize;
+use serde_json::Value;
+
+use memory::Memory;
+
+/// The time of every case; ages in fixtures count back from it.
+const NOW: &str = "2026-01-01T12:00:00Z";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    case: String,
+    /// Upstream's file and case, or why it is here.
+    #[allow(dead_code, reason = "it is for the reader")]
+    source: String,
+    #[serde(default)]
+    objects: Vec<Value>,
+    run: String,
+    #[serde(default)]
+    input: String,
+    #[serde(default)]
+    out: String,
+    #[serde(default)]
+    err: String,
+    #[serde(default)]
+    code: u8,
+    /// `kind/namespace/name` of all that is left, where a case is about that.
+    left: Option<Vec<String>>,
+    /// What the last request that changes something carried.
+    sent: Option<Value>,
+    /// Objects a page, where a case is about pages.
+    page: Option<usize>,
+}
+
+fn cases(text: &str) -> Vec<Case> {
+    serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn check(text: &str) {
+    let cases = cases(text);
+    assert!(!cases.is_empty());
+    let wrong: Vec<String> = cases.iter().filter_map(failure).collect();
+    assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+}
+
+fn failure(case: &Case) -> Option<String> {
+    // The client starts a task on it.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let _entered = runtime.enter();
+    let memory = Memory::new(case.objects.iter().map(|object| objects::expand(object, NOW)).collect());
+    let line: Vec<OsString> = words(&case.run).into_iter().map(OsString::from).collect();
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let page = case.page.map(|page| page.to_string());
+    let mut world = World {
+        input: &mut case.input.as_bytes(),
+        output: &mut out,
+        errors: &mut err,
+        now: &|| NOW.parse().expect("it is a time"),
+        variables: &|name| {
+            page.as_ref().filter(|_| name == "KUEUECTL_LIST_REQUEST_LIMIT").map(OsString::from)
+        },
+        replace: &|program, arguments| io::Error::other(format!("{program:?} {arguments:?}")),
+        run: &|_, _, _| Err(io::Error::other("no other program runs here")),
+        client: Some(memory.client()),
+    };
+    let called = Called { name: "kueuectl", arguments: &line, version: "v0.0.0-main" };
+    let code = runtime.block_on(run(&called, &mut world));
+    let found = [String::from_utf8_lossy(&out), String::from_utf8_lossy(&err), code.to_string().into()];
+    let wanted = [case.out.clone(), case.err.clone(), case.code.to_string()];
+    let left = case.left.as_ref().is_none_or(|left| *left == memory.names());
+    let sent = case.sent.as_ref().is_none_or(|sent| memory.last_sent().as_ref() == Some(sent));
+    if found == wanted && left && sent {
+        return None;
+    }
+    let state =
+        format!("left {:?}, sent {:?}", memory.names(), memory.last_sent().map(|sent| sent.to_string()));
+    Some(format!("{} ({})\n  wanted {wanted:#?}\n  found {found:#?}\n  {state}", case.case, case.run))
+}
+
+/// Words as a shell splits them at blanks, with single quotes.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (index, part) in line.split('\'').enumerate() {
+        if index % 2 == 1 {
+            words.push(part.to_owned());
+        } else {
+            words.extend(part.split_whitespace().map(str::to_owned));
+        }
+    }
+    words
+}
+
+#[test]
+fn create() {
+    check(include_str!("golden/create.yaml"));
+}
+
+#[test]
+fn list() {
+    check(include_str!("golden/list.yaml"));
+}
+
+#[test]
+fn list_workload() {
+    check(include_str!("golden/list_workload.yaml"));
+}
+
+#[test]
+fn delete_stop_and_the_rest() {
+    check(include_str!("golden/delete.yaml"));
+}
