@@ -149,19 +149,18 @@ fn host(server: &str) -> String {
 fn refusal(status: StatusCode, bytes: &[u8], call: &Call<'_>) -> Error {
     let answer: Value = serde_json::from_slice(bytes).unwrap_or_default();
     let message = answer["message"].as_str().filter(|_| answer["kind"] == "Status");
-    let text = match message {
-        Some(message) => message.to_owned(),
-        None => {
-            let said = match status {
-                StatusCode::NOT_FOUND => "the server could not find the requested resource".to_owned(),
-                StatusCode::UNAUTHORIZED => {
-                    "the server has asked for the client to provide credentials".to_owned()
-                }
-                StatusCode::FORBIDDEN => String::from_utf8_lossy(bytes).trim().to_owned(),
-                _ => format!("an error on the server ({:?})", String::from_utf8_lossy(bytes).trim()),
-            };
-            format!("{said} ({} {})", call.method.as_str().to_lowercase(), call.about)
-        }
+    let text = if let Some(message) = message {
+        message.to_owned()
+    } else {
+        let said = match status {
+            StatusCode::NOT_FOUND => "the server could not find the requested resource".to_owned(),
+            StatusCode::UNAUTHORIZED => {
+                "the server has asked for the client to provide credentials".to_owned()
+            }
+            StatusCode::FORBIDDEN => String::from_utf8_lossy(bytes).trim().to_owned(),
+            _ => format!("an error on the server ({:?})", String::from_utf8_lossy(bytes).trim()),
+        };
+        format!("{said} ({} {})", call.method.as_str().to_lowercase(), call.about)
     };
     if status == StatusCode::NOT_FOUND { Error::NotFound(text) } else { Error::Said(text) }
 }

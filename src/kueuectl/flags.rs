@@ -233,18 +233,15 @@ fn fields(line: &str) -> Result<Vec<String>, String> {
     let mut fields = Vec::new();
     let mut rest = line;
     loop {
-        let (field, after) = match rest.strip_prefix('"') {
-            Some(quoted) => quoted_field(quoted, line)?,
-            None => {
-                let end = rest.find(',').unwrap_or(rest.len());
-                if let Some(quote) = rest[..end].find('"') {
-                    let column = line.len() - rest.len() + quote + 1;
-                    return Err(format!(
-                        "parse error on line 1, column {column}: bare \" in non-quoted-field"
-                    ));
-                }
-                (rest[..end].to_owned(), &rest[end..])
+        let (field, after) = if let Some(quoted) = rest.strip_prefix('"') {
+            quoted_field(quoted, line)?
+        } else {
+            let end = rest.find(',').unwrap_or(rest.len());
+            if let Some(quote) = rest[..end].find('"') {
+                let column = line.len() - rest.len() + quote + 1;
+                return Err(format!("parse error on line 1, column {column}: bare \" in non-quoted-field"));
             }
+            (rest[..end].to_owned(), &rest[end..])
         };
         fields.push(field);
         match after.strip_prefix(',') {

@@ -50,23 +50,23 @@ impl Template {
 
     fn walk(&self, nodes: &[Node], mut values: Results) -> Result<Results, String> {
         for node in nodes {
-            values = self.step(node, values)?;
+            values = self.step(node, &values)?;
         }
         Ok(values)
     }
 
-    fn step(&self, node: &Node, values: Results) -> Result<Results, String> {
+    fn step(&self, node: &Node, values: &[Value]) -> Result<Results, String> {
         match node {
             Node::Constant(value) => Ok(values.iter().map(|_| value.clone()).collect()),
             // Text stands alone, whatever came before it.
             Node::Text(text) => Ok(vec![Value::String(text.clone())]),
-            Node::Field(name) => self.field(name, &values),
+            Node::Field(name) => self.field(name, values),
             Node::Wildcard => Ok(values.iter().flat_map(children).collect()),
             Node::Recursive => Ok(values.iter().flat_map(descendants).collect()),
             Node::Union(paths) => {
                 let mut all = Vec::new();
                 for path in paths {
-                    all.extend(self.walk(path, values.clone())?);
+                    all.extend(self.walk(path, values.to_vec())?);
                 }
                 Ok(all)
             }
@@ -84,11 +84,11 @@ impl Template {
                 }
                 Ok(all)
             }
-            Node::Filter(filter) => self.filter(filter, &values),
+            Node::Filter(filter) => self.filter(filter, values),
         }
     }
 
-    fn field(&self, name: &str, values: &Results) -> Result<Results, String> {
+    fn field(&self, name: &str, values: &[Value]) -> Result<Results, String> {
         let found: Results = values.iter().filter_map(|value| value.get(name).cloned()).collect();
         if found.is_empty() && !values.is_empty() && !self.missing_is_fine {
             return Err(format!("{name} is not found"));
@@ -96,7 +96,7 @@ impl Template {
         Ok(found)
     }
 
-    fn filter(&self, filter: &Filter, values: &Results) -> Result<Results, String> {
+    fn filter(&self, filter: &Filter, values: &[Value]) -> Result<Results, String> {
         let mut kept = Vec::new();
         for value in values {
             let Some(items) = value.as_array() else {

@@ -40,6 +40,9 @@ pub enum Compare {
     GreaterOrEqual,
 }
 
+static KEY: OnceLock<Regex> = OnceLock::new();
+static COMPARED: OnceLock<Regex> = OnceLock::new();
+
 pub fn parse(text: &str) -> Result<Vec<Segment>, String> {
     let mut rest = text;
     let (segments, ended) = block(&mut rest)?;
@@ -215,7 +218,6 @@ impl<'t> Action<'_, 't> {
             self.nodes.push(Node::Union(paths.collect::<Result<_, _>>()?));
             return Ok(());
         }
-        static KEY: OnceLock<Regex> = OnceLock::new();
         let key = KEY.get_or_init(|| Regex::new(r"^'([^']*)'$").expect("it is a constant"));
         if let Some(name) = key.captures(inner) {
             self.nodes.extend(expression(&format!(".{}", &name[1]))?);
@@ -229,7 +231,6 @@ impl<'t> Action<'_, 't> {
         self.skip(3);
         let end = filter_end(self.rest)?;
         let inner = self.take(end + 2).get(..end).unwrap_or_default();
-        static COMPARED: OnceLock<Regex> = OnceLock::new();
         let compared =
             COMPARED.get_or_init(|| Regex::new(r"^([^!<>=]+)([!<>=]+)(.+?)$").expect("it is a constant"));
         let filter = match compared.captures(inner) {

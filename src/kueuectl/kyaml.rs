@@ -1,6 +1,7 @@
 //! KYAML: YAML with braces, quotes and commas, as kubectl prints it (KEP-5295).
 
 use serde_json::Value;
+use std::fmt::Write as _;
 
 use crate::yaml::looks_like_another_type;
 
@@ -115,11 +116,11 @@ fn escape(letter: char, out: &mut String) {
         '\u{2028}' => "\\L",
         '\u{2029}' => "\\P",
         _ if letter < ' ' || letter == '\u{7f}' => {
-            out.push_str(&format!("\\x{:02x}", u32::from(letter)));
+            let _ = write!(out, "\\x{:02x}", u32::from(letter));
             return;
         }
         _ if letter.is_control() => {
-            out.push_str(&format!("\\u{:04x}", u32::from(letter)));
+            let _ = write!(out, "\\u{:04x}", u32::from(letter));
             return;
         }
         _ => {

@@ -149,17 +149,17 @@ struct Words<'a> {
 
 impl Words<'_> {
     fn help(&self, path: &Path, world: &World<'_>) -> String {
-        self.with_home(usage::help(path, self.called.name), world)
+        self.with_home(&usage::help(path, self.called.name), world)
     }
 
-    fn with_home(&self, text: String, world: &World<'_>) -> String {
+    fn with_home(&self, text: &str, world: &World<'_>) -> String {
         let home = kubeconfig::home(world.variables).unwrap_or_default();
         text.replace("$HOME", &home.display().to_string()).replace("kueuectl", self.called.name)
     }
 
     /// A mistake on the command line, with the usage below.
     fn misused(&self, reason: &str, world: &mut World<'_>) -> Result<u8, Error> {
-        let usage = self.with_home(usage::usage(self.path, self.called.name), world);
+        let usage = self.with_home(&usage::usage(self.path, self.called.name), world);
         writeln!(world.errors, "Error: {reason}\n{usage}")?;
         Ok(FAILED)
     }
@@ -167,18 +167,16 @@ impl Words<'_> {
     fn help_for(&self, session: &mut Session<'_, '_>) -> Result<(), Error> {
         let mut path = Path::root();
         for word in &session.given.arguments {
-            match path.below(word) {
-                Some(next) => path = next,
-                None => {
-                    let topic =
-                        session.given.arguments.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>();
-                    let usage = self.with_home(usage::usage(&Path::root(), self.called.name), session.world);
-                    // Nobody asked the root for help, so it does not have the flag yet.
-                    let usage: String =
-                        usage.split_inclusive('\n').filter(|line| !line.contains("-h, --help")).collect();
-                    return session.complain(&format!("Unknown help topic [{}]\n{usage}", topic.join(" ")));
-                }
-            }
+            let Some(next) = path.below(word) else {
+                let topic =
+                    session.given.arguments.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>();
+                let usage = self.with_home(&usage::usage(&Path::root(), self.called.name), session.world);
+                // Nobody asked the root for help, so it does not have the flag yet.
+                let usage: String =
+                    usage.split_inclusive('\n').filter(|line| !line.contains("-h, --help")).collect();
+                return session.complain(&format!("Unknown help topic [{}]\n{usage}", topic.join(" ")));
+            };
+            path = next;
         }
         let text = self.help(&path, session.world);
         session.print(&text)

@@ -87,7 +87,7 @@ async fn tables(api: &Api, query: &Query) -> Result<Vec<Value>, Error> {
     loop {
         let call = Call::get(query.path(&next), query.resource.full_name());
         let table = api.call(&Call { accept: TABLE, content: JSON, ..call }).await?;
-        next = text(&table, "/metadata/continue").to_owned();
+        text(&table, "/metadata/continue").clone_into(&mut next);
         tables.push(table);
         if next.is_empty() {
             return Ok(tables);

@@ -2,6 +2,7 @@
 
 use http::Method;
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 
 use crate::{
     api::{Api, Call, JSON, MERGE_PATCH},
@@ -69,11 +70,11 @@ impl Resource {
         let root = if self.group.is_empty() { "/api/" } else { "/apis/" };
         let mut path = format!("{root}{}", self.api_version());
         if self.namespaced && !namespace.is_empty() {
-            path += &format!("/namespaces/{namespace}");
+            let _ = write!(path, "/namespaces/{namespace}");
         }
-        path += &format!("/{}", self.plural);
+        let _ = write!(path, "/{}", self.plural);
         if !name.is_empty() {
-            path += &format!("/{name}");
+            let _ = write!(path, "/{name}");
         }
         path
     }
@@ -161,7 +162,7 @@ fn encoded(value: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
             text.push(char::from(byte));
         } else {
-            text += &format!("%{byte:02X}");
+            let _ = write!(text, "%{byte:02X}");
         }
         text
     })

@@ -10,6 +10,9 @@ use serde_json::Value;
 
 use crate::{api::Api, error::Error, flags::Given, kubeconfig, resource::DryRun};
 
+/// Runs a program with arguments on an input.
+pub type Run = dyn Fn(&OsString, &[OsString], &[u8]) -> io::Result<Output>;
+
 /// Everything outside of the program.
 pub struct World<'a> {
     pub input: &'a mut dyn BufRead,
@@ -20,7 +23,7 @@ pub struct World<'a> {
     /// Puts another program in the place of this one; it comes back only with an error.
     pub replace: &'a dyn Fn(&OsString, &[OsString]) -> io::Error,
     /// Runs a program on this input, for what it writes.
-    pub run: &'a dyn Fn(&OsString, &[OsString], &[u8]) -> io::Result<Output>,
+    pub run: &'a Run,
     /// A client instead of what the kubeconfig says, for tests.
     pub client: Option<Client>,
 }
@@ -28,7 +31,7 @@ pub struct World<'a> {
 /// Other programs.
 #[derive(Clone, Copy)]
 pub struct Tools<'a> {
-    pub run: &'a dyn Fn(&OsString, &[OsString], &[u8]) -> io::Result<Output>,
+    pub run: &'a Run,
     variables: &'a dyn Fn(&str) -> Option<OsString>,
 }
 
@@ -78,12 +81,11 @@ impl<'a, 'w> Session<'a, 'w> {
 
     pub async fn api(&mut self) -> Result<&Api, Error> {
         if self.api.is_none() {
-            let api = match self.world.client.clone() {
-                Some(client) => Api::new(client, "http://localhost".to_owned(), None),
-                None => {
-                    let chosen = kubeconfig::choose(&self.given, self.world.variables)?;
-                    chosen.connect(&self.given).await?
-                }
+            let api = if let Some(client) = self.world.client.clone() {
+                Api::new(client, "http://localhost".to_owned(), None)
+            } else {
+                let chosen = kubeconfig::choose(&self.given, self.world.variables)?;
+                chosen.connect(&self.given).await?
             };
             self.api = Some(api);
         }

@@ -1,6 +1,7 @@
 //! Help, usage and suggestions, laid out as cobra does.
 
 use crate::command::{Command, Flag, FlagKind, Path, root};
+use std::fmt::Write as _;
 
 const NARROWEST_NAME: usize = 11;
 
@@ -16,32 +17,32 @@ pub fn usage(path: &Path, program: &str) -> String {
     let full = path.full(program);
     let mut text = "Usage:".to_owned();
     if command.runnable {
-        text += &format!("\n  {}", use_line(path, program));
+        let _ = write!(text, "\n  {}", use_line(path, program));
     }
     if !command.commands.is_empty() {
-        text += &format!("\n  {full} [command]");
+        let _ = write!(text, "\n  {full} [command]");
     }
     if !command.aliases.is_empty() {
-        text += &format!("\n\nAliases:\n  {}, {}", command.name(), command.aliases.join(", "));
+        let _ = write!(text, "\n\nAliases:\n  {}, {}", command.name(), command.aliases.join(", "));
     }
     if !command.example.is_empty() {
-        text += &format!("\n\nExamples:\n{}", command.example);
+        let _ = write!(text, "\n\nExamples:\n{}", command.example);
     }
     if !command.commands.is_empty() {
         text += "\n\nAvailable Commands:";
         let below = below(command);
         let width = below.iter().map(|(name, _)| name.len()).fold(NARROWEST_NAME, usize::max);
         for (name, short) in below {
-            text += &format!("\n  {name:width$} {short}");
+            let _ = write!(text, "\n  {name:width$} {short}");
         }
     }
-    text += &format!("\n\nFlags:\n{}", flag_lines(&path.local_flags()));
+    let _ = write!(text, "\n\nFlags:\n{}", flag_lines(&path.local_flags()));
     let inherited = path.inherited_flags();
     if !inherited.is_empty() {
-        text += &format!("\n\nGlobal Flags:\n{}", flag_lines(&inherited));
+        let _ = write!(text, "\n\nGlobal Flags:\n{}", flag_lines(&inherited));
     }
     if !command.commands.is_empty() {
-        text += &format!("\n\nUse \"{full} [command] --help\" for more information about a command.");
+        let _ = write!(text, "\n\nUse \"{full} [command] --help\" for more information about a command.");
     }
     text + "\n"
 }

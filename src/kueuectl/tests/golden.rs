@@ -22,10 +22,11 @@ const NOW: &str = "2026-01-01T12:00:00Z";
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
-    case: String,
+    #[serde(rename = "case")]
+    name: String,
     /// Upstream's file and case, or why it is here.
-    #[allow(dead_code, reason = "it is for the reader")]
-    source: String,
+    #[serde(rename = "source")]
+    _source: String,
     #[serde(default)]
     objects: Vec<Value>,
     run: String,
@@ -72,7 +73,7 @@ fn failure(case: &Case) -> Option<String> {
         variables: &|name| {
             page.as_ref().filter(|_| name == "KUEUECTL_LIST_REQUEST_LIMIT").map(OsString::from)
         },
-        replace: &|program, arguments| io::Error::other(format!("{program:?} {arguments:?}")),
+        replace: &|program, arguments| io::Error::other(format!("{} {arguments:?}", program.display())),
         run: &|_, _, _| Err(io::Error::other("no other program runs here")),
         client: Some(memory.client()),
     };
@@ -87,7 +88,7 @@ fn failure(case: &Case) -> Option<String> {
     }
     let state =
         format!("left {:?}, sent {:?}", memory.names(), memory.last_sent().map(|sent| sent.to_string()));
-    Some(format!("{} ({})\n  wanted {wanted:#?}\n  found {found:#?}\n  {state}", case.case, case.run))
+    Some(format!("{} ({})\n  wanted {wanted:#?}\n  found {found:#?}\n  {state}", case.name, case.run))
 }
 
 /// Words as a shell splits them at blanks, with single quotes.

@@ -187,6 +187,10 @@ impl Cluster {
     }
 
     /// Runs kubectl against this cluster as its administrator.
+    pub fn tool(&self, name: &str) -> PathBuf {
+        self.tools.program(name)
+    }
+
     pub fn kubectl(&self, args: &[&str]) -> Result<String> {
         self.kubectl_with(&[], args)
     }

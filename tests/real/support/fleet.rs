@@ -67,6 +67,13 @@ impl Fleet {
         ControlPlane::alone(&self.supervisor, &self.tools, &self.supervisor.dir().join(name)).await
     }
 
+    /// A cluster that has Kueue's kinds, and nobody who acts on them.
+    pub async fn with_kueues_kinds(&self, name: &str) -> Result<Cluster> {
+        let cluster = Cluster::start(&self.supervisor, &self.tools, name).await?;
+        kueue::install_crds(&cluster, &self.tools.manifests("kueue-crds")?).await?;
+        Ok(cluster)
+    }
+
     /// One more cluster with Kueue, for a case that breaks or fills it.
     pub async fn another(&self, name: &str) -> Result<Arc<Cluster>> {
         start_with_kueue(&self.supervisor, &self.tools, name).await

@@ -83,7 +83,7 @@ impl Memory {
             .collect();
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let (group, version, rest) = match parts[..] {
-            ["api"] => return (StatusCode::OK, discovery(|group| group.is_empty())),
+            ["api"] => return (StatusCode::OK, discovery(str::is_empty)),
             ["apis"] => return (StatusCode::OK, discovery(|group| !group.is_empty())),
             ["api", version, ref rest @ ..] => ("", version, rest),
             ["apis", group, version, ref rest @ ..] => (group, version, rest),
