@@ -1,6 +1,9 @@
 //! The kinds that are wrapped: found when the first is met, and followed from then on.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -15,7 +18,6 @@ use kube::{
         watcher,
     },
 };
-use tokio::sync::Mutex;
 
 use crate::{api::AppWrapper, names::APPWRAPPER_LABEL, running};
 
@@ -54,8 +56,7 @@ impl Kinds {
     pub async fn find(&self, api_version: &str, kind: &str) -> Result<Kind, KindError> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let gvk = GroupVersionKind::gvk(group, version, kind);
-        let mut known = self.known.lock().await;
-        if let Some(found) = known.get(&gvk) {
+        if let Some(found) = self.known().get(&gvk) {
             return Ok(found.clone());
         }
         let (kind, version) = (kind.to_owned(), api_version.to_owned());
@@ -68,11 +69,18 @@ impl Kinds {
             Err(source) => return Err(KindError::Ask { kind, version, source: Box::new(source) }),
         };
         let namespaced = capabilities.scope == Scope::Namespaced;
-        let follow = self.wake.as_ref().filter(|_| namespaced);
-        let store = follow.map(|wake| follow_kind(&self.client, &resource, wake.clone()));
-        let found = Kind { client: self.client.clone(), resource, namespaced, store };
-        known.insert(gvk, found.clone());
-        Ok(found)
+        let mut known = self.known();
+        // Another may have asked at the same time.
+        let found = known.entry(gvk).or_insert_with(|| {
+            let follow = self.wake.as_ref().filter(|_| namespaced);
+            let store = follow.map(|wake| follow_kind(&self.client, &resource, wake.clone()));
+            Kind { client: self.client.clone(), resource, namespaced, store }
+        });
+        Ok(found.clone())
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<GroupVersionKind, Kind>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Every case, in one list. A case owns namespaces, queues, flavors and nodes of its own name, and may run beside any
 //! other; one that stops or slows a shared server is serial.
 
+pub mod appwrapper;
+pub mod appwrapper_stage;
 pub mod bed;
 pub mod capacity;
 pub mod claims;
@@ -83,6 +85,9 @@ pub fn all() -> Vec<Case> {
         bed::a_killed_api_server_comes_back_with_its_data,
         bed::a_frozen_api_server_answers_nobody,
         task_kills::killed_at_each_step_of_a_submit_a_task_is_neither_lost_nor_run_twice,
+        appwrapper::upstreams_cases_end_well_under_ours,
+        appwrapper::upstreams_cases_end_well_under_upstreams,
+        appwrapper::killed_at_any_moment_it_makes_each_component_once,
         multikueue_stories::the_three_stories_of_the_guide_end_with_finished_jobs,
         logs::four_nodes_are_one_log_through_a_restart_of_their_api_server,
         capacity::two_joined_workers_fill_the_queues_of_the_hub_and_run_jobs,

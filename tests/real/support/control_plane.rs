@@ -23,6 +23,33 @@ const READY_WITHIN: Duration = Duration::from_mins(2);
 /// Between "port found" and "port bound" another program can take it; thrice in a row is no accident.
 const PORT_TRIES: usize = 3;
 
+/// A pod with this annotation fails with exit code 1 so long after it began to run; with the weight 0 for kwok's own stage,
+/// since a pod of a Job might as well complete.
+const POD_FAILS: &str = r#"
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: pod-fails}
+spec:
+  resourceRef: {apiGroup: v1, kind: Pod}
+  selector:
+    matchExpressions:
+    - {key: .metadata.deletionTimestamp, operator: DoesNotExist}
+    - {key: .status.phase, operator: In, values: [Running]}
+    - {key: '.metadata.annotations["fedq-test/fails-after"]', operator: Exists}
+  weight: 1000
+  delay:
+    durationMilliseconds: 1000
+    durationFrom: {expressionFrom: '.metadata.annotations["fedq-test/fails-after"]'}
+  next:
+    statusTemplate: |
+      phase: Failed
+      containerStatuses:
+      {{ range .spec.containers }}
+      - {name: {{ .name | Quote }}, image: {{ .image | Quote }}, imageID: "", ready: false, restartCount: 0,
+         state: {terminated: {exitCode: 1, reason: Error}}}
+      {{ end }}
+"#;
+
 pub struct ControlPlane {
     site: Site,
     etcd_port: u16,
@@ -203,7 +230,8 @@ impl ControlPlane {
                     "--controllers=node-lifecycle-controller,job-controller,garbage-collector-controller,\
                      namespace-controller,serviceaccount-controller,root-ca-certificate-publisher-controller,\
                      ttl-after-finished-controller,persistentvolume-binder-controller,\
-                     persistentvolumeclaim-protection-controller,persistentvolume-protection-controller",
+                     persistentvolumeclaim-protection-controller,persistentvolume-protection-controller,\
+                     deployment-controller,replicaset-controller,statefulset-controller",
                 ),
             "kube-controller-manager",
             &self.site.dir.join("kube-controller-manager.log"),
@@ -236,7 +264,8 @@ impl ControlPlane {
             "spec": {"logs": [{"logsFile": self.pod_log_path(), "follow": true}]},
         });
         let stages = self.site.tools.manifests("kwok-stages")?;
-        std::fs::write(&config, format!("{stages}\n---\n{}", serde_saphyr::to_string(&logs)?))?;
+        let logs = serde_saphyr::to_string(&logs)?;
+        std::fs::write(&config, format!("{stages}\n---\n{POD_FAILS}\n---\n{logs}"))?;
         let kubeconfig = self.component_kubeconfig("kwok")?;
         let kwok = with_free_ports(async |[port]: [u16; 1]| {
             let server = self.site.supervisor.spawn(

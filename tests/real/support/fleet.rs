@@ -1,6 +1,6 @@
 //! The clusters of one run: a hub and two workers with Kueue, and bare ones on demand.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::cluster::Cluster;
 use super::control_plane::ControlPlane;
 use super::jobset;
 use super::kueue;
-use super::process::Supervisor;
+use super::process::{Server, Supervisor};
 use super::tools::Tools;
 
 pub struct Fleet {
@@ -104,6 +104,11 @@ impl Fleet {
     /// Lets a program that a case starts by itself end with the run.
     pub fn adopt<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         self.supervisor.adopt(command)
+    }
+
+    /// Starts a program of a case that ends with the run.
+    pub fn spawn(&self, command: &mut Command, name: &str, log: &Path) -> Result<Server> {
+        self.supervisor.spawn(command, name, log)
     }
 
     /// Servers that have died, with the tails of their logs.

@@ -29,15 +29,18 @@ exec "$@"
 "#;
 
 /// Webhooks of kinds that no cluster here has stay away, so that a mistake in one cannot stop Deployments or Pods.
-const WEBHOOK_KINDS: [&str; 6] =
-    ["clusterqueues", "cohorts", "resourceflavors", "workloads", "jobs", "jobsets"];
+const WEBHOOK_KINDS: [&str; 7] =
+    ["appwrappers", "clusterqueues", "cohorts", "resourceflavors", "workloads", "jobs", "jobsets"];
+
+const APPWRAPPER_CRD: &str = include_str!("../../../deploy/appwrapper/crd.yaml");
 
 /// The hub whose Kueue leaves it to fedq to nominate clusters.
 pub const DISPATCHING: &str = "dispatching";
 
-/// Installs JobSet's and Kueue's kinds, starts Kueue and puts its webhooks before the API server.
+/// Installs AppWrapper's, JobSet's and Kueue's kinds, starts Kueue and puts its webhooks before the API server.
 pub async fn install(cluster: &Cluster, supervisor: &Arc<Supervisor>, tools: &Arc<Tools>) -> Result<()> {
-    // The hub's Kueue watches JobSets on its workers, and a worker without that kind never becomes active.
+    // The hub's Kueue watches JobSets and AppWrappers on its workers, and a worker without a kind never becomes active.
+    install_crds(cluster, APPWRAPPER_CRD).await?;
     for crds in ["kueue-crds", "jobset-crds"] {
         install_crds(cluster, &tools.manifests(crds)?).await?;
     }
@@ -87,7 +90,7 @@ fn configuration(cluster: &Cluster, webhook: u16, health: u16) -> Value {
         "health": {"healthProbeBindAddress": format!("127.0.0.1:{health}")},
         "webhook": {"host": "127.0.0.1", "port": webhook, "certDir": cluster.plane.authority().dir()},
         "internalCertManagement": {"enable": false},
-        "integrations": {"frameworks": ["batch/job", "jobset.x-k8s.io/jobset"]},
+        "integrations": {"frameworks": ["batch/job", "jobset.x-k8s.io/jobset", "workload.codeflare.dev/appwrapper"]},
         // Short times: cases stop and start clusters, and wait for Kueue to notice.
         "multiKueue": {
             "origin": cluster.name, "gcInterval": "10s", "workerLostTimeout": "30s", "dispatcherName": dispatcher,

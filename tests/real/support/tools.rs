@@ -136,19 +136,48 @@ fn build() -> Result<PathBuf> {
 /// The program that reads metrics as Prometheus does, built from `tools/prometheus` when a case asks for it: in 110 s of one
 /// core when Go's cache is empty. It has a module of its own, since Prometheus' dependencies are not those of Kubernetes.
 pub fn prometheus() -> Result<PathBuf> {
-    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real/tools/prometheus");
+    go_program("prometheus", &["go.mod", "go.sum", "main.go"], ".")
+}
+
+/// Upstream's operator of AppWrappers, at the version that `tools/appwrapper` pins.
+pub fn appwrapper_operator() -> Result<PathBuf> {
+    go_program("appwrapper", &["go.mod", "go.sum"], "github.com/project-codeflare/appwrapper/cmd")
+}
+
+/// Ours, of this workspace. Cargo builds no program of another package for a test, so it is asked to here.
+pub fn fedq_appwrapper() -> Result<PathBuf> {
+    let path = fedq_appwrapper_path();
+    let target = path.ancestors().nth(2).context("a target folder")?;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["build", "--locked", "--package", "fedq-appwrapper", "--target-dir"])
+        .arg(target)
+        .output()
+        .context("run cargo")?;
+    ensure!(built.status.success(), "cargo build: {}", String::from_utf8_lossy(&built.stderr));
+    Ok(path)
+}
+
+pub fn fedq_appwrapper_path() -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_fedqd")).with_file_name("fedq-appwrapper")
+}
+
+/// A program of one folder under `tools` with a module of its own.
+fn go_program(folder: &str, files: &[&str], package: &str) -> Result<PathBuf> {
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real/tools").join(folder);
     let version = go(&module)
         .args(["env", "GOVERSION"])
         .output()
-        .context("the test on metrics builds Prometheus' own packages with Go 1.26: install it")?;
+        .context("this test builds a program with Go 1.26: install it")?;
     ensure!(version.status.success(), "go env: {}", String::from_utf8_lossy(&version.stderr));
     let mut hash = Sha256::new();
     hash.update(&version.stdout);
-    for file in ["go.mod", "go.sum", "main.go"] {
+    for file in files {
         hash.update(fs::read(module.join(file)).with_context(|| format!("read {file}"))?);
     }
     let key = hash.finalize().iter().take(6).fold(String::new(), |key, byte| key + &format!("{byte:02x}"));
-    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("real-prometheus");
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name(format!("real-{folder}"));
     fs::create_dir_all(&root).with_context(|| root.display().to_string())?;
     let lock = File::create(root.join("lock")).context("create the build lock")?;
     lock.lock().context("wait for another run that builds Prometheus")?;
@@ -157,8 +186,11 @@ pub fn prometheus() -> Result<PathBuf> {
         return Ok(done);
     }
     let fresh = done.with_extension("building");
-    let built =
-        go(&module).args(["build", "-trimpath", "-ldflags", "-s -w", "-o"]).arg(&fresh).arg(".").output()?;
+    let built = go(&module)
+        .args(["build", "-trimpath", "-ldflags", "-s -w", "-o"])
+        .arg(&fresh)
+        .arg(package)
+        .output()?;
     ensure!(built.status.success(), "go build: {}", String::from_utf8_lossy(&built.stderr));
     fs::rename(&fresh, &done).context("put the program in its place")?;
     Ok(done)

@@ -1,0 +1,255 @@
+//! A cluster with one operator of AppWrappers, ours or upstream's, both beside the cluster instead of inside it.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use serde_json::{Value, json};
+
+use crate::support::cluster::{Cluster, has_condition, id};
+use crate::support::control_plane::{base64, wait_ready};
+use crate::support::fleet::Fleet;
+use crate::support::process::{Server, free_ports};
+use crate::support::tools;
+use crate::support::wait::{Seen, eventually};
+
+pub const APPWRAPPER: &str = "workload.codeflare.dev/v1beta2";
+const WITHIN: Duration = Duration::from_mins(1);
+/// Upstream's webhooks know no other port.
+const UPSTREAMS_PORT: u16 = 9443;
+/// Long enough for another run on this machine to be done with that port.
+const PORT_WITHIN: Duration = Duration::from_mins(2);
+const WEBHOOKS: &str = include_str!("../../../deploy/appwrapper/webhook.yaml");
+const RIGHTS: [&str; 3] = [
+    include_str!("../../../deploy/appwrapper/namespace.yaml"),
+    include_str!("../../../deploy/appwrapper/rbac.yaml"),
+    include_str!("../../../deploy/appwrapper/wrapped.yaml"),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    Ours,
+    Upstreams,
+}
+
+/// Killed when it is dropped.
+pub struct Running {
+    server: Server,
+    pub metrics_port: u16,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+    }
+}
+
+impl Operator {
+    pub async fn start(self, fleet: &Fleet, cluster: &Cluster, case: &str) -> Result<Running> {
+        install_foreign_kinds(cluster).await?;
+        let running = match self {
+            Self::Ours => start_ours(fleet, cluster, case).await,
+            Self::Upstreams => start_upstreams(fleet, cluster, case).await,
+        }?;
+        wait_for_webhooks(cluster).await.with_context(|| running.server.log_tail(40))?;
+        Ok(running)
+    }
+}
+
+/// With the rights that are shipped, as the ServiceAccount that they are bound to.
+async fn start_ours(fleet: &Fleet, cluster: &Cluster, case: &str) -> Result<Running> {
+    tokio::task::spawn_blocking(tools::fedq_appwrapper).await??;
+    for manifest in RIGHTS {
+        cluster.apply(manifest).await?;
+    }
+    let [webhook, metrics, health] = free_ports()?;
+    put_webhooks(cluster, webhook, |name| name.to_owned()).await?;
+    let dir = fleet.scratch(case)?;
+    let config = dir.join("appwrapper.yaml");
+    let at = |port: u16| json!({"bindAddress": format!("127.0.0.1:{port}")});
+    let settings = json!({
+        "certManagement": {"extraNames": ["127.0.0.1"]},
+        "controllerManager": {
+            "webhook": at(webhook), "metrics": at(metrics), "health": at(health), "leaderElection": true,
+        },
+    });
+    std::fs::write(&config, serde_saphyr::to_string(&settings)?)?;
+    let server = spawn_ours(fleet, cluster, &dir)?;
+    wait_ready(&server, &format!("http://127.0.0.1:{health}"), "/readyz", None).await?;
+    Ok(Running { server, metrics_port: metrics })
+}
+
+fn spawn_ours(fleet: &Fleet, cluster: &Cluster, dir: &Path) -> Result<Server> {
+    let program = tools::fedq_appwrapper_path();
+    fleet.spawn(
+        ours(&program, cluster, dir)?.arg("--config").arg(dir.join("appwrapper.yaml")),
+        "fedq-appwrapper",
+        &dir.join("fedq-appwrapper.log"),
+    )
+}
+
+impl Running {
+    /// As a machine that loses power, and comes back.
+    pub fn kill_and_start_ours(&mut self, fleet: &Fleet, cluster: &Cluster, case: &str) -> Result<()> {
+        self.server.kill()?;
+        self.server = spawn_ours(fleet, cluster, &fleet.scratch(case)?)?;
+        Ok(())
+    }
+}
+
+fn ours(program: &Path, cluster: &Cluster, dir: &Path) -> Result<Command> {
+    let kubeconfig = dir.join("appwrapper.kubeconfig");
+    let user = "system:serviceaccount:fedq-appwrapper:fedq-appwrapper";
+    std::fs::write(&kubeconfig, cluster.kubeconfig_for(user, &[])?)?;
+    let mut command = Command::new(program);
+    command.current_dir(dir).env("KUBECONFIG", kubeconfig).env("NAMESPACE", "fedq-appwrapper");
+    Ok(command)
+}
+
+/// What ours says where upstream's is.
+pub async fn ours_refuses(fleet: &Fleet, cluster: &Cluster, case: &str) -> Result<String> {
+    let program = tokio::task::spawn_blocking(tools::fedq_appwrapper).await??;
+    for manifest in RIGHTS {
+        cluster.apply(manifest).await?;
+    }
+    let dir = fleet.scratch(case)?;
+    let mut command = tokio::process::Command::from(ours(&program, cluster, &dir)?);
+    let ran = tokio::time::timeout(WITHIN, command.kill_on_drop(true).output());
+    let ran = ran.await.context("it did not end")??;
+    anyhow::ensure!(!ran.status.success(), "it ended with success");
+    Ok(String::from_utf8_lossy(&ran.stderr).into_owned())
+}
+
+async fn start_upstreams(fleet: &Fleet, cluster: &Cluster, case: &str) -> Result<Running> {
+    let program = tokio::task::spawn_blocking(tools::appwrapper_operator).await??;
+    let namespace = "appwrapper-system";
+    cluster.apply(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {namespace}}}}}")).await?;
+    eventually("upstream's port to be free", PORT_WITHIN, async || {
+        TcpListener::bind(("0.0.0.0", UPSTREAMS_PORT)).map(|_| Seen::Done(())).context("port 9443")
+    })
+    .await?;
+    let [metrics, health] = free_ports()?;
+    let certificates = fleet.scratch(case)?.join("upstream-certificates");
+    let settings = json!({
+        "certManagement": {"certificateDir": certificates},
+        "controllerManager": {
+            "metrics": {"bindAddress": format!("127.0.0.1:{metrics}")},
+            "health": {"bindAddress": format!("127.0.0.1:{health}")},
+        },
+    });
+    let objects = [
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "appwrapper-operator-config", "namespace": namespace},
+            "data": {"config.yaml": settings.to_string()},
+        }),
+        json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "appwrapper-webhook-server-cert", "namespace": namespace},
+            "data": certificate(&certificates)?,
+        }),
+    ];
+    for object in objects {
+        cluster.apply_object("fedq-test", object).await?;
+    }
+    put_webhooks(cluster, UPSTREAMS_PORT, |name| {
+        format!("{}-webhook-configuration", name.replace("fedq-appwrapper", "appwrapper"))
+    })
+    .await?;
+    let kubeconfig = cluster.plane.component_kubeconfig("upstream-appwrapper")?;
+    let server = fleet.spawn(
+        Command::new(program).env("KUBECONFIG", kubeconfig).env("NAMESPACE", namespace),
+        "upstream's operator",
+        &fleet.scratch(case)?.join("upstream-appwrapper.log"),
+    )?;
+    wait_ready(&server, &format!("http://127.0.0.1:{health}"), "/readyz", None).await?;
+    Ok(Running { server, metrics_port: metrics })
+}
+
+/// What it would make for itself, and for the address that it has here; also in files, since no kubelet mounts the Secret.
+fn certificate(dir: &Path) -> Result<Value> {
+    let mut authority = CertificateParams::new(vec!["appwrapper-ca".to_owned()])?;
+    authority.distinguished_name.push(DnType::CommonName, "appwrapper-ca");
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority_key = KeyPair::generate()?;
+    let authority_pem = authority.self_signed(&authority_key)?.pem();
+    let authority_key_pem = authority_key.serialize_pem();
+    let service = "appwrapper-webhook-service.appwrapper-system.svc".to_owned();
+    let mut serving = CertificateParams::new(vec![service, "127.0.0.1".to_owned()])?;
+    serving.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth];
+    let key = KeyPair::generate()?;
+    let certificate = serving.signed_by(&key, &Issuer::new(authority, authority_key))?.pem();
+    std::fs::create_dir_all(dir)?;
+    let files = [
+        ("ca.crt", authority_pem),
+        ("ca.key", authority_key_pem),
+        ("tls.crt", certificate),
+        ("tls.key", key.serialize_pem()),
+    ];
+    let mut data = serde_json::Map::new();
+    for (name, text) in files {
+        std::fs::write(dir.join(name), &text)?;
+        data.insert(name.to_owned(), base64(text.as_bytes()));
+    }
+    Ok(Value::Object(data))
+}
+
+/// Reached by URL on the loopback address; the operator itself makes them trusted.
+async fn put_webhooks(cluster: &Cluster, port: u16, named: impl Fn(&str) -> String) -> Result<()> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(WEBHOOKS)?;
+    for mut document in documents {
+        let name = named(document["metadata"]["name"].as_str().context("a name")?);
+        document["metadata"]["name"] = json!(name);
+        let webhook = &mut document["webhooks"][0];
+        let path = webhook["clientConfig"]["service"]["path"].as_str().context("a path")?;
+        webhook["clientConfig"] = json!({"url": format!("https://127.0.0.1:{port}{path}")});
+        cluster.apply_object("fedq-test", document).await?;
+    }
+    Ok(())
+}
+
+async fn wait_for_webhooks(cluster: &Cluster) -> Result<()> {
+    let empty = json!({
+        "apiVersion": APPWRAPPER, "kind": "AppWrapper", "metadata": {"name": "probe", "namespace": "default"},
+        "spec": {"components": []},
+    });
+    eventually("the webhook to refuse an empty AppWrapper", WITHIN, async || {
+        let params = kube::api::PostParams { dry_run: true, ..Default::default() };
+        let object = serde_json::from_value(empty.clone())?;
+        let of = id(APPWRAPPER, "AppWrapper", "probe").within("default");
+        Ok(match cluster.api(of).await?.create(&params, &object).await {
+            Err(kube::Error::Api(status)) if status.message.contains("no podspecs") => Seen::Done(()),
+            Err(error) => Seen::Still(error.to_string()),
+            Ok(_) => Seen::Still("it was accepted".to_owned()),
+        })
+    })
+    .await
+}
+
+/// Kinds whose own operators the case plays.
+async fn install_foreign_kinds(cluster: &Cluster) -> Result<()> {
+    let kinds = [("kubeflow.org", "PyTorchJob"), ("ray.io", "RayCluster"), ("ray.io", "RayJob")];
+    for (group, kind) in kinds {
+        let singular = kind.to_lowercase();
+        let name = format!("{singular}s.{group}");
+        let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let crd = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": name},
+            "spec": {
+                "group": group, "scope": "Namespaced",
+                "names": {"kind": kind, "plural": format!("{singular}s"), "singular": singular},
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                    "schema": {"openAPIV3Schema": anything},
+                }],
+            },
+        });
+        cluster.apply_object("fedq-test", crd).await?;
+        let crd = id("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name);
+        cluster.wait(crd, "served", WITHIN, |crd| has_condition(crd, "Established", "True")).await?;
+    }
+    Ok(())
+}
