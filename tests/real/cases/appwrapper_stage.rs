@@ -6,11 +6,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use k8s_openapi::ByteString;
+use rcgen::{CertificateParams, DistinguishedName, DnType, DnValue, ExtendedKeyUsagePurpose, Issuer, KeyPair};
+use rustls::pki_types::{PrivatePkcs1KeyDer, pem::PemObject};
 use serde_json::{Value, json};
 
 use crate::support::cluster::{Cluster, has_condition, id};
-use crate::support::control_plane::{base64, wait_ready};
+use crate::support::control_plane::wait_ready;
 use crate::support::fleet::Fleet;
 use crate::support::process::{Server, free_ports};
 use crate::support::tools;
@@ -132,7 +134,9 @@ async fn start_upstreams(fleet: &Fleet, cluster: &Cluster, case: &str) -> Result
     })
     .await?;
     let [metrics, health] = free_ports()?;
-    let certificates = fleet.scratch(case)?.join("upstream-certificates");
+    // Its webhook server knows no other place for certificates.
+    let temporary = fleet.scratch(case)?.join("upstream");
+    let certificates = temporary.join("k8s-webhook-server/serving-certs");
     let settings = json!({
         "certManagement": {"certificateDir": certificates},
         "controllerManager": {
@@ -149,7 +153,6 @@ async fn start_upstreams(fleet: &Fleet, cluster: &Cluster, case: &str) -> Result
         json!({
             "apiVersion": "v1", "kind": "Secret",
             "metadata": {"name": "appwrapper-webhook-server-cert", "namespace": namespace},
-            "data": certificate(&certificates)?,
         }),
     ];
     for object in objects {
@@ -161,40 +164,52 @@ async fn start_upstreams(fleet: &Fleet, cluster: &Cluster, case: &str) -> Result
     .await?;
     let kubeconfig = cluster.plane.component_kubeconfig("upstream-appwrapper")?;
     let server = fleet.spawn(
-        Command::new(program).env("KUBECONFIG", kubeconfig).env("NAMESPACE", namespace),
+        Command::new(program)
+            .env("KUBECONFIG", kubeconfig)
+            .env("NAMESPACE", namespace)
+            .env("TMPDIR", &temporary),
         "upstream's operator",
         &fleet.scratch(case)?.join("upstream-appwrapper.log"),
     )?;
+    let secret = id("v1", "Secret", "appwrapper-webhook-server-cert").within(namespace);
+    let made = cluster.wait(secret, "to have an authority", WITHIN, |seen| seen["data"]["ca.key"].is_string()).await?;
+    serve_as_loopback(&made["data"]["ca.key"], &certificates)?;
     wait_ready(&server, &format!("http://127.0.0.1:{health}"), "/readyz", None).await?;
     Ok(Running { server, metrics_port: metrics })
 }
 
-/// What it would make for itself, and for the address that it has here; also in files, since no kubelet mounts the Secret.
-fn certificate(dir: &Path) -> Result<Value> {
-    let mut authority = CertificateParams::new(vec!["appwrapper-ca".to_owned()])?;
-    authority.distinguished_name.push(DnType::CommonName, "appwrapper-ca");
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority_key = KeyPair::generate()?;
-    let authority_pem = authority.self_signed(&authority_key)?.pem();
-    let authority_key_pem = authority_key.serialize_pem();
-    let service = "appwrapper-webhook-service.appwrapper-system.svc".to_owned();
-    let mut serving = CertificateParams::new(vec![service, "127.0.0.1".to_owned()])?;
-    serving.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth];
-    let key = KeyPair::generate()?;
-    let certificate = serving.signed_by(&key, &Issuer::new(authority, authority_key))?.pem();
-    std::fs::create_dir_all(dir)?;
-    let files = [
-        ("ca.crt", authority_pem),
-        ("ca.key", authority_key_pem),
-        ("tls.crt", certificate),
-        ("tls.key", key.serialize_pem()),
-    ];
-    let mut data = serde_json::Map::new();
-    for (name, text) in files {
-        std::fs::write(dir.join(name), &text)?;
-        data.insert(name.to_owned(), base64(text.as_bytes()));
+/// Its own authority signs for its Service alone, by which nobody reaches it here. So that authority signs once more, for the
+/// loopback address, into files: no kubelet mounts the Secret.
+fn serve_as_loopback(authority_key: &Value, dir: &Path) -> Result<()> {
+    let pem: ByteString = serde_json::from_value(authority_key.clone())?;
+    let key = PrivatePkcs1KeyDer::from_pem_slice(&pem.0).context("read the authority's key")?;
+    let key = KeyPair::try_from(as_pkcs8(key.secret_pkcs1_der())?)?;
+    let mut authority = CertificateParams::default();
+    authority.distinguished_name = DistinguishedName::new();
+    for (type_, value) in [(DnType::OrganizationName, "appwrapper"), (DnType::CommonName, "appwrapper-ca")] {
+        // As Go writes it: names are compared by their bytes.
+        authority.distinguished_name.push(type_, DnValue::PrintableString(value.try_into()?));
     }
-    Ok(Value::Object(data))
+    let mut serving = CertificateParams::new(vec!["127.0.0.1".to_owned()])?;
+    serving.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let serving_key = KeyPair::generate()?;
+    let certificate = serving.signed_by(&serving_key, &Issuer::new(authority, key))?;
+    std::fs::create_dir_all(dir)?;
+    std::fs::write(dir.join("tls.key"), serving_key.serialize_pem())?;
+    Ok(std::fs::write(dir.join("tls.crt"), certificate.pem())?)
+}
+
+/// RSA keys as rcgen wants them, from what Go writes: the same within a header that names the algorithm.
+fn as_pkcs8(pkcs1: &[u8]) -> Result<Vec<u8>> {
+    const VERSION_AND_RSA: [u8; 18] =
+        [2, 1, 0, 0x30, 13, 6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 13, 1, 1, 1, 5, 0];
+    let sized = |tag: u8, length: usize| -> Result<Vec<u8>> {
+        let [high, low] = u16::try_from(length)?.to_be_bytes();
+        Ok(vec![tag, 0x82, high, low])
+    };
+    let octets = [sized(4, pkcs1.len())?, pkcs1.to_vec()].concat();
+    let length = VERSION_AND_RSA.len() + octets.len();
+    Ok([sized(0x30, length)?, VERSION_AND_RSA.to_vec(), octets].concat())
 }
 
 /// Reached by URL on the loopback address; the operator itself makes them trusted.
