@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use k8s_openapi::ByteString;
-use rcgen::{CertificateParams, DistinguishedName, DnType, DnValue, ExtendedKeyUsagePurpose, Issuer, KeyPair};
+use rcgen::{
+    CertificateParams, DistinguishedName, DnType, DnValue, ExtendedKeyUsagePurpose, Issuer, KeyPair,
+};
 use rustls::pki_types::{PrivatePkcs1KeyDer, pem::PemObject};
 use serde_json::{Value, json};
 
@@ -172,7 +174,9 @@ async fn start_upstreams(fleet: &Fleet, cluster: &Cluster, case: &str) -> Result
         &fleet.scratch(case)?.join("upstream-appwrapper.log"),
     )?;
     let secret = id("v1", "Secret", "appwrapper-webhook-server-cert").within(namespace);
-    let made = cluster.wait(secret, "to have an authority", WITHIN, |seen| seen["data"]["ca.key"].is_string()).await?;
+    let made = cluster
+        .wait(secret, "to have an authority", WITHIN, |seen| seen["data"]["ca.key"].is_string())
+        .await?;
     serve_as_loopback(&made["data"]["ca.key"], &certificates)?;
     wait_ready(&server, &format!("http://127.0.0.1:{health}"), "/readyz", None).await?;
     Ok(Running { server, metrics_port: metrics })
