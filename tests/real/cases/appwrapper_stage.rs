@@ -70,7 +70,7 @@ async fn start_ours(fleet: &Fleet, cluster: &Cluster, case: &str) -> Result<Runn
         cluster.apply(manifest).await?;
     }
     let [webhook, metrics, health] = free_ports()?;
-    put_webhooks(cluster, webhook, |name| name.to_owned()).await?;
+    put_webhooks(cluster, webhook, str::to_owned).await?;
     let dir = fleet.scratch(case)?;
     let config = dir.join("appwrapper.yaml");
     let at = |port: u16| json!({"bindAddress": format!("127.0.0.1:{port}")});

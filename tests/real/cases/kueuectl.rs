@@ -17,7 +17,8 @@ use crate::support::fleet::Fleet;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Group {
-    group: String,
+    #[serde(rename = "group")]
+    name: String,
     /// Upstream's file and cases.
     #[serde(rename = "source")]
     _source: String,
@@ -58,7 +59,7 @@ pub async fn the_same_lines_give_the_same_answers_as_kueuectls(fleet: &Fleet) ->
             }
             differing.insert(line.clone());
             if !listed.iter().any(|difference| difference.line == *line) {
-                wrong.push(format!("{}: {line}\nkueuectl: {theirs:#?}\nfedq: {ours:#?}", group.group));
+                wrong.push(format!("{}: {line}\nkueuectl: {theirs:#?}\nfedq: {ours:#?}", group.name));
             }
         }
     }
