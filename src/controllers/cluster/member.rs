@@ -57,11 +57,21 @@ struct Silence {
     since: Timestamp,
     lasted: Duration,
     looked: Instant,
+    /// Why the last answer failed to come.
+    reason: String,
 }
 
 impl Silence {
     fn new(since: Timestamp, lasted: Duration) -> Self {
-        Self { since, lasted, looked: Instant::now() }
+        Self { since, lasted, looked: Instant::now(), reason: String::new() }
+    }
+
+    /// Another answer failed to come for that reason; whether it is the reason of the one before, too. The words may
+    /// differ from answer to answer, and then each of them would be news to everybody.
+    fn is_lasting(&mut self, reason: &str) -> bool {
+        let is_same = self.reason == reason;
+        reason.clone_into(&mut self.reason);
+        is_same
     }
 
     /// Another answer failed to come, which takes `most` at most; how long that has been so.
@@ -512,11 +522,14 @@ impl Member {
     async fn unanswered(&self, silence: &mut Silence, reason: String) -> Result<bool, StoreError> {
         let settings = &self.context.settings;
         let (seen, lasted) = (silence.since, silence.goes_on(settings.stale_after / 4 + settings.request));
+        let lasting = silence.is_lasting(&reason);
         let Some(connection) = silent(seen, lasted, settings, reason) else { return Ok(false) };
-        // The words of other reasons differ from answer to answer, and nobody acts on them.
         let told = |connection: &Connection| (connection.word(), connection.refuses_credential());
         let (word, is) = (connection.word(), told(&connection));
-        if self.context.joined.borrow().get(&self.name).is_some_and(|joined| told(&joined.connection) != is) {
+        let before = self.context.joined.borrow().get(&self.name).map(|joined| told(&joined.connection));
+        if lasting && before == Some(is) {
+            self.set(connection);
+        } else if before.is_some_and(|before| before != is) {
             self.set(connection);
             // For a restart meanwhile, which finds out by itself too.
             match self.context.store.set_connection(&self.name, word, Some(seen)).await {
@@ -564,5 +577,13 @@ mod tests {
             "and else it is as long as it takes: {lasted:?}"
         );
         assert_eq!(after(second * 60), lasted + most);
+    }
+
+    #[test]
+    fn a_reason_is_a_lasting_one_once_it_is_given_twice_in_a_row() {
+        let mut silence = Silence::new(Timestamp::UNIX_EPOCH, Duration::ZERO);
+        let lasting = ["reset", "refused", "reset", "refused", "refused", "refused"];
+        let lasting = lasting.map(|reason| silence.is_lasting(reason));
+        assert_eq!(lasting, [false, false, false, false, true, true]);
     }
 }

@@ -46,6 +46,23 @@ async fn a_cluster_behind_another_certificate_keeps_its_share_and_holds_up_no_ot
     silent("wrong-certificate").await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silence_is_told_with_the_reason_that_it_has_now() {
+    let stage = Stage::set().await;
+    for (plan, told) in [
+        ("refuse-connections", "reset"),
+        ("wrong-certificate", "certificate"),
+        ("refuse-connections", "reset"),
+    ] {
+        wrong(stage.one(), plan);
+        stage.one().state.faults.break_connections();
+        stage.claim_says(stage.one(), "CapacityKnown", "Stale").await;
+        stage.claim_tells(stage.one(), "CapacityKnown", told).await;
+    }
+    wrong(stage.one(), "");
+    stage.ends_with([[6, 4], [3, 5]]).await;
+}
+
 /// One that is wrong from the moment it is joined, which holds up no other.
 async fn joined_while(plan: &str) -> Stage {
     joined_within("", plan).await
