@@ -45,7 +45,7 @@ use fedq_values::{
 use self::{
     bases::Bases,
     drift::Drift,
-    in_force::{InForce, known_claims},
+    in_force::{InForce, Stored},
     in_turn::Turns,
     removal::Accepted,
     settling::Settling,
@@ -114,8 +114,7 @@ pub struct QuotaController {
     planner: Planner,
     accepted: Accepted,
     claims: Claims,
-    /// The claims in force as the store has them, or is about to.
-    stored_in_force: Arc<InForce>,
+    stored: Stored,
     /// Whether the hub served Kueue in the last round.
     planned: bool,
     statuses: status::Statuses,
@@ -210,7 +209,7 @@ impl QuotaController {
         outputs: Outputs,
         signal: Arc<Notify>,
     ) -> Result<Self, StoreError> {
-        let known = known_claims(&store, &settings.aliases).await?;
+        let stored = Stored::load(&store, &settings.aliases).await?;
         let cells = store.load_quota_cells().await?;
         let hub_cells = store.load_hub_cells().await?;
         let store_was_empty = store.clusters(&PageRequest::first(1)).await?.items.is_empty();
@@ -227,9 +226,9 @@ impl QuotaController {
         Ok(Self {
             accepted: Accepted::new(
                 (settings.writer.merge_window, settings.removal_window),
-                known.values().cloned(),
+                stored.claims().cloned(),
             ),
-            stored_in_force: Arc::new(known),
+            stored,
             planned: true,
             claims: Claims::default(),
             hub,
@@ -412,7 +411,7 @@ impl QuotaController {
         let next = gather::accept(&read, &self.hub.claims.skipped(), &mut self.accepted, now);
         let settled = next.is_none() && self.accepted.held().is_empty();
         let in_force = Arc::new(gather::by_cluster(&self.accepted));
-        self.keep_in_force(&in_force);
+        self.keep_in_force(&in_force, &read);
         self.claims = Claims { read: Arc::new(read), in_force, seen: settled.then_some(revision) };
         next
     }

@@ -40,6 +40,15 @@ pub struct ClaimChange {
 pub struct ClaimInForce {
     pub name: ClaimName,
     pub spec: Value,
+    /// The last one at which it was in force, whether or not it is what that one says. `None`: not known.
+    pub seen: Option<ClaimGeneration>,
+}
+
+/// Which text of which object of that name.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ClaimGeneration {
+    pub uid: String,
+    pub generation: i64,
 }
 
 impl Store {
@@ -60,11 +69,13 @@ impl Store {
                     return Ok(());
                 };
                 sqlx::query(
-                    "INSERT OR REPLACE INTO claims_in_force (cluster, name, spec) VALUES (?1, ?2, ?3)",
+                    "INSERT OR REPLACE INTO claims_in_force (cluster, name, spec, uid, generation) VALUES (?1, ?2, ?3, ?4, ?5)",
                 )
                 .bind(cluster.as_str())
                 .bind(claim.name.as_str())
                 .bind(column::json_text(&claim.spec)?)
+                .bind(claim.seen.as_ref().map(|seen| &seen.uid))
+                .bind(claim.seen.as_ref().map(|seen| seen.generation))
                 .execute(&mut *connection)
                 .await?;
                 Ok(())
@@ -77,7 +88,10 @@ impl Store {
     /// Of every cluster, by its name.
     pub async fn claims_in_force(&self) -> Result<Vec<ClaimInForce>, StoreError> {
         let claim = |row: SqliteRow| {
-            Ok(ClaimInForce { name: column::name(&row, "name")?, spec: column::json(&row, "spec")? })
+            let uid: Option<String> = row.try_get("uid")?;
+            let generation: Option<i64> = row.try_get("generation")?;
+            let seen = uid.zip(generation).map(|(uid, generation)| ClaimGeneration { uid, generation });
+            Ok(ClaimInForce { name: column::name(&row, "name")?, spec: column::json(&row, "spec")?, seen })
         };
         sqlx::query("SELECT * FROM claims_in_force ORDER BY cluster")
             .try_map(claim)

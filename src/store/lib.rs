@@ -7,7 +7,7 @@
 //! | `known_objects` | queues, flavors and what else of a cluster fits in memory, as of the last stop | restart without listing them; nothing is decided by it before the cluster has answered |
 //! | `capacity`, `capacity_history` | last confirmed capacity, and each change of it | unknown is not zero: a silent cluster keeps its capacity |
 //! | `claims`, `claim_history` | each claim as last seen, each edit with its author | "who took my GPUs, and when" |
-//! | `claims_in_force` | the last valid text of each cluster's claim | an edit that is not valid, or a second claim, must not come into force by a restart |
+//! | `claims_in_force` | the last valid text of each cluster's claim, and the generation at which it was last in force | an edit that is not valid, or a second claim, must not come into force by a restart |
 //! | `plans` | every applied plan with its cause and report | `quota explain`, `claim history` |
 //! | `quota_cells` | what each cluster contributes to each hub cell | a restart keeps the share of a cluster that does not answer |
 //! | `hub_cells` | what each hub queue's `fedq.dev/cells` last said | a queue that is replaced without it keeps its base |
@@ -36,7 +36,7 @@ use tokio::sync::Mutex;
 pub use self::{
     audit::{AuditEntry, AuditFilter},
     capacity::{CapacityChange, CapacityRow},
-    claims::{ClaimChange, ClaimInForce, ClaimRow},
+    claims::{ClaimChange, ClaimGeneration, ClaimInForce, ClaimRow},
     clusters::{ClusterRow, ClusterSource, RefusedCluster},
     error::StoreError,
     hub_cells::HubCells,

@@ -518,7 +518,9 @@ async fn of_two_claims_the_one_that_was_seen_first_is_in_force_after_an_upgrade(
     assert_eq!(upgraded[0].spec, spec("east"));
 
     let east = ClusterName::new("east").expect("a name");
-    let second = ClaimInForce { name: ClaimName::new("a-second").expect("a name"), spec: json!({}) };
+    assert_eq!(upgraded[0].seen, None, "an older fedqd stored no generation");
+    let seen = Some(ClaimGeneration { uid: "u".to_owned(), generation: 7 });
+    let second = ClaimInForce { name: ClaimName::new("a-second").expect("a name"), spec: json!({}), seen };
     store.put_claim_in_force(&east, Some(&second)).await.expect("stored");
     assert_eq!(in_force().await[0], second);
     store.put_claim_in_force(&east, None).await.expect("removed");

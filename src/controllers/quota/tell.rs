@@ -85,6 +85,7 @@ impl QuotaController {
         };
         let mut waiting = unsettled(round);
         self.told.unsettled.clone_from(&waiting);
+        waiting.extend(self.stored.behind().iter().cloned());
         if !never_read.is_empty() {
             let clusters = round.in_force.iter().filter(|(_, claim)| waits(claim));
             waiting.extend(clusters.map(|(cluster, _)| cluster.clone()));
@@ -96,8 +97,11 @@ impl QuotaController {
     }
 
     /// What a cluster was last counted with. `None`, not known, holds the hub's cells where they are: only
-    /// after the store was lost, and only for a cluster that can have had a share.
+    /// after the store was lost or could not take what was put to work, and only for a cluster that can have had a share.
     pub(super) fn last_terms(&self, name: &ClusterName, round: &Round<'_>) -> Option<BTreeMap<Cell, Amount>> {
+        if self.stored.behind().contains(name) {
+            return None;
+        }
         if let Some(terms) = self.terms.get(name) {
             return Some(terms.clone());
         }

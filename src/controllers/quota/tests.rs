@@ -348,7 +348,7 @@ fn a_claim_of_the_store_is_read_as_it_was_in_force() {
         owners: Owners::new(BTreeMap::from([("memory".to_owned(), by_fedq)])),
     };
     let claim = claim::validate(&text, &aliases).expect("a valid claim");
-    let row = in_force::row_of(&claim);
+    let row = in_force::row_of(&claim, None);
     let read = in_force::claim_of_row(&row, &aliases).expect("what was stored");
     assert_eq!((read.name(), read.cluster()), (claim.name(), claim.cluster()));
     assert_eq!(read.assignments(), claim.assignments());

@@ -20,7 +20,7 @@
 //! | killed at any write | `process`: killed between a write and its answer, at any moment, at each sync of the disk |
 //! | killed and started again with something in the way: an unreadable kind, invalid and second claims, nodes or Kueue that do not answer | `restarts` |
 //! | stopped, and started again | `process`: reads only what came meanwhile |
-//! | disk full or failing | `process`: a full disk stops no quota |
+//! | disk full or failing | `process`: a full disk stops no quota; `restarts`: what came into force on a full disk |
 //! | damaged or newer database | `process`: a damaged or newer database is refused |
 //! | two daemons, one database | `process`: a second daemon is refused |
 //! | silent watch, half-open connection | `watches`: falls silent; `link`: half-open; and the cluster that hangs |

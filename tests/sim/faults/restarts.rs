@@ -6,6 +6,7 @@ use fedq_sim::cluster::Cluster;
 use serde_json::json;
 
 use super::super::bed::wait;
+use super::preload::Preload;
 use super::stage::{FLAVOR, Stage, claim_name, condition_of, gpus, merged, wrong};
 
 /// Starts fedqd again after a kill; returns when it knows both workers and has nothing left to write.
@@ -93,6 +94,40 @@ async fn an_invalid_edit_leaves_the_last_valid_text_in_force_also_after_a_restar
     stage.mark();
     stage.give(stage.one(), [7, 4]).await;
     stage.ends_with([[7, 4], [3, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_came_into_force_on_a_full_disk_is_not_taken_back_by_an_invalid_edit_and_a_restart() {
+    let mut stage = Stage::set().await;
+    stage.may_fall = true;
+    let preload = Preload::build(&stage.bed.path("preload"));
+    stage.restarted_with(preload.environment(&stage.bed.path("fedq.db"))).await;
+    stage.holds([[6, 4], [3, 5]]).await;
+    stage.rests().await;
+    preload.set_disk("full");
+    stage.give(stage.one(), [7, 3]).await;
+    stage.holds([[7, 3], [3, 5]]).await;
+    let invalid = json!({"clusterQueueName": "team", "flavor": FLAVOR, "resources": {"gpu": "1e99"}});
+    let name = claim_name(stage.one());
+    let patch = json!({"spec": {"resourceAssignments": [invalid]}});
+    merged(stage.hub(), "ClusterResourceClaim", &name, patch).await;
+    wait("the edit to be rejected", stage.hub(), || accepted(stage.hub(), &name) == "InvalidQuantity").await;
+    // The store has an older text, and the second start must not believe it either.
+    for again in [3, 4] {
+        stage.kill();
+        preload.set_disk("");
+        stage.start();
+        stage.bed.logs("Connected to `one`", again).await;
+        stage.bed.logs("Connected to `two`", again).await;
+        stage.claim_says(stage.two(), "CapacityKnown", "Observed").await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        stage.rests().await;
+        assert_eq!(gpus(stage.one()), [Some(7), Some(3)]);
+        assert_eq!(gpus(stage.hub()), [Some(10), Some(8)]);
+        assert_eq!(accepted(stage.hub(), &name), "InvalidQuantity");
+    }
+    stage.give(stage.one(), [6, 5]).await;
+    stage.ends_with([[6, 5], [3, 5]]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
