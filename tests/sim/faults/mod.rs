@@ -68,6 +68,7 @@ pub mod preload;
 mod process;
 mod restarts;
 mod stage;
+mod texts;
 mod trust;
 mod truth;
 mod walk;

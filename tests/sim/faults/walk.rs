@@ -5,7 +5,7 @@
 //! `FEDQ_WALK_SEEDS=100..200 FEDQ_WALK_STEPS=100 cargo test --test sim walk` walks 10,000 moves of other ways, in about an
 //! hour on two cores.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use fastrand::Rng;
 use fedq_sim::cluster::Cluster;
@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 
 use super::super::bed::{gpu_node, wait};
 use super::stage::{FLAVOR, GPU, QUEUES, Stage, assignments, claim_name, condition_of, merged, wrong};
+use super::texts::Texts;
 use super::truth::{self, Amounts, Truth};
 
 const STEPS: usize = 40;
@@ -86,6 +87,8 @@ struct Walk {
     nodes: [Vec<(String, i64)>; 2],
     second_claim: bool,
     invalid: [bool; 2],
+    /// By worker.
+    texts: [Texts; 2],
 }
 
 impl Walk {
@@ -105,6 +108,7 @@ impl Walk {
             nodes: [Vec::new(), Vec::new()],
             second_claim: false,
             invalid: [false; 2],
+            texts: [[6, 4], [3, 5]].map(Texts::new),
         };
         for worker in &walk.stage.bed.workers {
             for node in ["a", "b"] {
@@ -193,8 +197,15 @@ impl Walk {
         let amounts = [self.draw.i64(0..10), self.draw.i64(0..8)];
         self.says(&format!("worker {which} gives {amounts:?}"));
         self.truth.workers[which].asks(amounts);
+        self.texts[which].forget_earlier(&self.claim(which));
         self.invalid[which] = false;
         self.stage.give(&self.stage.bed.workers[which], amounts).await;
+        self.texts[which].add(&self.claim(which), amounts);
+    }
+
+    fn claim(&self, which: usize) -> Arc<Value> {
+        let name = claim_name(&self.stage.bed.workers[which]);
+        self.stage.hub().get("ClusterResourceClaim", "", &name).expect("the claim of a worker")
     }
 
     async fn adds_a_node(&mut self, which: usize, step: usize) {
@@ -246,9 +257,10 @@ impl Walk {
         wrong(self.stage.hub(), "patch clusterqueues: forbidden; update clusterqueues: forbidden");
     }
 
-    /// What was in force stays so.
+    /// What was in force stays so: the last valid text, or an earlier one if that one was not read.
     async fn breaks_a_claim(&mut self, which: usize) {
         self.says(&format!("the claim of worker {which} becomes invalid"));
+        self.texts[which].forget_earlier(&self.claim(which));
         self.invalid[which] = true;
         let mut twice = assignments([1, 1]);
         // One resource by two names.
@@ -358,6 +370,13 @@ impl Walk {
     async fn settles(&mut self) {
         self.says("settles");
         self.lift();
+        for which in [0, 1] {
+            if self.invalid[which] && !self.texts[which].is_one() {
+                let asks = self.texts[which].in_force(&self.stage, which).await;
+                self.says(&format!("of worker {which} {asks:?} is in force"));
+                self.truth.workers[which].asks(asks);
+            }
+        }
         for (worker, truth) in self.stage.bed.workers.iter().zip(&self.truth.workers) {
             if truth.is_joined() {
                 self.stage.has(worker, truth.share()).await;
