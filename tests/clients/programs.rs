@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{
     demo_process::{Demo, Served},
     relay::relay,
-    tools::{GO, NODE, PYTHON, document, go, read, run, source, write},
+    tools::{GO, NODE, PYTHON, document, go, read, run, schemathesis, source, write},
 };
 
 /// A demo of its own for each test: what is done to one cluster there would be in the way of another.
@@ -81,19 +81,10 @@ fn a_program_in_go_does_its_job() {
     run(fedqd.tell(&mut Command::new(program)));
 }
 
-/// What it finds that is meant stands with its reason in `schemathesis.toml`.
 #[test]
 fn a_tester_by_schemas_finds_nothing() {
     let fedqd = Fedqd::start();
-    // It keeps examples of earlier runs where it is started.
-    let folder = PYTHON.join("schemathesis");
-    for file in ["schemathesis.toml", "hooks.py"] {
-        write(&folder.join(file), &read(&format!("schemathesis/{file}")));
-    }
-    let mut tester = Command::new(PYTHON.join("venv/bin/schemathesis"));
-    tester.current_dir(&folder).args(["--config-file", "schemathesis.toml", "run"]);
-    tester.arg(format!("{}/api/v1/openapi.json", fedqd.server)).args(["--max-time", "20"]);
-    run(fedqd.tell(&mut tester));
+    run(&mut schemathesis(&fedqd.server, &fedqd.token));
 }
 
 /// Blocks of `docs/api.md` in the order they stand there: `sh` is run by one shell, others are written to the file that

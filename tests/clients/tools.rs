@@ -81,6 +81,20 @@ pub fn node(tool: &str) -> Command {
     command
 }
 
+/// A short run against fedqd at `server`. What it finds that is meant stands with its reason in `schemathesis.toml`.
+pub fn schemathesis(server: &str, token: &str) -> Command {
+    // It keeps examples of earlier runs where it is started.
+    let folder = PYTHON.join("schemathesis");
+    for file in ["schemathesis.toml", "hooks.py"] {
+        write(&folder.join(file), &read(&format!("schemathesis/{file}")));
+    }
+    let mut tester = Command::new(PYTHON.join("venv/bin/schemathesis"));
+    tester.current_dir(&folder).args(["--config-file", "schemathesis.toml", "run", "--max-time", "20"]);
+    tester.arg(format!("{server}/api/v1/openapi.json"));
+    tester.env("FEDQ_SERVER", server).env("FEDQ_TOKEN", token);
+    tester
+}
+
 /// A file of `tests/clients`.
 pub fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(name)

@@ -4,14 +4,22 @@
 //! it for whoever develops against it. `FEDQ_REAL_KEEP=1` keeps data and logs, `FEDQ_REAL_FLEETS` says how many fleets
 //! to start, `FEDQ_REAL_TOOLS` and `KUBEBUILDER_ASSETS` name folders with programs built elsewhere.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test harness talks to the terminal")]
+#![allow(clippy::panic, reason = "what installs other people's tools says what failed")]
 #![allow(dead_code, reason = "the support offers more than the cases of one day use")]
 
 mod cases;
+#[path = "../support/checked.rs"]
+mod checked;
+#[path = "../clients/tools.rs"]
+mod clients;
 #[path = "../conformance/mod.rs"]
 mod conformance;
+#[path = "../support/document.rs"]
+mod document;
 #[path = "../support/follower.rs"]
 mod follower;
 mod pool;
+mod said;
 mod support;
 
 use std::io::IsTerminal;
@@ -124,6 +132,8 @@ fn run_case(case: Case, pool: &Pool, runtime: &tokio::runtime::Handle) -> Result
             Err(_) => Err(anyhow!("still running after {CASE_WITHIN:?}")),
         }
     });
+    let short = case.name.rsplit("::").next().unwrap_or(case.name);
+    let result = result.and_then(|()| said::fits(short));
     let healed = match case.turn {
         Turn::Serial => runtime.block_on(heal(fleet)),
         Turn::Parallel => Ok(()),
@@ -131,7 +141,6 @@ fn run_case(case: Case, pool: &Pool, runtime: &tokio::runtime::Handle) -> Result
     let result = result.and(healed);
     result.map_err(|error| {
         let mut text = chain(&error);
-        let short = case.name.rsplit("::").next().unwrap_or(case.name);
         if let Ok(dir) = fleet.scratch(short) {
             text.push('\n');
             text.push_str(&daemon::log_tails(&dir));

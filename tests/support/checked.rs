@@ -44,8 +44,13 @@ pub fn before(server: &str) -> String {
 
 /// Fails with what has been said so far that the document does not have.
 pub fn verify(server: &str) {
-    let differences = std::mem::take(&mut *of(server).differences.lock().expect("nothing ends in here"));
+    let differences = take(server);
     assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+/// What has been said since the last time that the document does not have.
+pub fn take(server: &str) -> Vec<String> {
+    std::mem::take(&mut *of(server).differences.lock().expect("nothing ends in here"))
 }
 
 fn of(server: &str) -> Checked {

@@ -41,6 +41,10 @@ impl<'s, 'f> Person<'s, 'f> {
         Ok(Self { stage, token: token.trim().to_owned() })
     }
 
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
     /// As clients send it for `http://anyone:TOKEN@host`.
     pub fn basic(&self) -> String {
         let pair = base64(format!("anyone:{}", self.token).as_bytes());
@@ -53,9 +57,9 @@ impl<'s, 'f> Person<'s, 'f> {
 
     fn edits(&self, editor: &str, args: &[&str]) -> Result<Ran> {
         let home = &self.stage.daemon.home().dir;
-        let server = format!("http://127.0.0.1:{}", self.stage.api_port);
         let folder = home.display().to_string();
-        let mut env = vec![("FEDQ_SERVER", server.as_str()), ("KUBE_EDITOR", editor), ("TMPDIR", &folder)];
+        let mut env =
+            vec![("FEDQ_SERVER", self.stage.server.as_str()), ("KUBE_EDITOR", editor), ("TMPDIR", &folder)];
         if !self.token.is_empty() {
             env.push(("FEDQ_TOKEN", &self.token));
         }

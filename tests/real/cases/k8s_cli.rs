@@ -112,10 +112,7 @@ pub async fn the_workflows_of_its_specification_give_its_answers(fleet: &Fleet) 
     let name = "the_workflows_of_its_specification_give_its_answers";
     let stage = set(fleet, name).await?;
     let bed = Bed { stage: &stage, person: Person::new(&stage, "boss", Some("cluster-admin")).await? };
-    let cli = K8sCli {
-        client: Client::new(&format!("http://127.0.0.1:{}", stage.api_port), None)?,
-        authorization: bed.person.basic(),
-    };
+    let cli = K8sCli { client: Client::new(&stage.server, None)?, authorization: bed.person.basic() };
     let health = cli.client.get("/").await?;
     ensure!(health.body == r#"{"status":"ok","service":"k8s-cli-api"}"#, "{}", health.body);
     let volume = cli.creates_a_volume().await?;

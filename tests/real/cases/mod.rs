@@ -30,6 +30,7 @@ pub mod task_kills;
 pub mod task_logs;
 pub mod task_stage;
 pub mod task_stops;
+pub mod tester;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -129,6 +130,7 @@ pub fn all() -> Vec<Case> {
         command_line::nobody_gets_further_than_the_hub_lets_them,
         task::tasks_run_wait_move_and_stop_across_clusters,
         k8s_cli::the_workflows_of_its_specification_give_its_answers,
+        tester::a_tester_by_schemas_finds_nothing,
         task_stops::a_task_is_stopped_in_every_phase,
         task::a_job_set_is_admitted_as_one_or_not_at_all,
         task::a_task_goes_where_its_volume_is_and_holds_it,

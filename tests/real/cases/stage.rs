@@ -13,6 +13,7 @@ use futures::{StreamExt, TryStreamExt};
 use kube::api::{Patch, PatchParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 
+use crate::said;
 use crate::support::audit::{Mark, Request};
 use crate::support::cluster::{Cluster, Id, Part, id};
 use crate::support::daemon::{Daemon, Home};
@@ -46,7 +47,10 @@ pub struct Stage<'f> {
     /// Prefix of the case's names, and its namespace and flavor.
     pub case: &'static str,
     pub daemon: Daemon,
-    pub api_port: u16,
+    /// Where the API is reached so that what is said is checked against its document.
+    pub server: String,
+    /// Where fedqd listens itself.
+    pub unchecked: String,
 }
 
 /// What a claim gives to one queue from one flavor.
@@ -115,7 +119,8 @@ impl<'f> Stage<'f> {
             if setup.more.contains("namespaces:") { "" } else { "namespaces: {podSecurity: baseline}\n" },
         );
         let daemon = home.start("http", &config).await?;
-        Ok(Self { fleet, case, daemon, api_port })
+        let unchecked = format!("http://127.0.0.1:{api_port}");
+        Ok(Self { fleet, case, daemon, server: said::before(name, &unchecked), unchecked })
     }
 
     pub fn hub(&self) -> &'f Cluster {

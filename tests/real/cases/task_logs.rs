@@ -54,8 +54,7 @@ impl<'s, 'f> Person<'s, 'f> {
     }
 
     fn env(&self) -> [(&'static str, String); 2] {
-        let server = format!("http://127.0.0.1:{}", self.stage.api_port);
-        [("FEDQ_SERVER", server), ("FEDQ_TOKEN", self.token.clone())]
+        [("FEDQ_SERVER", self.stage.server.clone()), ("FEDQ_TOKEN", self.token.clone())]
     }
 
     fn runs(&self, args: &[&str]) -> Result<Ran> {
