@@ -1,13 +1,19 @@
 //! Requests to one API server, and its answers' errors in client-go's words.
 
-use std::{cell::RefCell, collections::BTreeSet, time::Duration};
+use std::{cell::RefCell, collections::BTreeSet, io, time::Duration};
 
 use http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
-use kube::{Client, client::Body};
+use kube::{
+    Client,
+    client::{AuthError, Body},
+};
 use serde_json::Value;
 
-use crate::{error::Error, kubeconfig::reason};
+use crate::{
+    cause::{causes, find, reason, told},
+    error::Error,
+};
 
 pub const JSON: &str = "application/json";
 pub const MERGE_PATCH: &str = "application/merge-patch+json";
@@ -20,6 +26,8 @@ pub struct Api {
     /// The server's address, for messages.
     server: String,
     within: Option<Duration>,
+    /// The program by which the user logs in, for messages.
+    plugin: String,
     warnings: RefCell<(BTreeSet<String>, Vec<String>)>,
 }
 
@@ -41,7 +49,11 @@ impl Call<'_> {
 
 impl Api {
     pub fn new(client: Client, server: String, within: Option<Duration>) -> Self {
-        Self { client, server, within, warnings: RefCell::default() }
+        Self { client, server, within, plugin: String::new(), warnings: RefCell::default() }
+    }
+
+    pub fn with_plugin(self, plugin: String) -> Self {
+        Self { plugin, ..self }
     }
 
     pub async fn call(&self, call: &Call<'_>) -> Result<Value, Error> {
@@ -77,13 +89,20 @@ impl Api {
             let bytes = answer.into_body().collect().await;
             let bytes = bytes.map_err(|error| self.unreachable(call, &error))?.to_bytes();
             return if status.is_success() {
-                serde_json::from_slice(&bytes).map_err(|error| {
-                    Error::said(format!("{}: the answer is not JSON: {error}", self.request_name(call)))
-                })
+                self.object(call, &bytes)
             } else {
                 Err(refusal(status, &bytes, call))
             };
         }
+    }
+
+    /// Callers set fields of what they get.
+    fn object(&self, call: &Call<'_>, bytes: &[u8]) -> Result<Value, Error> {
+        let wrong =
+            |reason: &str| Error::said(format!("{}: the answer is {reason}", self.request_name(call)));
+        let answer: Value =
+            serde_json::from_slice(bytes).map_err(|error| wrong(&format!("not JSON: {error}")))?;
+        if answer.is_object() { Ok(answer) } else { Err(wrong("no JSON object")) }
     }
 
     async fn send(&self, call: &Call<'_>) -> Result<http::Response<Body>, Error> {
@@ -123,17 +142,17 @@ impl Api {
     }
 
     fn unreachable(&self, call: &Call<'_>, error: &(dyn std::error::Error + 'static)) -> Error {
-        let causes = || std::iter::successors(Some(error), |error| error.source());
-        let os_error = causes().find_map(|error| error.downcast_ref::<std::io::Error>());
-        let refused = os_error.filter(|error| error.kind() == std::io::ErrorKind::ConnectionRefused);
+        let refused =
+            find::<io::Error>(error).filter(|error| error.kind() == io::ErrorKind::ConnectionRefused);
         let said = match refused {
+            _ if find::<AuthError>(error).is_some() => told(error, &self.plugin),
             Some(error) => format!(
                 "dial tcp {}: connect: {}\nNothing answers there. Start the cluster, or choose another with --context, \
                  --kubeconfig or --server",
                 host(&self.server),
                 reason(error)
             ),
-            None => causes().last().map(ToString::to_string).unwrap_or_default(),
+            None => causes(error).last().map(ToString::to_string).unwrap_or_default(),
         };
         Error::Unreachable(format!("{}: {said}", self.request_name(call)))
     }

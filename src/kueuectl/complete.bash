@@ -1,16 +1,32 @@
 # Completion of @PROGRAM@ @BELOW@ for bash.
 __@FUNCTION@_complete() {
-    local out directive words
+    local out directive words line
+    local cur=${COMP_WORDS[COMP_CWORD]}
     words=("${COMP_WORDS[@]:1:COMP_CWORD}")
-    [[ -n "@BELOW@" ]] && words=("${words[@]:1}")
+    if [[ -n "@BELOW@" ]]; then
+        # The other commands are completed by what did it before.
+        if ((COMP_CWORD < 2)) || [[ ${words[0]} != "@BELOW@" ]]; then
+            [[ -z "${__@FUNCTION@_before-}" ]] || "$__@FUNCTION@_before" "$@"
+            return
+        fi
+        words=("${words[@]:1}")
+    fi
+    compopt +o default +o bashdefault 2>/dev/null
+    COMPREPLY=()
     ((${#words[@]})) || words=("")
     out=$("${COMP_WORDS[0]}" @BELOW@ __completeNoDesc "${words[@]}" 2>/dev/null) || return
     directive=${out##*:}
-    out=${out%:*}
-    local IFS=$'\n'
-    COMPREPLY=($(compgen -W "$out" -- "${COMP_WORDS[COMP_CWORD]}"))
-    if ((${#COMPREPLY[@]} == 0 && directive == 0)); then
-        compopt -o default
+    # Names are quoted: the shell must not read commands in them.
+    while IFS= read -r line; do
+        [[ -n $line && $line == "$cur"* ]] && COMPREPLY+=("$(printf %q "$line")")
+    done <<<"${out%:*}"
+    if ((${#COMPREPLY[@]} == 0)) && [[ $directive == 0 ]]; then
+        compopt -o default 2>/dev/null
     fi
 }
-complete -F __@FUNCTION@_complete @PROGRAM@
+if [[ -n "@BELOW@" && $(complete -p @PROGRAM@ 2>/dev/null) =~ \ -F\ ([^\ ]+) ]]; then
+    if [[ ${BASH_REMATCH[1]} != __@FUNCTION@_complete ]]; then
+        __@FUNCTION@_before=${BASH_REMATCH[1]}
+    fi
+fi
+complete -o default -o bashdefault -F __@FUNCTION@_complete @PROGRAM@

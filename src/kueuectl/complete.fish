@@ -6,4 +6,9 @@ function __@FUNCTION@_complete
     test -n "@BELOW@"; and set -e typed[1]
     $program @BELOW@ @REQUEST@ $typed 2>/dev/null | string match --invert --regex '^:[0-9]+$'
 end
-complete -c @PROGRAM@ -f -a '(__@FUNCTION@_complete)'
+# The other commands are completed by what is registered beside this.
+function __@FUNCTION@_wanted
+    set -l typed (commandline -opc)
+    test -z "@BELOW@"; or test "$typed[2]" = "@BELOW@"
+end
+complete -c @PROGRAM@ -n __@FUNCTION@_wanted -f -a '(__@FUNCTION@_complete)'

@@ -4,7 +4,14 @@ __@FUNCTION@_complete() {
     local out directive line
     local -a typed found
     typed=("${(@)words[2,CURRENT]}")
-    [[ -n "@BELOW@" ]] && shift typed
+    if [[ -n "@BELOW@" ]]; then
+        # The other commands are completed by what did it before.
+        if ((CURRENT < 3)) || [[ "${words[2]}" != "@BELOW@" ]]; then
+            [[ -n "$__@FUNCTION@_before" ]] && "$__@FUNCTION@_before" "$@"
+            return
+        fi
+        shift typed
+    fi
     out=$("${words[1]}" @BELOW@ @REQUEST@ "${(@)typed}" 2>/dev/null) || return
     directive=${out##*:}
     for line in "${(@f)${out%:*}}"; do
@@ -15,4 +22,7 @@ __@FUNCTION@_complete() {
     _describe 'completions' found
     ((directive == 0 && ${#found} == 0)) && _files
 }
+if [[ -n "@BELOW@" && "${_comps[@PROGRAM@]-}" != __@FUNCTION@_complete ]]; then
+    typeset -g __@FUNCTION@_before="${_comps[@PROGRAM@]-}"
+fi
 compdef __@FUNCTION@_complete @PROGRAM@

@@ -148,8 +148,7 @@ async fn delete(
     for owner in &doomed.owners {
         if dry_run != DryRun::Client {
             let api = session.api().await?;
-            // Another job may have its name by now: the owner is the one of this UID.
-            let uid = Some(owner.uid.as_str()).filter(|uid| !uid.is_empty());
+            let uid = uid(&owner.uid);
             missing_is_fine(owner.resource.delete(api, (namespace, &owner.name), uid, dry_run).await)?;
         }
         session.print(&format!("{} deleted{suffix}\n", owner.shown()))?;
@@ -157,12 +156,18 @@ async fn delete(
     if doomed.owners.is_empty() {
         if dry_run != DryRun::Client {
             let api = session.api().await?;
-            missing_is_fine(Resource::workload().delete(api, (namespace, name), None, dry_run).await)?;
+            let uid = uid(text(&doomed.workload, "/metadata/uid"));
+            missing_is_fine(Resource::workload().delete(api, (namespace, name), uid, dry_run).await)?;
         }
         let text = printer.print("Workload", &doomed.workload)?;
         session.print(&text)?;
     }
     Ok(())
+}
+
+/// Another object may have the name by now: what was read is the one of this UID.
+fn uid(read: &str) -> Option<&str> {
+    Some(read).filter(|uid| !uid.is_empty())
 }
 
 fn missing_is_fine(outcome: Result<(), Error>) -> Result<(), Error> {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::{
     api::{Api, Call, JSON},
     error::Error,
-    resource::Resource,
+    resource::{Resource, path_of},
     session::text,
 };
 
@@ -16,8 +16,7 @@ const AGGREGATED: &str =
 
 /// The resources of one `group/version`, or none where the server has no such version.
 pub async fn resources_of(api: &Api, api_version: &str) -> Result<Option<Vec<Value>>, Error> {
-    let root = if api_version.contains('/') { "/apis" } else { "/api" };
-    match api.call(&Call::get(format!("{root}/{api_version}"), String::new())).await {
+    match api.call(&Call::get(path_of(api_version, &[]), String::new())).await {
         Ok(list) => Ok(Some(list["resources"].as_array().cloned().unwrap_or_default())),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),

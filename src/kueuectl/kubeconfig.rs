@@ -5,12 +5,18 @@ use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, time::Duration};
 use kube::{
     Client, Config,
     config::{
-        AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext,
+        AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedAuthInfo,
+        NamedCluster, NamedContext,
     },
 };
 use serde_json::json;
 
-use crate::{api::Api, error::Error, flags::Given};
+use crate::{
+    api::Api,
+    cause::{reason, told},
+    error::Error,
+    flags::Given,
+};
 
 /// Reads a variable of the environment.
 pub type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
@@ -44,15 +50,19 @@ impl Chosen {
     pub async fn connect(self, given: &Given) -> Result<Api, Error> {
         let server = self.cluster.server.clone().unwrap_or_default();
         let within = timeout(given.text("request-timeout"))?;
-        let invalid =
-            |error: &dyn std::error::Error| Error::said(format!("invalid configuration: {}", chain(error)));
+        let plugin = plugin(&self.user);
+        let invalid = |error: &(dyn std::error::Error + 'static)| {
+            Error::said(format!("invalid configuration: {}", told(error, &plugin)))
+        };
         let options =
             KubeConfigOptions { context: Some("chosen".to_owned()), ..KubeConfigOptions::default() };
         let mut config =
             Config::from_custom_kubeconfig(self.single(), &options).await.map_err(|error| invalid(&error))?;
         config.default_retry = false;
-        let client = Client::try_from(config).map_err(|error| invalid(&error))?;
-        Ok(Api::new(client, server, within))
+        // It waits for the user's plugin, if there is one, on its thread.
+        let client = tokio::task::spawn_blocking(move || Client::try_from(config)).await;
+        let client = client.map_err(|error| invalid(&error))?.map_err(|error| invalid(&error))?;
+        Ok(Api::new(client, server, within).with_plugin(plugin))
     }
 
     fn single(self) -> Kubeconfig {
@@ -95,9 +105,9 @@ fn read(given: &Given, variables: Variables) -> Result<Kubeconfig, Error> {
     };
     let mut files = Kubeconfig::default();
     for path in paths {
-        let unreadable = |error: &dyn std::error::Error| Error::Kubeconfig {
+        let unreadable = |error: &KubeconfigError| Error::Kubeconfig {
             path: path.display().to_string(),
-            reason: chain(error),
+            reason: told(error, ""),
         };
         if let Err(error) = std::fs::metadata(&path) {
             return Err(Error::said(format!("stat {}: {}", path.display(), reason(&error))));
@@ -198,35 +208,29 @@ fn impersonate(given: &Given, user: &mut AuthInfo) {
     }
 }
 
-/// Go's durations, or seconds without a unit. Zero is no limit.
+/// Go's durations, or seconds without a unit. Zero and nothing are no limit.
 fn timeout(text: &str) -> Result<Option<Duration>, Error> {
     let invalid = || {
         Error::said(
             "Invalid timeout value. Timeout must be a single integer in seconds, or an integer followed by a corresponding time unit (e.g. 1s | 2m | 3h)",
         )
     };
-    if let Ok(seconds) = text.parse::<u64>() {
-        return Ok((0 < seconds).then(|| Duration::from_secs(seconds)));
+    if text.is_empty() {
+        return Ok(None);
     }
-    let duration: jiff::SignedDuration = text.parse().map_err(|_| invalid())?;
-    Duration::try_from(duration).map(Some).map_err(|_| invalid())
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
+    let within = match text.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let duration: jiff::SignedDuration = text.parse().map_err(|_| invalid())?;
+            Duration::try_from(duration).map_err(|_| invalid())?
         }
-        source = cause.source();
-    }
-    text
+    };
+    Ok(Some(within).filter(|within| !within.is_zero()))
 }
 
-/// An operating system's error in Go's words.
-pub fn reason(error: &std::io::Error) -> String {
-    let text = error.to_string().to_lowercase();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
+/// How messages call the program by which a user logs in.
+fn plugin(user: &AuthInfo) -> String {
+    let command = user.exec.as_ref().and_then(|exec| exec.command.clone());
+    let provider = || Some(user.auth_provider.as_ref()?.name.clone());
+    command.or_else(provider).unwrap_or_default()
 }

@@ -1,11 +1,12 @@
 //! kueuectl's commands, as a drop-in: the same command lines give the same standard output, standard error and exit code.
 //!
 //! Commands and flags are data (`commands.json`), objects have the shape of Kueue's Go types (`types.json`). What differs from
-//! kueuectl 0.19 on purpose is listed in `tests/kueuectl/differences.yaml`. Streams, clock, environment and client are given from
+//! kueuectl 0.19 on purpose is listed in `tests/differences.yaml`. Streams, clock, environment and client are given from
 //! outside: nothing here knows a terminal or a process, but for `kubectl`, which takes this program's place.
 
 mod age;
 mod api;
+mod cause;
 mod cluster_queue;
 mod command;
 mod complete;

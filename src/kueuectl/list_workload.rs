@@ -11,13 +11,16 @@ use crate::{
     discovery,
     error::Error,
     list::{self, Query, age_of, keep},
-    resource::Resource,
+    resource::{Resource, path_of},
     session::{Session, text},
     workload::{Status, condition, owners},
 };
 
 /// A job's type is cut off after this many letters.
 const LONGEST_TYPE: usize = 20;
+
+/// The API that knows places in queues.
+const VISIBILITY: &str = "visibility.kueue.x-k8s.io/v1beta2";
 
 const COLUMNS: [&str; 9] = [
     "Name",
@@ -176,7 +179,7 @@ async fn positions(api: &Api, list: &Value, about: &About) -> Result<BTreeMap<(S
         pending.map(|workload| about.cluster_queue(workload)).filter(|queue| !queue.is_empty()).collect();
     let mut positions = BTreeMap::new();
     for queue in queues {
-        let path = format!("/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/{queue}/pendingworkloads");
+        let path = path_of(VISIBILITY, &["clusterqueues", queue, "pendingworkloads"]);
         let about = format!("clusterqueues.visibility.kueue.x-k8s.io {queue}");
         match api.call(&Call::get(path, about)).await {
             Ok(summary) => {

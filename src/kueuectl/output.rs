@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use crate::{
+    cause::reason,
     error::Error,
     flags::Given,
     gotemplate, jsonpath,
-    kubeconfig::reason,
     kyaml::kyaml,
     resource::DryRun,
     session::{Session, Tools},

@@ -30,7 +30,10 @@ pub fn process(called: &Called<'_>, now: &dyn Fn() -> Timestamp) -> ExitCode {
         run: &pipe,
         client: None,
     };
-    ExitCode::from(runtime.block_on(run(called, &mut world)))
+    let code = runtime.block_on(run(called, &mut world));
+    // Nobody waits for a credential plugin that took too long.
+    runtime.shutdown_background();
+    ExitCode::from(code)
 }
 
 /// A thread writes, so that neither side waits for the other's buffer.

@@ -40,7 +40,7 @@ impl Quantity {
         let digits: i128 = format!("{whole}{:.9}", pad(fraction)).parse().ok()?;
         let finer = fraction.get(9..).is_some_and(|rest| rest.bytes().any(|digit| digit != b'0'));
         let (nanos, format) = scaled(digits, suffix)?;
-        let nanos = nanos + i128::from(finer);
+        let nanos = nanos.checked_add(i128::from(finer))?;
         Some(Self { nanos: if negative { -nanos } else { nanos }, format })
     }
 }
@@ -130,7 +130,7 @@ mod tests {
                 "{text}"
             );
         }
-        for text in ["", "1x", "1.2.3", "Gi", "1ee3", "1 "] {
+        for text in ["", "1x", "1.2.3", "Gi", "1ee3", "1 ", "170141183460469231731687303715.8841057271"] {
             assert_eq!(Quantity::parse(text), None, "{text}");
         }
     }

@@ -67,16 +67,12 @@ impl Resource {
 
     /// In every namespace where `namespace` is empty.
     pub fn path(&self, namespace: &str, name: &str) -> String {
-        let root = if self.group.is_empty() { "/api/" } else { "/apis/" };
-        let mut path = format!("{root}{}", self.api_version());
+        let mut segments = vec![self.plural.as_str()];
         if self.namespaced && !namespace.is_empty() {
-            let _ = write!(path, "/namespaces/{namespace}");
+            segments.splice(..0, ["namespaces", namespace]);
         }
-        let _ = write!(path, "/{}", self.plural);
-        if !name.is_empty() {
-            let _ = write!(path, "/{name}");
-        }
-        path
+        segments.extend((!name.is_empty()).then_some(name));
+        path_of(&self.api_version(), &segments)
     }
 
     fn about(&self, name: &str) -> String {
@@ -95,7 +91,7 @@ impl Resource {
 
     pub async fn create(&self, api: &Api, object: &Value, dry_run: DryRun) -> Result<Value, Error> {
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
-        let path = self.path(namespace, "") + dry_run.query();
+        let path = self.path(namespace, "") + &dry_run.query();
         api.call(&Call { method: Method::POST, body: Some(object), ..Call::get(path, self.about("")) }).await
     }
 
@@ -106,7 +102,8 @@ impl Resource {
         patch: &Value,
         dry_run: DryRun,
     ) -> Result<Value, Error> {
-        let path = self.path(namespace, name) + dry_run.query();
+        check_name(name)?;
+        let path = self.path(namespace, name) + &dry_run.query();
         let call = Call::get(path, self.about(name));
         api.call(&Call { method: Method::PATCH, content: MERGE_PATCH, body: Some(patch), ..call }).await
     }
@@ -119,11 +116,12 @@ impl Resource {
         uid: Option<&str>,
         dry_run: DryRun,
     ) -> Result<(), Error> {
+        check_name(name)?;
         let mut options = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
         if let Some(uid) = uid {
             options["preconditions"] = json!({"uid": uid});
         }
-        let path = self.path(namespace, name) + dry_run.query();
+        let path = self.path(namespace, name) + &dry_run.query();
         let call = Call::get(path, self.about(name));
         api.call(&Call { method: Method::DELETE, content: JSON, body: Some(&options), ..call })
             .await
@@ -132,20 +130,28 @@ impl Resource {
 }
 
 impl DryRun {
-    fn query(self) -> &'static str {
-        if self == Self::Server { "?dryRun=All" } else { "" }
+    fn query(self) -> String {
+        query_text(&[("dryRun", if self == Self::Server { "All" } else { "" })])
     }
 }
 
-/// As client-go checks a name that is to be part of a path.
+/// As client-go checks a name that is to be part of a path. Without a name the path is that of all objects.
 fn check_name(name: &str) -> Result<(), Error> {
     let invalid = match name {
+        "" => return Err(Error::said("resource name may not be empty")),
         "." | ".." => format!("may not be '{name}'"),
         _ if name.contains('/') => "may not contain '/'".to_owned(),
         _ if name.contains('%') => "may not contain '%'".to_owned(),
         _ => return Ok(()),
     };
     Err(Error::said(format!("invalid resource name {name:?}: [{invalid}]")))
+}
+
+/// The path of something in a `group/version`, or a `version` of the core. No segment can end it or add another one.
+pub fn path_of(api_version: &str, segments: &[&str]) -> String {
+    let root = if api_version.contains('/') { "/apis" } else { "/api" };
+    let all = api_version.split('/').chain(segments.iter().copied());
+    all.fold(root.to_owned(), |path, segment| path + "/" + &encoded(segment))
 }
 
 pub fn query_text(query: &[(&str, &str)]) -> String {

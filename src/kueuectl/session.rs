@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Output;
 
 use jiff::Timestamp;
@@ -39,10 +41,15 @@ impl Tools<'_> {
     /// Where `$PATH` has kubectl.
     pub fn kubectl(self) -> Option<OsString> {
         let paths = (self.variables)("PATH").unwrap_or_default();
-        let found =
-            std::env::split_paths(&paths).map(|folder| folder.join("kubectl")).find(|path| path.is_file());
+        // An empty or relative folder depends on where one stands: anybody may have put a kubectl there.
+        let folders = std::env::split_paths(&paths).filter(|folder| folder.is_absolute());
+        let found = folders.map(|folder| folder.join("kubectl")).find(|path| is_program(path));
         found.map(OsString::from)
     }
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
 pub struct Session<'a, 'w> {

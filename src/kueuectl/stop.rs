@@ -76,7 +76,11 @@ fn difference(object: &Value, patch: &Value) -> Value {
     if changed == *object { json!({}) } else { patch.clone() }
 }
 
+/// As a JSON merge patch (RFC 7386): a spec that is no object gives way to one.
 fn merge(object: &mut Value, patch: &Value) {
+    if !object["spec"].is_object() {
+        object["spec"] = json!({});
+    }
     for (key, value) in patch["spec"].as_object().into_iter().flatten() {
         object["spec"][key] = value.clone();
     }

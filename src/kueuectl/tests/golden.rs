@@ -29,6 +29,8 @@ struct Case {
     _source: String,
     #[serde(default)]
     objects: Vec<Value>,
+    /// What the server answers whatever it is asked.
+    answer: Option<Value>,
     run: String,
     #[serde(default)]
     input: String,
@@ -62,6 +64,7 @@ fn failure(case: &Case) -> Option<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let _entered = runtime.enter();
     let memory = Memory::new(case.objects.iter().map(|object| objects::expand(object, NOW)).collect());
+    let memory = memory.answering(case.answer.clone());
     let line: Vec<OsString> = words(&case.run).into_iter().map(OsString::from).collect();
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let page = case.page.map(|page| page.to_string());

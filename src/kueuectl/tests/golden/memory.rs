@@ -14,6 +14,8 @@ pub struct Memory(Arc<Mutex<State>>);
 struct State {
     objects: Vec<Value>,
     sent: Option<Value>,
+    /// To everything, where it is set.
+    answer: Option<Value>,
 }
 
 /// Group, version, plural, singular and kind of all that there is.
@@ -34,7 +36,12 @@ const RESOURCES: [(&str, &str, &str, &str, &str); 12] = [
 
 impl Memory {
     pub fn new(objects: Vec<Value>) -> Self {
-        Self(Arc::new(Mutex::new(State { objects, sent: None })))
+        Self(Arc::new(Mutex::new(State { objects, sent: None, answer: None })))
+    }
+
+    pub fn answering(self, answer: Option<Value>) -> Self {
+        self.lock().answer = answer;
+        self
     }
 
     pub fn client(&self) -> Client {
@@ -74,6 +81,9 @@ impl Memory {
     }
 
     fn answer(&self, method: &Method, path: &str, query: &str, body: Value) -> (StatusCode, Value) {
+        if let Some(answer) = &self.lock().answer {
+            return (StatusCode::OK, answer.clone());
+        }
         let query: BTreeMap<String, String> = query
             .split('&')
             .filter_map(|pair| pair.split_once('='))
