@@ -81,9 +81,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         return code;
     }
     let command = command(arguments.first().map(Path::new));
-    let parsed = command.try_get_matches_from(arguments).and_then(|matches| Cli::from_arg_matches(&matches));
-    let cli = match parsed {
-        Ok(cli) => cli,
+    let (own, kueues) = kueue::split(&arguments).unwrap_or((&arguments, &[]));
+    let parsed = command
+        .try_get_matches_from(own)
+        .and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, kueue::check(&matches))));
+    let (cli, checked) = match parsed {
+        Ok(parsed) => parsed,
         // Help goes to stdout with 0, mistakes to stderr with 2.
         Err(error) => {
             let printed = error.print();
@@ -94,10 +97,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             });
         }
     };
-    if let Command::Kueue(args) = &cli.command {
-        return kueue::run("fedq kueue", &args.line);
+    let mut printer = Printer::terminal(cli.connection.color);
+    if let Command::Kueue(_) = &cli.command {
+        let Err(error) = checked else { return kueue::run("fedq kueue", kueues) };
+        printer.error(&error);
+        return ExitCode::from(USAGE);
     }
-    let printer = Printer::terminal(cli.connection.color);
     let mut session = Session { connection: cli.connection, printer, api: None };
     let mut runtime = match cli.command {
         // A daemon and four API servers run in it.

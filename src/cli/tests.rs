@@ -1,12 +1,13 @@
 use std::{
     cell::RefCell,
+    ffi::OsString,
     io::{self, Cursor, Write},
     rc::Rc,
 };
 
 use clap::CommandFactory;
 
-use super::{args::Cli, error::CliError, print::Printer};
+use super::{args::Cli, error::CliError, kueue, print::Printer};
 
 #[derive(Clone, Default)]
 struct Screen(Rc<RefCell<Vec<u8>>>);
@@ -36,6 +37,37 @@ fn printer(answers: Option<&'static str>) -> (Printer, Screen, Screen) {
 #[test]
 fn the_definition_of_the_command_line_is_sound() {
     Cli::command().debug_assert();
+}
+
+/// What `fedq kueue` gets of a line, or why it gets nothing.
+fn handed_on(line: &str) -> Result<Vec<OsString>, String> {
+    let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+    let (own, rest) = kueue::split(&words).ok_or("it is another command")?;
+    let matches = Cli::command().try_get_matches_from(own).map_err(|error| error.to_string())?;
+    kueue::check(&matches).map_err(|error| format!("{error}: {}", error.next().unwrap_or_default()))?;
+    Ok(rest.to_vec())
+}
+
+#[test]
+fn what_follows_kueue_is_handed_on_as_it_is_and_no_server_of_fedqd_before_it() {
+    let rest = ["--server", "https://c", "list", "cq", "--token", "t", "--color", "x"].map(OsString::from);
+    for before in ["fedq", "fedq --color never", "fedq --color=never"] {
+        assert_eq!(
+            handed_on(&format!("{before} kueue --server https://c list cq --token t --color x")),
+            Ok(rest.to_vec())
+        );
+    }
+    for flag in ["server", "token", "ca-file", "ca", "config"] {
+        for line in [format!("fedq --color never --{flag} x kueue list cq"), format!("fedq --{flag}=x kueue")]
+        {
+            let said = handed_on(&line).expect_err("refused");
+            assert!(said.contains(&format!("--{flag} before `kueue`")), "{said}");
+            assert!(said.contains("put it after `kueue`"), "{said}");
+        }
+    }
+    for line in ["fedq --server kueue cluster list", "fedq check kueue", "fedq -x kueue", "fedq"] {
+        assert_eq!(handed_on(line), Err("it is another command".to_owned()), "{line}");
+    }
 }
 
 #[test]
