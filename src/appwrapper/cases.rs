@@ -18,6 +18,8 @@ use crate::{
 };
 
 mod life;
+mod rights;
+pub(crate) mod server;
 
 pub(crate) fn components(names: &[String]) -> Vec<Component> {
     let all: BTreeMap<String, Component> = read(include_str!("cases/components.yaml"));
@@ -41,6 +43,7 @@ struct Create {
     #[serde(rename = "upstream", default)]
     _upstream: String,
     components: Vec<String>,
+    name: Option<String>,
     path: Option<String>,
     replicas: Option<i32>,
     refused: Option<String>,
@@ -79,7 +82,8 @@ fn what_is_made_is_judged_as_upstream_judges_it() {
         if let Some(replicas) = case.replicas {
             components[0].pod_sets[0].replicas = Some(replicas);
         }
-        let said = validate::sentence(&validate::create(&components, "default"));
+        let name = case.name.as_deref().unwrap_or("aw");
+        let said = validate::sentence(&validate::create(&components, ("default", name)));
         match &case.refused {
             Some(refused) => assert!(said.contains(refused), "{case:?}\nsaid: {said}"),
             None => assert_eq!(said, "[]", "{case:?}"),

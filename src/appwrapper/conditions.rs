@@ -7,6 +7,9 @@ pub const TRUE: &str = "True";
 pub const FALSE: &str = "False";
 pub const UNKNOWN: &str = "Unknown";
 
+/// Characters of a message: the definition refuses more than 32768, and a status that is refused stands still.
+const MAX_MESSAGE: usize = 4096;
+
 pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.type_ == type_)
 }
@@ -32,7 +35,7 @@ pub fn set(
         type_: type_.to_owned(),
         status: status.to_owned(),
         reason: reason.to_owned(),
-        message: message.to_owned(),
+        message: message.chars().take(MAX_MESSAGE).collect(),
         last_transition_time: now,
         observed_generation: None,
     };
@@ -51,5 +54,17 @@ pub fn set(
 pub fn clear(conditions: &mut Vec<Condition>, type_: &str, (reason, message): (&str, &str), now: Timestamp) {
     if is(conditions, type_, TRUE) {
         set(conditions, type_, (FALSE, reason, message), now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_of_any_length_fits_into_the_status() {
+        let mut conditions = Vec::new();
+        set(&mut conditions, "Unhealthy", (TRUE, "CreateFailed", &"ä".repeat(40_000)), Timestamp::UNIX_EPOCH);
+        assert_eq!(conditions[0].message.chars().count(), MAX_MESSAGE);
     }
 }

@@ -176,8 +176,8 @@ impl Turn<'_> {
 
     fn initial(&self) -> Outcome {
         let (mut outcome, meta) = (self.outcome(), &self.wrapper.metadata);
-        let errors =
-            validate::create(&self.wrapper.spec.components, meta.namespace.as_deref().unwrap_or_default());
+        let place = (meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default());
+        let errors = validate::create(&self.wrapper.spec.components, place);
         let status = match pod_sets::component_status(&self.wrapper.spec) {
             Ok(status) if errors.is_empty() => status,
             // The webhook would have refused it, with the same words.

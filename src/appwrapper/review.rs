@@ -1,6 +1,6 @@
 //! AdmissionReview in, AdmissionReview out. Which objects a user may create is asked of the API server.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, btree_map::Entry};
 
 use json_patch::Patch;
 use k8s_openapi::api::{
@@ -73,9 +73,13 @@ impl Judge {
         let namespace = request.namespace.as_deref().unwrap_or_default();
         match (&request.operation, request.old_object.as_ref()) {
             (Operation::Create, _) => {
-                let mut errors = validate::create(&new.spec.components, namespace);
-                errors.extend(self.unauthorized(&new.spec.components, (namespace, &request.user_info)).await);
-                Ok(errors)
+                let name = new.metadata.name.as_deref().unwrap_or_default();
+                let errors = validate::create(&new.spec.components, (namespace, name));
+                if !errors.is_empty() {
+                    // It is refused already; nobody need be asked.
+                    return Ok(errors);
+                }
+                Ok(self.unauthorized(&new.spec.components, (namespace, &request.user_info)).await)
             }
             (Operation::Update, Some(old)) => Ok(validate::update(&read(old)?, &new)),
             _ => Ok(Vec::new()),
@@ -88,43 +92,55 @@ impl Judge {
         components: &[Component],
         (namespace, user): (&str, &UserInfo),
     ) -> Vec<FieldError> {
-        let (mut errors, mut allowed) = (Vec::new(), BTreeSet::new());
+        let (mut errors, mut answers) = (Vec::new(), BTreeMap::new());
         for (index, component) in components.iter().enumerate() {
             let text = |key: &str| component.template.get(key).and_then(Value::as_str).unwrap_or_default();
-            let (api_version, kind) = (text("apiVersion"), text("kind"));
-            if allowed.contains(&(api_version, kind)) {
-                continue;
-            }
-            let field = template_field(index);
-            let resource = match self.kinds.find(api_version, kind).await {
-                Ok(found) if !found.namespaced => {
-                    let detail = "AppWrappers cannot create objects that have no namespace";
-                    errors.push(FieldError::forbidden(field, detail));
-                    continue;
-                }
-                Ok(found) => found.resource_name().to_owned(),
-                // Only who may create everything of this group may create what nobody knows.
-                Err(KindError::NoMatch { .. } | KindError::Ask { .. })
-                    if !self.config.user_rbac_admission_check =>
-                {
-                    continue;
-                }
-                Err(_) => "*".to_owned(),
+            let of = (text("apiVersion"), text("kind"));
+            // Each kind is asked about once.
+            let answer = match answers.entry(of) {
+                Entry::Occupied(answer) => answer.into_mut(),
+                Entry::Vacant(none) => none.insert(self.unauthorized_kind(of, (namespace, user)).await),
             };
-            if !self.config.user_rbac_admission_check {
-                continue;
-            }
-            match self.may_create(user, (namespace, api_version, &resource)).await {
-                Ok(true) => _ = allowed.insert((api_version, kind)),
-                Ok(false) => {
-                    let name = user.username.as_deref().unwrap_or_default();
-                    let detail = format!("User {name} is not authorized to create {resource} in {namespace}");
-                    errors.push(FieldError::forbidden(field, detail));
-                }
-                Err(error) => errors.push(FieldError::internal(field, error.to_string())),
-            }
+            errors.extend(
+                answer.as_ref().map(|answer| FieldError { field: template_field(index), ..answer.clone() }),
+            );
         }
         errors
+    }
+
+    /// What is wrong with a component of this kind, if anything is; of no field yet.
+    async fn unauthorized_kind(
+        &self,
+        (api_version, kind): (&str, &str),
+        (namespace, user): (&str, &UserInfo),
+    ) -> Option<FieldError> {
+        let field = String::new();
+        let resource = match self.kinds.find(api_version, kind).await {
+            Ok(found) if !found.namespaced => {
+                let detail = "AppWrappers cannot create objects that have no namespace";
+                return Some(FieldError::forbidden(field, detail));
+            }
+            Ok(found) => found.resource_name().to_owned(),
+            // Only who may create everything of this group may create what nobody knows.
+            Err(KindError::NoMatch { .. } | KindError::Ask { .. })
+                if !self.config.user_rbac_admission_check =>
+            {
+                return None;
+            }
+            Err(_) => "*".to_owned(),
+        };
+        if !self.config.user_rbac_admission_check {
+            return None;
+        }
+        match self.may_create(user, (namespace, api_version, &resource)).await {
+            Ok(true) => None,
+            Ok(false) => {
+                let name = user.username.as_deref().unwrap_or_default();
+                let detail = format!("User {name} is not authorized to create {resource} in {namespace}");
+                Some(FieldError::forbidden(field, detail))
+            }
+            Err(error) => Some(FieldError::internal(field, error.to_string())),
+        }
     }
 
     async fn may_create(

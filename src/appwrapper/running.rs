@@ -91,9 +91,9 @@ pub fn pods(
             Some(of_job)
         })
         .collect();
-    let mut sum = Pods { expected: status.iter().map(expected).sum(), ..Pods::default() };
+    let mut sum = Pods { expected: total(status.iter().map(expected)), ..Pods::default() };
     let others = status.iter().zip(components).filter(|(_, component)| component.job.is_none());
-    sum.others.expected = others.map(|(status, _)| expected(status)).sum();
+    sum.others.expected = total(others.map(|(status, _)| expected(status)));
     for pod in pods.iter().map(AsRef::as_ref) {
         let job = jobs.iter().find(|job| job.owns(pod));
         count(&mut sum, pod, job, (tolerance, nodes));
@@ -102,7 +102,12 @@ pub fn pods(
 }
 
 fn expected(status: &ComponentStatus) -> i32 {
-    status.pod_sets.iter().map(crate::api::PodSet::replicas).sum()
+    total(status.pod_sets.iter().map(crate::api::PodSet::replicas))
+}
+
+/// Users write the numbers: more than can be counted is as many as can be.
+fn total(numbers: impl Iterator<Item = i32>) -> i32 {
+    numbers.fold(0, i32::saturating_add)
 }
 
 struct OneJob<'a> {

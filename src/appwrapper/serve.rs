@@ -1,6 +1,9 @@
 //! The servers: webhooks, metrics, health.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
+    sync::Arc,
+};
 
 use anyhow::Context as _;
 use axum::{
@@ -65,19 +68,32 @@ pub async fn health(address: &str, ready: watch::Receiver<bool>) -> anyhow::Resu
     };
     let router =
         Router::new().route("/healthz", get(async || "ok")).route("/readyz", get(readyz)).with_state(ready);
-    let server = axum_server::bind(parse(address)?).serve(router.into_make_service());
+    let server = axum_server::from_tcp(listen(address)?)?.serve(router.into_make_service());
     server.await.with_context(|| format!("serve health at {address}"))
 }
 
 async fn tls_server(address: &str, tls: RustlsConfig, router: Router) -> anyhow::Result<()> {
-    let server = axum_server::bind_rustls(parse(address)?, tls).serve(router.into_make_service());
+    let server = axum_server::from_tcp_rustls(listen(address)?, tls)?.serve(router.into_make_service());
     server.await.with_context(|| format!("listen at {address}"))
 }
 
-/// `:8443` is port 8443 of all addresses.
-fn parse(address: &str) -> anyhow::Result<SocketAddr> {
-    let whole = if address.starts_with(':') { format!("[::]{address}") } else { address.to_owned() };
-    whole.parse().with_context(|| format!("`{address}` is no address such as `:8443` or `127.0.0.1:8443`"))
+/// At the first of the addresses that can be had.
+fn listen(address: &str) -> anyhow::Result<TcpListener> {
+    let addresses = parse(address)?;
+    let listener =
+        TcpListener::bind(addresses.as_slice()).with_context(|| format!("cannot listen at {address}"))?;
+    listener.set_nonblocking(true).context("cannot listen without blocking")?;
+    Ok(listener)
+}
+
+/// `:8443` is port 8443 of all addresses: of IPv6 and with it IPv4, or of IPv4 where the node has no IPv6.
+fn parse(address: &str) -> anyhow::Result<Vec<SocketAddr>> {
+    let wrong = || format!("`{address}` is no address such as `:8443` or `127.0.0.1:8443`");
+    if let Some(port) = address.strip_prefix(':') {
+        let port = port.parse().with_context(wrong)?;
+        return Ok(vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()]);
+    }
+    Ok(vec![address.parse().with_context(wrong)?])
 }
 
 /// Whoever may `get` the path `/metrics`, by RBAC.
@@ -119,4 +135,20 @@ async fn may_read(client: &Client, token: &str) -> Result<bool, kube::Error> {
         resource_attributes: None,
     };
     is_allowed(client, spec).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_of_all_addresses_with_and_without_ipv6() {
+        let parsed =
+            |address| parse(address).map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(parsed(":8443").expect("addresses"), ["[::]:8443", "0.0.0.0:8443"]);
+        assert_eq!(parsed("127.0.0.1:0").expect("an address"), ["127.0.0.1:0"]);
+        for wrong in ["8443", ":", ":x", "localhost:8443"] {
+            parsed(wrong).expect_err(wrong);
+        }
+    }
 }

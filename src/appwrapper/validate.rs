@@ -12,6 +12,10 @@ use crate::{
 
 /// Kueue's limit.
 const MAX_POD_SETS: usize = 8;
+/// Several times what any workload has. The webhook asks the API server about each kind within the time of one request.
+const MAX_COMPONENTS: usize = 100;
+/// What a label's value may have; a name that Kubernetes takes keeps its other rules.
+const MAX_LABEL_VALUE: usize = 63;
 /// Of a value that an error quotes.
 const MAX_QUOTED: usize = 200;
 const IMMUTABLE: &str = "attempt to change immutable field";
@@ -73,14 +77,30 @@ pub fn template_field(index: usize) -> String {
     format!("spec.components[{index}].template")
 }
 
+/// Whether pods can have the name of their AppWrapper in a label.
+pub fn is_label_value(name: &str) -> bool {
+    name.len() <= MAX_LABEL_VALUE
+}
+
 /// Everything that needs no server to be asked.
-pub fn create(components: &[Component], namespace: &str) -> Vec<FieldError> {
+pub fn create(components: &[Component], (namespace, name): (&str, &str)) -> Vec<FieldError> {
     let mut errors = Vec::new();
+    if !is_label_value(name) {
+        let detail = format!(
+            "must be no more than {MAX_LABEL_VALUE} characters: it becomes a label of all components and pods"
+        );
+        errors.push(FieldError::invalid("metadata.name".to_owned(), &name, detail));
+    }
+    let all = || "spec.components".to_owned();
+    if MAX_COMPONENTS < components.len() {
+        let detail = format!("{} components; at most {MAX_COMPONENTS} are allowed", components.len());
+        errors.push(FieldError::invalid(all(), &components, detail));
+        return errors;
+    }
     let mut pod_sets = 0;
     for (index, component) in components.iter().enumerate() {
         pod_sets += check_component(component, index, namespace, &mut errors);
     }
-    let all = || "spec.components".to_owned();
     if pod_sets == 0 {
         errors.push(FieldError::invalid(all(), &components, "components contains no podspecs"));
     }
@@ -105,7 +125,14 @@ fn check_component(
         errors.push(FieldError::invalid(field, template, "failed to decode as JSON"));
         return 0;
     }
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    // `/v1` means v1 to some who read it, and nothing to others.
+    let parts: Vec<&str> = api_version.split('/').collect();
+    if 2 < parts.len() || parts.contains(&"") {
+        let detail = "must be a version such as v1, or a group and a version such as batch/v1";
+        errors.push(FieldError::invalid(format!("{field}.apiVersion"), &api_version, detail));
+        return 0;
+    }
+    let group = if let [group, _] = parts[..] { group } else { "" };
     // Of every version: conversion would make one of another.
     if group == GROUP && kind == KIND {
         errors.push(FieldError::forbidden(field.clone(), "Nested AppWrappers are forbidden"));
@@ -188,7 +215,7 @@ pub fn update(old: &AppWrapper, new: &AppWrapper) -> Vec<FieldError> {
 pub fn label_value(text: &str) -> String {
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || ['-', '_', '.'].contains(&letter);
     // Bytes count, as upstream counts them; a letter that is cut in two is one that is replaced.
-    let cut = String::from_utf8_lossy(&text.as_bytes()[..text.len().min(63)]).into_owned();
+    let cut = String::from_utf8_lossy(&text.as_bytes()[..text.len().min(MAX_LABEL_VALUE)]).into_owned();
     let value: String = cut.chars().map(|letter| if allowed(letter) { letter } else { '_' }).collect();
     value.trim_matches(['-', '_', '.']).to_owned()
 }
