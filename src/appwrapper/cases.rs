@@ -18,6 +18,7 @@ use crate::{
 };
 
 mod life;
+mod live;
 mod rights;
 pub(crate) mod server;
 

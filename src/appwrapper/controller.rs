@@ -61,6 +61,8 @@ pub enum Error {
     Kube(#[from] Box<kube::Error>),
     #[error(transparent)]
     Kind(#[from] KindError),
+    #[error("the server has another version of it than the one that was decided on")]
+    Outdated,
     #[error("it went through {MAX_STEPS} steps without coming to rest")]
     Restless,
 }
@@ -80,6 +82,8 @@ pub async fn run(client: Client, config: AppWrapperConfig, metrics: Metrics) {
         tokio::spawn(nodes.clone().follow(client.clone(), autopilot, (pods.clone(), wake.clone())));
     }
     let reporter = Reporter { controller: crate::FIELD_MANAGER.to_owned(), instance: None };
+    // A workload whose pods are not known yet looks like one that lacks them, and would be reset.
+    pods.listed().await;
     let context = Arc::new(Context {
         kinds: Kinds::new(client.clone(), Some(wake)),
         recorder: Recorder::new(client.clone(), reporter),
@@ -124,7 +128,7 @@ fn on_error(wrapper: Arc<AppWrapper>, error: &Error, context: Arc<Context>) -> A
     context.metrics.reconciled("error");
     let conflict = matches!(error, Error::Kube(error) if matches!(&**error, kube::Error::Api(status) if status.is_conflict()));
     let gone = matches!(error, Error::Kube(error) if matches!(&**error, kube::Error::Api(status) if status.is_not_found()));
-    if conflict || gone {
+    if conflict || gone || matches!(error, Error::Outdated) {
         // A newer version of it is on its way.
         return Action::requeue(RETRY_AFTER);
     }
@@ -188,6 +192,7 @@ impl Context {
                     turn.after_look(&components, &pods)
                 }
                 Task::Remove(status) => {
+                    self.ask_whether_current(&wrapper).await?;
                     let grace = tolerance.forceful_deletion_grace;
                     turn.after_removal(remove::remove(self, &wrapper, *status, grace).await?)
                 }
@@ -255,6 +260,15 @@ impl Context {
             self.api(wrapper).patch_status(&wrapper.name_any(), &params(), &Patch::Merge(patch)).await?;
         self.remember(&patched);
         Ok(patched)
+    }
+
+    /// Before anything is deleted. Deletions carry no version of the AppWrapper, so whoever leads no more, or follows late,
+    /// could delete what another made since.
+    async fn ask_whether_current(&self, wrapper: &AppWrapper) -> Result<(), Error> {
+        let stored = self.api(wrapper).get_metadata(&wrapper.name_any()).await?.metadata;
+        let known = &wrapper.metadata;
+        let same = stored.uid == known.uid && stored.resource_version == known.resource_version;
+        if same { Ok(()) } else { Err(Error::Outdated) }
     }
 
     async fn write_finalizers(&self, wrapper: &AppWrapper, ours: bool) -> Result<AppWrapper, Error> {

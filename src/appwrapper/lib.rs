@@ -16,6 +16,7 @@ mod create;
 pub mod duration;
 pub mod inject;
 pub mod kinds;
+mod lease;
 pub mod lifecycle;
 pub mod metrics;
 pub mod names;

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 use futures::StreamExt;
@@ -12,6 +12,7 @@ use kube::{
     core::PartialObjectMeta,
     runtime::{WatchStreamExt, reflector::ObjectRef, watcher},
 };
+use tokio::sync::watch;
 
 use crate::{
     autopilot::NodeHealth,
@@ -21,24 +22,47 @@ use crate::{
     running,
 };
 
+/// Namespace and name.
 type Name = (String, String);
-type ByName = HashMap<Name, BTreeMap<String, Arc<Pod>>>;
 
-#[derive(Clone, Default)]
-pub struct Pods(Arc<RwLock<ByName>>);
+#[derive(Clone)]
+pub struct Pods {
+    known: Arc<RwLock<Known>>,
+    /// Whether all pods were listed once. Until then that there are none means nothing.
+    listed: watch::Sender<bool>,
+}
+
+#[derive(Default)]
+struct Known {
+    by_wrapper: HashMap<Name, BTreeMap<String, Arc<Pod>>>,
+    /// The AppWrapper of each pod: its label can change.
+    wrappers: HashMap<Name, String>,
+}
 
 /// What nodes say of themselves.
 #[derive(Clone, Default)]
 pub struct Nodes(Arc<RwLock<NodeHealth>>);
 
+impl Default for Pods {
+    fn default() -> Self {
+        Self { known: Arc::default(), listed: watch::Sender::new(false) }
+    }
+}
+
 impl Pods {
     pub fn of(&self, namespace: &str, wrapper: &str) -> Vec<Arc<Pod>> {
-        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let pods = all.get(&(namespace.to_owned(), wrapper.to_owned()));
+        let known = self.read();
+        let pods = known.by_wrapper.get(&(namespace.to_owned(), wrapper.to_owned()));
         pods.map(|pods| pods.values().cloned().collect()).unwrap_or_default()
     }
 
-    /// Follows them until nobody listens.
+    /// Waits until all pods were listed once.
+    pub async fn listed(&self) {
+        // It cannot be closed: a sender is in `self`.
+        _ = self.listed.subscribe().wait_for(|listed| *listed).await;
+    }
+
+    /// Follows them until nobody listens. While they cannot be listed, what was known of them stays.
     pub async fn follow(self, client: Client, wake: Wake) {
         let config = watcher::Config::default().labels(APPWRAPPER_LABEL);
         let stream = watcher(Api::<Pod>::all(client), config).modify(running::trim).default_backoff();
@@ -55,8 +79,8 @@ impl Pods {
                     continue;
                 }
                 Ok(watcher::Event::InitDone) => self.replace(std::mem::take(&mut listed)),
-                Ok(watcher::Event::Apply(pod)) => vec![self.put(pod)],
-                Ok(watcher::Event::Delete(pod)) => vec![self.remove(pod)],
+                Ok(watcher::Event::Apply(pod)) => self.write().put(pod),
+                Ok(watcher::Event::Delete(pod)) => self.write().remove(pod),
                 Err(error) => {
                     tracing::warn!("Cannot follow pods: {error}");
                     continue;
@@ -68,45 +92,61 @@ impl Pods {
         }
     }
 
-    /// Returns those that are there and those that are no more.
+    /// Returns those that are there and those that were. Whoever reads meanwhile sees all of one or of the other.
     fn replace(&self, pods: Vec<Pod>) -> Vec<Arc<Pod>> {
-        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let mut touched: Vec<Arc<Pod>> = all.drain().flat_map(|(_, pods)| pods.into_values()).collect();
-        drop(all);
-        touched.extend(pods.into_iter().map(|pod| self.put(pod)));
+        let mut new = Known::default();
+        let mut touched: Vec<Arc<Pod>> = pods.into_iter().flat_map(|pod| new.put(pod)).collect();
+        let old = std::mem::replace(&mut *self.write(), new);
+        self.listed.send_replace(true);
+        touched.extend(old.by_wrapper.into_values().flat_map(BTreeMap::into_values));
         touched
-    }
-
-    fn put(&self, pod: Pod) -> Arc<Pod> {
-        let pod = Arc::new(pod);
-        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        all.entry(key(&pod)).or_default().insert(pod.name_any(), Arc::clone(&pod));
-        pod
-    }
-
-    fn remove(&self, pod: Pod) -> Arc<Pod> {
-        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let key = key(&pod);
-        if let Some(pods) = all.get_mut(&key) {
-            pods.remove(&pod.name_any());
-            if pods.is_empty() {
-                all.remove(&key);
-            }
-        }
-        Arc::new(pod)
     }
 
     /// AppWrappers with pods on a node.
     fn on(&self, node: &str) -> Vec<Name> {
-        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let is_there =
             |pod: &Arc<Pod>| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node);
-        all.iter().filter(|(_, pods)| pods.values().any(is_there)).map(|(name, _)| name.clone()).collect()
+        let known = self.read();
+        let there = known.by_wrapper.iter().filter(|(_, pods)| pods.values().any(is_there));
+        there.map(|(wrapper, _)| wrapper.clone()).collect()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Known> {
+        self.known.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn key(pod: &Pod) -> Name {
-    (pod.namespace().unwrap_or_default(), running::owner_name(pod).unwrap_or_default().to_owned())
+impl Known {
+    /// Returns the pod, and the one that was in its place: that may have been another AppWrapper's.
+    fn put(&mut self, pod: Pod) -> Vec<Arc<Pod>> {
+        let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+        let wrapper = running::owner_name(&pod).unwrap_or_default().to_owned();
+        let pod = Arc::new(pod);
+        let old = self.take(&namespace, &name);
+        self.wrappers.insert((namespace.clone(), name.clone()), wrapper.clone());
+        self.by_wrapper.entry((namespace, wrapper)).or_default().insert(name, Arc::clone(&pod));
+        old.into_iter().chain([pod]).collect()
+    }
+
+    fn remove(&mut self, pod: Pod) -> Vec<Arc<Pod>> {
+        let old = self.take(&pod.namespace().unwrap_or_default(), &pod.name_any());
+        old.into_iter().chain([Arc::new(pod)]).collect()
+    }
+
+    fn take(&mut self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
+        let wrapper = self.wrappers.remove(&(namespace.to_owned(), name.to_owned()))?;
+        let key = (namespace.to_owned(), wrapper);
+        let pods = self.by_wrapper.get_mut(&key)?;
+        let old = pods.remove(name);
+        if pods.is_empty() {
+            self.by_wrapper.remove(&key);
+        }
+        old
+    }
 }
 
 impl Nodes {
@@ -150,5 +190,71 @@ impl Nodes {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(name: &str, wrapper: &str) -> Pod {
+        let labels = json!({APPWRAPPER_LABEL: wrapper});
+        let pod = json!({"metadata": {"namespace": "default", "name": name, "labels": labels}});
+        serde_json::from_value(pod).expect("a pod")
+    }
+
+    fn names(pods: &[Arc<Pod>]) -> Vec<String> {
+        pods.iter()
+            .map(|pod| format!("{}/{}", running::owner_name(&**pod).expect("one"), pod.name_any()))
+            .collect()
+    }
+
+    #[test]
+    fn a_pod_is_of_the_appwrapper_that_its_label_names_now() {
+        let pods = Pods::default();
+        assert_eq!(names(&pods.write().put(pod("one", "a"))), ["a/one"]);
+        assert_eq!(names(&pods.write().put(pod("one", "b"))), ["a/one", "b/one"], "both are looked at");
+        assert_eq!(names(&pods.of("default", "a")), [""; 0]);
+        assert_eq!(names(&pods.of("default", "b")), ["b/one"]);
+        // The server shows it as it was before it left.
+        pods.write().remove(pod("one", "a"));
+        assert_eq!(names(&pods.of("default", "b")), [""; 0]);
+    }
+
+    #[test]
+    fn those_that_went_while_nobody_watched_are_looked_at() {
+        let pods = Pods::default();
+        pods.replace(vec![pod("one", "a"), pod("two", "b")]);
+        let mut touched = names(&pods.replace(vec![pod("two", "b")]));
+        touched.sort();
+        assert_eq!(touched, ["a/one", "b/two", "b/two"]);
+        assert_eq!(names(&pods.of("default", "a")), [""; 0]);
+    }
+
+    #[test]
+    fn a_new_list_shows_no_moment_without_pods() {
+        const LISTS: usize = 20;
+        let all: Vec<Pod> = (0..500).map(|number| pod(&format!("pod-{number}"), "a")).collect();
+        let (pods, over) = (Pods::default(), AtomicBool::new(false));
+        pods.replace(all.clone());
+        let lacking = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut lacking = 0;
+                while !over.load(Ordering::Relaxed) {
+                    lacking += usize::from(pods.of("default", "a").len() != all.len());
+                }
+                lacking
+            });
+            for _ in 0..LISTS {
+                pods.replace(all.clone());
+            }
+            over.store(true, Ordering::Relaxed);
+            reader.join().expect("read")
+        });
+        assert_eq!(lacking, 0);
     }
 }

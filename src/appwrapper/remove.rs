@@ -20,6 +20,7 @@ use crate::{
         APPWRAPPER_LABEL, component,
         condition::{DELETING_RESOURCES, RESOURCES_DEPLOYED},
     },
+    validate,
 };
 
 /// One step: what is there is told to go, and what is gone is noted.
@@ -51,7 +52,7 @@ pub async fn remove(
     if !left.is_empty() && !force {
         return Ok(Removal { status, done: false });
     }
-    let pods = pods_left(context, &owner).await?;
+    let pods = pods_left(context, &owner, force).await?;
     if left.is_empty() && pods.is_empty() {
         return Ok(Removal { status, done: true });
     }
@@ -105,10 +106,15 @@ async fn delete(kind: &Kind, object: &DynamicObject, params: DeleteParams, owner
     }
 }
 
-/// Those that are followed; when none is, the server is asked, since what is followed comes late.
-async fn pods_left(context: &Context, owner: &Owner) -> Result<Vec<String>, Error> {
+/// Those that are followed; when none is, or before any is forced out, the server is asked, since what is followed
+/// comes late.
+async fn pods_left(context: &Context, owner: &Owner, force: bool) -> Result<Vec<String>, Error> {
+    // No pod can have the label of such an AppWrapper, which came past the webhook.
+    if !validate::is_label_value(&owner.name) {
+        return Ok(Vec::new());
+    }
     let followed = context.pods.of(&owner.namespace, &owner.name);
-    if !followed.is_empty() {
+    if !followed.is_empty() && !force {
         return Ok(followed.iter().map(|pod| pod.name_any()).collect());
     }
     let pods = Api::<Pod>::namespaced(context.client.clone(), &owner.namespace);

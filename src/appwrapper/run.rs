@@ -5,12 +5,12 @@ use std::{sync::Arc, time::Duration};
 use anyhow::{Context as _, bail};
 use axum_server::tls_rustls::RustlsConfig;
 use jiff::Timestamp;
-use kube::{Client, Config, client::ClientBuilder};
+use kube::{Api, Client, Config, client::ClientBuilder};
 use kube_lease_manager::{LeaseCreateMode, LeaseManagerBuilder};
 use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
-    certificate::Certificate, config::OperatorConfig, controller, kinds::Kinds, metrics::Metrics,
+    certificate::Certificate, config::OperatorConfig, controller, kinds::Kinds, lease, metrics::Metrics,
     review::Judge, serve, trust::Trust, upstream,
 };
 
@@ -20,9 +20,10 @@ const LEASE_SECONDS: u64 = 15;
 const RENEW_BEFORE_SECONDS: u64 = 8;
 /// To the first byte of an answer; watches go on after it.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+const LEASE_ANSWER_WITHIN: Duration = Duration::from_secs(4);
 
 pub async fn run(config: OperatorConfig, namespace: String, identity: String) -> anyhow::Result<()> {
-    let client = client().await?;
+    let client = client(ANSWER_WITHIN).await?;
     refuse_beside_upstream(&client).await?;
     let (metrics, manager) = (Metrics::default(), config.controller_manager.clone());
     let (tell_ready, ready) = watch::channel(false);
@@ -92,9 +93,11 @@ async fn lead(
     (namespace, identity): (&str, String),
     control: impl FnOnce(Client) -> futures::future::BoxFuture<'static, ()>,
 ) -> anyhow::Result<()> {
-    let manager = LeaseManagerBuilder::new(client.clone(), LEASE)
+    // Several of its requests fit into the time of the Lease.
+    let prompt = self::client(LEASE_ANSWER_WITHIN).await?;
+    let manager = LeaseManagerBuilder::new(prompt.clone(), LEASE)
         .with_namespace(namespace)
-        .with_identity(identity)
+        .with_identity(identity.clone())
         .with_duration(LEASE_SECONDS)
         .with_grace(RENEW_BEFORE_SECONDS)
         .with_field_manager(crate::FIELD_MANAGER)
@@ -106,6 +109,11 @@ async fn lead(
         })?;
     let (mut leads, _task) = manager.watch().await;
     leads.wait_for(|leads| *leads).await.context("the election of a leader ended")?;
+    let lapse = lease::lapse(
+        Api::namespaced(prompt, namespace),
+        (LEASE, &identity),
+        (Duration::from_secs(LEASE_SECONDS), now),
+    );
     // Upstream's may have come while another led.
     refuse_beside_upstream(&client).await?;
     tracing::info!("Leads now");
@@ -115,6 +123,7 @@ async fn lead(
             lost.context("the election of a leader ended")?;
             bail!("another replica leads now")
         }
+        () = lapse => bail!("the Lease `{namespace}/{LEASE}` could not be renewed in time: another replica may lead now"),
     }
 }
 
@@ -129,13 +138,13 @@ async fn refuse_beside_upstream(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn client() -> anyhow::Result<Client> {
+async fn client(answer_within: Duration) -> anyhow::Result<Client> {
     let mut config =
         Config::infer().await.context("cannot find the cluster: neither KUBECONFIG nor a service account")?;
     // Errors are tried again by whoever knows what for.
     config.default_retry = false;
     let builder = ClientBuilder::try_from(config).context("cannot make a client for the cluster")?;
-    Ok(builder.with_layer(&tower::timeout::TimeoutLayer::new(ANSWER_WITHIN)).build())
+    Ok(builder.with_layer(&tower::timeout::TimeoutLayer::new(answer_within)).build())
 }
 
 #[expect(clippy::disallowed_methods, reason = "handed to whoever needs the time")]

@@ -1,0 +1,99 @@
+//! Whether the Lease is still ours. The lease manager waits and tries again; whoever acts must know when to stop.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+/// Between two looks at it.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// To end before another takes it: for requests under way, and clocks that differ a little.
+const MARGIN: SignedDuration = SignedDuration::from_secs(2);
+
+/// Returns when the Lease is another's, or was not seen renewed for about as long as it lasts. `patience` is for its
+/// first look.
+pub async fn lapse(
+    leases: Api<Lease>,
+    (name, identity): (&str, &str),
+    (patience, clock): (Duration, fn() -> Timestamp),
+) {
+    let mut ends = Instant::now() + patience;
+    loop {
+        match timeout_at(ends, leases.get(name)).await {
+            Err(_) => return,
+            Ok(Err(error)) => tracing::warn!("Cannot look at the Lease `{name}`: {error}"),
+            Ok(Ok(lease)) => match left(&lease, identity, clock()) {
+                Some(left) => ends = Instant::now() + left,
+                None => return,
+            },
+        }
+        sleep_until(ends.min(Instant::now() + LOOK_EVERY)).await;
+        if ends <= Instant::now() {
+            return;
+        }
+    }
+}
+
+/// How long it is ours; `None` if it is not.
+fn left(lease: &Lease, identity: &str, now: Timestamp) -> Option<Duration> {
+    let spec = lease.spec.as_ref().filter(|spec| spec.holder_identity.as_deref() == Some(identity))?;
+    let lasts = SignedDuration::from_secs(spec.lease_duration_seconds?.into());
+    let ends = spec.renew_time.as_ref()?.0 + lasts - MARGIN;
+    Duration::try_from(ends.duration_since(now)).ok().filter(|left| !left.is_zero())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cases::server;
+
+    #[expect(clippy::disallowed_methods, reason = "Leases are of the time that is")]
+    fn now() -> Timestamp {
+        Timestamp::now()
+    }
+
+    fn lease(holder: &str, seconds: i32) -> Value {
+        json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"namespace": "default", "name": "lease"},
+            "spec": {"holderIdentity": holder, "leaseDurationSeconds": seconds, "renewTime": now().to_string()},
+        })
+    }
+
+    /// The Lease at first, and from then on nothing but this.
+    async fn lapsed(first: Value, then: Option<(u16, Value)>) -> Duration {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let client = server::client(move |_| {
+            if asked.fetch_add(1, Ordering::SeqCst) == 0 { Some((200, first.clone())) } else { then.clone() }
+        });
+        let began = Instant::now();
+        let patience = Duration::from_mins(1);
+        let lapse = lapse(Api::namespaced(client, "default"), ("lease", "me"), (patience, now));
+        tokio::time::timeout(Duration::from_secs(30), lapse).await.expect("it lapses");
+        began.elapsed()
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_cannot_be_seen_lapses_in_its_time() {
+        let (failing, silent) = tokio::join!(
+            lapsed(lease("me", 5), Some(server::failure(500, "no leader"))),
+            lapsed(lease("me", 5), None),
+        );
+        for took in [failing, silent] {
+            assert!((Duration::from_secs(2)..Duration::from_secs(5)).contains(&took), "{took:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_lease_of_another_has_lapsed() {
+        assert!(lapsed(lease("another", 3600), None).await < Duration::from_secs(2));
+        // Ours, renewed too long ago.
+        assert!(lapsed(lease("me", 1), None).await < Duration::from_secs(2));
+    }
+}
