@@ -106,6 +106,11 @@ impl Member {
             });
             self.let_go();
         }
+        self.give_up_refused().await;
+    }
+
+    /// The share of a refused cluster stands for `lostTimeout` from its last answer.
+    async fn give_up_refused(&self) {
         let joined = self.context.joined.borrow().get(&self.name).map(Arc::clone);
         let refused = joined.filter(|joined| matches!(joined.connection, Connection::Refused { .. }));
         let Some(refused) = refused else { return };
@@ -213,7 +218,10 @@ impl Member {
         self.set(Connection::Refused { reason });
         self.let_go();
         let store = &self.context.store;
-        until_kept(|| store.refuse_cluster(&self.name, &refused)).await
+        // Its share is given up in time also while the database takes nothing.
+        let kept = until_kept(|| store.refuse_cluster(&self.name, &refused));
+        let (kept, ()) = tokio::join!(kept, self.give_up_refused());
+        kept
     }
 
     fn most(&self) -> (u64, u64) {

@@ -150,7 +150,9 @@ impl QuotaController {
             self.stored.seen.remove(cluster);
             records.push(Record::InForce(cluster.clone(), None));
         }
-        records.into_iter().for_each(|record| self.store_later(record));
+        for record in records {
+            self.store_later(record);
+        }
     }
 }
 

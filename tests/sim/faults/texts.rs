@@ -50,6 +50,7 @@ impl Texts {
     }
 
     /// What fedqd has stored once it has read the text that is not valid.
+    #[expect(clippy::panic, reason = "a walk fails by it")]
     pub async fn in_force(&mut self, stage: &Stage, which: usize) -> Amounts {
         let worker = &stage.bed.workers[which];
         let began = Instant::now();
