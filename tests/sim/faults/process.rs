@@ -194,17 +194,22 @@ async fn a_full_disk_stops_no_quota_and_is_caught_up_with() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_share_of_a_refused_cluster_is_given_up_also_on_a_full_disk() {
-    let mut stage = Stage::set_with("lostTimeout: 6s, consistencyInterval: 2s, maxObjects: 20000", "").await;
+    let mut stage = Stage::set_with("lostTimeout: 6s, maxObjects: 1000", "").await;
     let preload = Preload::build(&stage.bed.path("preload"));
     stage.restarted_with(preload.environment(&stage.bed.path("fedq.db"))).await;
     stage.holds([[6, 4], [3, 5]]).await;
     stage.may_fall = true;
     preload.set_disk("full");
-    wrong(stage.one(), "list: endless-body");
-    stage.logs("`one` is refused: it has more than the 20000 objects").await;
+    let nodes: Vec<String> = (0..1000).map(|number| format!("more-{number}")).collect();
+    for node in &nodes {
+        stage.one().put(gpu_node(node, 0)).await.unwrap();
+    }
+    stage.logs("`one` is refused: it has more than the 1000 objects").await;
     stage.has(stage.hub(), [3, 5]).await;
     preload.set_disk("");
-    wrong(stage.one(), "");
+    for node in &nodes {
+        stage.one().remove("Node", node).await.unwrap();
+    }
     let uid = stage.one().get("Namespace", "", "kube-system").unwrap()["metadata"]["uid"].clone();
     let confirmed = json!({"metadata": {"annotations": {"fedq.dev/confirm-identity": uid}}});
     stage.change_secret(stage.one(), confirmed).await;
