@@ -150,7 +150,7 @@ pub fn names(text: &str) -> Vec<String> {
 }
 
 pub fn is_test(path: &str) -> bool {
-    path.ends_with("tests.rs")
+    path.ends_with("tests.rs") || path.contains("/tests/")
 }
 
 /// Tests may reach for what they like.
