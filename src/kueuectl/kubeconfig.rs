@@ -218,12 +218,11 @@ fn timeout(text: &str) -> Result<Option<Duration>, Error> {
     if text.is_empty() {
         return Ok(None);
     }
-    let within = match text.parse() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => {
-            let duration: jiff::SignedDuration = text.parse().map_err(|_| invalid())?;
-            Duration::try_from(duration).map_err(|_| invalid())?
-        }
+    let within = if let Ok(seconds) = text.parse() {
+        Duration::from_secs(seconds)
+    } else {
+        let duration: jiff::SignedDuration = text.parse().map_err(|_| invalid())?;
+        Duration::try_from(duration).map_err(|_| invalid())?
     };
     Ok(Some(within).filter(|within| !within.is_zero()))
 }

@@ -28,7 +28,7 @@ fn ran(name: &str, line: &[&str], variable: (&str, &OsStr)) -> Ended {
         input: &mut io::empty(),
         output: &mut out,
         errors: &mut err,
-        now: &jiff::Timestamp::now,
+        now: &|| jiff::Timestamp::UNIX_EPOCH,
         variables: &|name| (name == variable.0).then(|| variable.1.to_owned()),
         replace: &|program, _| io::Error::other(format!("{} ran", program.display())),
         run: &|_, _, _| Err(io::Error::other("no other program runs here")),
