@@ -1,8 +1,8 @@
 //! AppWrappers on a worker cluster: the framework controller and both webhooks, in the place of the upstream operator.
 //!
 //! What is decided is in functions that take objects and give decisions: [`lifecycle`] and [`running`] for the phases,
-//! [`validate`] for what an AppWrapper must be, [`pod_sets`] and [`inject`] for what is in it. [`controller`], [`create`],
-//! [`remove`] and [`review`] do what they say. Kueue's side of it (suspending, pod set infos, Workloads) is Kueue's own.
+//! [`validate`] for what an AppWrapper must be, [`pod_sets`] and [`inject`] for what is in it. [`controller`], `create`,
+//! `remove` and [`review`] do what they say. Kueue's side of it (suspending, pod set infos, Workloads) is Kueue's own.
 
 pub mod api;
 pub mod autopilot;
