@@ -1,8 +1,9 @@
 //! How long ago, as kubectl says it: `5m`, `3h20m`, `2d4h`.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use fedq_base::clock::Clock;
+use fedq_kueuectl::age::human;
 use fedq_wire::time::Time;
 
 /// For a table. Programs get the time itself.
@@ -16,22 +17,7 @@ pub fn age_of(at: Option<Time>) -> String {
 
 /// Two units where the first alone would be coarse. A time to come, as by a clock that is behind, is now.
 fn between(at: Timestamp, now: Timestamp) -> String {
-    let seconds = now.as_second().saturating_sub(at.as_second()).max(0);
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
-    let two = |first: i64, unit: &str, rest: i64, of: &str| {
-        if rest == 0 { format!("{first}{unit}") } else { format!("{first}{unit}{rest}{of}") }
-    };
-    match (minutes, hours, days) {
-        (0..2, _, _) => format!("{seconds}s"),
-        (2..10, _, _) => two(minutes, "m", seconds % 60, "s"),
-        (10..180, _, _) => format!("{minutes}m"),
-        (_, 3..8, _) => two(hours, "h", minutes % 60, "m"),
-        (_, 8..48, _) => format!("{hours}h"),
-        (_, _, 2..8) => two(days, "d", hours % 24, "h"),
-        (_, _, 8..730) => format!("{days}d"),
-        (_, _, 730..2920) => two(days / 365, "y", days % 365, "d"),
-        _ => format!("{}y", days / 365),
-    }
+    human(now.duration_since(at).max(SignedDuration::ZERO))
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::{collections::BTreeSet, sync::OnceLock};
 use regex::Regex;
 use serde_json::{Value, json};
 
-use crate::{create, error::Error, flags::Given, quantity::Quantity, resource::Resource, session::Session};
+use crate::{create, error::Error, flags::Given, resource::Resource, session::Session};
+use fedq_values::quantity::Quantity;
 
 /// The flags of quotas, with the fields they fill.
 const QUOTAS: [(&str, &str); 3] = [
@@ -111,11 +112,11 @@ fn parse(spec: &str, field: &str) -> Result<Flavor, Error> {
     let mut resources: Vec<(String, Value)> = Vec::new();
     for amount in amounts.split(';') {
         let (resource, amount) = amount.split_once('=').unwrap_or((amount, ""));
-        let quantity = Quantity::parse(amount).ok_or_else(|| Error::said("invalid resource quota"))?;
+        let quantity = Quantity::canonical(amount).map_err(|_| Error::said("invalid resource quota"))?;
         if resources.iter().any(|(known, _)| known == resource) {
             return Err(Error::said(format!("duplicate resource {resource:?} of flavor {name:?}")));
         }
-        resources.push((resource.to_owned(), json!({"name": resource, field: quantity.to_string()})));
+        resources.push((resource.to_owned(), json!({"name": resource, field: quantity})));
     }
     Ok(Flavor { name: name.to_owned(), resources })
 }

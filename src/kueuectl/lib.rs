@@ -4,7 +4,7 @@
 //! kueuectl 0.19 on purpose is listed in `tests/differences.yaml`. Streams, clock, environment and client are given from
 //! outside: nothing here knows a terminal or a process, but for `kubectl`, which takes this program's place.
 
-mod age;
+pub mod age;
 mod api;
 mod cause;
 mod cluster_queue;
@@ -26,7 +26,6 @@ mod list_workload;
 mod output;
 mod passthrough;
 mod process;
-mod quantity;
 mod resource;
 mod resource_flavor;
 mod selector;

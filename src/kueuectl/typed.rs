@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::OnceLock};
 
 use serde_json::{Map, Value, json};
 
-use crate::quantity::Quantity;
+use fedq_values::quantity::Quantity;
 
 type Types = BTreeMap<String, Vec<String>>;
 
@@ -92,11 +92,11 @@ fn scalar(kind: &str, object: &Value) -> Value {
         ("int", Value::Null) => json!(0),
         ("quantity", Value::Null) => json!("0"),
         ("quantity", Value::String(text)) => {
-            json!(Quantity::parse(text).map_or(text.clone(), |q| q.to_string()))
+            json!(Quantity::canonical(text).unwrap_or_else(|_| text.clone()))
         }
         ("quantity", Value::Number(number)) => {
             let text = number.to_string();
-            json!(Quantity::parse(&text).map_or(text, |q| q.to_string()))
+            json!(Quantity::canonical(&text).unwrap_or(text))
         }
         ("any", Value::Object(_)) => sorted(object),
         _ => object.clone(),

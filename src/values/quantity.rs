@@ -304,10 +304,25 @@ mod tests {
             ("-2000m", "-2"),
             ("256Gi", "256Gi"),
             ("1E", "1E"),
+            ("1000m", "1"),
+            ("0.5", "500m"),
+            (".5Gi", "512Mi"),
+            ("1024Mi", "1Gi"),
+            ("1025Ki", "1025Ki"),
+            ("1000", "1k"),
+            ("12e6", "12e6"),
+            ("0", "0"),
+            ("-1500m", "-1500m"),
+            ("36Gi", "36Gi"),
+            ("100Ki", "100Ki"),
+            ("0.5Ki", "512"),
+            ("0.0000000001", "1n"),
         ] {
             assert_eq!(Quantity::canonical(text).as_deref(), Ok(canonical), "{text}");
         }
-        assert!(Quantity::canonical("many").is_err());
+        for text in ["many", "1x", "Gi", "1ee3", "170141183460469231731687303715.8841057271"] {
+            assert!(Quantity::canonical(text).is_err(), "{text}");
+        }
     }
 
     #[test]
