@@ -53,6 +53,10 @@ fn counts(row: &TaskRow, view: Option<&TaskView>) -> NodeCounts {
         }
         (phase, Some(nodes), _) if phase.is_over() => nodes,
         (_, _, Some(view)) => view.counts(),
+        // Stored, and not published yet: a task is running from the moment that all its nodes are.
+        (Phase::Running { .. }, _, None) => {
+            NodeCounts { running: row.spec.num_nodes, ..NodeCounts::default() }
+        }
         (_, _, None) => NodeCounts::default(),
     }
 }
@@ -271,5 +275,38 @@ fn numbers(number: &Number) -> Numbers {
         ceiling: text(number.ceiling),
         reserved: text(number.reserved),
         in_flight: text(number.in_flight),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use fedq_domain::task::{
+        names::TaskId,
+        phase::State,
+        testing::{cluster_name, task as spec},
+    };
+
+    #[test]
+    fn a_task_that_is_said_to_run_has_running_nodes_also_before_its_view_is_published() {
+        let row = TaskRow {
+            id: TaskId::parse("1a2b3c4d").expect("an id"),
+            owner: "ann".to_owned(),
+            namespace: "team".to_owned(),
+            queue: None,
+            cluster: None,
+            submitted: Timestamp::UNIX_EPOCH,
+            spec: spec("run: x\nnum_nodes: 2\n"),
+            state: State { phase: Phase::Running { cluster: cluster_name("one") }, epoch: 1 },
+            dispatch: None,
+            restarts: 0,
+            nodes: None,
+            changed: Timestamp::UNIX_EPOCH,
+            stage: None,
+        };
+        let shown = task(&row, &TaskViews::default());
+        assert_eq!((shown.phase.as_str(), shown.nodes.running, shown.nodes.pending), ("running", 2, 0));
     }
 }

@@ -11,7 +11,7 @@ use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::support::cluster::Cluster;
+use crate::support::cluster::{Cluster, Id};
 use crate::support::fleet::Fleet;
 
 #[derive(Deserialize)]
@@ -95,15 +95,30 @@ pub async fn the_same_lines_give_the_same_answers_as_kueuectls(fleet: &Fleet) ->
 
 async fn answers(cluster: &Cluster, fleet: &Fleet, group: &Group, program: &Path) -> Result<Vec<Answer>> {
     for object in &group.given {
-        cluster.apply_object("fedq-test", object.clone()).await?;
+        let object = with_uids_of_owners(cluster, object.clone()).await?;
+        cluster.apply_object("fedq-test", object).await?;
     }
     let mut answers = Vec::new();
     for line in &group.run {
         answers.push(answer(cluster, fleet, program, line, &group.limit)?);
     }
-    cluster.kubectl(&["delete", "localqueues,workloads", "--all", "--all-namespaces"])?;
+    cluster.kubectl(&["delete", "localqueues,workloads,jobs", "--all", "--all-namespaces"])?;
     cluster.kubectl(&["delete", "clusterqueues,resourceflavors", "--all"])?;
     Ok(answers)
+}
+
+/// A file cannot know the UIDs of what is made after it.
+async fn with_uids_of_owners(cluster: &Cluster, mut object: Value) -> Result<Value> {
+    let namespace = object["metadata"]["namespace"].as_str().map(str::to_owned);
+    let Some(owners) = object["metadata"]["ownerReferences"].as_array_mut() else { return Ok(object) };
+    for owner in owners {
+        let text = |field: &str| owner[field].as_str().with_context(|| format!("an owner without {field}"));
+        let (api_version, kind, name) = (text("apiVersion")?, text("kind")?, text("name")?);
+        let id = Id { api_version, kind, namespace: namespace.as_deref(), name };
+        let found = cluster.get(id).await?.with_context(|| format!("{id} is not there"))?;
+        owner["uid"] = found["metadata"]["uid"].clone();
+    }
+    Ok(object)
 }
 
 fn answer(cluster: &Cluster, fleet: &Fleet, program: &Path, line: &str, limit: &str) -> Result<Answer> {
