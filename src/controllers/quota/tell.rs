@@ -115,9 +115,13 @@ impl QuotaController {
     /// Terms are stored beside the writes that follow from them, not before: a daemon that was killed may have
     /// stored less than the hub holds. A cluster that is about to answer is waited for.
     pub(super) fn terms_may_lag(&self, name: &ClusterName, joined: &Joined, round: &Round<'_>) -> bool {
-        let connected = joined.worker.as_ref().map(|worker| worker.connected.elapsed());
+        let since = match &joined.worker {
+            Some(worker) => Some(worker.connected.elapsed()),
+            // It is known as soon as the hub's report of it is.
+            None => Some(self.started.elapsed()).filter(|_| joined.connection == Connection::Unreached),
+        };
         let patience = PATIENCE.min(self.settings.lost_timeout);
-        let answers_soon = answers_soon(&joined.connection, connected, patience);
+        let answers_soon = answers_soon(&joined.connection, since, patience);
         let stored = self.terms.get(name).is_some_and(|terms| !terms.is_empty());
         answers_soon
             && !joined.is_without_kueue()
@@ -263,15 +267,14 @@ impl QuotaController {
 
 /// Its queues may be read before its nodes are, and without both it is planned with as it was last: so it
 /// counts as answering for a while after it was connected, but not for ever, since one kind may never be readable.
-pub(super) fn answers_soon(connection: &Connection, connected: Option<Duration>, patience: Duration) -> bool {
+pub(super) fn answers_soon(connection: &Connection, since: Option<Duration>, patience: Duration) -> bool {
     match connection {
         Connection::Connecting => true,
-        Connection::Ready => connected.is_some_and(|since| since < patience),
+        Connection::Ready | Connection::Unreached => since.is_some_and(|since| since < patience),
         Connection::Stale { .. }
         | Connection::Lost { .. }
         | Connection::Quarantined { .. }
-        | Connection::Refused { .. }
-        | Connection::Unreached => false,
+        | Connection::Refused { .. } => false,
     }
 }
 

@@ -283,7 +283,8 @@ fn a_connected_cluster_is_waited_for_only_a_while_whatever_of_it_cannot_be_read(
     assert!(soon(&Connection::Ready, Some(1)), "its nodes may be still on their way");
     assert!(!soon(&Connection::Ready, Some(61)), "something of it may never be readable");
     assert!(soon(&Connection::Connecting, None));
-    assert!(!soon(&Connection::Unreached, None));
+    assert!(soon(&Connection::Unreached, Some(1)), "what the hub says of it is about to be read");
+    assert!(!soon(&Connection::Unreached, Some(61)));
 }
 
 #[tokio::test]

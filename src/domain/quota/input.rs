@@ -82,7 +82,7 @@ impl ClusterInput {
     /// How it is treated: one whose capacity is not known is held like one that does not answer.
     pub fn treated_as(&self) -> Mode {
         match self.mode {
-            Mode::Live if self.capacity.is_none() => Mode::Frozen,
+            Mode::Live | Mode::Unreached if self.capacity.is_none() => Mode::Frozen,
             mode => mode,
         }
     }
