@@ -51,3 +51,21 @@ CREATE TABLE capacity_history (
 ) STRICT;
 CREATE INDEX capacity_history_by_cluster ON capacity_history (cluster, id);
 CREATE INDEX capacity_history_by_age ON capacity_history (at_ms);
+
+-- What each cluster's objects were when fedqd stopped, for the next start to go on from. Nothing is decided by
+-- it: what the cluster then sends counts.
+CREATE TABLE known_objects (
+    cluster TEXT PRIMARY KEY REFERENCES clusters (name) ON DELETE CASCADE,
+    build   TEXT NOT NULL,             -- of the fedqd that wrote it: another may read more of an object
+    objects BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Clusters that sent more than fedqd keeps of one: a start does not let them do it again. Whoever changes what joins the
+-- cluster, or sets the bounds higher, has it tried anew.
+CREATE TABLE refused_clusters (
+    cluster     TEXT PRIMARY KEY REFERENCES clusters (name) ON DELETE CASCADE,
+    reason      TEXT NOT NULL,
+    joined_with TEXT NOT NULL,     -- hash of what it was joined with
+    objects     INTEGER NOT NULL,  -- the bounds at the time
+    bytes       INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;

@@ -20,6 +20,16 @@ CREATE TABLE claim_history (
 CREATE INDEX claim_history_by_name ON claim_history (name, id);
 CREATE INDEX claim_history_by_age ON claim_history (at_ms);
 
+-- The text of each cluster's claim that its quota rests on: an edit that is not valid, and a second claim, are
+-- in `claims` too, and must not come into force because fedqd was started again.
+CREATE TABLE claims_in_force (
+    cluster    TEXT PRIMARY KEY,
+    name       TEXT NOT NULL,
+    spec       TEXT NOT NULL CHECK (json_valid(spec)),
+    uid        TEXT,                   -- with the generation: as of which that text was in force, where it is known
+    generation INTEGER
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE plans (
     id      INTEGER PRIMARY KEY AUTOINCREMENT,
     at_ms   INTEGER NOT NULL,
@@ -40,6 +50,14 @@ CREATE TABLE quota_cells (
     acknowledged INTEGER NOT NULL,
     term         INTEGER NOT NULL,
     PRIMARY KEY (cluster, queue, flavor, resource)
+) STRICT, WITHOUT ROWID;
+
+-- What the annotation fedq.dev/cells of each hub queue said when it was last read: for the day somebody replaces a queue
+-- from a manifest that does not have it.
+CREATE TABLE hub_cells (
+    queue TEXT NOT NULL PRIMARY KEY,
+    uid   TEXT NOT NULL,
+    cells TEXT NOT NULL CHECK (json_valid(cells))
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE audit (

@@ -8,9 +8,9 @@ CREATE TABLE volumes (
     cluster    TEXT,                   -- named by the person, or chosen; NULL until it is
     spec       TEXT NOT NULL CHECK (json_valid(spec)),
     created_ms INTEGER NOT NULL,
-    deleting   INTEGER NOT NULL CHECK (deleting IN (0, 1))
+    deleting   INTEGER NOT NULL CHECK (deleting IN (0, 1)),
+    -- One whose claim was there is never made again: what was in it would be missing without a word.
+    made       INTEGER NOT NULL DEFAULT 0 CHECK (made IN (0, 1)),
+    lost       INTEGER NOT NULL DEFAULT 0 CHECK (lost IN (0, 1))
 ) STRICT;
 CREATE INDEX volumes_by_owner ON volumes (owner, seq);
-
--- How its nodes ended, once a task is over.
-ALTER TABLE tasks ADD COLUMN nodes TEXT CHECK (json_valid(nodes));

@@ -108,16 +108,6 @@ pub(super) async fn writer(path: &Path) -> Result<SqliteConnection, StoreError> 
     Ok(connection)
 }
 
-/// A database as a fedqd left it that knew the migrations up to this one.
-#[cfg(test)]
-pub(super) async fn left_at(path: &Path, version: i64) -> SqliteConnection {
-    let known = MIGRATIONS.iter().filter(|migration| migration.version <= version).cloned().collect();
-    let options = options(path).create_if_missing(true);
-    let mut connection = SqliteConnection::connect_with(&options).await.expect("opens");
-    Migrator::with_migrations(known).run(&mut connection).await.expect("migrates");
-    connection
-}
-
 fn refused_schema(path: &Path, source: MigrateError) -> StoreError {
     let known = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or_default();
     match source {

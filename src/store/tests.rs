@@ -494,35 +494,23 @@ async fn every_acknowledged_write_survives_a_kill_and_no_half_of_one_does() {
 }
 
 #[tokio::test]
-async fn of_two_claims_the_one_that_was_seen_first_is_in_force_after_an_upgrade() {
-    let folder = TempDir::new().expect("a temporary folder");
-    let path = folder.path().join("fedq.db");
-    let mut connection = open::left_at(&path, 11).await;
-    let spec = |cluster: &str| json!({"clusterName": cluster, "resourceAssignments": []});
-    for (name, cluster) in [("m-first", "east"), ("a-second", "east"), ("z-third", "east"), ("b", "west")] {
-        for statement in [
-            "INSERT INTO claims (name, generation, who, spec, at_ms) VALUES (?1, 1, 'ann', ?2, 0)",
-            "INSERT INTO claim_history (name, generation, who, new_spec, at_ms) VALUES (?1, 1, 'ann', ?2, 0)",
-        ] {
-            let insert = sqlx::query(statement).bind(name).bind(spec(cluster).to_string());
-            insert.execute(&mut connection).await.expect("stored");
-        }
+async fn the_claim_in_force_outlives_a_restart_whatever_else_is_said() {
+    let bed = Bed::new().await;
+    let cluster = |name: &str| ClusterName::new(name).expect("a name");
+    let claim = |name: &str, seen: Option<i64>| ClaimInForce {
+        name: ClaimName::new(name).expect("a name"),
+        spec: json!({"clusterName": name, "resourceAssignments": []}),
+        seen: seen.map(|generation| ClaimGeneration { uid: format!("u-{name}"), generation }),
+    };
+    let (second, unseen) = (claim("a-second", Some(7)), claim("b", None));
+    let (path, store) = (bed.path(), bed.store);
+    for (of, claim) in [("west", &unseen), ("east", &claim("z-first", Some(1))), ("east", &second)] {
+        store.put_claim_in_force(&cluster(of), Some(claim)).await.expect("stored");
     }
-    connection.close().await.expect("closed");
-    let store = Store::open(&path).await.expect("upgrades");
+    store.close().await;
+    let store = Store::open(&path).await.expect("opens");
     let in_force = async || store.claims_in_force().await.expect("read");
-    let names =
-        |claims: &[ClaimInForce]| claims.iter().map(|claim| claim.name.to_string()).collect::<Vec<_>>();
-    let upgraded = in_force().await;
-    assert_eq!(names(&upgraded), ["m-first", "b"]);
-    assert_eq!(upgraded[0].spec, spec("east"));
-
-    let east = ClusterName::new("east").expect("a name");
-    assert_eq!(upgraded[0].seen, None, "an older fedqd stored no generation");
-    let seen = Some(ClaimGeneration { uid: "u".to_owned(), generation: 7 });
-    let second = ClaimInForce { name: ClaimName::new("a-second").expect("a name"), spec: json!({}), seen };
-    store.put_claim_in_force(&east, Some(&second)).await.expect("stored");
-    assert_eq!(in_force().await[0], second);
-    store.put_claim_in_force(&east, None).await.expect("removed");
-    assert_eq!(names(&in_force().await), ["b"]);
+    assert_eq!(in_force().await, [second, unseen.clone()], "one a cluster");
+    store.put_claim_in_force(&cluster("east"), None).await.expect("removed");
+    assert_eq!(in_force().await, [unseen]);
 }

@@ -1,11 +1,10 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use sqlx::Connection;
 use tempfile::TempDir;
 
 use super::{
-    super::{AuditFilter, Retention, TaskFilter, open},
+    super::{AuditFilter, Retention, TaskFilter},
     testing::{at, row},
     *,
 };
@@ -113,22 +112,6 @@ async fn how_many_tasks_a_person_has_follows_what_becomes_of_them() {
     assert_eq!((live("ann").await, live("bob").await), (0, 0));
     store.insert_task(&row(9, "ann")).await.expect("stored");
     assert_eq!(live("ann").await, 1);
-}
-
-#[tokio::test]
-async fn what_a_person_has_is_known_after_an_upgrade() {
-    let folder = TempDir::new().expect("a temporary folder");
-    let path = folder.path().join("fedq.db");
-    let mut connection = open::left_at(&path, 8).await;
-    for number in 0..3 {
-        insert(&mut connection, &row(number, "ann")).await.expect("stored");
-    }
-    connection.close().await.expect("closed");
-    let store = Store::open(&path).await.expect("upgrades");
-    let specs: Vec<TaskSpec> = (0..3).map(|number| row(number, "ann").spec).collect();
-    let expected = Live::of(specs.iter()).expect("specs");
-    assert_eq!(store.live_tasks_of("ann").await.expect("counted"), expected);
-    assert_eq!(store.live_tasks_of("bob").await.expect("counted"), Live::default());
 }
 
 #[tokio::test]
