@@ -28,6 +28,10 @@ use serde_json::{Value, json};
 
 #[path = "../sim/bed.rs"]
 mod bed;
+#[path = "../support/checked.rs"]
+mod checked;
+#[path = "../support/document.rs"]
+mod document;
 #[path = "fleet/process.rs"]
 mod process;
 

@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what they expect")]
 
+#[path = "../support/checked.rs"]
+mod checked;
 #[path = "../support/demo.rs"]
 #[expect(dead_code, reason = "the tests of the demo itself use more of it")]
 mod demo_process;
+#[path = "../support/document.rs"]
 mod document;
 mod programs;
+mod readers;
 mod relay;
 mod tools;

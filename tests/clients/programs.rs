@@ -10,6 +10,7 @@ use std::{
 use serde_json::Value;
 
 use super::{
+    checked::Talk,
     demo_process::{Demo, Served},
     relay::relay,
     tools::{GO, NODE, PYTHON, document, go, read, run, schemathesis, source, write},
@@ -19,6 +20,7 @@ use super::{
 struct Fedqd {
     server: String,
     token: String,
+    talk: Talk,
     _demo: (Served, Demo),
 }
 
@@ -29,13 +31,14 @@ impl Fedqd {
         let connection = fs::read(served.folder.join("fedq.yaml")).unwrap();
         let connection: Value = serde_json::from_slice(&connection).unwrap();
         let text = |key: &str| connection[key].as_str().unwrap().to_owned();
-        Self { server: text("server"), token: text("token"), _demo: (served, demo) }
+        Self { server: text("server"), token: text("token"), talk: Talk::default(), _demo: (served, demo) }
     }
 
     /// With its address and a token, and an address at which connections break.
     fn tell<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        let cut = relay(self.server.trim_start_matches("http://").parse().unwrap());
-        command.env("FEDQ_SERVER", &self.server).env("FEDQ_TOKEN", &self.token);
+        let server = self.talk.with(&self.server);
+        let cut = relay(server.trim_start_matches("http://").parse().unwrap());
+        command.env("FEDQ_SERVER", server).env("FEDQ_TOKEN", &self.token);
         command.env("FEDQ_CUT", format!("http://{cut}"))
     }
 

@@ -8,7 +8,10 @@ use std::{
     sync::Arc,
 };
 
-use super::server::{ANN, STRANGER, Served, served};
+use super::{
+    checked::Talk,
+    server::{ANN, STRANGER, Served, served},
+};
 
 /// fedq with nothing of the surroundings.
 pub fn fedq(arguments: &[&str]) -> Command {
@@ -22,6 +25,7 @@ pub struct Listening {
     pub served: Served,
     pub url: String,
     runtime: tokio::runtime::Runtime,
+    talk: Talk,
 }
 
 pub fn listening() -> Listening {
@@ -36,14 +40,14 @@ pub fn listening_behind(wrap: impl FnOnce(axum::Router) -> axum::Router) -> List
     let url = format!("http://{}", listener.local_addr().unwrap());
     let router = wrap(served.router.clone());
     runtime.spawn(async move { axum::serve(listener, router).await });
-    Listening { served, url, runtime }
+    Listening { served, url, runtime, talk: Talk::default() }
 }
 
 impl Listening {
     pub fn fedq(&self, arguments: &[&str]) -> Command {
         let mut command = fedq(arguments);
         command
-            .env("FEDQ_SERVER", &self.url)
+            .env("FEDQ_SERVER", self.talk.with(&self.url))
             .env("FEDQ_TOKEN", ANN)
             .env("FEDQ_CONFIG", "/nowhere/config.yaml");
         command
@@ -208,7 +212,7 @@ fn login_remembers_the_server_and_the_token_privately() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("fedq/config.yaml");
     let login = |token: &str| {
-        let mut command = fedq(&["login", "--server", &api.url, "--token", token]);
+        let mut command = fedq(&["login", "--server", &api.talk.with(&api.url), "--token", token]);
         command.env("FEDQ_CONFIG", &config).output().unwrap()
     };
     assert_eq!(login("wrong").status.code(), Some(1));
@@ -225,7 +229,7 @@ fn login_is_remembered_for_who_may_not_read_yet() {
     let api = listening();
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("config.yaml");
-    let mut login = fedq(&["login", "--server", &api.url, "--token", STRANGER]);
+    let mut login = fedq(&["login", "--server", &api.talk.with(&api.url), "--token", STRANGER]);
     let output = login.env("FEDQ_CONFIG", &config).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).contains("Warning: you may not read claims"), "{}", stderr(&output));

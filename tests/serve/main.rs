@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what they expect")]
 
 mod api;
+#[path = "../support/checked.rs"]
+mod checked;
 mod cli;
 mod contract;
 #[path = "../support/document.rs"]

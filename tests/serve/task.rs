@@ -191,7 +191,8 @@ mod served {
                         "status": 503, "title": "Service Unavailable", "code": "hub-unreachable",
                         "detail": "the server is down",
                     });
-                    return (StatusCode::SERVICE_UNAVAILABLE, Json(problem)).into_response();
+                    let headers = [("content-type", "application/problem+json"), ("retry-after", "1")];
+                    return (StatusCode::SERVICE_UNAVAILABLE, headers, Json(problem)).into_response();
                 }
                 next.run(request).await
             }

@@ -8,6 +8,8 @@ use fedq_sim::cluster::{Cluster, Options, until};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::checked::Talk;
+
 /// What broke is tried again after up to half a minute.
 pub const WITHIN: Duration = Duration::from_secs(45);
 pub const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
@@ -17,6 +19,10 @@ pub struct Bed {
     pub workers: Vec<Cluster>,
     pub dir: TempDir,
     daemon: Option<Child>,
+    /// Where in its log the start that runs begins.
+    started: usize,
+    /// What is said to the API.
+    pub talk: Talk,
 }
 
 impl Drop for Bed {
@@ -48,7 +54,14 @@ impl Bed {
         for object in hub_objects() {
             hub.put(object).await.unwrap();
         }
-        let mut bed = Self { hub, workers: Vec::new(), dir: TempDir::new().unwrap(), daemon: None };
+        let mut bed = Self {
+            hub,
+            workers: Vec::new(),
+            dir: TempDir::new().unwrap(),
+            daemon: None,
+            started: 0,
+            talk: Talk::default(),
+        };
         for name in workers {
             let worker = Cluster::start(Options::named(name)).await.unwrap();
             for node in ["a", "b"] {
@@ -79,7 +92,8 @@ impl Bed {
     /// With these environment variables.
     pub fn start_daemon_with(&mut self, environment: &[(&str, String)]) {
         assert!(self.daemon.is_none(), "fedqd runs already");
-        let log = self.dir.path().join("fedqd.log");
+        let log = self.path("fedqd.log");
+        self.started = std::fs::read(&log).map_or(0, |log| log.len());
         let log = std::fs::OpenOptions::new().create(true).append(true).open(log).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_fedqd"))
             .arg("--config")
@@ -121,6 +135,20 @@ impl Bed {
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
+    }
+
+    /// Where the API of this start of fedqd is reached, once it listens.
+    pub async fn api(&self) -> String {
+        let began = Instant::now();
+        loop {
+            let log = self.log();
+            let told = log[self.started..].split_once("The API listens on ");
+            if let Some((address, _)) = told.and_then(|(_, rest)| rest.split_once('"')) {
+                return self.talk.with(&format!("http://{address}"));
+            }
+            assert!(began.elapsed() < WITHIN, "fedqd does not listen");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     pub fn log(&self) -> String {

@@ -10,7 +10,10 @@ use std::{
 
 use serde_json::Value;
 
-use super::demo_process::{Demo, signal, text};
+use super::{
+    checked::Talk,
+    demo_process::{Demo, signal, text},
+};
 
 fn quota(answer: &Value, queue: &str, flavor: &str) -> Option<String> {
     let queues = answer["items"].as_array()?;
@@ -64,6 +67,11 @@ fn what_it_says_to_try_works() {
     let named = demo.tmp.path().join("a demo's $HOME");
     let mut served = demo.serve(&["--dir", named.to_str().unwrap()]);
     assert_eq!(served.folder, named);
+    let talk = Talk::default();
+    let connection: Value = serde_json::from_slice(&fs::read(named.join("fedq.yaml")).unwrap()).unwrap();
+    let reached = talk.with(connection["server"].as_str().unwrap());
+    let paste =
+        |line: &str| format!("export FEDQ_SERVER={reached} FEDQ_TOKEN={}\n{line}", connection["token"]);
     let mode = |name: &str| fs::metadata(named.join(name)).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(""), 0o700);
     for name in ["env", "kubeconfig", "fedq.yaml", "fedqd.kubeconfig", "fedqd.log", "fedq.db"] {
@@ -81,11 +89,15 @@ fn what_it_says_to_try_works() {
         let line = line.strip_suffix(" -w").unwrap_or(line);
         let line =
             if line.starts_with("fedq claim edit") { format!("EDITOR=true {line}") } else { line.to_owned() };
-        let output = served.paste(&line);
+        let output = served.paste(&paste(&line));
         assert!(output.status.success(), "`{line}`: {}{}", text(&output.stdout), text(&output.stderr));
         if line.contains("gpu=24") {
             let holds = |answer: &Value| quota(answer, "vision", "a100").as_deref() == Some("40");
-            served.paste_until("fedq quota list -o json", "vision has 16 of oregon and 24 of tokyo", holds);
+            served.paste_until(
+                &paste("fedq quota list -o json"),
+                "vision has 16 of oregon and 24 of tokyo",
+                holds,
+            );
         }
     }
     assert_eq!(served.interrupt(), 0);

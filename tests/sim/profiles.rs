@@ -8,7 +8,6 @@ use fedq_sim::cluster::{Cluster, Options};
 use serde_json::{Value, json};
 
 use super::bed::{Bed, WITHIN, nominal, wait};
-use super::checked;
 
 const OCM: &str = "cluster.open-cluster-management.io";
 const NAMESPACE: &str = "fedq-system";
@@ -64,22 +63,15 @@ fn hub_gpus(hub: &Cluster) -> String {
 async fn lists(bed: &Bed, what: &str, is: impl Fn(&[Value]) -> bool) -> Vec<Value> {
     let began = Instant::now();
     loop {
-        let log = std::fs::read_to_string(bed.path("fedqd.log")).unwrap_or_default();
-        let address = log.split("The API listens on ").nth(1).and_then(|rest| rest.split('"').next());
-        let mut said = String::new();
-        if let Some(address) = address {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_fedq"));
-            command.args(["cluster", "list", "-o", "json"]).env("HOME", bed.path(""));
-            let server = format!("http://{address}");
-            command.env("FEDQ_SERVER", checked::before(&server)).env("FEDQ_TOKEN", TOKEN);
-            let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
-            checked::verify(&server);
-            let listed: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-            if let Some(clusters) = listed["items"].as_array().filter(|clusters| is(clusters)) {
-                return clusters.clone();
-            }
-            said = format!("{listed:#} {}", String::from_utf8_lossy(&output.stderr));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fedq"));
+        command.args(["cluster", "list", "-o", "json"]).env("HOME", bed.path(""));
+        command.env("FEDQ_SERVER", bed.api().await).env("FEDQ_TOKEN", TOKEN);
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        let listed: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        if let Some(clusters) = listed["items"].as_array().filter(|clusters| is(clusters)) {
+            return clusters.clone();
         }
+        let said = format!("{listed:#} {}", String::from_utf8_lossy(&output.stderr));
         assert!(began.elapsed() < WITHIN, "waited in vain for {what}: {said}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

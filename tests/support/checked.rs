@@ -1,7 +1,7 @@
-//! Stands between the command line and a fedqd that runs, and holds what they say to each other against the document.
+//! Stands between clients and a fedqd that runs, and holds what they say to each other against the document.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     net::SocketAddr,
     sync::{Arc, LazyLock, Mutex},
 };
@@ -37,15 +37,32 @@ struct Checked {
     differences: Arc<Mutex<Vec<String>>>,
 }
 
+/// What a test says to its servers. When it ends, it fails with what of that the document does not have.
+#[derive(Default)]
+pub struct Talk(Mutex<BTreeSet<String>>);
+
+impl Talk {
+    /// Where `http://HOST:PORT` is reached so that what is said is checked.
+    pub fn with(&self, server: &str) -> String {
+        self.0.lock().expect("nothing ends in here").insert(server.to_owned());
+        before(server)
+    }
+}
+
+impl Drop for Talk {
+    fn drop(&mut self) {
+        let servers = std::mem::take(self.0.get_mut().expect("nothing ends in here"));
+        let differences: Vec<String> = servers.iter().flat_map(|server| take(server)).collect();
+        // A test that has failed says why itself.
+        if !std::thread::panicking() {
+            assert!(differences.is_empty(), "the API's document does not have:\n{}", differences.join("\n"));
+        }
+    }
+}
+
 /// Where `http://HOST:PORT` is reached so that what is said is checked.
 pub fn before(server: &str) -> String {
     format!("http://{}", of(server).address)
-}
-
-/// Fails with what has been said so far that the document does not have.
-pub fn verify(server: &str) {
-    let differences = take(server);
-    assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
 /// What has been said since the last time that the document does not have.

@@ -4,16 +4,13 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
-use fedq_sim::cluster::Cluster;
+use fedq_sim::cluster::{Cluster, Options};
 use fedq_sim::kind::Kind;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
-use super::super::{
-    bed::{Bed, WITHIN},
-    checked,
-};
+use super::super::bed::{Bed, WITHIN};
 
 pub const TOKEN: &str = "0123456789abcdef-ann";
 /// Short enough for a scenario of seconds, long enough that a busy machine is not taken for a fault.
@@ -21,7 +18,6 @@ const TIMES: &str = "allowLoopback: true, connectTimeout: 2s, requestTimeout: 2s
 
 pub struct Stage {
     pub bed: Bed,
-    starts: usize,
     /// Where the histories of the workers begin.
     began: Vec<u64>,
 }
@@ -34,20 +30,29 @@ impl Stage {
 
     /// With more keys of `clusters` and of `tasks`.
     pub async fn set_with(workers: &[(&str, u32)], clusters: &str, tasks: &str) -> Self {
+        Self::set_on(Options::named("hub"), workers, (clusters, tasks, "")).await
+    }
+
+    /// With more keys of `clusters` and of `tasks`, and more of the file.
+    pub async fn set_on(
+        hub: Options,
+        workers: &[(&str, u32)],
+        (clusters, tasks, more): (&str, &str, &str),
+    ) -> Self {
         let names: Vec<&str> = workers.iter().map(|(name, _)| *name).collect();
-        let bed = Bed::without_daemon(&names).await;
+        let bed = Bed::with_hub(hub, &names).await;
         let tokens = bed.path("tokens");
         std::fs::write(&tokens, format!("{TOKEN},ann@example.com,u-1,\"system:masters\"\n")).unwrap();
         std::fs::set_permissions(&tokens, std::fs::Permissions::from_mode(0o600)).unwrap();
         bed.configure(&format!(
             "quota: {{mergeWindow: 50ms}}\nclusters: {{{TIMES}{clusters}}}\n\
-             tasks: {{tenants: [{{namespace: team, users: ['*'], queue: queue}}]{tasks}}}\n"
+             tasks: {{tenants: [{{namespace: team, users: ['*'], queue: queue}}]{tasks}}}\n{more}"
         ));
         let config = std::fs::read_to_string(bed.path("fedqd.yaml")).unwrap();
         let api = format!("api: {{address: 127.0.0.1:0, tokenFile: {}}}", tokens.display());
         std::fs::write(bed.path("fedqd.yaml"), config.replace("api: {address: 127.0.0.1:0}", &api)).unwrap();
         let began = bed.workers.iter().map(|worker| worker.state.store.version()).collect();
-        let mut stage = Self { bed, starts: 0, began };
+        let mut stage = Self { bed, began };
         stage.start();
         for (worker, (_, gpus)) in stage.bed.workers.iter().zip(workers) {
             stage.bed.join(worker).await;
@@ -97,7 +102,6 @@ impl Stage {
     /// With these environment variables.
     pub fn start_with(&mut self, environment: &[(&str, String)]) {
         self.bed.start_daemon_with(environment);
-        self.starts += 1;
     }
 
     pub fn kill(&mut self) {
@@ -108,21 +112,6 @@ impl Stage {
         self.bed.workers.iter().find(|worker| worker.state.name == name).unwrap()
     }
 
-    /// Where this start of fedqd listens, once it does.
-    async fn server(&self) -> String {
-        let began = Instant::now();
-        loop {
-            let log = std::fs::read_to_string(self.bed.path("fedqd.log")).unwrap();
-            let told: Vec<&str> = log.split("The API listens on ").skip(1).collect();
-            if told.len() == self.starts {
-                let address = told[told.len() - 1].split('"').next().unwrap();
-                return format!("http://{address}");
-            }
-            assert!(began.elapsed() < WITHIN, "fedqd does not listen");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
-
     /// Whether `fedq` succeeds, and what it says: data, or what is wrong.
     pub async fn fedq(&self, arguments: &[&str], stdin: &str) -> Result<String, String> {
         let output = self.run(arguments, stdin).await;
@@ -131,10 +120,9 @@ impl Stage {
     }
 
     pub async fn run(&self, arguments: &[&str], stdin: &str) -> std::process::Output {
-        let server = self.server().await;
         let mut child = Command::new(env!("CARGO_BIN_EXE_fedq"))
             .args(arguments)
-            .env("FEDQ_SERVER", checked::before(&server))
+            .env("FEDQ_SERVER", self.bed.api().await)
             .env("FEDQ_TOKEN", TOKEN)
             .env("HOME", self.bed.path(""))
             .stdin(std::process::Stdio::piped())
@@ -143,9 +131,7 @@ impl Stage {
             .spawn()
             .unwrap();
         child.stdin.take().unwrap().write_all(stdin.as_bytes()).await.unwrap();
-        let output = child.wait_with_output().await.unwrap();
-        checked::verify(&server);
-        output
+        child.wait_with_output().await.unwrap()
     }
 
     /// Hands in a task; its id. Each of its pods takes so many seconds.
