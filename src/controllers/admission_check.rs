@@ -126,7 +126,7 @@ impl AdmissionCheckController {
     ) -> anyhow::Result<()> {
         let mut tasks = JoinSet::new();
         for writer in [&self.objects, &self.workloads] {
-            let config = (self.settings.writer.clone(), self.metrics.clone());
+            let config = self.settings.writer.clone();
             start_writer(writer, &self.hub, config, (&mut tasks, &cancel));
         }
         let mut placements = self.hub.ocm.placements.changed();

@@ -183,7 +183,6 @@ impl CapacityController {
         self.records = records;
         if let Some(config) = self.settings.publish.clone() {
             let (hub, id) = (self.hub.clone(), self.hub_id.clone());
-            let config = (config, self.metrics.clone());
             self.publisher = Some(Publisher::start(hub, id, config, &mut self.tasks, &cancel));
         }
         let storing = store_deferred(self.store.clone(), recorded);

@@ -185,12 +185,9 @@ impl ClaimController {
         }
         let (tell, outcomes) = mpsc::unbounded_channel();
         let (writer, client) = (self.writer.clone(), self.hub.client.kube());
-        let (config, cancel, metrics) = (self.settings.writer.clone(), cancel.clone(), self.metrics.clone());
+        let (config, cancel) = (self.settings.writer.clone(), cancel.clone());
         tasks.spawn(async move {
             let report = move |change: &Change, outcome: &Outcome| {
-                if outcome.is_ok() {
-                    metrics.wrote_on_hub(change.target.kind.plural());
-                }
                 // Nobody listens any more only when the daemon stops.
                 let _ = tell.send((change.clone(), outcome.clone()));
             };

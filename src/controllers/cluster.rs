@@ -365,8 +365,7 @@ impl Context {
             Err(error) if error.class != RetryClass::Conflict => {
                 warn!(secret.name = secret, "Could not mark the Secret `{secret}`: {error}");
             }
-            Ok(_) => self.metrics.wrote_on_hub(change.target.kind.plural()),
-            Err(_) => {}
+            Ok(_) | Err(_) => {}
         }
     }
 }
@@ -376,6 +375,7 @@ pub fn observer(metrics: &Metrics, name: ClusterName) -> Observer {
     let metrics = metrics.clone();
     Observer::new(move |told| match told {
         Told::Request { verb, code, took } => metrics.api_request(&name, (verb, code), took),
+        Told::Write { kind } => metrics.wrote(&name, kind),
         Told::WatchRestart { kind, reason } => metrics.watch_restarted(&name, kind, reason),
     })
 }

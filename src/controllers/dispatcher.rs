@@ -153,9 +153,9 @@ impl DispatcherController {
     ) -> anyhow::Result<()> {
         let mut tasks = JoinSet::new();
         let (writer, hub, config) = (self.writer.clone(), self.hub.clone(), self.settings.writer.clone());
-        let (stop, metrics) = (cancel.clone(), self.metrics.clone());
+        let stop = cancel.clone();
         tasks.spawn(async move {
-            let report = |change: &Change, outcome: &Outcome| tell(&hub, change, outcome, &metrics);
+            let report = |change: &Change, outcome: &Outcome| tell(&hub, change, outcome);
             writer.run(hub.client.kube(), config, report, stop).await;
         });
         loop {
@@ -319,12 +319,9 @@ fn key(workload: &Workload) -> Key {
     (workload.metadata.namespace.clone().unwrap_or_default(), workload.metadata.name.clone())
 }
 
-fn tell(hub: &Hub, change: &Change, outcome: &Outcome, metrics: &Metrics) {
+fn tell(hub: &Hub, change: &Change, outcome: &Outcome) {
     match outcome {
-        Ok(answer) => {
-            metrics.wrote_on_hub(change.target.kind.plural());
-            hub.absorb_answer(change, answer);
-        }
+        Ok(answer) => hub.absorb_answer(change, answer),
         Err(error) if matches!(error.class, RetryClass::Conflict | RetryClass::NotFound) => {}
         Err(error) => warn!("Could not nominate clusters for {}: {error}", change.target),
     }

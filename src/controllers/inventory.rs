@@ -113,7 +113,7 @@ impl InventoryController {
         cancel: CancellationToken,
     ) -> anyhow::Result<()> {
         let (writer, hub, config) = (self.writer.clone(), self.hub.clone(), self.settings.writer.clone());
-        let writing = ocm::write(&writer, &hub, config, &metrics, cancel.clone());
+        let writing = ocm::write(&writer, &hub, config, cancel.clone());
         let deciding = async {
             loop {
                 let joined = Arc::clone(&inputs.joined.borrow_and_update());

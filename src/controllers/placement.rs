@@ -114,8 +114,8 @@ impl PlacementController {
         cancel: CancellationToken,
     ) -> anyhow::Result<()> {
         let (writer, hub, config) = (self.writer.clone(), self.hub.clone(), self.settings.writer.clone());
-        let writing = ocm::write(&writer, &hub, config, &metrics, cancel.clone());
-        let driver = Driver { name: "placement", signal, pace: Pace::default(), metrics: metrics.clone() };
+        let writing = ocm::write(&writer, &hub, config, cancel.clone());
+        let driver = Driver { name: "placement", signal, pace: Pace::default(), metrics };
         tokio::join!(driver.run(self, cancel), writing);
         Ok(())
     }

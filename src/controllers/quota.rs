@@ -434,7 +434,6 @@ impl QuotaController {
         // Taken back first: a confirmation that stays would let the next mistake through as well.
         match fedq_k8s::write::send(&client, &change, self.settings.writer.deadline).await {
             Ok(_) => {
-                self.metrics.wrote_on_hub(change.target.kind.plural());
                 let claims = self.accepted.confirm();
                 info!(?claims, "The removal of claims is confirmed");
                 self.signal.notify_one();

@@ -15,6 +15,8 @@ pub struct Counts {
 #[derive(Debug, Default)]
 struct Tally {
     requests: AtomicU64,
+    /// Of these, without dry runs.
+    succeeded: AtomicU64,
     bytes: AtomicU64,
 }
 
@@ -25,6 +27,10 @@ pub(super) struct Sent(Arc<Tally>);
 impl Sent {
     pub(super) fn add(&self, bytes: usize) {
         self.0.bytes.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    pub(super) fn succeeded(&self) {
+        self.0.succeeded.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -73,12 +79,22 @@ impl Counts {
 
     /// Requests that write.
     pub fn writes(&self) -> u64 {
-        let reviews = |resource: &str| resource.ends_with("reviews");
-        let writes =
-            |verb: &str| matches!(verb, "create" | "update" | "patch" | "delete" | "deletecollection");
         let requests = self.requests();
-        let counted = requests.iter().filter(|((verb, resource), _)| writes(verb) && !reviews(resource));
+        let counted = requests.iter().filter(|((verb, resource), _)| writes(verb, resource));
         counted.map(|(_, count)| count).sum()
+    }
+
+    /// Requests that wrote an object, or a part of one, by its kind.
+    pub fn written(&self) -> BTreeMap<String, u64> {
+        let mut written = BTreeMap::new();
+        for ((verb, resource), count) in self.read(|tally| &tally.succeeded) {
+            // A token is made for whoever asks, and kept nowhere.
+            if 0 < count && writes(verb, &resource) && resource != "serviceaccounts/token" {
+                let kind = resource.split('/').next().unwrap_or_default();
+                *written.entry(kind.to_owned()).or_default() += count;
+            }
+        }
+        written
     }
 
     /// All of them.
@@ -94,4 +110,10 @@ impl Counts {
     pub fn connections(&self) -> (u64, u64) {
         (self.open.load(Ordering::Relaxed), self.opened.load(Ordering::Relaxed))
     }
+}
+
+/// Reviews are created like objects, and kept nowhere.
+fn writes(verb: &str, resource: &str) -> bool {
+    matches!(verb, "create" | "update" | "patch" | "delete" | "deletecollection")
+        && !resource.ends_with("reviews")
 }

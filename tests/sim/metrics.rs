@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::bed::WITHIN;
+use fedq_sim::cluster::{Cluster, Options};
+
+use super::bed::{KUEUE, WITHIN, wait};
 use super::tasks::stage::{Stage, wrong};
 
 const README: &str = include_str!("../../README.md");
@@ -161,5 +163,120 @@ async fn a_fedqd_at_rest_tells_nobody_anything_and_writes_nothing() {
         }
         let (before, after) = (told(&before), told(&after));
         assert!(began.elapsed() < WITHIN, "{} writes, {before:?}, {after:?}", writes() - written);
+    }
+}
+
+/// How many objects fedqd says that it has written to a cluster, by kind.
+fn told_of_writes(text: &str, cluster: &str) -> BTreeMap<String, u64> {
+    let prefix = format!("fedq_writes_total{{cluster=\"{cluster}\",kind=\"");
+    let of = text.lines().filter_map(|line| line.strip_prefix(&prefix)?.split_once("\"} "));
+    of.map(|(kind, count)| (kind.to_owned(), count.parse().unwrap())).collect()
+}
+
+/// A check that a Placement answers, and a Job that has to pass it.
+async fn asks_a_placement(hub: &Cluster) {
+    let ocm = "cluster.open-cluster-management.io";
+    let placement = json!({"apiGroup": ocm, "kind": "Placement", "name": "gpu"});
+    for object in [
+        json!({
+            "apiVersion": format!("{ocm}/v1beta2"), "kind": "ManagedClusterSetBinding",
+            "metadata": {"name": "global", "namespace": "kueue-system"}, "spec": {"clusterSet": "global"},
+        }),
+        json!({
+            "apiVersion": format!("{ocm}/v1beta1"), "kind": "Placement",
+            "metadata": {"name": "gpu", "namespace": "kueue-system"}, "spec": {},
+        }),
+        json!({
+            "apiVersion": KUEUE, "kind": "AdmissionCheck", "metadata": {"name": "placement"},
+            "spec": {"controllerName": "open-cluster-management.io/placement", "parameters": placement},
+        }),
+    ] {
+        hub.put(object).await.unwrap();
+    }
+    let asks = json!({"spec": {"admissionChecksStrategy": {"admissionChecks": [{"name": "placement"}]}}});
+    hub.merge("ClusterQueue", "team", asks).await.unwrap();
+    let container = json!({
+        "name": "c", "image": "i",
+        "resources": {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}},
+    });
+    hub.put(json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": "j", "namespace": "team", "labels": {"kueue.x-k8s.io/queue-name": "queue"}},
+        "spec": {"suspend": true, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
+    }))
+    .await
+    .unwrap();
+    wait("a Workload that passes the check", hub, || {
+        let workloads = hub.list("Workload");
+        let mut checks =
+            workloads.iter().filter_map(|one| one["status"]["admissionChecks"].as_array()).flatten();
+        checks.any(|check| check["name"] == "placement" && check["state"] == "Ready")
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_write_is_counted_as_the_servers_count_it() {
+    let hub = Options { ocm: true, ..Options::named("hub") };
+    let more = "capacity: {clusterMetrics: {publish: true}}\n";
+    let stage = Stage::set_on(hub, &[("one", 8), ("two", 4)], ("", "", more)).await;
+    asks_a_placement(&stage.bed.hub).await;
+    let task = stage.submit(1, "run: x\nresources: {accelerators: 6}\n").await;
+    stage.reaches(&task, "succeeded").await;
+    // By people, with their own rights and with fedqd's, and tried only.
+    for said in [
+        "claim assign one-resource-claim --queue team --flavor gpus gpu=7",
+        "cluster cordon two",
+        "cluster leave two --yes --dry-run",
+        "cluster uncordon two",
+    ] {
+        stage.fedq(&said.split(' ').collect::<Vec<_>>(), "").await.unwrap();
+    }
+    stage.bed.holds(stage.worker("one"), "7").await;
+    stage.worker("two").remove("Node", "b").await.unwrap();
+
+    let clusters = || stage.bed.workers.iter().chain([&stage.bed.hub]);
+    let counted = |text: &str| {
+        let pairs = clusters().map(|cluster| {
+            let name = &cluster.state.name;
+            (name.clone(), (told_of_writes(text, name), cluster.state.counts.written()))
+        });
+        pairs.collect::<BTreeMap<_, _>>()
+    };
+    let (address, began) = (address(&stage), Instant::now());
+    loop {
+        let before = counted(&scrape(&address).await);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let now = counted(&scrape(&address).await);
+        if before == now && now.values().all(|(told, counted)| told == counted) {
+            break;
+        }
+        assert!(began.elapsed() < WITHIN, "{now:#?}");
+    }
+    let counted = counted(&scrape(&address).await);
+    for (cluster, kinds) in [
+        ("one", &["clusterqueues", "jobs", "localqueues", "resourceflavors", "serviceaccounts"][..]),
+        (
+            "hub",
+            &[
+                "addonplacementscores",
+                "admissionchecks",
+                "clustermetrics",
+                "clusterqueues",
+                "clusterresourceclaims",
+                "events",
+                "managedclusters",
+                "multikueueclusters",
+                "multikueueconfigs",
+                "placementdecisions",
+                "placements",
+                "secrets",
+                "workloads",
+            ],
+        ),
+    ] {
+        let (told, _) = &counted[cluster];
+        let missing: Vec<_> = kinds.iter().filter(|kind| !told.contains_key(**kind)).collect();
+        assert!(missing.is_empty(), "no {missing:?} on {cluster}, but {told:?}");
     }
 }

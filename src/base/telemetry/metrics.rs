@@ -128,7 +128,7 @@ struct RequestLabels {
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct WriteLabels {
     cluster: Label<ClusterName>,
-    kind: &'static str,
+    kind: String,
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
@@ -281,15 +281,10 @@ impl Metrics {
         self.0.api_requests.get_or_create(&RequestLabels { cluster, verb, code }).inc();
     }
 
-    pub fn wrote(&self, cluster: &ClusterName, kind: &'static str) {
-        self.0.writes.get_or_create(&WriteLabels { cluster: Label(cluster.clone()), kind }).inc();
-    }
-
     /// What is written on the hub counts as any cluster's.
-    pub fn wrote_on_hub(&self, kind: &'static str) {
-        if let Ok(hub) = ClusterName::new("hub") {
-            self.wrote(&hub, kind);
-        }
+    pub fn wrote(&self, cluster: &ClusterName, kind: &str) {
+        let labels = WriteLabels { cluster: Label(cluster.clone()), kind: kind.to_owned() };
+        self.0.writes.get_or_create(&labels).inc();
     }
 
     /// One part of fedqd told the others something new, which wakes all who listen.

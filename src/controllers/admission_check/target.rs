@@ -5,7 +5,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::writer::{Outcome, Writer, WriterConfig};
-use fedq_base::telemetry::Metrics;
 use fedq_k8s::{
     client::RetryClass,
     hub::Hub,
@@ -15,21 +14,20 @@ use fedq_k8s::{
 pub(super) fn start_writer(
     writer: &Writer,
     hub: &Hub,
-    (config, metrics): (WriterConfig, Metrics),
+    config: WriterConfig,
     (tasks, cancel): (&mut JoinSet<()>, &CancellationToken),
 ) {
     let (writer, hub, stop) = (writer.clone(), hub.clone(), cancel.clone());
     tasks.spawn(async move {
-        let report = |change: &Change, outcome: &Outcome| tell(&hub, change, outcome, &metrics);
+        let report = |change: &Change, outcome: &Outcome| tell(&hub, change, outcome);
         writer.run(hub.client.kube(), config, report, stop).await;
     });
 }
 
-fn tell(hub: &Hub, change: &Change, outcome: &Outcome, metrics: &Metrics) {
+fn tell(hub: &Hub, change: &Change, outcome: &Outcome) {
     let (target, verb) = (&change.target, change.verb());
     match outcome {
         Ok(object) => {
-            metrics.wrote_on_hub(target.kind.plural());
             if !target.status {
                 info!(verb, "Wrote {target} on the hub");
             }

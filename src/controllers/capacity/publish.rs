@@ -12,7 +12,6 @@ use tracing::warn;
 
 use super::{Nodes, lock};
 use crate::writer::{Outcome, Writer, WriterConfig};
-use fedq_base::telemetry::Metrics;
 use fedq_domain::capacity::NodeRow;
 use fedq_k8s::{
     hub::Hub,
@@ -40,7 +39,7 @@ impl Publisher {
     pub fn start(
         hub: Hub,
         hub_id: String,
-        (config, metrics): (WriterConfig, Metrics),
+        config: WriterConfig,
         tasks: &mut JoinSet<()>,
         cancel: &CancellationToken,
     ) -> Self {
@@ -53,7 +52,6 @@ impl Publisher {
                     Ok(object) => object,
                     Err(error) => return warn!("Could not write {}: {error}", change.target),
                 };
-                metrics.wrote_on_hub(change.target.kind.plural());
                 if matches!(change.action, Action::Delete { .. }) {
                     return;
                 }

@@ -37,7 +37,6 @@ fn tell(worker: &Worker, change: &Change, outcome: &Outcome, metrics: &Metrics) 
     let (name, target, verb) = (&worker.name, &change.target, change.verb());
     match outcome {
         Ok(object) => {
-            metrics.wrote(name, target.kind.plural());
             let lacking = change.not_taken(object);
             if lacking.is_empty() {
                 info!(cluster.name = %name, verb, "Wrote {target} on `{name}`");

@@ -134,9 +134,6 @@ impl Writing {
         let target = &change.target;
         match outcome {
             Ok(object) => {
-                if let Ok(cluster) = ClusterName::new(place) {
-                    self.metrics.wrote(&cluster, target.kind.plural());
-                }
                 let lacking = change.not_taken(object);
                 if !lacking.is_empty() {
                     warn!(cluster.name = place, "{target} on `{place}`: {}", not_taken(&lacking));

@@ -173,7 +173,6 @@ fn tell(worker: &Worker, change: &Change, outcome: &Outcome, metrics: &Metrics) 
     let (name, target, verb) = (&worker.name, &change.target, change.verb());
     match outcome {
         Ok(object) => {
-            metrics.wrote(name, target.kind.plural());
             info!(cluster.name = %name, verb, "Wrote {target} on `{name}`");
             worker.absorb_answer(change, object);
         }

@@ -4,26 +4,18 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{Outcome, Writer, WriterConfig};
-use fedq_base::telemetry::Metrics;
 use fedq_k8s::{client::RetryClass, hub::Hub, write::Change};
 
 /// Runs until cancelled.
-pub async fn write(
-    writer: &Writer,
-    hub: &Hub,
-    config: WriterConfig,
-    metrics: &Metrics,
-    cancel: CancellationToken,
-) {
-    let report = |change: &Change, outcome: &Outcome| tell(hub, change, outcome, metrics);
+pub async fn write(writer: &Writer, hub: &Hub, config: WriterConfig, cancel: CancellationToken) {
+    let report = |change: &Change, outcome: &Outcome| tell(hub, change, outcome);
     writer.run(hub.client.kube(), config, report, cancel).await;
 }
 
-fn tell(hub: &Hub, change: &Change, outcome: &Outcome, metrics: &Metrics) {
+fn tell(hub: &Hub, change: &Change, outcome: &Outcome) {
     let (target, verb) = (&change.target, change.verb());
     match outcome {
         Ok(object) => {
-            metrics.wrote_on_hub(target.kind.plural());
             info!(verb, "Wrote {target} on the hub");
             hub.absorb_answer(change, object);
         }

@@ -18,6 +18,10 @@ pub enum Told<'a> {
         code: &'static str,
         took: Duration,
     },
+    /// An object of that kind was created, changed or deleted.
+    Write {
+        kind: &'a str,
+    },
     WatchRestart {
         kind: &'a str,
         reason: &'static str,
@@ -49,7 +53,13 @@ impl Observer {
 
     /// A request that begins now. What is dropped without an answer ran out of its caller's time.
     pub(super) fn request(&self, request: &Request<Body>) -> UnderWay {
-        UnderWay { observer: self.clone(), verb: verb(request), code: "timeout", began: Instant::now() }
+        UnderWay {
+            observer: self.clone(),
+            verb: verb(request),
+            written: written(request),
+            code: "timeout",
+            began: Instant::now(),
+        }
     }
 }
 
@@ -57,6 +67,8 @@ impl Observer {
 pub(super) struct UnderWay {
     observer: Observer,
     verb: &'static str,
+    /// The kind, of a request that writes.
+    written: Option<String>,
     /// Of HTTP; without an answer a word.
     code: &'static str,
     began: Instant,
@@ -69,6 +81,10 @@ impl UnderWay {
             Err(error) if error.is::<tower::timeout::error::Elapsed>() => "timeout",
             Err(_) => "unreachable",
         };
+        let succeeded = answer.as_ref().is_ok_and(|answer| answer.status().is_success());
+        if let Some(kind) = self.written.as_ref().filter(|_| succeeded) {
+            self.observer.tell(Told::Write { kind });
+        }
     }
 }
 
@@ -103,22 +119,40 @@ fn verb(request: &Request<Body>) -> &'static str {
         Method::DELETE => "delete",
         Method::PATCH => "patch",
         _ if is_watch(request) => "watch",
-        _ if is_collection(request.uri().path()) => "list",
+        _ if resource(request.uri().path()).len() == 1 => "list",
         _ => "get",
+    }
+}
+
+/// The kind that a request writes an object of. Reviews and tokens are created like objects and answered only, and a
+/// dry run stores nothing.
+fn written(request: &Request<Body>) -> Option<String> {
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    let tries = request.uri().query().is_some_and(|query| query.contains("dryRun="));
+    if reads || tries {
+        return None;
+    }
+    match resource(request.uri().path())[..] {
+        [] | [_, _, "token"] => None,
+        [kind, ..] => (!kind.ends_with("reviews")).then(|| kind.to_owned()),
+    }
+}
+
+/// What a path has behind its group and version, and its namespace if there is one: the kind, which object, and
+/// which part of it.
+pub(super) fn resource(path: &str) -> Vec<&str> {
+    let mut path = path.split('/').skip_while(|part| !matches!(*part, "api" | "apis"));
+    let group = if path.next() == Some("apis") { 2 } else { 1 };
+    let path: Vec<&str> = path.skip(group).collect();
+    match path[..] {
+        ["namespaces", _, ref rest @ ..] if !rest.is_empty() => rest.to_vec(),
+        _ => path,
     }
 }
 
 fn is_watch(request: &Request<Body>) -> bool {
     let mut pairs = request.uri().query().unwrap_or_default().split('&');
     pairs.any(|pair| matches!(pair, "watch=1" | "watch=true"))
-}
-
-/// Whether the path ends with a kind: behind its group and version, and its namespace if there is one.
-fn is_collection(path: &str) -> bool {
-    let mut path = path.split('/').skip_while(|part| !matches!(*part, "api" | "apis"));
-    let group = if path.next() == Some("apis") { 2 } else { 1 };
-    let path: Vec<&str> = path.skip(group).collect();
-    matches!(path[..], [_] | ["namespaces", _, _])
 }
 
 /// Why a watch that failed is begun anew.
@@ -167,6 +201,46 @@ mod tests {
         ] {
             assert_eq!(verb(&request(method, &url)), expected, "{url}");
         }
+    }
+
+    #[test]
+    fn an_object_that_is_written_is_told_of_by_its_kind() {
+        let queues = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues";
+        let reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        let accounts = "/api/v1/namespaces/kueue-system/serviceaccounts";
+        for (method, url, expected) in [
+            (Method::POST, format!("{queues}?fieldManager=fedq"), Some("clusterqueues")),
+            (Method::PATCH, format!("{queues}/team/status"), Some("clusterqueues")),
+            (Method::DELETE, "/api/v1/namespaces/team/secrets/s".to_owned(), Some("secrets")),
+            (Method::POST, "/api/v1/namespaces/team/services".to_owned(), Some("services")),
+            (Method::POST, "/api/v1/namespaces".to_owned(), Some("namespaces")),
+            (Method::PATCH, "/api/v1/namespaces/team".to_owned(), Some("namespaces")),
+            (Method::PUT, format!("{accounts}/fedq"), Some("serviceaccounts")),
+            (Method::POST, format!("{accounts}/fedq/token"), None),
+            (Method::POST, format!("{queues}?fieldManager=fedq&dryRun=All"), None),
+            (Method::POST, reviews.to_owned(), None),
+            (Method::GET, format!("{queues}/team"), None),
+        ] {
+            assert_eq!(written(&request(method, &url)).as_deref(), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn only_what_succeeded_was_written() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&told);
+        let observer = Observer::new(move |told| {
+            if let Told::Write { kind } = told {
+                kept.lock().expect("no panic").push(kind.to_owned());
+            }
+        });
+        let begin = |kind: &str| observer.request(&request(Method::POST, &format!("/api/v1/{kind}")));
+        for (kind, status) in [("namespaces", 201), ("nodes", 409), ("secrets", 500), ("services", 200)] {
+            begin(kind).ended(&Ok(Response::builder().status(status).body(()).expect("an answer")));
+        }
+        begin("pods").ended::<()>(&Err("connection refused".into()));
+        drop(begin("jobs"));
+        assert_eq!(*told.lock().expect("no panic"), ["namespaces", "services"]);
     }
 
     #[test]

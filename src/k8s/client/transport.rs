@@ -32,7 +32,9 @@ use tower::{
     util::BoxCloneSyncService,
 };
 
-use super::{Budget, ClientLimits, Observer, Streamed, again::Again, budget::Share, error::Refused};
+use super::{
+    Budget, ClientLimits, Observer, Streamed, again::Again, budget::Share, error::Refused, observer::resource,
+};
 use crate::kubeconfig::check_address;
 use fedq_base::failpoint::{self, Side};
 
@@ -224,20 +226,15 @@ where
 
 /// A request by verb and kind, such as `create jobs`; a watch is a list that goes on.
 fn name(request: &Request<Body>) -> String {
-    let mut path = request.uri().path().split('/').skip_while(|part| !matches!(*part, "api" | "apis"));
-    let group = if path.next() == Some("apis") { 2 } else { 1 };
-    let path: Vec<&str> = path.skip(group).collect();
-    let (kind, named) = match path[..] {
-        ["namespaces", _, kind, ref rest @ ..] | [kind, ref rest @ ..] => (kind, !rest.is_empty()),
-        [] => ("", true),
-    };
+    let resource = resource(request.uri().path());
+    let kind = resource.first().copied().unwrap_or_default();
     let verb = match *request.method() {
         Method::POST => "create",
         Method::PUT => "update",
         Method::PATCH => "patch",
         Method::DELETE => "delete",
-        _ if named => "get",
-        _ => "list",
+        _ if resource.len() == 1 => "list",
+        _ => "get",
     };
     format!("{verb} {kind}")
 }

@@ -140,6 +140,9 @@ async fn serve(state: &Arc<State>, parts: &Parts, body: Body) -> Result<Response
         "delete" => delete::delete(&call, &resource, &body).await,
         _ => delete::delete_all(&call, &resource, &body).await,
     };
+    if answered.is_ok() && call.query.get("dryRun").is_none() {
+        call.sent.succeeded();
+    }
     answered.map(|response| call.with_warnings(response))
 }
 
