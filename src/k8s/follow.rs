@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     client::ClusterClient,
-    list_watch::{Allowance, Codec, Follow, Record, Selector, Table, Timing},
+    list_watch::{Allowance, Answers, Codec, Follow, Record, Selector, Table, Timing},
 };
 
 /// Where to follow, how patiently, and whom to wake.
@@ -22,7 +22,7 @@ pub struct Following {
     /// As [`Follow::allowance`].
     pub allowance: Allowance,
     /// As [`Follow::answers`].
-    pub answers: Arc<Notify>,
+    pub answers: Arc<Answers>,
 }
 
 /// Who reads what is followed.

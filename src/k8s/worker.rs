@@ -5,11 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::{
-    sync::{Notify, watch},
-    task::JoinSet,
-    time::Instant,
-};
+use tokio::{sync::watch, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use fedq_domain::{
@@ -21,7 +17,7 @@ use fedq_values::ids::ClusterName;
 use super::{
     client::ClusterClient,
     follow::{Following, Wake, follow_table},
-    list_watch::{Allowance, Known, Record, Selector, State, Table, Timing},
+    list_watch::{Allowance, Answers, Known, Record, Selector, State, Table, Timing},
     logs::{LogConnections, LogPod},
     types::{
         kueue::{
@@ -102,7 +98,7 @@ pub struct Worker {
     /// Workloads that no hub dispatched: put there by hand or pinned.
     pub direct_workloads: Table<Workload>,
     /// Told at each answer to a probe.
-    pub answers: Arc<Notify>,
+    pub answers: Arc<Answers>,
     pub tasks: TaskTables,
     /// Set by whoever finds that this is not the cluster that was joined.
     pub quarantine: watch::Sender<Option<QuarantineReason>>,

@@ -490,7 +490,7 @@ impl Member {
                     return Ok(Ended::Returned);
                 }
                 Ok(_) => {
-                    worker.answers.notify_waiters();
+                    worker.answers.tell();
                     Box::pin(self.answered(&mut stored)).await?;
                     *silence = self.heard();
                 }

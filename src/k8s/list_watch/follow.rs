@@ -1,6 +1,9 @@
 //! The loop: list, watch, back off, list again.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use http::{
     Request, Response, StatusCode,
@@ -43,10 +46,37 @@ pub struct Follow {
     pub allowance: Allowance,
     /// What it shares with all others that read at the same time.
     pub budget: Budget,
-    /// Told when somebody else finds that the server answers: what broke need not wait any longer.
-    pub answers: Arc<Notify>,
+    /// That the server answers others: what broke need not wait any longer.
+    pub answers: Arc<Answers>,
     /// Told of watches that broke.
     pub observer: Observer,
+}
+
+/// Shared by all kinds of one cluster. Each waits for a time of its own after a failure, the longer the more often it
+/// failed; once one of them, or a probe, finds that the server is back, they all are.
+#[derive(Default)]
+pub struct Answers {
+    told: Notify,
+    last: Mutex<Option<Instant>>,
+}
+
+impl Answers {
+    /// Where each other request fails, those that succeed must not take all pauses from those that do not.
+    const PAUSE: Duration = Duration::from_secs(2);
+
+    /// The server has answered.
+    pub fn tell(&self) {
+        let now = Instant::now();
+        let mut last = self.last.lock().expect("no code panics while holding this lock");
+        if last.is_none_or(|last| Self::PAUSE <= now.duration_since(last)) {
+            *last = Some(now);
+            self.told.notify_waiters();
+        }
+    }
+
+    async fn heard(&self) {
+        self.told.notified().await;
+    }
 }
 
 /// Why following ended. Everything else is tried again.
@@ -131,6 +161,7 @@ impl Follow {
                     let retry_in = progress.backoff.after(&error);
                     progress.fresh = false;
                     progress.synced = false;
+                    progress.broken = true;
                     self.restarts(restart_reason(&error));
                     sink.link(Link::Broken { error: &error, last_alive: progress.last_alive, retry_in });
                     (retry_in, !matches!(error.class, RetryClass::Throttled { .. }))
@@ -138,7 +169,7 @@ impl Follow {
             };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                () = self.answers.notified(), if eager => {}
+                () = self.answers.heard(), if eager => {}
             }
         }
     }
@@ -153,7 +184,7 @@ impl Follow {
             if found < progress.highest {
                 return Err(Failure::WentBack { found });
             }
-            progress.alive(sink);
+            self.alive(progress, sink);
         }
         let Some(at) = progress.at.filter(|_| Instant::now() < progress.list_due) else {
             // Boxed: lists are rare, and their state would be kept by every watch.
@@ -169,6 +200,13 @@ impl Follow {
             }
         }
         Ok(())
+    }
+
+    fn alive(&self, progress: &mut Progress, sink: &mut impl Sink) {
+        progress.alive(sink);
+        if std::mem::take(&mut progress.broken) {
+            self.answers.tell();
+        }
     }
 
     fn restarts(&self, reason: &'static str) {
@@ -212,7 +250,7 @@ impl Follow {
         sink.end();
         sink.at(version);
         progress.listed(version, self.timing.consistency);
-        progress.alive(sink);
+        self.alive(progress, sink);
         progress.synced(sink);
         Ok(())
     }

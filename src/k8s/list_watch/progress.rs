@@ -20,6 +20,8 @@ pub(super) struct Progress {
     /// The last answer was a list: nothing to verify before watching.
     pub fresh: bool,
     pub synced: bool,
+    /// Nothing was answered since the last failure.
+    pub broken: bool,
     pub last_alive: Option<Instant>,
     /// When everything is listed again, whether or not anything seems to be missing.
     pub list_due: Instant,
@@ -43,6 +45,7 @@ impl Progress {
             highest: start.unwrap_or(0),
             fresh: false,
             synced: false,
+            broken: false,
             last_alive: None,
             list_due: Instant::now() + jittered(timing.consistency),
             backoff: Backoff::new(timing),

@@ -409,7 +409,7 @@ async fn what_broke_does_not_wait_while_the_server_answers_others() {
     let busy = || Response::builder().status(429).header("retry-after", "50").body(Answer::empty());
     for (refusal, waits) in [(answer(500, "{}"), false), (busy().expect("an answer"), true)] {
         let script = Script::default().answer("limit=500", refusal).answer("limit=500", list("5", &["a"]));
-        let answers = Arc::<Notify>::default();
+        let answers = Arc::<Answers>::default();
         let running = follow(script, Codec::Json, |follow| {
             follow.timing.backoff_min = Duration::from_mins(10);
             follow.timing.backoff_max = Duration::from_mins(10);
@@ -417,14 +417,51 @@ async fn what_broke_does_not_wait_while_the_server_answers_others() {
         });
         running.log.until("broken").await;
         // It begins to wait right after it said so.
-        for _ in 0..20 {
-            answers.notify_waiters();
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        answers.tell();
         if !waits {
             running.log.until("synced").await;
         }
         let (log, _) = running.stop().await;
         assert_eq!(log.count("synced"), usize::from(!waits), "{:?}", log.lines());
     }
+}
+
+#[tokio::test]
+async fn of_two_kinds_that_broke_the_one_that_is_answered_first_brings_the_other() {
+    let answers = Arc::<Answers>::default();
+    let broken = |pause: Duration| {
+        let script =
+            Script::default().answer("limit=500", answer(500, "{}")).answer("limit=500", list("5", &["a"]));
+        follow(script, Codec::Json, |follow| {
+            follow.timing.backoff_min = pause;
+            follow.timing.backoff_max = pause;
+            follow.answers = Arc::clone(&answers);
+        })
+    };
+    let (first, other) = (broken(Duration::from_millis(300)), broken(Duration::from_mins(10)));
+    other.log.until("broken").await;
+    first.log.until("synced").await;
+    other.log.until("synced").await;
+    first.stop().await;
+    other.stop().await;
+}
+
+#[tokio::test]
+async fn what_fails_again_and_again_is_not_brought_back_at_each_answer() {
+    let answers = Answers::default();
+    let heard = async {
+        let mut count = 0;
+        while timeout(Duration::from_millis(50), answers.heard()).await.is_ok() {
+            count += 1;
+        }
+        count
+    };
+    let told = async {
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+            answers.tell();
+        }
+    };
+    assert_eq!(tokio::join!(heard, told).0, 1);
 }
