@@ -181,5 +181,9 @@ fn refusal(status: StatusCode, bytes: &[u8], call: &Call<'_>) -> Error {
         };
         format!("{said} ({} {})", call.method.as_str().to_lowercase(), call.about)
     };
-    if status == StatusCode::NOT_FOUND { Error::NotFound(text) } else { Error::Said(text) }
+    match status {
+        StatusCode::NOT_FOUND => Error::NotFound(text),
+        StatusCode::CONFLICT => Error::Conflict(text),
+        _ => Error::Said(text),
+    }
 }

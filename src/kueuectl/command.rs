@@ -1,4 +1,5 @@
-//! The tree of commands, read from `commands.json`: names, aliases, flags and help.
+//! The tree of commands, read from `commands.json`: names, aliases, flags and help. What is marked as `fedq`'s there is only in the
+//! tree of `fedq kueue`: the program under kueuectl's names has kueuectl's own.
 
 use std::sync::OnceLock;
 
@@ -6,6 +7,7 @@ use serde::Deserialize;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "they are fields of a file, each on its own")]
 pub struct Command {
     /// The name, then what a usage line shows after it.
     #[serde(rename = "use")]
@@ -28,6 +30,9 @@ pub struct Command {
     pub plain_use: bool,
     #[serde(default)]
     pub runnable: bool,
+    /// kueuectl does not have it.
+    #[serde(default)]
+    pub fedq: bool,
     /// Has `-o` and what belongs to it, from the root's `printFlags`.
     #[serde(default)]
     pub prints: bool,
@@ -58,6 +63,9 @@ pub struct Flag {
     /// Help and completion leave it out.
     #[serde(default)]
     pub hidden: bool,
+    /// kueuectl does not have it.
+    #[serde(default)]
+    pub fedq: bool,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
@@ -77,14 +85,41 @@ pub enum FlagKind {
 #[derive(Clone)]
 pub struct Path(Vec<&'static Command>);
 
-pub fn root() -> &'static Command {
-    static ROOT: OnceLock<Command> = OnceLock::new();
-    ROOT.get_or_init(|| serde_json::from_str(include_str!("commands.json")).expect("a test reads the file"))
+/// Whose commands and flags a command line may use.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Tree {
+    /// Those of the program that this one stands in for.
+    Kueuectl,
+    /// Those, and fedq's.
+    Fedq,
+}
+
+pub fn root(tree: Tree) -> &'static Command {
+    static KUEUECTL: OnceLock<Command> = OnceLock::new();
+    static FEDQ: OnceLock<Command> = OnceLock::new();
+    let read =
+        || -> Command { serde_json::from_str(include_str!("commands.json")).expect("a test reads the file") };
+    match tree {
+        Tree::Fedq => FEDQ.get_or_init(read),
+        Tree::Kueuectl => KUEUECTL.get_or_init(|| {
+            let mut root = read();
+            root.leave_out_fedqs();
+            root
+        }),
+    }
 }
 
 impl Command {
     pub fn name(&self) -> &str {
         self.usage.split(' ').next().unwrap_or_default()
+    }
+
+    fn leave_out_fedqs(&mut self) {
+        for flags in [&mut self.flags, &mut self.persistent_flags, &mut self.print_flags] {
+            flags.retain(|flag| !flag.fedq);
+        }
+        self.commands.retain(|command| !command.fedq);
+        self.commands.iter_mut().for_each(Self::leave_out_fedqs);
     }
 
     pub fn answers_to(&self, word: &str) -> bool {
@@ -93,8 +128,13 @@ impl Command {
 }
 
 impl Path {
-    pub fn root() -> Self {
-        Self(vec![root()])
+    pub fn root(tree: Tree) -> Self {
+        Self(vec![root(tree)])
+    }
+
+    /// The root of the tree that this is in.
+    pub fn up(&self) -> Self {
+        Self(vec![self.0[0]])
     }
 
     pub fn command(&self) -> &'static Command {
@@ -127,7 +167,7 @@ impl Path {
     /// Flags that this command has and its parents have not, by name.
     pub fn local_flags(&self) -> Vec<Flag> {
         let command = self.command();
-        let printing = root().print_flags.iter().filter(|_| command.prints);
+        let printing = self.0[0].print_flags.iter().filter(|_| command.prints);
         let mut flags: Vec<Flag> =
             command.flags.iter().chain(&command.persistent_flags).chain(printing).cloned().collect();
         flags.push(help(command.name()));
@@ -160,5 +200,6 @@ fn help(command: &str) -> Flag {
         usage: format!("help for {command}"),
         required: false,
         hidden: false,
+        fedq: false,
     }
 }

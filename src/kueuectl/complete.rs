@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    command::{Flag, FlagKind, Path},
+    command::{Flag, FlagKind, Path, Tree},
     error::Error,
     flags, kubeconfig,
     resource::{Resource, query_text},
@@ -24,11 +24,16 @@ enum Directive {
 }
 
 /// Answers for the words typed so far, the last of which is not complete.
-pub async fn run(line: &[String], descriptions: bool, world: &mut World<'_>) -> Result<(), Error> {
+pub async fn run(
+    line: &[String],
+    descriptions: bool,
+    tree: Tree,
+    world: &mut World<'_>,
+) -> Result<(), Error> {
     let Some((partial, typed)) = line.split_last() else {
         return Err(Error::said("requires at least 1 arg(s), only received 0"));
     };
-    let (candidates, directive) = match candidates(partial, typed, world).await {
+    let (candidates, directive) = match candidates(partial, typed, tree, world).await {
         Ok(found) => found,
         Err(reason) => {
             writeln!(world.errors, "[Debug] [Error] {reason}")?;
@@ -51,9 +56,10 @@ pub async fn run(line: &[String], descriptions: bool, world: &mut World<'_>) -> 
 async fn candidates(
     partial: &str,
     typed: &[String],
+    tree: Tree,
     world: &mut World<'_>,
 ) -> Result<(Vec<String>, Directive), String> {
-    let (path, rest) = flags::find(typed)
+    let (path, rest) = flags::find(typed, tree)
         .map_err(|_| format!("unable to find a command for arguments: [{}]", typed.join(" ")))?;
     let all = path.flags();
     let (valued, partial, rest) = flag_with_value(partial, &rest, &all);
@@ -124,7 +130,7 @@ fn names_of(flag: &Flag, partial: &str) -> Vec<String> {
 fn commands(path: &Path, arguments: &[String], partial: &str) -> Option<Vec<String>> {
     let mut path = path.clone();
     if path.names() == "help" {
-        path = Path::root();
+        path = path.up();
         for word in arguments {
             path = path.below(word)?;
         }
@@ -151,7 +157,7 @@ async fn values_of_flag(
     let resource = match flag.name.as_str() {
         "namespace" => Resource::core("namespaces", "Namespace", false),
         "clusterqueue" => Resource::cluster_queue(),
-        "localqueue" => Resource::local_queue(),
+        "localqueue" | "to-queue" => Resource::local_queue(),
         "context" | "cluster" | "user" => {
             let names = kubeconfig::names(&given, &flag.name, world.variables).unwrap_or_default();
             return (
@@ -162,7 +168,7 @@ async fn values_of_flag(
         _ => return (Vec::new(), Directive::Default),
     };
     // These complete the first argument of a command, and stop there.
-    if flag.name != "namespace" && !given.arguments.is_empty() {
+    if !["namespace", "to-queue"].contains(&flag.name.as_str()) && !given.arguments.is_empty() {
         return (Vec::new(), Directive::NoFiles);
     }
     (names(given, &resource, world, |_| true).await, Directive::NoFiles)
@@ -173,8 +179,9 @@ async fn objects(path: &Path, given: flags::Given, world: &mut World<'_>) -> Opt
     let names_of = path.names();
     let (verb, object) = names_of.split_once(' ')?;
     let running = match verb {
-        "stop" | "delete" => true,
-        "resume" => false,
+        "stop" | "delete" => Some(true),
+        "move" => None,
+        "resume" => Some(false),
         _ => return None,
     };
     let resource = match object {
@@ -193,7 +200,8 @@ async fn objects(path: &Path, given: flags::Given, world: &mut World<'_>) -> Opt
         } else {
             ["", "None"].contains(&text(found, "/spec/stopPolicy"))
         };
-        runs == running && !done.iter().any(|name| name == text(found, "/metadata/name"))
+        running.is_none_or(|running| running == runs)
+            && !done.iter().any(|name| name == text(found, "/metadata/name"))
     };
     Some(names(given, &resource, world, wanted).await)
 }

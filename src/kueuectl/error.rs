@@ -10,6 +10,9 @@ pub enum Error {
     /// The server says that there is no such object.
     #[error("{0}")]
     NotFound(String),
+    /// The server says that somebody else wrote first, or that it is another object.
+    #[error("{0}")]
+    Conflict(String),
     #[error("cannot read the kubeconfig {path}: {reason}")]
     Kubeconfig { path: String, reason: String },
     #[error("{0}")]
@@ -25,6 +28,10 @@ impl Error {
 
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::NotFound(_))
+    }
+
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Conflict(_))
     }
 
     /// Whoever read our output has gone.

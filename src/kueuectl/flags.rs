@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::command::{Flag, FlagKind, Path};
+use crate::command::{Flag, FlagKind, Path, Tree};
 
 /// What the flags of a command line say. Flags that were not given have their defaults.
 #[derive(Debug, Default)]
@@ -40,8 +40,8 @@ impl Given {
 }
 
 /// The command that a line asks for and the line without its words, or the error that cobra has for it.
-pub fn find(line: &[String]) -> Result<(Path, Vec<String>), (Path, String)> {
-    let mut path = Path::root();
+pub fn find(line: &[String], tree: Tree) -> Result<(Path, Vec<String>), (Path, String)> {
+    let mut path = Path::root(tree);
     let mut rest = line.to_vec();
     while let Some(at) = first_word(&rest, &path.flags()) {
         let Some(next) = path.below(&rest[at]) else { break };

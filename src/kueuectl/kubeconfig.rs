@@ -209,7 +209,7 @@ fn impersonate(given: &Given, user: &mut AuthInfo) {
 }
 
 /// Go's durations, or seconds without a unit. Zero and nothing are no limit.
-fn timeout(text: &str) -> Result<Option<Duration>, Error> {
+pub fn timeout(text: &str) -> Result<Option<Duration>, Error> {
     let invalid = || {
         Error::said(
             "Invalid timeout value. Timeout must be a single integer in seconds, or an integer followed by a corresponding time unit (e.g. 1s | 2m | 3h)",

@@ -23,6 +23,8 @@ mod kyaml;
 mod list;
 mod list_pods;
 mod list_workload;
+mod move_checks;
+mod move_workload;
 mod output;
 mod passthrough;
 mod process;
@@ -43,7 +45,7 @@ use std::ffi::OsString;
 pub use process::process;
 pub use session::World;
 
-use command::Path;
+use command::{Path, Tree};
 use error::Error;
 use session::Session;
 
@@ -62,6 +64,13 @@ pub struct Called<'a> {
     pub version: &'a str,
 }
 
+impl Called<'_> {
+    /// kueuectl's own names stand for kueuectl's own commands.
+    fn tree(&self) -> Tree {
+        if self.name == "kueuectl" { Tree::Kueuectl } else { Tree::Fedq }
+    }
+}
+
 /// Runs one command and returns the exit code.
 pub async fn run(called: &Called<'_>, world: &mut World<'_>) -> u8 {
     let outcome = dispatch(called, world).await;
@@ -78,16 +87,17 @@ pub async fn run(called: &Called<'_>, world: &mut World<'_>) -> u8 {
 }
 
 async fn dispatch(called: &Called<'_>, world: &mut World<'_>) -> Result<u8, Error> {
+    let tree = called.tree();
     let line: Vec<String> =
         called.arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
     if let Some((request, typed)) = line.split_first().filter(|(first, _)| first.starts_with("__complete")) {
-        return complete::run(typed, request == "__complete", world).await.map(|()| DONE);
+        return complete::run(typed, request == "__complete", tree, world).await.map(|()| DONE);
     }
-    let (path, rest) = match flags::find(&line) {
+    let (path, rest) = match flags::find(&line, tree) {
         Ok(found) => found,
         Err((path, word)) => {
             let full = path.full(called.name);
-            let suggestions = usage::suggestions(&word);
+            let suggestions = usage::suggestions(&word, tree);
             writeln!(world.errors, "Error: unknown command {word:?} for {full:?}{suggestions}")?;
             writeln!(world.errors, "Run '{full} --help' for usage.")?;
             return Ok(FAILED);
@@ -129,6 +139,7 @@ async fn execute(words: &Words<'_>, session: &mut Session<'_, '_>) -> Result<(),
         "resume clusterqueue" => stop::cluster_queue(session, false).await,
         "resume localqueue" => stop::local_queue(session, false).await,
         "resume workload" => stop::workload(session, false).await,
+        "move workload" => move_workload::run(session).await,
         "delete workload" => delete::run(session).await,
         "version" => version::run(session, words.called.version).await,
         "help" => words.help_for(session),
@@ -165,12 +176,12 @@ impl Words<'_> {
     }
 
     fn help_for(&self, session: &mut Session<'_, '_>) -> Result<(), Error> {
-        let mut path = Path::root();
+        let mut path = self.path.up();
         for word in &session.given.arguments {
             let Some(next) = path.below(word) else {
                 let topic =
                     session.given.arguments.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>();
-                let usage = self.with_home(&usage::usage(&Path::root(), self.called.name), session.world);
+                let usage = self.with_home(&usage::usage(&self.path.up(), self.called.name), session.world);
                 // Nobody asked the root for help, so it does not have the flag yet.
                 let usage: String =
                     usage.split_inclusive('\n').filter(|line| !line.contains("-h, --help")).collect();
@@ -185,7 +196,7 @@ impl Words<'_> {
 
 fn check_arguments(path: &Path, arguments: &[String], program: &str) -> Result<(), String> {
     let names = path.names();
-    let single = ["create ", "stop ", "resume "].iter().any(|verb| names.starts_with(verb));
+    let single = ["create ", "stop ", "resume ", "move "].iter().any(|verb| names.starts_with(verb));
     if single && arguments.len() != 1 {
         return Err(format!("accepts 1 arg(s), received {}", arguments.len()));
     }

@@ -77,7 +77,7 @@ fn difference(object: &Value, patch: &Value) -> Value {
 }
 
 /// As a JSON merge patch (RFC 7386): a spec that is no object gives way to one.
-fn merge(object: &mut Value, patch: &Value) {
+pub fn merge(object: &mut Value, patch: &Value) {
     if !object["spec"].is_object() {
         object["spec"] = json!({});
     }

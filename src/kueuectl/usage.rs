@@ -1,6 +1,6 @@
 //! Help, usage and suggestions, laid out as cobra does.
 
-use crate::command::{Command, Flag, FlagKind, Path, root};
+use crate::command::{Command, Flag, FlagKind, Path, Tree, root};
 use std::fmt::Write as _;
 
 const NARROWEST_NAME: usize = 11;
@@ -48,7 +48,7 @@ pub fn usage(path: &Path, program: &str) -> String {
 }
 
 /// What follows an unknown command's name.
-pub fn suggestions(word: &str) -> String {
+pub fn suggestions(word: &str, tree: Tree) -> String {
     let lower = word.to_lowercase();
     let near = |command: &&Command| {
         distance(&lower, &command.name().to_lowercase()) <= 2
@@ -56,7 +56,7 @@ pub fn suggestions(word: &str) -> String {
             || command.suggest_for.iter().any(|other| other.eq_ignore_ascii_case(word))
     };
     let names: Vec<String> =
-        root().commands.iter().filter(near).map(|command| format!("\t{}\n", command.name())).collect();
+        root(tree).commands.iter().filter(near).map(|command| format!("\t{}\n", command.name())).collect();
     if names.is_empty() { String::new() } else { format!("\n\nDid you mean this?\n{}", names.concat()) }
 }
 
@@ -105,6 +105,12 @@ fn head(flag: &Flag) -> String {
         FlagKind::BoolSlice => " bools",
     };
     name + value
+}
+
+/// What `word` was most likely meant to be.
+pub fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let near = names.map(|name| (distance(word, name), name));
+    near.filter(|(distance, _)| *distance <= 1 + word.len() / 3).min().map(|(_, name)| name)
 }
 
 /// Levenshtein's distance.

@@ -32,6 +32,9 @@ struct Case {
     /// What the server answers whatever it is asked.
     answer: Option<Value>,
     run: String,
+    /// The program's name, where it is not kueuectl.
+    #[serde(default = "kueuectl")]
+    program: String,
     #[serde(default)]
     input: String,
     #[serde(default)]
@@ -44,8 +47,17 @@ struct Case {
     left: Option<Vec<String>>,
     /// What the last request that changes something carried.
     sent: Option<Value>,
+    /// All that the requests that change something carried.
+    writes: Option<Vec<Value>>,
+    /// To so many patches the server says that somebody else wrote first.
+    #[serde(default)]
+    conflicts: usize,
     /// Objects a page, where a case is about pages.
     page: Option<usize>,
+}
+
+fn kueuectl() -> String {
+    "kueuectl".to_owned()
 }
 
 fn cases(text: &str) -> Vec<Case> {
@@ -64,7 +76,7 @@ fn failure(case: &Case) -> Option<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let _entered = runtime.enter();
     let memory = Memory::new(case.objects.iter().map(|object| objects::expand(object, NOW)).collect());
-    let memory = memory.answering(case.answer.clone());
+    let memory = memory.answering(case.answer.clone()).with_conflicts(case.conflicts);
     let line: Vec<OsString> = words(&case.run).into_iter().map(OsString::from).collect();
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let page = case.page.map(|page| page.to_string());
@@ -80,17 +92,17 @@ fn failure(case: &Case) -> Option<String> {
         run: &|_, _, _| Err(io::Error::other("no other program runs here")),
         client: Some(memory.client()),
     };
-    let called = Called { name: "kueuectl", arguments: &line, version: "v0.0.0-main" };
+    let called = Called { name: &case.program, arguments: &line, version: "v0.0.0-main" };
     let code = runtime.block_on(run(&called, &mut world));
     let found = [String::from_utf8_lossy(&out), String::from_utf8_lossy(&err), code.to_string().into()];
     let wanted = [case.out.clone(), case.err.clone(), case.code.to_string()];
     let left = case.left.as_ref().is_none_or(|left| *left == memory.names());
-    let sent = case.sent.as_ref().is_none_or(|sent| memory.last_sent().as_ref() == Some(sent));
-    if found == wanted && left && sent {
+    let sent = case.sent.as_ref().is_none_or(|sent| memory.all_sent().last() == Some(sent));
+    let writes = case.writes.as_ref().is_none_or(|writes| *writes == memory.all_sent());
+    if found == wanted && left && sent && writes {
         return None;
     }
-    let state =
-        format!("left {:?}, sent {:?}", memory.names(), memory.last_sent().map(|sent| sent.to_string()));
+    let state = format!("left {:?}, sent {}", memory.names(), Value::from(memory.all_sent()));
     Some(format!("{} ({})\n  wanted {wanted:#?}\n  found {found:#?}\n  {state}", case.name, case.run))
 }
 
@@ -115,6 +127,21 @@ fn create() {
 #[test]
 fn list() {
     check(include_str!("golden/list.yaml"));
+}
+
+#[test]
+fn list_pods() {
+    check(include_str!("golden/list_pods.yaml"));
+}
+
+#[test]
+fn completion() {
+    check(include_str!("golden/completion.yaml"));
+}
+
+#[test]
+fn move_workload() {
+    check(include_str!("golden/move.yaml"));
 }
 
 #[test]

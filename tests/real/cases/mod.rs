@@ -12,6 +12,7 @@ pub mod conformance;
 pub mod faults;
 pub mod hub_queues;
 pub mod k8s_cli;
+pub mod kueue_move;
 pub mod kueuectl;
 pub mod leaving;
 pub mod logs;
@@ -76,6 +77,7 @@ pub fn all() -> Vec<Case> {
         bed::a_pod_logs_through_the_api_server,
         bed::a_bare_cluster_has_no_kueue,
         bed::nothing_outlives_a_killed_run,
+        kueue_move::killed_at_each_request_a_move_leaves_the_job_in_one_queue_or_the_other,
     ]);
     macro_rules! conformance_cases {
         ($($name:ident),*) => { all.extend(cases![Parallel: $(conformance::$name),*]) };

@@ -13,13 +13,14 @@ pub struct Memory(Arc<Mutex<State>>);
 
 struct State {
     objects: Vec<Value>,
-    sent: Option<Value>,
+    sent: Vec<Value>,
+    conflicts: usize,
     /// To everything, where it is set.
     answer: Option<Value>,
 }
 
 /// Group, version, plural, singular and kind of all that there is.
-const RESOURCES: [(&str, &str, &str, &str, &str); 12] = [
+const RESOURCES: [(&str, &str, &str, &str, &str); 17] = [
     ("", "v1", "pods", "pod", "Pod"),
     ("", "v1", "namespaces", "namespace", "Namespace"),
     ("", "v1", "configmaps", "configmap", "ConfigMap"),
@@ -27,20 +28,30 @@ const RESOURCES: [(&str, &str, &str, &str, &str); 12] = [
     ("batch", "v1", "jobs", "job", "Job"),
     ("jobset.x-k8s.io", "v1alpha2", "jobsets", "jobset", "JobSet"),
     ("kubeflow.org", "v1", "pytorchjobs", "pytorchjob", "PyTorchJob"),
+    ("kubeflow.org", "v1", "paddlejobs", "paddlejob", "PaddleJob"),
+    ("kubeflow.org", "v1", "tfjobs", "tfjob", "TFJob"),
+    ("kubeflow.org", "v1", "xgboostjobs", "xgboostjob", "XGBoostJob"),
+    ("kubeflow.org", "v2beta1", "mpijobs", "mpijob", "MPIJob"),
     ("kueue.x-k8s.io", "v1beta2", "clusterqueues", "clusterqueue", "ClusterQueue"),
     ("kueue.x-k8s.io", "v1beta2", "localqueues", "localqueue", "LocalQueue"),
     ("kueue.x-k8s.io", "v1beta2", "resourceflavors", "resourceflavor", "ResourceFlavor"),
     ("kueue.x-k8s.io", "v1beta2", "workloads", "workload", "Workload"),
+    ("ray.io", "v1", "rayclusters", "raycluster", "RayCluster"),
     ("ray.io", "v1", "rayjobs", "rayjob", "RayJob"),
 ];
 
 impl Memory {
     pub fn new(objects: Vec<Value>) -> Self {
-        Self(Arc::new(Mutex::new(State { objects, sent: None, answer: None })))
+        Self(Arc::new(Mutex::new(State { objects, sent: Vec::new(), conflicts: 0, answer: None })))
     }
 
     pub fn answering(self, answer: Option<Value>) -> Self {
         self.lock().answer = answer;
+        self
+    }
+
+    pub fn with_conflicts(self, conflicts: usize) -> Self {
+        self.lock().conflicts = conflicts;
         self
     }
 
@@ -54,6 +65,10 @@ impl Memory {
                 let query = parts.uri.query().unwrap_or_default().to_owned();
                 let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
                 let (code, answer) = memory.answer(&parts.method, parts.uri.path(), &query, body);
+                let accept = parts.headers.get(http::header::ACCEPT).and_then(|accept| accept.to_str().ok());
+                let as_table =
+                    answer["kind"] == "PodList" && accept.is_some_and(|accept| accept.contains("as=Table"));
+                let answer = if as_table { table(&answer) } else { answer };
                 let response =
                     Response::builder().status(code).body(Body::from(answer.to_string().into_bytes()));
                 Ok::<_, Infallible>(response.expect("its parts are valid"))
@@ -72,7 +87,7 @@ impl Memory {
         self.lock().objects.iter().map(name).collect()
     }
 
-    pub fn last_sent(&self) -> Option<Value> {
+    pub fn all_sent(&self) -> Vec<Value> {
         self.lock().sent.clone()
     }
 
@@ -113,7 +128,7 @@ impl Memory {
         let target = Target { group, plural, kind, namespace, name };
         let mut state = self.lock();
         if *method != Method::GET {
-            state.sent = Some(body.clone());
+            state.sent.push(body.clone());
         }
         state.serve(method, &target, &query, body)
     }
@@ -129,6 +144,43 @@ impl Memory {
             (StatusCode::NOT_FOUND, Value::Null)
         } else {
             (StatusCode::OK, json!({"items": items}))
+        }
+    }
+}
+
+/// Pods as the server shows them; all of them run.
+fn table(list: &Value) -> Value {
+    let columns =
+        ["Name", "Ready", "Status", "Restarts", "Age", "IP", "Node", "Nominated Node", "Readiness Gates"];
+    let definition = |(at, name): (usize, &&str)| json!({"name": name, "priority": i32::from(4 < at)});
+    let none = "<none>";
+    let row = |pod: &Value| {
+        let cells =
+            json!([pod["metadata"]["name"], "1/1", "Running", 0, "<unknown>", none, none, none, none]);
+        json!({"cells": cells, "object": pod})
+    };
+    json!({
+        "kind": "Table",
+        "metadata": list["metadata"],
+        "columnDefinitions": columns.iter().enumerate().map(definition).collect::<Vec<_>>(),
+        "rows": list["items"].as_array().into_iter().flatten().map(row).collect::<Vec<_>>(),
+    })
+}
+
+/// A JSON merge patch (RFC 7386).
+fn merge(target: &mut Value, patch: &Value) {
+    let Some(entries) = patch.as_object() else {
+        *target = patch.clone();
+        return;
+    };
+    for (key, value) in entries {
+        if !target.is_object() {
+            *target = json!({});
+        }
+        if value.is_null() {
+            target.as_object_mut().and_then(|target| target.remove(key));
+        } else {
+            merge(&mut target[key], value);
         }
     }
 }
@@ -175,11 +227,13 @@ impl State {
                 }
                 (StatusCode::CREATED, body)
             }
+            ("PATCH", Some(_)) if 0 < self.conflicts => {
+                self.conflicts -= 1;
+                target.refused(StatusCode::CONFLICT, "has been modified")
+            }
             ("PATCH", Some(at)) => {
                 let mut changed = self.objects[at].clone();
-                for (key, value) in body["spec"].as_object().into_iter().flatten() {
-                    changed["spec"][key] = value.clone();
-                }
+                merge(&mut changed, &body);
                 if !dry {
                     self.objects[at] = changed.clone();
                 }
@@ -240,7 +294,7 @@ fn resource_list(group: &str, version: &str) -> (StatusCode, Value) {
 }
 
 fn discovery(wanted: impl Fn(&str) -> bool) -> Value {
-    let mut groups: BTreeMap<&str, (&str, Vec<Value>)> = BTreeMap::new();
+    let mut groups: BTreeMap<(&str, &str), Vec<Value>> = BTreeMap::new();
     for (group, version, plural, singular, kind) in RESOURCES.iter().filter(|found| wanted(found.0)) {
         let entry = json!({
             "resource": plural,
@@ -248,11 +302,11 @@ fn discovery(wanted: impl Fn(&str) -> bool) -> Value {
             "responseKind": {"kind": kind},
             "scope": "Namespaced",
         });
-        groups.entry(group).or_insert((version, Vec::new())).1.push(entry);
+        groups.entry((group, version)).or_default().push(entry);
     }
     let items: Vec<Value> = groups
         .into_iter()
-        .map(|(group, (version, resources))| {
+        .map(|((group, version), resources)| {
             json!({"metadata": {"name": group}, "versions": [{"version": version, "resources": resources}]})
         })
         .collect();

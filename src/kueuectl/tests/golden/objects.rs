@@ -72,8 +72,9 @@ fn api_version(kind: &str) -> &'static str {
         "Deployment" => "apps/v1",
         "Job" => "batch/v1",
         "JobSet" => "jobset.x-k8s.io/v1alpha2",
-        "RayJob" => "ray.io/v1",
-        "PyTorchJob" => "kubeflow.org/v1",
+        "RayCluster" | "RayJob" => "ray.io/v1",
+        "MPIJob" => "kubeflow.org/v2beta1",
+        "PaddleJob" | "PyTorchJob" | "TFJob" | "XGBoostJob" => "kubeflow.org/v1",
         _ => "kueue.x-k8s.io/v1beta2",
     }
 }
