@@ -12,19 +12,15 @@ use std::{
 
 use tokio::{
     sync::{Notify, watch},
-    task::JoinSet,
     time::Instant,
 };
-use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use fedq_base::{clock::Clock, telemetry::Metrics};
 use fedq_domain::{
     multikueue::{Existing, Input, Naming, Plan, Use, plan, preferred},
     placement::view::PlacementView,
 };
 use fedq_k8s::{
-    hub::Hub,
     list_watch::State,
     read::multikueue::{addons_checks, dispatching_checks},
     worker::JoinedClusters,
@@ -37,11 +33,11 @@ use self::{
     gather::{Needed, Seen},
     order::Order,
     render::Render,
-    target::start_writer,
 };
 use super::{
-    driver::{Rest, Share},
-    writer::{Writer, WriterConfig},
+    context::Context,
+    driver::{self, Controller, Driver, Failure, Next, Pace, Tasks},
+    writer::{Place, Writer},
 };
 
 mod credentials;
@@ -49,7 +45,6 @@ mod gather;
 mod order;
 mod probes;
 mod render;
-mod target;
 mod workloads;
 
 const MANAGER: &str = "fedq-placement";
@@ -64,7 +59,6 @@ pub struct Settings {
     pub token_lifetime: Duration,
     /// Whether nominations are fedq's, so that it takes them back from clusters that drain.
     pub dispatches: bool,
-    pub writer: WriterConfig,
 }
 
 pub struct Inputs {
@@ -73,11 +67,12 @@ pub struct Inputs {
 }
 
 pub struct AdmissionCheckController {
-    hub: Hub,
-    hub_id: String,
-    clock: Clock,
-    metrics: Metrics,
+    context: Context,
     settings: Settings,
+    inputs: Inputs,
+    /// What OCM's Placements choose, where those are OCM's to decide.
+    decided: [watch::Receiver<()>; 2],
+    tasks: Tasks,
     signal: Arc<Notify>,
     credentials: Credentials,
     needed: Needed,
@@ -95,83 +90,55 @@ pub struct AdmissionCheckController {
 
 impl AdmissionCheckController {
     pub fn new(
-        (hub, hub_id): (Hub, String),
-        (clock, metrics): (Clock, Metrics),
+        context: Context,
         settings: Settings,
+        inputs: Inputs,
         draining: watch::Sender<Arc<BTreeSet<Use>>>,
         signal: Arc<Notify>,
     ) -> Self {
+        let hub_id = context.hub_id.clone();
         Self {
-            credentials: Credentials::new(settings.clone(), hub_id.clone()),
+            credentials: Credentials::new(settings.clone(), context.writer.deadline, hub_id.clone()),
             needed: Needed::default(),
             order: Order::default(),
-            render: Render::new(hub_id.clone()),
+            render: Render::new(hub_id),
             objects: Writer::waking(Arc::clone(&signal)),
             workloads: Writer::waking(Arc::clone(&signal)),
-            hub,
-            hub_id,
-            clock,
-            metrics,
+            decided: [context.hub.ocm.placements.changed(), context.hub.ocm.decisions.changed()],
+            context,
             settings,
+            inputs,
+            tasks: Tasks::new(),
             signal,
             draining,
             left: BTreeSet::new(),
         }
     }
 
-    pub async fn run(
-        mut self,
-        Inputs { mut joined, placements: mut view }: Inputs,
-        cancel: CancellationToken,
-    ) -> anyhow::Result<()> {
-        let mut tasks = JoinSet::new();
-        for writer in [&self.objects, &self.workloads] {
-            let config = self.settings.writer.clone();
-            start_writer(writer, &self.hub, config, (&mut tasks, &cancel));
-        }
-        let mut placements = self.hub.ocm.placements.changed();
-        let mut decisions = self.hub.ocm.decisions.changed();
-        let mut rest = Rest::new();
-        loop {
-            let clusters = Arc::clone(&joined.borrow_and_update());
-            let scored = Arc::clone(&view.borrow_and_update());
-            let begun = Instant::now();
-            let next = self.reconcile(&clusters, &scored).unwrap_or(PERIOD).min(PERIOD);
-            self.metrics.reconciled("admission_check", begun.elapsed(), false);
-            rest.leave(Share::TENTH, begun.elapsed(), &cancel).await;
-            tokio::select! {
-                () = cancel.cancelled() => break,
-                () = self.signal.notified() => {}
-                changed = joined.changed() => changed?,
-                changed = view.changed() => changed?,
-                changed = placements.changed() => changed?,
-                changed = decisions.changed() => changed?,
-                answered = self.credentials.answered() => self.credentials.take(answered?, self.clock.now()),
-                found = self.order.found() => self.order.take(found?),
-                () = tokio::time::sleep(next) => {}
-            }
-        }
-        // Writes under way are finished, so that their outcome is known.
-        while let Some(ended) = tasks.join_next().await {
-            ended?;
-        }
-        Ok(())
+    pub async fn run(mut self) -> anyhow::Result<()> {
+        let Context { hub, metrics, writer: config, stop, .. } = self.context.clone();
+        let writers = [self.objects.clone(), self.workloads.clone()];
+        let _stops = writers.map(|writer| {
+            let place = (Place::hub(hub.clone()), metrics.clone());
+            writer.start(place, config.clone(), |_, _| {}, (&mut self.tasks, &stop))
+        });
+        Driver { signal: Arc::clone(&self.signal), metrics }.run(self, stop).await
     }
 
     /// When to look again, if time alone changes something.
-    fn reconcile(&mut self, joined: &JoinedClusters, view: &PlacementView) -> Option<Duration> {
+    fn answer(&mut self, joined: &JoinedClusters, view: &PlacementView) -> Option<Duration> {
         // Not the same as a hub whose checks were all deleted.
-        let has_kueue = [self.hub.checks.state(), self.hub.multikueue_configs.state()]
+        let has_kueue = [self.context.hub.checks.state(), self.context.hub.multikueue_configs.state()]
             .iter()
             .all(|state| *state != State::Absent);
-        if !has_kueue || !self.hub.multikueue_is_current() || !self.hub.lists(joined) {
+        if !has_kueue || !self.context.hub.multikueue_is_current() || !self.context.hub.lists(joined) {
             self.objects.want(Vec::new());
             self.workloads.want(Vec::new());
             return None;
         }
         self.leave_to_addon();
-        let now = self.clock.now();
-        let mut seen = Seen::gather(&self.hub, &self.hub_id, &self.settings.kueue_namespace);
+        let now = self.context.clock.now();
+        let mut seen = Seen::gather(&self.context.hub, &self.context.hub_id, &self.settings.kueue_namespace);
         if !self.order.sort(&mut seen, view, &self.settings.kueue_namespace, now) {
             return None;
         }
@@ -180,17 +147,17 @@ impl AdmissionCheckController {
         let naming = self.settings.naming;
         let preferred = preferred(&input(naming, &seen, (&credentials, &failures), &seen.running));
         let preferred = (!self.settings.dispatches).then_some(&preferred);
-        let by_check = dispatching_checks(&self.hub.checks);
-        seen.count_nominated((&self.hub.workloads.all(), &by_check), preferred);
+        let by_check = dispatching_checks(&self.context.hub.checks);
+        seen.count_nominated((&self.context.hub.workloads.all(), &by_check), preferred);
         let (running, settled) = self.needed.now(&seen, Instant::now());
         let plan = plan(&input(naming, &seen, (&credentials, &failures), &running));
         self.publish_draining(&plan);
-        let mut changes = self.render.objects(&self.hub, &seen, &plan);
-        changes.extend(self.render.checks(&self.hub, &seen, &plan, now));
+        let mut changes = self.render.objects(&self.context.hub, &seen, &plan);
+        changes.extend(self.render.checks(&self.context.hub, &seen, &plan, now));
         changes.extend(credentials.changes);
-        changes.extend(self.credentials.unused(&self.hub, &seen, &plan));
+        changes.extend(self.credentials.unused(&self.context.hub, &seen, &plan));
         self.objects.want(changes);
-        self.workloads.want(self.render.workloads(&self.hub, &seen, &plan, now));
+        self.workloads.want(self.render.workloads(&self.context.hub, &seen, &plan, now));
         self.render.forget_old();
         let settles = settled.map(|settled| settled.saturating_duration_since(Instant::now()));
         [settles, credentials.next].into_iter().flatten().min()
@@ -198,7 +165,7 @@ impl AdmissionCheckController {
 
     /// Says once which checks OCM's kueue-addon answers.
     fn leave_to_addon(&mut self) {
-        let theirs: BTreeSet<String> = addons_checks(&self.hub.checks).into_keys().collect();
+        let theirs: BTreeSet<String> = addons_checks(&self.context.hub.checks).into_keys().collect();
         for check in theirs.difference(&self.left) {
             warn!("AdmissionCheck {check} is left to OCM's kueue-addon, which answers it");
         }
@@ -228,6 +195,38 @@ impl AdmissionCheckController {
             of_kind.insert(target.name, text);
         }
         failures
+    }
+}
+
+impl Controller for AdmissionCheckController {
+    const NAME: &'static str = "admission_check";
+
+    fn pace(&self) -> Pace {
+        Pace { period: PERIOD, ..Pace::default() }
+    }
+
+    async fn reconcile(&mut self) -> Result<Next, Failure> {
+        let joined = Arc::clone(&self.inputs.joined.borrow_and_update());
+        let placements = Arc::clone(&self.inputs.placements.borrow_and_update());
+        Ok(self.answer(&joined, &placements).map_or(Next::AtPeriod, Next::After))
+    }
+
+    async fn woken(&mut self) -> anyhow::Result<()> {
+        let [placements, decisions] = &mut self.decided;
+        tokio::select! {
+            changed = self.inputs.joined.changed() => changed?,
+            changed = self.inputs.placements.changed() => changed?,
+            changed = placements.changed() => changed?,
+            changed = decisions.changed() => changed?,
+            answered = self.credentials.answered() => self.credentials.take(answered?, self.context.clock.now()),
+            found = self.order.found() => self.order.take(found?),
+            failed = driver::failed(&mut self.tasks) => failed?,
+        }
+        Ok(())
+    }
+
+    async fn finish(self) -> anyhow::Result<()> {
+        driver::ended(self.tasks).await
     }
 }
 

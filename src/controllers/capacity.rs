@@ -8,22 +8,17 @@ use std::{
 };
 
 use jiff::Timestamp;
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
-use tokio::{
-    sync::{Notify, mpsc, watch},
-    task::JoinSet,
-};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use fedq_base::{clock::Clock, telemetry::Metrics};
 use fedq_domain::{
     capacity::{Flavor, Headroom, NodeFacts, NodeRow, NodeTable, ResourceFilter, TaintFacts},
     overview::{CapacityView, ClusterCapacity, NodeCounts},
     resources::Resources,
 };
 use fedq_k8s::{
-    hub::Hub,
     list_watch::Timing,
     read,
     types::cluster_metrics::ClusterMetrics,
@@ -36,8 +31,8 @@ use fedq_values::{
 };
 
 use super::{
-    driver::{Rest, Share},
-    writer::WriterConfig,
+    context::Context,
+    driver::{self, Controller, Driver, Failure, Next, Pace, Share, Tasks},
 };
 
 use self::nodes::{Followed, Restored, Rows};
@@ -57,24 +52,22 @@ pub struct Settings {
     pub position_period: Duration,
     /// Nodes that are not followed for this long are as unknown as a cluster that does not answer.
     pub stale_after: Duration,
-    /// ClusterMetrics objects for followed clusters, written with this, if any.
-    pub publish: Option<WriterConfig>,
+    /// Whether ClusterMetrics objects are written for followed clusters.
+    pub publish: bool,
 }
 
 pub struct CapacityController {
-    hub: Hub,
-    hub_id: String,
-    store: Store,
-    clock: Clock,
-    metrics: Metrics,
+    context: Context,
     settings: Arc<Settings>,
+    joined: watch::Receiver<Arc<JoinedClusters>>,
     clusters: BTreeMap<ClusterName, Cluster>,
     /// The hub's flavors, and the changes of its table that are in them.
     hub_flavors: (Option<u64>, BTreeMap<FlavorName, Flavor>),
     view: watch::Sender<Arc<CapacityView>>,
     /// Bumped by node events and by changes of flavors.
     signal: Arc<Notify>,
-    tasks: JoinSet<()>,
+    tasks: Tasks,
+    started: Instant,
     publisher: Option<Publisher>,
     /// Sums to be stored. Nobody waits for that: a commit takes longer than all else on the way from a
     /// node to a queue.
@@ -150,71 +143,40 @@ impl Nodes {
 
 impl CapacityController {
     pub fn new(
-        (hub, hub_id): (Hub, String),
-        (store, clock, metrics): (Store, Clock, Metrics),
+        context: Context,
         settings: Settings,
+        joined: watch::Receiver<Arc<JoinedClusters>>,
         view: watch::Sender<Arc<CapacityView>>,
         signal: Arc<Notify>,
     ) -> Self {
         Self {
-            hub,
-            hub_id,
-            store,
-            clock,
-            metrics,
+            context,
             settings: Arc::new(settings),
+            joined,
             clusters: BTreeMap::new(),
             hub_flavors: (None, BTreeMap::new()),
             view,
             signal,
-            tasks: JoinSet::new(),
+            tasks: Tasks::new(),
+            started: Instant::now(),
             publisher: None,
             // Replaced when it runs, by a channel with somebody at its other end.
             records: mpsc::unbounded_channel().0,
         }
     }
 
-    pub async fn run(
-        mut self,
-        mut joined: watch::Receiver<Arc<JoinedClusters>>,
-        cancel: CancellationToken,
-    ) -> anyhow::Result<()> {
+    pub async fn run(mut self) -> anyhow::Result<()> {
+        let Context { store, metrics, stop, .. } = self.context.clone();
         let (records, recorded) = mpsc::unbounded_channel();
         self.records = records;
-        if let Some(config) = self.settings.publish.clone() {
-            let (hub, id) = (self.hub.clone(), self.hub_id.clone());
-            self.publisher = Some(Publisher::start(hub, id, config, &mut self.tasks, &cancel));
+        if self.settings.publish {
+            self.publisher = Some(Publisher::start(self.context.clone(), &mut self.tasks));
         }
-        let storing = store_deferred(self.store.clone(), recorded);
-        tokio::pin!(storing);
-        let (started, mut rest) = (Instant::now(), Rest::new());
-        loop {
-            let clusters = Arc::clone(&joined.borrow_and_update());
-            if self.hub.flavors.synced() && self.hub.secrets.synced() {
-                let begun = Instant::now();
-                let outcome = self.reconcile(&clusters, &cancel).await;
-                self.metrics.reconciled("capacity", begun.elapsed(), outcome.is_err());
-                outcome?;
-                let share = Share::HALF.after_start(started, &clusters);
-                rest.leave(share, begun.elapsed(), &cancel).await;
-            }
-            tokio::select! {
-                () = cancel.cancelled() => break,
-                changed = joined.changed() => changed?,
-                () = self.signal.notified() => {}
-                () = tokio::time::sleep(self.settings.stale_after / 4) => {}
-                Some(ended) = self.tasks.join_next() => ended?,
-                failed = &mut storing => return failed.map_err(Into::into),
-            }
-        }
-        while let Some(ended) = self.tasks.join_next().await {
-            ended?;
-        }
-        drop(self);
-        storing.await.map_err(Into::into)
+        self.tasks.spawn(async { Ok(store_deferred(store, recorded).await?) });
+        Driver { signal: Arc::clone(&self.signal), metrics }.run(self, stop).await
     }
 
-    async fn reconcile(&mut self, joined: &JoinedClusters, cancel: &CancellationToken) -> anyhow::Result<()> {
+    async fn count(&mut self, joined: &JoinedClusters) -> anyhow::Result<()> {
         self.clusters.retain(|name, cluster| {
             let stays = joined.contains_key(name);
             if !stays {
@@ -222,9 +184,9 @@ impl CapacityController {
             }
             stays
         });
-        let revision = Some(self.hub.flavors.revision());
+        let revision = Some(self.context.hub.flavors.revision());
         if self.hub_flavors.0 != revision {
-            self.hub_flavors = (revision, read::flavors(&self.hub.flavors));
+            self.hub_flavors = (revision, read::flavors(&self.context.hub.flavors));
         }
         // Copied once something of it changes.
         let mut view = Arc::clone(&self.view.borrow());
@@ -235,10 +197,10 @@ impl CapacityController {
         }
         for (name, entry) in joined {
             let wanted = self.wanted(name, entry);
-            self.keep(name, entry, &wanted.label_keys, cancel).await;
+            self.keep(name, entry, &wanted.label_keys).await;
             // A cluster that only reports has the hub's flavors. While the hub does not serve them they are unknown, and
             // to count its nodes by none of them would say that it has nothing.
-            if entry.source == CLUSTER_METRICS && self.hub.flavors.is_absent() {
+            if entry.source == CLUSTER_METRICS && self.context.hub.flavors.is_absent() {
                 continue;
             }
             if let Some(capacity) = self.sum(name, &wanted, view.get(name))? {
@@ -260,7 +222,8 @@ impl CapacityController {
         if changed {
             self.view.send_replace(view);
         }
-        if let Some(publisher) = self.publisher.as_mut().filter(|_| self.hub.cluster_metrics.synced()) {
+        if let Some(publisher) = self.publisher.as_mut().filter(|_| self.context.hub.cluster_metrics.synced())
+        {
             let followed =
                 |name: &ClusterName| joined.get(name).is_some_and(|entry| entry.source != CLUSTER_METRICS);
             publisher.publish(followed);
@@ -284,18 +247,12 @@ impl CapacityController {
     }
 
     /// Makes sure that the cluster's nodes are known and followed with the labels its flavors need.
-    async fn keep(
-        &mut self,
-        name: &ClusterName,
-        entry: &Joined,
-        label_keys: &BTreeSet<String>,
-        cancel: &CancellationToken,
-    ) {
+    async fn keep(&mut self, name: &ClusterName, entry: &Joined, label_keys: &BTreeSet<String>) {
         let settings = Arc::clone(&self.settings);
         let Some(cluster) = self.clusters.get_mut(name) else { return };
         if entry.source == CLUSTER_METRICS {
-            if let Some(metrics) = self.hub.cluster_metrics.get(None, name.as_str()) {
-                cluster.fill_from_metrics(&metrics, label_keys, (&settings.filter, self.clock.now()));
+            if let Some(metrics) = self.context.hub.cluster_metrics.get(None, name.as_str()) {
+                cluster.fill_from_metrics(&metrics, label_keys, (&settings.filter, self.context.clock.now()));
             }
             return;
         }
@@ -305,8 +262,8 @@ impl CapacityController {
             if entry.worker.is_none() {
                 cluster.stop();
             }
-            let now = self.clock.now();
-            if let Err(error) = cluster.restore(name, &self.store, (&settings.filter, now)).await {
+            let now = self.context.clock.now();
+            if let Err(error) = cluster.restore(name, &self.context.store, (&settings.filter, now)).await {
                 warn!(cluster.name = %name, "The stored nodes of `{name}` are read later: {error}");
             }
             return;
@@ -320,18 +277,18 @@ impl CapacityController {
         let followed = Followed {
             worker: Arc::clone(worker),
             nodes: Arc::clone(&cluster.nodes),
-            rows: Rows::new(name.clone(), self.store.clone(), &cluster.label_keys, &settings),
+            rows: Rows::new(name.clone(), self.context.store.clone(), &cluster.label_keys, &settings),
             label_keys: cluster.label_keys.clone(),
             settings,
-            metrics: self.metrics.clone(),
+            metrics: self.context.metrics.clone(),
             signal: Arc::clone(&self.signal),
-            clock: self.clock.clone(),
-            stopping: cancel.clone(),
+            clock: self.context.clock.clone(),
+            stopping: self.context.stop.clone(),
         };
-        let stop = cancel.child_token();
+        let stop = self.context.stop.child_token();
         cluster.followed = Some((Arc::clone(worker), stop.clone()));
         debug!(cluster.name = %name, more_labels, "Following the nodes of `{name}`");
-        self.tasks.spawn(followed.run(stop));
+        driver::spawn(&mut self.tasks, followed.run(stop));
     }
 
     /// The cluster's capacity, if it is known and differs from what was published.
@@ -368,7 +325,7 @@ impl CapacityController {
         if !nodes.known || nodes.dirty.is_none() && !flavors_changed && same_link && same_word {
             return Ok(None);
         }
-        let observed = nodes.dirty.take().unwrap_or_else(|| self.clock.now());
+        let observed = nodes.dirty.take().unwrap_or_else(|| self.context.clock.now());
         let headroom = (self.settings.headroom_of)(name);
         let mut capacity = nodes.table.capacity(flavors, &headroom);
         // A worker is not trusted to be larger than its operator says.
@@ -394,6 +351,40 @@ impl CapacityController {
             presumed: *presumed,
         };
         Ok((before.is_none_or(|before| !before.says_the_same(&sum))).then_some(sum))
+    }
+}
+
+impl Controller for CapacityController {
+    const NAME: &'static str = "capacity";
+
+    fn pace(&self) -> Pace {
+        Pace { period: self.settings.stale_after / 4, ..Pace::default() }
+    }
+
+    async fn reconcile(&mut self) -> Result<Next, Failure> {
+        let joined = Arc::clone(&self.joined.borrow_and_update());
+        if self.context.hub.flavors.synced() && self.context.hub.secrets.synced() {
+            self.count(&joined).await.map_err(Failure::Lasting)?;
+        }
+        Ok(Next::AtPeriod)
+    }
+
+    fn share(&self) -> Share {
+        Share::HALF.after_start(self.started, &self.joined.borrow())
+    }
+
+    async fn woken(&mut self) -> anyhow::Result<()> {
+        tokio::select! {
+            changed = self.joined.changed() => changed?,
+            failed = driver::failed(&mut self.tasks) => failed?,
+        }
+        Ok(())
+    }
+
+    async fn finish(self) -> anyhow::Result<()> {
+        // What is still to be stored is stored once nothing more can come.
+        drop(self.records);
+        driver::ended(self.tasks).await
     }
 }
 
@@ -554,24 +545,20 @@ mod tests {
     use axum::Router;
 
     use super::*;
+    use crate::context::testing::{Ground, context};
     use fedq_domain::cluster::Connection;
-    use fedq_k8s::{
-        list_watch::{Link, Sink as _},
-        testing::Server,
-    };
+    use fedq_k8s::list_watch::{Link, Sink as _};
 
     struct Bed {
         controller: CapacityController,
         name: ClusterName,
         joined: Joined,
-        _folder: tempfile::TempDir,
+        _ground: Ground,
     }
 
     impl Bed {
-        async fn new(server: &Server) -> Self {
-            let folder = tempfile::TempDir::new().expect("a folder");
-            let store = Store::open(&folder.path().join("fedq.db")).await.expect("opens");
-            let hub = Hub::new(server.client(), "hub-uid".to_owned(), "fedq-system".to_owned());
+        async fn new() -> Self {
+            let (context, ground) = context(Router::new()).await;
             let settings = Settings {
                 filter: ResourceFilter::default(),
                 headroom_of: Arc::new(|_| Headroom::default()),
@@ -579,18 +566,17 @@ mod tests {
                 timing: Timing::default(),
                 position_period: Duration::from_mins(1),
                 stale_after: Duration::from_mins(1),
-                publish: None,
+                publish: false,
             };
-            let clock = Clock::test(Timestamp::UNIX_EPOCH);
-            let from = (store, clock, Metrics::new());
-            let (view, signal) = (watch::Sender::default(), Arc::new(Notify::new()));
-            let controller = CapacityController::new((hub, "hub".to_owned()), from, settings, view, signal);
+            let client = context.hub.client.clone();
+            let (joined, view) = (watch::channel(Arc::default()).1, watch::Sender::default());
+            let controller =
+                CapacityController::new(context, settings, joined, view, Arc::new(Notify::new()));
             let name = ClusterName::new("w").expect("a name");
-            let client = server.client();
             let worker = Worker::new(name.clone(), client, "uid".to_owned(), CancellationToken::new());
             let mut joined = Joined::new(Connection::Ready, fedq_k8s::worker::KUBECONFIG);
             joined.worker = Some(Arc::new(worker));
-            Self { controller, name, joined, _folder: folder }
+            Self { controller, name, joined, _ground: ground }
         }
 
         /// A node of 8 cores with these labels, in a table that keeps the labels with these keys.
@@ -644,8 +630,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_flavor_with_a_new_label_key_keeps_the_old_sum_until_nodes_are_told_apart_by_it() {
-        let server = Server::start(Router::new());
-        let mut bed = Bed::new(&server).await;
+        let mut bed = Bed::new().await;
         bed.says_its_flavors();
         bed.has(&["pool"]);
         let before = bed.sum(&[flavor("pool", "a")], None).expect("counted");
@@ -662,8 +647,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_hubs_flavors_do_not_stand_in_for_those_a_cluster_said_it_has() {
-        let server = Server::start(Router::new());
-        let mut bed = Bed::new(&server).await;
+        let mut bed = Bed::new().await;
         bed.has(&["pool"]);
         let presumed = bed.sum(&[flavor("pool", "other")], None).expect("counted");
         assert!(presumed.presumed, "after a restart its own are not known");
@@ -671,7 +655,7 @@ mod tests {
         bed.says_its_flavors();
         let said = bed.sum(&[flavor("pool", "a")], Some(&presumed)).expect("counted");
         assert_eq!((cores(&said), said.presumed), (8000, false));
-        let again = Bed::new(&server).await;
+        let again = Bed::new().await;
         bed.joined = again.joined;
         assert_eq!(
             bed.sum(&[flavor("pool", "other")], Some(&said)),

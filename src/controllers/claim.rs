@@ -9,14 +9,11 @@ use std::{
 
 use jiff::Timestamp;
 use tokio::{
-    sync::{mpsc, watch},
-    task::JoinSet,
+    sync::{Notify, mpsc, watch},
     time::Instant,
 };
-use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use fedq_base::{clock::Clock, telemetry::Metrics};
 use fedq_domain::{
     claim_keeping::{KeepingInput, KeptClaim, Step, keep, name_taken},
     overview::{CapacityView, ClusterCapacity, Overview},
@@ -26,18 +23,19 @@ use fedq_k8s::{
     claims::keeping::{change, conflicting_key, kept_claim, last_editor},
     client::RetryClass,
     events::{EventSender, Events, Happening},
-    hub::{CLUSTER_LABEL, Hub},
+    hub::CLUSTER_LABEL,
     list_watch::State,
     types::claim::ClusterResourceClaim,
     worker::JoinedClusters,
     write::{Action, Change},
 };
-use fedq_store::{ClaimRow, PageRequest, Store, StoreError};
+use fedq_store::{ClaimRow, PageRequest, StoreError};
 use fedq_values::ids::{ClaimName, ClusterName};
 
 use super::{
-    driver::{Rest, Share},
-    writer::{Outcome, Writer, WriterConfig},
+    context::Context,
+    driver::{self, Controller, Driver, Failure, Next, Pace, Share, Tasks},
+    writer::{Outcome, Place, Writer},
 };
 
 /// Looks again at least this often, should a write have been refused for a reason that has passed.
@@ -46,18 +44,22 @@ const PERIOD: Duration = Duration::from_mins(1);
 #[derive(Clone)]
 pub struct Settings {
     pub aliases: Aliases,
-    pub writer: WriterConfig,
 }
 
 pub struct ClaimController {
-    hub: Hub,
-    store: Store,
-    clock: Clock,
-    metrics: Metrics,
+    context: Context,
     settings: Settings,
+    inputs: Inputs,
+    /// That the hub's claims changed.
+    claims: watch::Receiver<()>,
     events: Events,
     sender: Option<EventSender>,
     writer: Writer,
+    /// What became of its writes.
+    outcomes: (mpsc::UnboundedSender<Told>, mpsc::UnboundedReceiver<Told>),
+    tasks: Tasks,
+    /// When what was refused was last tried again.
+    tried: Instant,
     /// Claims as the store has them: uid, where it was seen by this process, and generation.
     recorded: Option<BTreeMap<ClaimName, Seen>>,
     /// Claims as they were read last, by name.
@@ -71,6 +73,8 @@ pub struct ClaimController {
     /// Clusters whose claim's name is taken, already told.
     taken: BTreeSet<ClusterName>,
 }
+
+type Told = (Change, Outcome);
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Seen {
@@ -115,20 +119,22 @@ pub struct Inputs {
 
 impl ClaimController {
     pub fn new(
-        hub: Hub,
-        (store, clock, metrics): (Store, Clock, Metrics),
+        context: Context,
         settings: Settings,
+        inputs: Inputs,
         (events, sender): (Events, EventSender),
     ) -> Self {
         Self {
-            hub,
-            store,
-            clock,
-            metrics,
+            claims: context.hub.claims.changed(),
+            context,
             settings,
+            inputs,
             events,
             sender: Some(sender),
             writer: Writer::default(),
+            outcomes: mpsc::unbounded_channel(),
+            tasks: Tasks::new(),
+            tried: Instant::now(),
             recorded: None,
             known: BTreeMap::new(),
             at_rest: BTreeMap::new(),
@@ -138,79 +144,45 @@ impl ClaimController {
         }
     }
 
-    pub async fn run(mut self, mut inputs: Inputs, cancel: CancellationToken) -> anyhow::Result<()> {
-        let mut tasks = JoinSet::new();
-        let mut outcomes = self.start(&mut tasks, &cancel);
-        let mut claims = self.hub.claims.changed();
-        let mut rest = Rest::new();
-        loop {
-            claims.borrow_and_update();
-            let begun = Instant::now();
-            let outcome = self.reconcile(&mut inputs).await;
-            self.metrics.reconciled("claim", begun.elapsed(), outcome.is_err());
-            outcome?;
-            // Most of a round may be waiting for the database.
-            rest.leave(Share::SHORT_TENTH, begun.elapsed(), &cancel).await;
-            tokio::select! {
-                () = cancel.cancelled() => break,
-                changed = claims.changed() => changed?,
-                changed = inputs.joined.changed() => changed?,
-                changed = inputs.capacity.changed() => changed?,
-                changed = inputs.overview.changed() => changed?,
-                Some((change, outcome)) = outcomes.recv() => {
-                    self.finish(&change, outcome);
-                    // All at once, not one a round: of many clusters they come together.
-                    while let Ok((change, outcome)) = outcomes.try_recv() {
-                        self.finish(&change, outcome);
-                    }
-                }
-                () = tokio::time::sleep(PERIOD) => self.refused.clear(),
-                Some(ended) = tasks.join_next() => ended?,
-            }
-        }
-        while let Some(ended) = tasks.join_next().await {
-            ended?;
-        }
-        Ok(())
-    }
-
-    /// The tasks that write claims and events; the answers of the writes.
-    fn start(
-        &mut self,
-        tasks: &mut JoinSet<()>,
-        cancel: &CancellationToken,
-    ) -> mpsc::UnboundedReceiver<(Change, Outcome)> {
+    pub async fn run(mut self) -> anyhow::Result<()> {
+        let Context { hub, metrics, writer: config, stop, .. } = self.context.clone();
         if let Some(sender) = self.sender.take() {
-            tasks.spawn(sender.run(self.hub.client.clone(), cancel.clone()));
+            let (client, stop) = (hub.client.clone(), stop.clone());
+            driver::spawn(&mut self.tasks, sender.run(client, stop));
         }
-        let (tell, outcomes) = mpsc::unbounded_channel();
-        let (writer, client) = (self.writer.clone(), self.hub.client.kube());
-        let (config, cancel) = (self.settings.writer.clone(), cancel.clone());
-        tasks.spawn(async move {
-            let report = move |change: &Change, outcome: &Outcome| {
-                // Nobody listens any more only when the daemon stops.
-                let _ = tell.send((change.clone(), outcome.clone()));
-            };
-            writer.run(client, config, report, cancel).await;
-        });
-        outcomes
+        let (place, tell) = ((Place::hub(hub), metrics.clone()), self.outcomes.0.clone());
+        // Nobody listens any more only when the daemon stops.
+        let heard = move |change: &Change, outcome: &Outcome| {
+            let _ = tell.send((change.clone(), outcome.clone()));
+        };
+        let _stop = self.writer.start(place, config, heard, (&mut self.tasks, &stop));
+        Driver { signal: Arc::new(Notify::new()), metrics }.run(self, stop).await
     }
 
-    async fn reconcile(&mut self, inputs: &mut Inputs) -> Result<(), StoreError> {
-        let joined = Arc::clone(&inputs.joined.borrow_and_update());
-        let capacity = Arc::clone(&inputs.capacity.borrow_and_update());
-        let overview = Arc::clone(&inputs.overview.borrow_and_update());
+    async fn look(&mut self) -> Result<(), StoreError> {
+        // Before the tables that they changed are read: what a write changed is told by what was there before.
+        while let Ok((change, outcome)) = self.outcomes.1.try_recv() {
+            self.finish_write(&change, outcome);
+        }
+        self.claims.borrow_and_update();
+        let joined = Arc::clone(&self.inputs.joined.borrow_and_update());
+        let capacity = Arc::clone(&self.inputs.capacity.borrow_and_update());
+        let overview = Arc::clone(&self.inputs.overview.borrow_and_update());
+        if PERIOD <= self.tried.elapsed() {
+            self.tried = Instant::now();
+            self.refused.clear();
+        }
         // A kind that is gone is not the same as each of its objects deleted.
-        if !matches!(self.hub.claims.state(), State::Synced { .. }) {
+        if !matches!(self.context.hub.claims.state(), State::Synced { .. }) {
             self.writer.want(Vec::new());
             return Ok(());
         }
         self.read();
         // One that cannot be read may name any cluster, and is not gone.
         let complete = overview.revision != 0
-            && self.hub.claims.skipped().is_empty()
-            && self.hub.secrets.synced()
-            && self.hub.cluster_metrics.synced();
+            && self.context.hub.claims.skipped().is_empty()
+            && self.context.hub.secrets.synced()
+            && self.context.hub.cluster_metrics.synced();
         match self.record(complete.then_some(&*overview)).await {
             // Claims do not wait for their history: it is compared with the store the next time.
             Err(error) if error.is_transient() => debug!("Claims are recorded later: {error}"),
@@ -218,7 +190,7 @@ impl ClaimController {
         }
         let changes = self.decide(&joined, &capacity, (&overview, complete));
         for Change { target, .. } in &changes {
-            self.before.insert(target.name.clone(), self.hub.claims.get(None, &target.name));
+            self.before.insert(target.name.clone(), self.context.hub.claims.get(None, &target.name));
         }
         self.writer.want(changes);
         Ok(())
@@ -272,7 +244,7 @@ impl ClaimController {
     fn read(&mut self) {
         let mut before = std::mem::take(&mut self.known);
         let mut known = BTreeMap::new();
-        for object in self.hub.claims.all() {
+        for object in self.context.hub.claims.all() {
             let name = object.metadata.name.clone().unwrap_or_default();
             let keys = self.refusal(&object).and_then(|refusal| refusal.keys.clone()).unwrap_or_default();
             let same = before
@@ -286,9 +258,9 @@ impl ClaimController {
 
     /// Every cluster that somebody joined, whatever became of it.
     fn joined(&self, joined: &JoinedClusters) -> BTreeSet<ClusterName> {
-        let secrets = self.hub.secrets.all();
+        let secrets = self.context.hub.secrets.all();
         let labels = secrets.iter().filter_map(|secret| secret.metadata.labels.as_ref()?.get(CLUSTER_LABEL));
-        let metrics = self.hub.cluster_metrics.all();
+        let metrics = self.context.hub.cluster_metrics.all();
         let metrics = metrics.iter().map(|metrics| &metrics.metadata.name);
         let names = labels.chain(metrics).filter_map(|name| ClusterName::new(name).ok());
         names.chain(joined.keys().cloned()).collect()
@@ -311,7 +283,7 @@ impl ClaimController {
         blocked.map(|(name, _)| name.clone()).collect()
     }
 
-    fn finish(&mut self, change: &Change, outcome: Outcome) {
+    fn finish_write(&mut self, change: &Change, outcome: Outcome) {
         let name = &change.target.name;
         let before = self.before.get(name).cloned().flatten();
         match outcome {
@@ -323,10 +295,7 @@ impl ClaimController {
                     return;
                 }
                 match serde_json::from_value::<ClusterResourceClaim>(answer) {
-                    Ok(after) => {
-                        self.tell(before.as_deref(), &after);
-                        self.hub.claims.absorb(after);
-                    }
+                    Ok(after) => self.tell(before.as_deref(), &after),
                     Err(error) => warn!(claim = %name, "The claim that was written cannot be read: {error}"),
                 }
             }
@@ -337,10 +306,10 @@ impl ClaimController {
                     .filter_map(|(field, _)| conflicting_key(field))
                     .map(str::to_owned)
                     .collect();
-                debug!(claim = %name, "Somebody else wrote to the claim: {error}");
                 self.refuse(name, before.as_deref(), taken);
             }
-            Err(error) => warn!(claim = %name, "Could not {} the claim: {error}", change.verb()),
+            // The writer said why, and tries again.
+            Err(_) => {}
         }
     }
 
@@ -358,7 +327,7 @@ impl ClaimController {
     fn tell(&self, before: Option<&ClusterResourceClaim>, after: &ClusterResourceClaim) {
         let name = after.metadata.name.as_deref().unwrap_or_default();
         let cluster = &after.spec.cluster_name;
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         let Some(before) = before else {
             info!(claim = name, cluster.name = cluster, "Created claim `{name}` for `{cluster}`");
             let note = format!("Created for cluster {cluster} with the capacity found there");
@@ -398,7 +367,9 @@ impl ClaimController {
         if self.recorded.is_none() {
             self.recorded = Some(self.load().await?);
         }
-        let Self { store, clock, recorded: Some(recorded), known, .. } = self else { return Ok(()) };
+        let Self { context: Context { store, clock, .. }, recorded: Some(recorded), known, .. } = self else {
+            return Ok(());
+        };
         for (name, known) in known.iter_mut().filter(|(_, known)| !known.recorded) {
             let Ok(name) = ClaimName::new(name) else { continue };
             let meta = &known.object.metadata;
@@ -429,7 +400,7 @@ impl ClaimController {
         let mut recorded = BTreeMap::new();
         let mut request = PageRequest::default();
         loop {
-            let page = self.store.claims(&request).await?;
+            let page = self.context.store.claims(&request).await?;
             for row in page.items {
                 recorded.insert(row.name, Seen { uid: None, generation: row.generation });
             }
@@ -438,6 +409,37 @@ impl ClaimController {
                 None => return Ok(recorded),
             }
         }
+    }
+}
+
+impl Controller for ClaimController {
+    const NAME: &'static str = "claim";
+
+    /// Most of a round may be waiting for the database.
+    fn pace(&self) -> Pace {
+        Pace { period: PERIOD, share: Share::SHORT_TENTH, ..Pace::default() }
+    }
+
+    async fn reconcile(&mut self) -> Result<Next, Failure> {
+        self.look().await?;
+        Ok(Next::AtPeriod)
+    }
+
+    async fn woken(&mut self) -> anyhow::Result<()> {
+        let (_, outcomes) = &mut self.outcomes;
+        tokio::select! {
+            changed = self.claims.changed() => changed?,
+            changed = self.inputs.joined.changed() => changed?,
+            changed = self.inputs.capacity.changed() => changed?,
+            changed = self.inputs.overview.changed() => changed?,
+            Some((change, outcome)) = outcomes.recv() => self.finish_write(&change, outcome),
+            failed = driver::failed(&mut self.tasks) => failed?,
+        }
+        Ok(())
+    }
+
+    async fn finish(self) -> anyhow::Result<()> {
+        driver::ended(self.tasks).await
     }
 }
 

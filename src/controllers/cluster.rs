@@ -7,11 +7,12 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
-use tokio::{sync::watch, task::JoinSet, time::Instant};
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use fedq_base::{clock::Clock, telemetry::Metrics};
+use super::driver::{self, Controller, Driver, Failure, Next, Pace, Tasks};
+use fedq_base::telemetry::Metrics;
 use fedq_domain::cluster::Connection;
 use fedq_k8s::{
     client::{ClientLimits, Observer, RetryClass, Told},
@@ -23,7 +24,7 @@ use fedq_k8s::{
     worker::{CLUSTER_METRICS, Joined, JoinedClusters},
     write::{self, Action, Change, Kind, Target},
 };
-use fedq_store::{ClusterRow, ClusterSource, Store, until_kept};
+use fedq_store::{ClusterRow, ClusterSource, until_kept};
 use fedq_values::ids::ClusterName;
 
 use self::{
@@ -68,11 +69,7 @@ pub struct Settings {
 /// What the tasks of all clusters share.
 #[derive(Clone)]
 struct Context {
-    hub: Hub,
-    hub_id: String,
-    store: Store,
-    clock: Clock,
-    metrics: Metrics,
+    all: super::context::Context,
     settings: Arc<Settings>,
     joined: watch::Sender<Arc<JoinedClusters>>,
     /// Woken when a cluster's objects or its link change.
@@ -84,7 +81,16 @@ pub struct ClusterController {
     members: BTreeMap<ClusterName, Running>,
     /// Clusters that only OCM knows, with the versions that were told of.
     managed: BTreeMap<ClusterName, u64>,
-    tasks: JoinSet<()>,
+    tasks: Tasks,
+    changed: Changed,
+}
+
+/// What joins clusters.
+struct Changed {
+    secrets: watch::Receiver<()>,
+    reports: watch::Receiver<()>,
+    managed: watch::Receiver<()>,
+    profiles: ProfilesChanged,
 }
 
 struct Running {
@@ -95,57 +101,36 @@ struct Running {
 
 impl ClusterController {
     pub fn new(
-        hub: Hub,
-        hub_id: String,
-        (store, clock, metrics): (Store, Clock, Metrics),
+        all: super::context::Context,
         settings: Settings,
         (joined, wake): (watch::Sender<Arc<JoinedClusters>>, Wake),
     ) -> Self {
-        let settings = Arc::new(settings);
-        let context = Context { hub, hub_id, store, clock, metrics, settings, joined, wake };
-        Self { context, members: BTreeMap::new(), managed: BTreeMap::new(), tasks: JoinSet::new() }
+        let changed = Changed {
+            secrets: all.hub.secrets.changed(),
+            reports: all.hub.cluster_metrics.changed(),
+            managed: all.hub.ocm.clusters.changed(),
+            profiles: ProfilesChanged::of(&all.hub),
+        };
+        let context = Context { all, settings: Arc::new(settings), joined, wake };
+        let (members, managed) = (BTreeMap::new(), BTreeMap::new());
+        Self { context, members, managed, tasks: Tasks::new(), changed }
     }
 
-    /// Follows what joins clusters until cancelled.
-    pub async fn run(mut self, cancel: CancellationToken) -> anyhow::Result<()> {
-        let mut secrets = self.context.hub.secrets.changed();
-        let mut reports = self.context.hub.cluster_metrics.changed();
-        let mut managed = self.context.hub.ocm.clusters.changed();
-        let mut profiles = ProfilesChanged::of(&self.context.hub);
-        loop {
-            if self.context.knows_who_joins() {
-                let begun = Instant::now();
-                let outcome = self.reconcile(&cancel).await;
-                self.context.metrics.reconciled("cluster", begun.elapsed(), outcome.is_err());
-                outcome?;
-            }
-            let leaving = self.context.joined.borrow().values().any(|joined| joined.leaving);
-            let look_again = if leaving { LEAVING_PERIOD } else { PERIOD };
-            tokio::select! {
-                () = cancel.cancelled() => break,
-                changed = secrets.changed() => changed?,
-                changed = reports.changed() => changed?,
-                changed = managed.changed() => changed?,
-                changed = profiles.changed() => changed?,
-                Some(ended) = self.tasks.join_next() => ended?,
-                () = tokio::time::sleep(look_again) => {}
-            }
-        }
-        while let Some(ended) = self.tasks.join_next().await {
-            ended?;
-        }
-        Ok(())
+    /// Follows what joins clusters until the daemon stops.
+    pub async fn run(self) -> anyhow::Result<()> {
+        let (metrics, stop) = (self.context.all.metrics.clone(), self.context.all.stop.clone());
+        Driver { signal: Arc::new(Notify::new()), metrics }.run(self, stop).await
     }
 
-    async fn reconcile(&mut self, cancel: &CancellationToken) -> anyhow::Result<()> {
-        let memberships = memberships(&self.context.hub);
+    async fn follow(&mut self) -> anyhow::Result<()> {
+        let memberships = memberships(&self.context.all.hub);
         let gone: Vec<ClusterName> =
             self.members.keys().filter(|name| !memberships.contains_key(*name)).cloned().collect();
         for name in gone {
             self.forget(&name).await?;
         }
         for membership in memberships.values() {
-            self.keep(membership, cancel);
+            self.keep(membership);
         }
         self.keep_unreached().await?;
         self.tell_managed();
@@ -159,7 +144,7 @@ impl ClusterController {
     /// Clusters that only report: those with a ClusterMetrics object and nothing that joins them.
     async fn keep_unreached(&mut self) -> anyhow::Result<()> {
         let mut reported: BTreeMap<ClusterName, Connection> = BTreeMap::new();
-        for name in self.context.hub.reported() {
+        for name in self.context.all.hub.reported() {
             if !self.members.contains_key(&name) {
                 let connection = self.context.reported_connection(&name);
                 reported.insert(name, connection);
@@ -182,7 +167,7 @@ impl ClusterController {
     /// OCM's word on a joined cluster wakes nobody here; of others it is all that is known.
     fn tell_managed(&mut self) {
         let joined = Arc::clone(&self.context.joined.borrow());
-        let managed = unjoined(&self.context.hub, &self.context.hub_id, &joined);
+        let managed = unjoined(&self.context.all.hub, &self.context.all.hub_id, &joined);
         let managed = managed.into_iter().map(|(name, managed)| (name, managed.metadata.version())).collect();
         if self.managed != managed {
             self.managed = managed;
@@ -191,7 +176,7 @@ impl ClusterController {
     }
 
     /// Starts the cluster's task, or starts it anew when its Secret says something else.
-    fn keep(&mut self, membership: &Membership, stopping: &CancellationToken) {
+    fn keep(&mut self, membership: &Membership) {
         let key = membership.key();
         let running = self.members.get(&membership.cluster);
         self.context.set_flags(membership);
@@ -202,7 +187,7 @@ impl ClusterController {
             info!(cluster.name = %membership.cluster, "What joins `{}` changed: connecting anew", membership.cluster);
             running.cancel.cancel();
         }
-        let cancel = stopping.child_token();
+        let cancel = self.context.all.stop.child_token();
         let member = Member {
             name: membership.cluster.clone(),
             origin: membership.origin.clone(),
@@ -211,9 +196,8 @@ impl ClusterController {
             confirmed_identity: membership.confirmed_identity.clone(),
             context: self.context.clone(),
             cancel: cancel.clone(),
-            stopping: stopping.clone(),
         };
-        self.tasks.spawn(member.run());
+        driver::spawn(&mut self.tasks, member.run());
         self.members.insert(membership.cluster.clone(), Running { key, cancel });
     }
 
@@ -223,9 +207,9 @@ impl ClusterController {
         }
         self.context.joined.send_modify(|joined| {
             Arc::make_mut(joined).remove(name);
-            self.context.metrics.forget_link(name);
+            self.context.all.metrics.forget_link(name);
         });
-        until_kept(|| self.context.store.remove_cluster(name)).await?;
+        until_kept(|| self.context.all.store.remove_cluster(name)).await?;
         self.context.wake();
         info!(cluster.name = %name, "`{name}` left");
         Ok(())
@@ -250,9 +234,42 @@ impl ClusterController {
     }
 }
 
+impl Controller for ClusterController {
+    const NAME: &'static str = "cluster";
+
+    fn pace(&self) -> Pace {
+        Pace { period: PERIOD, ..Pace::default() }
+    }
+
+    async fn reconcile(&mut self) -> Result<Next, Failure> {
+        if self.context.knows_who_joins() {
+            // A store that is full or busy was waited for.
+            self.follow().await.map_err(Failure::Lasting)?;
+        }
+        let leaving = self.context.joined.borrow().values().any(|joined| joined.leaving);
+        Ok(if leaving { Next::After(LEAVING_PERIOD) } else { Next::AtPeriod })
+    }
+
+    async fn woken(&mut self) -> anyhow::Result<()> {
+        let Changed { secrets, reports, managed, profiles } = &mut self.changed;
+        tokio::select! {
+            changed = secrets.changed() => changed?,
+            changed = reports.changed() => changed?,
+            changed = managed.changed() => changed?,
+            changed = profiles.changed() => changed?,
+            failed = driver::failed(&mut self.tasks) => failed?,
+        }
+        Ok(())
+    }
+
+    async fn finish(self) -> anyhow::Result<()> {
+        driver::ended(self.tasks).await
+    }
+}
+
 impl Context {
     fn knows_who_joins(&self) -> bool {
-        let Hub { secrets, cluster_metrics, profiles, .. } = &self.hub;
+        let Hub { secrets, cluster_metrics, profiles, .. } = &self.all.hub;
         secrets.synced() && cluster_metrics.synced() && profiles.as_ref().is_none_or(Profiles::synced)
     }
 
@@ -267,7 +284,7 @@ impl Context {
                 let before = entry.connection.word();
                 change(entry);
                 if entry.connection.word() != before {
-                    self.metrics.connection(name, &entry.connection);
+                    self.all.metrics.connection(name, &entry.connection);
                 }
             }
         });
@@ -276,13 +293,13 @@ impl Context {
 
     /// ClusterMetrics carries no time, so silence alone proves nothing; OCM's word does.
     fn reported_connection(&self, name: &ClusterName) -> Connection {
-        let managed = self.hub.ocm.clusters.get(None, name.as_str());
+        let managed = self.all.hub.ocm.clusters.get(None, name.as_str());
         // What fedq says there itself rests on this.
-        let managed = managed.filter(|managed| !managed.metadata.is_labelled(&self.hub_id));
+        let managed = managed.filter(|managed| !managed.metadata.is_labelled(&self.all.hub_id));
         let Some((since, message)) = managed.as_ref().and_then(|managed| managed.unavailable()) else {
             return Connection::Unreached;
         };
-        let now = self.clock.now();
+        let now = self.all.clock.now();
         let known = self.joined.borrow().get(name).map(|entry| entry.connection.clone());
         let since = since.unwrap_or(match known {
             Some(Connection::Stale { since, .. } | Connection::Lost { since, .. }) => since,
@@ -294,7 +311,7 @@ impl Context {
     }
 
     async fn put_unreached(&self, name: &ClusterName, connection: Connection) -> anyhow::Result<()> {
-        let now = self.clock.now();
+        let now = self.all.clock.now();
         let row = ClusterRow {
             name: name.clone(),
             identity: None,
@@ -306,10 +323,10 @@ impl Context {
             version: None,
             joined: now,
         };
-        until_kept(|| self.store.put_cluster(&row)).await?;
+        until_kept(|| self.all.store.put_cluster(&row)).await?;
         self.joined.send_modify(|joined| {
             let entry = Arc::make_mut(Arc::make_mut(joined).entry(name.clone()).or_default());
-            self.metrics.connection(name, &connection);
+            self.all.metrics.connection(name, &connection);
             (entry.connection, entry.source) = (connection, CLUSTER_METRICS);
         });
         self.wake();
@@ -325,7 +342,7 @@ impl Context {
                 return false;
             }
             let entry = Arc::make_mut(Arc::make_mut(joined).entry(membership.cluster.clone()).or_default());
-            self.metrics.connection(&membership.cluster, &entry.connection);
+            self.all.metrics.connection(&membership.cluster, &entry.connection);
             (entry.cordoned, entry.leaving, entry.joined_at, entry.source) = flags;
             true
         });
@@ -347,8 +364,8 @@ impl Context {
                 worker.synced()
                     && worker.tasks.jobs.all().is_empty()
                     && worker.tasks.job_sets.all().is_empty()
-                    && !queues.iter().any(|queue| queue.metadata.is_labelled(&self.hub_id))
-                    && !local_queues.iter().any(|queue| queue.metadata.is_labelled(&self.hub_id))
+                    && !queues.iter().any(|queue| queue.metadata.is_labelled(&self.all.hub_id))
+                    && !local_queues.iter().any(|queue| queue.metadata.is_labelled(&self.all.hub_id))
             }
             (_, None) => false,
         }
@@ -356,11 +373,11 @@ impl Context {
 
     async fn patch_secret(&self, secret: &str, patch: serde_json::Value) {
         let change = Change {
-            target: Target::namespaced(Kind::Secret, &self.hub.namespace, secret),
+            target: Target::namespaced(Kind::Secret, &self.all.hub.namespace, secret),
             action: Action::Merge(patch),
             manager: MANAGER,
         };
-        match write::send(&self.hub.client.kube(), &change, self.settings.request).await {
+        match write::send(&self.all.hub.client.kube(), &change, self.settings.request).await {
             // Whoever wrote in between woke us with it.
             Err(error) if error.class != RetryClass::Conflict => {
                 warn!(secret.name = secret, "Could not mark the Secret `{secret}`: {error}");

@@ -14,22 +14,21 @@ use std::{
 use serde_json::json;
 use tokio::{
     sync::{Notify, watch},
-    task::JoinSet,
     time::Instant,
 };
-use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::writer::{Outcome, Writer, WriterConfig};
-use fedq_base::{clock::Clock, telemetry::Metrics};
+use super::{
+    context::Context,
+    driver::{self, Controller, Driver, Failure, Next, Pace, Share, Tasks},
+    writer::{Place, Writer},
+};
 use fedq_domain::multikueue::{
     Use,
     dispatch::{Key, Nomination, Verdict, Waiting, nominate},
 };
 use fedq_k8s::{
-    client::RetryClass,
     events::{Events, Happening},
-    hub::Hub,
     list_watch::State,
     read::multikueue::{Dispatched, dispatching_checks},
     types::kueue::Workload,
@@ -54,7 +53,6 @@ const REMEMBERED: usize = 4;
 #[derive(Clone)]
 pub struct Settings {
     pub kueue_namespace: String,
-    pub writer: WriterConfig,
 }
 
 pub struct Inputs {
@@ -64,14 +62,13 @@ pub struct Inputs {
 }
 
 pub struct DispatcherController {
-    hub: Hub,
-    hub_id: String,
+    context: Context,
     events: Events,
-    clock: Clock,
-    metrics: Metrics,
     settings: Settings,
+    inputs: Inputs,
     signal: Arc<Notify>,
     writer: Writer,
+    tasks: Tasks,
     /// By UID.
     seen: BTreeMap<String, Seen>,
     /// Why nothing is nominated, as it was last told.
@@ -126,60 +123,35 @@ impl Seen {
 
 impl DispatcherController {
     pub fn new(
-        (hub, hub_id): (Hub, String),
-        (events, clock, metrics): (Events, Clock, Metrics),
+        context: Context,
+        events: Events,
         settings: Settings,
+        inputs: Inputs,
         signal: Arc<Notify>,
     ) -> Self {
         let writer = Writer::waking(Arc::clone(&signal));
         Self {
-            hub,
-            hub_id,
+            context,
             events,
-            clock,
-            metrics,
             settings,
+            inputs,
             signal,
             writer,
+            tasks: Tasks::new(),
             seen: BTreeMap::new(),
             told: None,
         }
     }
 
-    pub async fn run(
-        mut self,
-        Inputs { mut joined, mut draining }: Inputs,
-        cancel: CancellationToken,
-    ) -> anyhow::Result<()> {
-        let mut tasks = JoinSet::new();
-        let (writer, hub, config) = (self.writer.clone(), self.hub.clone(), self.settings.writer.clone());
-        let stop = cancel.clone();
-        tasks.spawn(async move {
-            let report = |change: &Change, outcome: &Outcome| tell(&hub, change, outcome);
-            writer.run(hub.client.kube(), config, report, stop).await;
-        });
-        loop {
-            let clusters = Arc::clone(&joined.borrow_and_update());
-            let drains = Arc::clone(&draining.borrow_and_update());
-            let begun = Instant::now();
-            let next = self.reconcile(&clusters, &drains).min(PERIOD);
-            self.metrics.reconciled("dispatcher", begun.elapsed(), false);
-            tokio::select! {
-                () = cancel.cancelled() => break,
-                () = self.signal.notified() => {}
-                changed = joined.changed() => changed?,
-                changed = draining.changed() => changed?,
-                () = tokio::time::sleep(next) => {}
-            }
-        }
-        while let Some(ended) = tasks.join_next().await {
-            ended?;
-        }
-        Ok(())
+    pub async fn run(mut self) -> anyhow::Result<()> {
+        let Context { hub, metrics, writer: config, stop, .. } = self.context.clone();
+        let place = (Place::hub(hub), metrics.clone());
+        let _stop = self.writer.start(place, config, |_, _| {}, (&mut self.tasks, &stop));
+        Driver { signal: Arc::clone(&self.signal), metrics }.run(self, stop).await
     }
 
     /// When to look again.
-    fn reconcile(&mut self, joined: &JoinedClusters, draining: &BTreeSet<Use>) -> Duration {
+    fn nominate(&mut self, joined: &JoinedClusters, draining: &BTreeSet<Use>) -> Duration {
         let held = self.held();
         if held != self.told {
             self.told = held;
@@ -189,13 +161,13 @@ impl DispatcherController {
                 info!("Clusters are nominated for Workloads, if Kueue's dispatcherName is {NAME}");
             }
         }
-        if held.is_some() || !self.hub.multikueue_is_current() || !self.hub.lists(joined) {
+        if held.is_some() || !self.context.hub.multikueue_is_current() || !self.context.hub.lists(joined) {
             self.writer.want(Vec::new());
             return PERIOD;
         }
         let now = Instant::now();
         let workloads = self.dispatchable();
-        let (hub, hub_id) = (self.hub.clone(), self.hub_id.clone());
+        let (hub, hub_id) = (self.context.hub.clone(), self.context.hub_id.clone());
         let kueue_namespace = self.settings.kueue_namespace.clone();
         let mut rooms = Rooms::new(&hub, (&hub_id, &kueue_namespace), joined, draining);
         let mut waiting = Vec::new();
@@ -224,12 +196,12 @@ impl DispatcherController {
 
     /// Why nothing may be nominated now.
     fn held(&self) -> Option<&'static str> {
-        match self.hub.mutating_policies.state() {
+        match self.context.hub.mutating_policies.state() {
             State::Waiting => Some("the hub's MutatingAdmissionPolicies are not known yet"),
             State::Absent => {
                 Some("the hub has no MutatingAdmissionPolicies: it needs Kubernetes 1.36 or newer")
             }
-            State::Synced { .. } if !self.hub.empties_nominations() => Some(
+            State::Synced { .. } if !self.context.hub.empties_nominations() => Some(
                 "the hub has no MutatingAdmissionPolicy `fedq-nominations`, without which Kueue could not admit what fedq nominates: apply deploy/hub/dispatcher.yaml",
             ),
             State::Synced { .. } => None,
@@ -238,8 +210,8 @@ impl DispatcherController {
 
     /// Workloads with the config they are to be dispatched by; the most important first, then the oldest.
     fn dispatchable(&self) -> Vec<(Arc<Workload>, String)> {
-        let configs = dispatching_checks(&self.hub.checks);
-        let all = self.hub.workloads.all().into_iter();
+        let configs = dispatching_checks(&self.context.hub.checks);
+        let all = self.context.hub.workloads.all().into_iter();
         let mut workloads: Vec<(Arc<Workload>, String)> = all
             .filter_map(|workload| {
                 let config = Dispatched::new(&workload).config(&configs)?.to_owned();
@@ -259,11 +231,11 @@ impl DispatcherController {
         if !self.seen.keys().any(|uid| is_over(uid)) {
             return;
         }
-        for workload in self.hub.workloads.all() {
+        for workload in self.context.hub.workloads.all() {
             let uid = workload.metadata.uid.as_str();
             if is_over(uid) && workload.status.cluster_name.is_some() {
                 let tried = self.seen.get(uid).map_or(0, |seen| seen.tried.len());
-                self.metrics.admitted(u32::try_from(tried).unwrap_or(u32::MAX));
+                self.context.metrics.admitted(u32::try_from(tried).unwrap_or(u32::MAX));
             }
         }
     }
@@ -282,7 +254,7 @@ impl DispatcherController {
             let (namespace, name) = &nomination.key;
             warn!("No cluster can ever hold Workload {namespace}/{name}: {why}");
             let note = format!("No cluster can ever hold it: {why}");
-            self.events.tell_of_workload(workload, Happening::NoClusterFits, note, self.clock.now());
+            self.events.tell_of_workload(workload, Happening::NoClusterFits, note, self.context.clock.now());
         }
         if nomination.clusters == workload.status.nominated_cluster_names {
             return None;
@@ -319,11 +291,30 @@ fn key(workload: &Workload) -> Key {
     (workload.metadata.namespace.clone().unwrap_or_default(), workload.metadata.name.clone())
 }
 
-fn tell(hub: &Hub, change: &Change, outcome: &Outcome) {
-    match outcome {
-        Ok(answer) => hub.absorb_answer(change, answer),
-        Err(error) if matches!(error.class, RetryClass::Conflict | RetryClass::NotFound) => {}
-        Err(error) => warn!("Could not nominate clusters for {}: {error}", change.target),
+impl Controller for DispatcherController {
+    const NAME: &'static str = "dispatcher";
+
+    fn pace(&self) -> Pace {
+        Pace { period: PERIOD, share: Share::HALF, ..Pace::default() }
+    }
+
+    async fn reconcile(&mut self) -> Result<Next, Failure> {
+        let joined = Arc::clone(&self.inputs.joined.borrow_and_update());
+        let draining = Arc::clone(&self.inputs.draining.borrow_and_update());
+        Ok(Next::After(self.nominate(&joined, &draining)))
+    }
+
+    async fn woken(&mut self) -> anyhow::Result<()> {
+        tokio::select! {
+            changed = self.inputs.joined.changed() => changed?,
+            changed = self.inputs.draining.changed() => changed?,
+            failed = driver::failed(&mut self.tasks) => failed?,
+        }
+        Ok(())
+    }
+
+    async fn finish(self) -> anyhow::Result<()> {
+        driver::ended(self.tasks).await
     }
 }
 

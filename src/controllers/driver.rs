@@ -1,47 +1,107 @@
-//! Runs a controller: activated by a payload-free signal or a period, one run at a time, backing off
-//! on errors. What a run finds it reads from snapshots, so a signal that comes during a run means one
+//! Runs a controller: activated by a payload-free signal, by what it listens to, or by a period; one run at a time,
+//! backing off on errors. What a run finds it reads from snapshots, so a signal that comes during a run means one
 //! more run after it, however many came.
 
-use std::{error::Error, future::Future, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use futures::FutureExt;
 use tokio::{
     sync::Notify,
+    task::{AbortHandle, JoinSet},
     time::{Instant, sleep, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, info_span, warn};
 
-use fedq_base::telemetry::{Metrics, chain};
+use fedq_base::telemetry::Metrics;
 use fedq_domain::cluster::Connection;
 use fedq_k8s::worker::{Joined, JoinedClusters};
+use fedq_store::StoreError;
 
 /// One kind of change and all that leads to it.
 pub trait Controller: Send {
-    type Error: Error + Send + Sync + 'static;
+    /// In logs and metrics.
+    const NAME: &'static str;
 
-    /// Gathers, decides, applies, reports. An error means: nothing more can be done now, run again
-    /// after a pause. One cluster's failure is no error here, since all would wait with it.
-    fn reconcile(&mut self) -> impl Future<Output = Result<Next, Self::Error>> + Send;
+    fn pace(&self) -> Pace {
+        Pace::default()
+    }
+
+    /// Gathers, decides, applies, reports. An error means: nothing more can be done now. One cluster's failure is no
+    /// error here, since all would wait with it.
+    fn reconcile(&mut self) -> impl Future<Output = Result<Next, Failure>> + Send;
 
     /// Another share of the time than its pace says, as things are after the last run.
-    fn share(&self) -> Option<Share> {
-        None
+    fn share(&self) -> Share {
+        self.pace().share
+    }
+
+    /// How much of the time of the last run counts as its share.
+    fn counted(&mut self, took: Duration) -> Duration {
+        took
+    }
+
+    /// Waits for what it listens to besides its signal. It is dropped when something else comes first, and an error
+    /// ends the daemon.
+    fn woken(&mut self) -> impl Future<Output = anyhow::Result<()>> + Send {
+        std::future::pending()
+    }
+
+    /// After the last run: what is under way is finished, so that its outcome is known.
+    fn finish(self) -> impl Future<Output = anyhow::Result<()>> + Send
+    where
+        Self: Sized,
+    {
+        std::future::ready(Ok(()))
     }
 }
 
-/// For a controller that is needed once more after its last run.
-impl<C: Controller> Controller for &mut C {
-    type Error = C::Error;
+/// Why a run came to nothing.
+#[derive(Debug)]
+pub enum Failure {
+    /// The same may work later: it runs again after a pause.
+    Passing(anyhow::Error),
+    /// Nothing that comes later changes it, as with a database that is damaged. It ends the daemon, whose next start
+    /// says what to do.
+    Lasting(anyhow::Error),
+}
 
-    async fn reconcile(&mut self) -> Result<Next, C::Error> {
-        (**self).reconcile().await
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        if error.is_transient() || error.is_unknown_cluster() {
+            Self::Passing(error.into())
+        } else {
+            Self::Lasting(error.into())
+        }
     }
+}
 
-    fn share(&self) -> Option<Share> {
-        (**self).share()
+/// What a controller has running beside itself. One that fails ends the daemon.
+pub type Tasks = JoinSet<anyhow::Result<()>>;
+
+/// For what cannot fail.
+pub fn spawn(tasks: &mut Tasks, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+    tasks.spawn(async move {
+        task.await;
+        Ok(())
+    })
+}
+
+/// Waits for a task that fails; those that end well are let go of.
+pub async fn failed(tasks: &mut Tasks) -> anyhow::Result<()> {
+    while let Some(ended) = tasks.join_next().await {
+        ended??;
     }
+    std::future::pending().await
+}
+
+/// Waits for all of them.
+pub async fn ended(mut tasks: Tasks) -> anyhow::Result<()> {
+    while let Some(ended) = tasks.join_next().await {
+        ended??;
+    }
+    Ok(())
 }
 
 /// When to run again, besides at the next signal.
@@ -53,11 +113,8 @@ pub enum Next {
 }
 
 pub struct Driver {
-    /// In logs and metrics.
-    pub name: &'static str,
     /// Others bump it with `notify_one`.
     pub signal: Arc<Notify>,
-    pub pace: Pace,
     pub metrics: Metrics,
 }
 
@@ -111,21 +168,17 @@ fn is_being_connected(entry: &Joined) -> bool {
 }
 
 /// The pauses of one loop.
-pub struct Rest {
+struct Rest {
     /// Until then its runs so far have taken up their share.
     until: Instant,
 }
 
 impl Rest {
-    pub fn new() -> Self {
+    fn new() -> Self {
         Self { until: Instant::now() }
     }
 
-    /// Leaves time to others after a run that ends now and took so long, or until `stop`.
-    pub async fn leave(&mut self, share: Share, took: Duration, stop: &CancellationToken) {
-        let _ = stop.run_until_cancelled(sleep(self.pause(share, took, Instant::now()))).await;
-    }
-
+    /// How long to leave the time to others after a run that ends now and took so long.
     fn pause(&mut self, share: Share, took: Duration, now: Instant) -> Duration {
         let rested = now.checked_sub(took + share.credit).unwrap_or(now);
         let until = self.until.max(rested) + took + share.pause(took);
@@ -134,16 +187,12 @@ impl Rest {
     }
 }
 
-impl Default for Rest {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     /// A run at least this often, in case a signal was lost.
     pub period: Duration,
+    /// At least so long a pause after each run: what comes together is seen by one.
+    pub settle: Duration,
     pub share: Share,
     /// After the first error; doubled, with jitter, for each that follows.
     pub backoff_min: Duration,
@@ -156,6 +205,7 @@ impl Default for Pace {
     fn default() -> Self {
         Self {
             period: Duration::from_mins(1),
+            settle: Duration::ZERO,
             share: Share::TENTH,
             backoff_min: Duration::from_millis(500),
             backoff_max: Duration::from_secs(30),
@@ -167,77 +217,87 @@ impl Default for Pace {
 impl Driver {
     /// Runs at once, then until `stop`. A signal does not cut a pause after an error short: whatever
     /// fails would otherwise be hammered at the rate of events.
-    pub async fn run<C: Controller>(self, mut controller: C, stop: CancellationToken) {
-        let mut backoff = None;
-        let mut rest = Rest::new();
+    pub async fn run<C: Controller>(self, mut controller: C, stop: CancellationToken) -> anyhow::Result<()> {
+        let (name, mut backoff, mut rest) = (C::NAME, None, Rest::new());
         loop {
+            let pace = controller.pace();
             // A signal from before this run is answered by it.
             let _ = self.signal.notified().now_or_never();
             let begun = Instant::now();
-            let span = info_span!("reconcile", controller = self.name);
-            let run = controller.reconcile().instrument(span);
-            let Some(outcome) = self.unless_stopped(run, &stop).await else { return };
-            self.metrics.reconciled(self.name, begun.elapsed(), outcome.is_err());
-            match outcome {
+            let run = controller.reconcile().instrument(info_span!("reconcile", controller = name));
+            let Some(outcome) = unless_stopped(name, run, (pace.grace, &stop)).await else { break };
+            self.metrics.reconciled(name, begun.elapsed(), outcome.is_err());
+            let due = match outcome {
                 Ok(next) => {
                     backoff = None;
-                    let due = begun + self.period(next);
-                    let share = controller.share().unwrap_or(self.pace.share);
-                    rest.leave(share, begun.elapsed(), &stop).await;
-                    tokio::select! {
-                        () = stop.cancelled() => return,
-                        () = self.signal.notified() => {}
-                        () = sleep_until(due) => {}
-                    }
+                    let took = controller.counted(begun.elapsed());
+                    let pause = pace.settle.max(rest.pause(controller.share(), took, Instant::now()));
+                    let _ = stop.run_until_cancelled(sleep(pause)).await;
+                    begun + period(pace, next)
                 }
-                Err(error) => {
-                    let pause = self.pause(&mut backoff);
-                    let name = self.name;
-                    warn!(controller = name, error = %chain(&error), ?pause, "Controller `{name}` failed and runs again after a pause");
-                    tokio::select! {
-                        () = stop.cancelled() => return,
-                        () = sleep(pause) => {}
-                    }
+                Err(Failure::Passing(error)) => {
+                    let pause = back_off(pace, &mut backoff);
+                    let error = format!("{error:#}");
+                    warn!(
+                        controller = name,
+                        error,
+                        ?pause,
+                        "Controller `{name}` failed and runs again after a pause"
+                    );
+                    let _ = stop.run_until_cancelled(sleep(pause)).await;
+                    Instant::now()
                 }
+                Err(Failure::Lasting(error)) => return Err(error),
+            };
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = self.signal.notified() => {}
+                woken = controller.woken() => woken?,
+                () = sleep_until(due) => {}
             }
         }
+        controller.finish().await
     }
+}
 
-    /// The run's outcome; `None` if it was under way at the stop and did not end within the grace.
-    async fn unless_stopped<T>(&self, run: impl Future<Output = T>, stop: &CancellationToken) -> Option<T> {
-        let mut run = std::pin::pin!(run);
-        tokio::select! {
-            // A run that is done counts even if the stop came meanwhile.
-            biased;
-            outcome = &mut run => return Some(outcome),
-            () = stop.cancelled() => {}
-        }
-        let outcome = timeout(self.pace.grace, run).await.ok();
-        if outcome.is_none() {
-            debug!(controller = self.name, "A run was cut off by the stop");
-        }
-        outcome
+/// The run's outcome; `None` if it was under way at the stop and did not end within the grace.
+async fn unless_stopped<T>(
+    name: &str,
+    run: impl Future<Output = T>,
+    (grace, stop): (Duration, &CancellationToken),
+) -> Option<T> {
+    let mut run = std::pin::pin!(run);
+    tokio::select! {
+        // A run that is done counts even if the stop came meanwhile.
+        biased;
+        outcome = &mut run => return Some(outcome),
+        () = stop.cancelled() => {}
     }
+    let outcome = timeout(grace, run).await.ok();
+    if outcome.is_none() {
+        debug!(controller = name, "A run was cut off by the stop");
+    }
+    outcome
+}
 
-    fn period(&self, next: Next) -> Duration {
-        match next {
-            Next::AtPeriod => self.pace.period,
-            Next::After(delay) => delay.min(self.pace.period),
-        }
+fn period(pace: Pace, next: Next) -> Duration {
+    match next {
+        Next::AtPeriod => pace.period,
+        Next::After(delay) => delay.min(pace.period),
     }
+}
 
-    fn pause(&self, backoff: &mut Option<ExponentialBackoff>) -> Duration {
-        let backoff = backoff.get_or_insert_with(|| {
-            ExponentialBuilder::new()
-                .with_min_delay(self.pace.backoff_min)
-                .with_max_delay(self.pace.backoff_max)
-                .without_max_times()
-                .with_jitter()
-                .build()
-        });
-        // Jitter comes on top of the delay, the greatest one included.
-        backoff.next().unwrap_or(self.pace.backoff_max).min(self.pace.backoff_max)
-    }
+fn back_off(pace: Pace, backoff: &mut Option<ExponentialBackoff>) -> Duration {
+    let backoff = backoff.get_or_insert_with(|| {
+        ExponentialBuilder::new()
+            .with_min_delay(pace.backoff_min)
+            .with_max_delay(pace.backoff_max)
+            .without_max_times()
+            .with_jitter()
+            .build()
+    });
+    // Jitter comes on top of the delay, the greatest one included.
+    backoff.next().unwrap_or(pace.backoff_max).min(pace.backoff_max)
 }
 
 #[cfg(test)]
@@ -248,10 +308,6 @@ mod tests {
 
     use super::*;
 
-    #[derive(Debug, thiserror::Error)]
-    #[error("the hub does not answer")]
-    struct Unanswered;
-
     /// Reports the start of each run and does what it is told.
     struct Scripted {
         started: mpsc::UnboundedSender<Instant>,
@@ -259,19 +315,24 @@ mod tests {
         takes: Duration,
         failures: usize,
         next: Next,
+        pace: Pace,
     }
 
     impl Controller for Scripted {
-        type Error = Unanswered;
+        const NAME: &'static str = "test";
 
-        async fn reconcile(&mut self) -> Result<Next, Unanswered> {
+        fn pace(&self) -> Pace {
+            self.pace
+        }
+
+        async fn reconcile(&mut self) -> Result<Next, Failure> {
             assert_eq!(self.running.fetch_add(1, Ordering::SeqCst), 0, "two runs at once");
             self.started.send(Instant::now()).expect("the test listens");
             sleep(self.takes).await;
             self.running.fetch_sub(1, Ordering::SeqCst);
             if 0 < self.failures {
                 self.failures -= 1;
-                return Err(Unanswered);
+                return Err(Failure::Passing(anyhow::anyhow!("the hub does not answer")));
             }
             Ok(self.next)
         }
@@ -282,7 +343,7 @@ mod tests {
         stop: CancellationToken,
         metrics: Metrics,
         starts: mpsc::UnboundedReceiver<Instant>,
-        task: JoinHandle<()>,
+        task: JoinHandle<anyhow::Result<()>>,
     }
 
     /// Long enough to tell apart on a busy machine.
@@ -298,10 +359,11 @@ mod tests {
                 takes: Duration::ZERO,
                 failures: 0,
                 next: Next::AtPeriod,
+                pace,
             };
             script(&mut controller);
             let (signal, stop, metrics) = (Arc::new(Notify::new()), CancellationToken::new(), Metrics::new());
-            let driver = Driver { name: "test", signal: Arc::clone(&signal), pace, metrics: metrics.clone() };
+            let driver = Driver { signal: Arc::clone(&signal), metrics: metrics.clone() };
             let task = tokio::spawn(driver.run(controller, stop.clone()));
             Self { signal, stop, metrics, starts, task }
         }
@@ -313,7 +375,8 @@ mod tests {
         /// Stops the driver; how many runs had begun that nobody waited for.
         async fn stop(mut self) -> usize {
             self.stop.cancel();
-            timeout(Duration::from_secs(20), self.task).await.expect("stops").expect("no panic");
+            let ended = timeout(Duration::from_secs(20), self.task).await.expect("stops");
+            ended.expect("no panic").expect("no failure that lasts");
             let mut left = 0;
             while self.starts.try_recv().is_ok() {
                 left += 1;
@@ -430,13 +493,11 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_their_bound_and_start_over_after_success() {
-        let driver =
-            Driver { name: "test", signal: Arc::default(), pace: Pace::default(), metrics: Metrics::new() };
-        let mut backoff = None;
-        let pauses = (0..100).map(|_| driver.pause(&mut backoff)).collect::<Vec<_>>();
-        assert!(pauses.iter().all(|pause| *pause <= driver.pace.backoff_max), "{pauses:?}");
-        assert_eq!(pauses[99], driver.pace.backoff_max);
-        assert!(driver.pause(&mut None) <= driver.pace.backoff_min * 2);
+        let (pace, mut backoff) = (Pace::default(), None);
+        let pauses = (0..100).map(|_| back_off(pace, &mut backoff)).collect::<Vec<_>>();
+        assert!(pauses.iter().all(|pause| *pause <= pace.backoff_max), "{pauses:?}");
+        assert_eq!(pauses[99], pace.backoff_max);
+        assert!(back_off(pace, &mut None) <= pace.backoff_min * 2);
     }
 
     #[tokio::test]
@@ -451,5 +512,33 @@ mod tests {
         let mut bed = Bed::start(Pace { grace: STEP, ..quiet() }, |controller| controller.takes = NEVER);
         bed.run().await;
         assert_eq!(bed.stop().await, 0, "a run that hangs is cut off");
+    }
+
+    #[tokio::test]
+    async fn what_lasts_ends_it_and_so_does_a_part_that_fails_beside_it() {
+        struct Failing(Option<Failure>, Tasks);
+        impl Controller for Failing {
+            const NAME: &'static str = "test";
+            async fn reconcile(&mut self) -> Result<Next, Failure> {
+                self.0.take().map_or(Ok(Next::AtPeriod), Err)
+            }
+            async fn woken(&mut self) -> anyhow::Result<()> {
+                failed(&mut self.1).await
+            }
+        }
+        let run = async |controller| {
+            let driver = Driver { signal: Arc::default(), metrics: Metrics::new() };
+            let run = driver.run(controller, CancellationToken::new());
+            timeout(Duration::from_secs(20), run).await.expect("ends").expect_err("fails").to_string()
+        };
+        let mut tasks = Tasks::new();
+        let lasting = StoreError::Closed { what: "read" }.into();
+        assert!(matches!(lasting, Failure::Lasting(_)));
+        assert_eq!(run(Failing(Some(lasting), Tasks::new())).await, "cannot read: the database is closed");
+        tasks.spawn(async { Ok(()) });
+        tasks.spawn(async { anyhow::bail!("it broke") });
+        assert_eq!(run(Failing(None, tasks)).await, "it broke");
+        let passing = StoreError::Full { what: "write" }.into();
+        assert!(matches!(passing, Failure::Passing(_)));
     }
 }

@@ -8,11 +8,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
-use tokio_util::sync::CancellationToken;
 
 use self::render::Rendering;
-use super::writer::{Writer, WriterConfig, ocm};
-use fedq_base::{clock::Clock, telemetry::Metrics};
+use super::{
+    context::Context,
+    driver::{self, Controller, Driver, Failure, Next, Pace, Tasks},
+    writer::{Place, Writer},
+};
 use fedq_domain::{
     cluster::Connection,
     inventory::{self, QUOTA_SCORES},
@@ -21,7 +23,6 @@ use fedq_domain::{
     resources::Aliases,
 };
 use fedq_k8s::{
-    hub::Hub,
     list_watch::State,
     read,
     types::ocm::{AddOnPlacementScore, ManagedCluster},
@@ -47,7 +48,6 @@ pub struct Settings {
     /// None: no scores are written.
     pub scores: Option<ScoreSettings>,
     pub aliases: Aliases,
-    pub writer: WriterConfig,
 }
 
 #[derive(Clone)]
@@ -63,12 +63,12 @@ pub struct Inputs {
 }
 
 pub struct InventoryController {
-    hub: Hub,
-    hub_id: String,
-    clock: Clock,
+    context: Context,
     settings: Settings,
+    inputs: Inputs,
     signal: Arc<Notify>,
     writer: Writer,
+    tasks: Tasks,
     clusters: BTreeMap<ClusterName, Decided>,
 }
 
@@ -100,46 +100,20 @@ struct Keeps {
 }
 
 impl InventoryController {
-    pub fn new((hub, hub_id): (Hub, String), clock: Clock, settings: Settings, signal: Arc<Notify>) -> Self {
+    pub fn new(context: Context, settings: Settings, inputs: Inputs, signal: Arc<Notify>) -> Self {
         let writer = Writer::waking(Arc::clone(&signal));
-        Self { hub, hub_id, clock, settings, signal, writer, clusters: BTreeMap::new() }
+        Self { context, settings, inputs, signal, writer, tasks: Tasks::new(), clusters: BTreeMap::new() }
     }
 
-    /// Runs until cancelled; a write under way is then finished, so that its outcome is known.
-    pub async fn run(
-        mut self,
-        mut inputs: Inputs,
-        metrics: Metrics,
-        cancel: CancellationToken,
-    ) -> anyhow::Result<()> {
-        let (writer, hub, config) = (self.writer.clone(), self.hub.clone(), self.settings.writer.clone());
-        let writing = ocm::write(&writer, &hub, config, cancel.clone());
-        let deciding = async {
-            loop {
-                let joined = Arc::clone(&inputs.joined.borrow_and_update());
-                let capacity = Arc::clone(&inputs.capacity.borrow_and_update());
-                let begun = tokio::time::Instant::now();
-                self.reconcile(&joined, &capacity);
-                metrics.reconciled("inventory", begun.elapsed(), false);
-                tokio::select! {
-                    () = cancel.cancelled() => return Ok(()),
-                    () = tokio::time::sleep(SETTLE) => {}
-                }
-                tokio::select! {
-                    () = cancel.cancelled() => return Ok(()),
-                    () = self.signal.notified() => {}
-                    changed = inputs.joined.changed() => changed?,
-                    changed = inputs.capacity.changed() => changed?,
-                    () = tokio::time::sleep(PERIOD) => {}
-                }
-            }
-        };
-        let (decided, ()) = tokio::join!(deciding, writing);
-        decided
+    pub async fn run(mut self) -> anyhow::Result<()> {
+        let Context { hub, metrics, writer: config, stop, .. } = self.context.clone();
+        let place = (Place::hub(hub), metrics.clone());
+        let _stop = self.writer.start(place, config, |_, _| {}, (&mut self.tasks, &stop));
+        Driver { signal: Arc::clone(&self.signal), metrics }.run(self, stop).await
     }
 
-    fn reconcile(&mut self, joined: &JoinedClusters, capacity: &CapacityView) {
-        let now = self.clock.now();
+    fn keep(&mut self, joined: &JoinedClusters, capacity: &CapacityView) {
+        let now = self.context.clock.now();
         let Some(keeps) = self.keeps() else {
             self.writer.want(Vec::new());
             return;
@@ -167,12 +141,13 @@ impl InventoryController {
     /// `None` while it is not known whose clusters these are.
     fn keeps(&self) -> Option<Keeps> {
         let followed = |state: State| state == State::Synced { broken: None };
-        let registers = self.hub.ocm.registers()?;
-        if !followed(self.hub.ocm.clusters.state()) || !followed(self.hub.namespaces.state()) {
+        let registers = self.context.hub.ocm.registers()?;
+        if !followed(self.context.hub.ocm.clusters.state()) || !followed(self.context.hub.namespaces.state())
+        {
             return None;
         }
-        let sets = followed(self.hub.ocm.sets.state());
-        let scores = followed(self.hub.ocm.scores.state());
+        let sets = followed(self.context.hub.ocm.sets.state());
+        let scores = followed(self.context.hub.ocm.scores.state());
         Some(Keeps {
             clusters: self.settings.clusters && sets && !registers,
             scores: self.settings.scores.is_some() && scores,
@@ -180,7 +155,7 @@ impl InventoryController {
     }
 
     fn see(&self, name: &ClusterName, entry: &Joined, capacity: &CapacityView, keeps: Keeps) -> Seen {
-        let ocm = &self.hub.ocm;
+        let ocm = &self.context.hub.ocm;
         let worker = entry.worker.as_ref().filter(|worker| worker.queues.synced());
         Seen {
             connection: entry.connection.clone(),
@@ -190,14 +165,14 @@ impl InventoryController {
             capacity: capacity.get(name).cloned(),
             cluster: ocm.clusters.get(None, name.as_str()),
             scores: [RESOURCE, QUOTA_SCORES].map(|resource| ocm.scores.get(Some(name.as_str()), resource)),
-            has_namespace: self.hub.namespaces.get(None, name.as_str()).is_some(),
+            has_namespace: self.context.hub.namespaces.get(None, name.as_str()).is_some(),
             // Scores rest on what queues there hold.
             keeps: Keeps { scores: keeps.scores && entry.source != CLUSTER_METRICS, ..keeps },
         }
     }
 
     fn decide(&self, name: &ClusterName, seen: &Seen, now: Timestamp) -> (Vec<Change>, Option<Timestamp>) {
-        let rendering = Rendering { hub_id: &self.hub_id, name, now };
+        let rendering = Rendering { hub_id: &self.context.hub_id, name, now };
         let mut changes = Vec::new();
         if seen.keeps.clusters {
             changes.extend(rendering.cluster(seen));
@@ -252,18 +227,18 @@ impl InventoryController {
 
     /// The sets that every hub has, once.
     fn sets(&self) -> Vec<Change> {
-        let missing = SETS.iter().filter(|name| self.hub.ocm.sets.get(None, name).is_none());
-        missing.map(|name| render::set(&self.hub_id, name)).collect()
+        let missing = SETS.iter().filter(|name| self.context.hub.ocm.sets.get(None, name).is_none());
+        missing.map(|name| render::set(&self.context.hub_id, name)).collect()
     }
 
     /// ManagedClusters that fedq made of clusters that have left.
     fn gone(&self, joined: &JoinedClusters) -> Vec<Change> {
-        if !self.hub.is_current() || !self.hub.lists(joined) {
+        if !self.context.hub.is_current() || !self.context.hub.lists(joined) {
             return Vec::new();
         }
         let left = |name: &str| ClusterName::new(name).is_ok_and(|name| !joined.contains_key(&name));
-        let ours = self.hub.ocm.clusters.all();
-        let ours = ours.iter().filter(|cluster| cluster.metadata.is_labelled(&self.hub_id));
+        let ours = self.context.hub.ocm.clusters.all();
+        let ours = ours.iter().filter(|cluster| cluster.metadata.is_labelled(&self.context.hub_id));
         ours.filter(|cluster| left(&cluster.metadata.name) && cluster.metadata.deletion_timestamp.is_none())
             .map(|cluster| {
                 let target = Target::cluster_scoped(Kind::ManagedCluster, &cluster.metadata.name);
@@ -292,4 +267,32 @@ impl Seen {
 
 fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
     one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
+}
+
+impl Controller for InventoryController {
+    const NAME: &'static str = "inventory";
+
+    fn pace(&self) -> Pace {
+        Pace { period: PERIOD, settle: SETTLE, ..Pace::default() }
+    }
+
+    async fn reconcile(&mut self) -> Result<Next, Failure> {
+        let joined = Arc::clone(&self.inputs.joined.borrow_and_update());
+        let capacity = Arc::clone(&self.inputs.capacity.borrow_and_update());
+        self.keep(&joined, &capacity);
+        Ok(Next::AtPeriod)
+    }
+
+    async fn woken(&mut self) -> anyhow::Result<()> {
+        tokio::select! {
+            changed = self.inputs.joined.changed() => changed?,
+            changed = self.inputs.capacity.changed() => changed?,
+            failed = driver::failed(&mut self.tasks) => failed?,
+        }
+        Ok(())
+    }
+
+    async fn finish(self) -> anyhow::Result<()> {
+        driver::ended(self.tasks).await
+    }
 }

@@ -4,6 +4,7 @@ pub mod admission_check;
 pub mod capacity;
 pub mod claim;
 pub mod cluster;
+pub mod context;
 pub mod dispatcher;
 pub mod driver;
 pub mod inventory;

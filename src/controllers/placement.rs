@@ -9,17 +9,17 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::Context as _;
 use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
-use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use self::gather::Gathered;
 use super::{
-    driver::{Controller, Driver, Next, Pace},
-    writer::{Writer, WriterConfig, ocm},
+    context::Context,
+    driver::{self, Controller, Driver, Failure, Next, Tasks},
+    writer::{Place, Writer},
 };
-use fedq_base::{clock::Clock, telemetry::Metrics};
 use fedq_domain::{
     placement::{
         self,
@@ -31,7 +31,7 @@ use fedq_domain::{
     },
     queue::{objects::HUB_LABEL, selector::Labels},
 };
-use fedq_k8s::{hub::Hub, list_watch::State, read, types::ocm as types, write::Change};
+use fedq_k8s::{list_watch::State, read, types::ocm as types, write::Change};
 use fedq_values::ids::ClusterName;
 
 mod gather;
@@ -43,16 +43,15 @@ const MANAGER: &str = "fedq-decision";
 pub struct Settings {
     /// Whether fedq decides at all; if not, it only shows what was decided.
     pub evaluate: bool,
-    pub writer: WriterConfig,
 }
 
 pub struct PlacementController {
-    hub: Hub,
-    hub_id: String,
+    context: Context,
     /// The labels of decisions that are this hub's.
     marks: Labels,
-    clock: Clock,
     settings: Settings,
+    signal: Arc<Notify>,
+    tasks: Tasks,
     writer: Writer,
     view: watch::Sender<Arc<PlacementView>>,
     gathered: Gathered,
@@ -72,27 +71,20 @@ pub struct PlacementController {
     ocm_places: Option<bool>,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum PlacementError {
-    #[error("an evaluation of Placements broke off")]
-    Evaluate(#[source] tokio::task::JoinError),
-}
-
 impl PlacementController {
     pub fn new(
-        (hub, hub_id): (Hub, String),
-        clock: Clock,
+        context: Context,
         settings: Settings,
         view: watch::Sender<Arc<PlacementView>>,
-        signal: &Arc<Notify>,
+        signal: Arc<Notify>,
     ) -> Self {
         Self {
-            hub,
-            marks: Labels::from([(HUB_LABEL.to_owned(), hub_id.clone())]),
-            hub_id,
-            clock,
+            marks: Labels::from([(HUB_LABEL.to_owned(), context.hub_id.clone())]),
             settings,
-            writer: Writer::waking(Arc::clone(signal)),
+            context,
+            writer: Writer::waking(Arc::clone(&signal)),
+            signal,
+            tasks: Tasks::new(),
             view,
             gathered: Gathered::default(),
             wishes: BTreeMap::new(),
@@ -106,25 +98,18 @@ impl PlacementController {
         }
     }
 
-    /// Runs until cancelled; a write under way is then finished, so that its outcome is known.
-    pub async fn run(
-        self,
-        signal: Arc<Notify>,
-        metrics: Metrics,
-        cancel: CancellationToken,
-    ) -> anyhow::Result<()> {
-        let (writer, hub, config) = (self.writer.clone(), self.hub.clone(), self.settings.writer.clone());
-        let writing = ocm::write(&writer, &hub, config, cancel.clone());
-        let driver = Driver { name: "placement", signal, pace: Pace::default(), metrics };
-        tokio::join!(driver.run(self, cancel), writing);
-        Ok(())
+    pub async fn run(mut self) -> anyhow::Result<()> {
+        let Context { hub, metrics, writer: config, stop, .. } = self.context.clone();
+        let place = (Place::hub(hub), metrics.clone());
+        let _stop = self.writer.start(place, config, |_, _| {}, (&mut self.tasks, &stop));
+        Driver { signal: Arc::clone(&self.signal), metrics }.run(self, stop).await
     }
 
     /// Without everything that decides, nothing is decided: a set that is not known yet looks like one
     /// without clusters.
     fn hold(&mut self) {
         self.writer.want(Vec::new());
-        let absent = self.hub.ocm.placements.state() == State::Absent;
+        let absent = self.context.hub.ocm.placements.state() == State::Absent;
         if absent && self.view.borrow().known {
             self.view.send_modify(|view| {
                 *view = Arc::new(PlacementView { revision: view.revision + 1, ..PlacementView::default() });
@@ -134,7 +119,7 @@ impl PlacementController {
 
     /// Notices who else decides; whose turn it is may be another for each Placement.
     fn look_for_ocm(&mut self) -> Option<bool> {
-        let places = self.hub.ocm.places()?;
+        let places = self.context.hub.ocm.places()?;
         if self.ocm_places != Some(places) {
             if self.settings.evaluate {
                 let who = if places { "OCM's placement controller" } else { "fedq" };
@@ -155,11 +140,7 @@ impl PlacementController {
     }
 
     /// Off the threads that the other controllers share: expressions of many Placements take their time.
-    async fn evaluate(
-        &mut self,
-        keys: Vec<PlacementKey>,
-        now: Timestamp,
-    ) -> Result<Vec<Decided>, PlacementError> {
+    async fn evaluate(&mut self, keys: Vec<PlacementKey>, now: Timestamp) -> Result<Vec<Decided>, Failure> {
         let board = &self.gathered.board;
         let placements: Vec<Arc<Placement>> =
             keys.iter().filter_map(|key| board.placement(key)).cloned().collect();
@@ -168,7 +149,8 @@ impl PlacementController {
         }
         let hub = self.unwritten.over(board.hub());
         let decide = move || round::decide(&placements, &hub, now);
-        tokio::task::spawn_blocking(decide).await.map_err(PlacementError::Evaluate)
+        let decided = tokio::task::spawn_blocking(decide).await;
+        decided.context("an evaluation of Placements broke off").map_err(Failure::Passing)
     }
 
     /// Forgets what was decided of it.
@@ -218,17 +200,17 @@ impl PlacementController {
 
     /// What is still to be written, so that a Placement is as it was last evaluated.
     fn compare(&mut self, key: PlacementKey) {
-        let object = self.hub.ocm.placements.get(Some(&key.namespace), &key.name);
+        let object = self.context.hub.ocm.placements.get(Some(&key.namespace), &key.name);
         let placement = self.gathered.board.placement(&key);
         let (Some(desired), Some(placement), Some(object)) = (self.desired.get(&key), placement, object)
         else {
             return;
         };
         let rendering = render::Rendering {
-            hub_id: &self.hub_id,
+            hub_id: &self.context.hub_id,
             placement: &object,
-            decisions: &self.hub.ocm.decisions,
-            now: self.clock.now(),
+            decisions: &self.context.hub.ocm.decisions,
+            now: self.context.clock.now(),
         };
         let (hub, reported) = (self.gathered.board.hub(), read::ocm::report(&object));
         let wanted = desired.changes(placement, hub, &reported, &self.marks);
@@ -244,7 +226,7 @@ impl PlacementController {
     }
 
     fn show(&mut self, key: &PlacementKey, writer: placement::Writer, failures: Vec<String>) {
-        let found = self.hub.ocm.placements.get(Some(&key.namespace), &key.name);
+        let found = self.context.hub.ocm.placements.get(Some(&key.namespace), &key.name);
         let (Some(placement), Some(object)) = (self.gathered.board.placement(key), found) else {
             self.rows.remove(key);
             return;
@@ -297,23 +279,23 @@ impl PlacementController {
     fn next(&self, now: Timestamp) -> Next {
         let evaluates = self.gathered.board.next_at();
         let evaluates = evaluates.map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
-        let gone = self.hub.ocm.places_until().map(|at| at.saturating_duration_since(Instant::now()));
+        let gone = self.context.hub.ocm.places_until().map(|at| at.saturating_duration_since(Instant::now()));
         let wait = [evaluates, gone].into_iter().flatten().min();
         wait.map_or(Next::AtPeriod, |wait| Next::After(wait + Duration::from_millis(1)))
     }
 }
 
 impl Controller for PlacementController {
-    type Error = PlacementError;
+    const NAME: &'static str = "placement";
 
-    async fn reconcile(&mut self) -> Result<Next, PlacementError> {
-        let now = self.clock.now();
+    async fn reconcile(&mut self) -> Result<Next, Failure> {
+        let now = self.context.clock.now();
         let places = self.look_for_ocm();
-        let Some(ocm_places) = places.filter(|_| self.hub.ocm.is_current()) else {
+        let Some(ocm_places) = places.filter(|_| self.context.hub.ocm.is_current()) else {
             self.hold();
             return Ok(Next::AtPeriod);
         };
-        for key in self.gathered.take(&self.hub.ocm, &self.hub_id) {
+        for key in self.gathered.take(&self.context.hub.ocm, &self.context.hub_id) {
             self.forget(&key);
             self.rows.remove(&key);
         }
@@ -344,6 +326,14 @@ impl Controller for PlacementController {
         self.writer.want(self.wishes.values().flatten().cloned().collect());
         self.publish();
         Ok(self.next(now))
+    }
+
+    async fn woken(&mut self) -> anyhow::Result<()> {
+        driver::failed(&mut self.tasks).await
+    }
+
+    async fn finish(self) -> anyhow::Result<()> {
+        driver::ended(self.tasks).await
     }
 }
 

@@ -10,14 +10,8 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    sync::{Notify, watch},
-    task::JoinSet,
-    time::Instant,
-};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::{Notify, watch};
 
-use fedq_base::telemetry::Metrics;
 use fedq_domain::queue::{
     ClaimedQueues,
     input::{HubObjects, NamespaceRules},
@@ -34,8 +28,9 @@ use fedq_values::ids::{ClusterName, FlavorName, QueueName};
 
 use self::target::Target;
 use super::{
-    driver::{Rest, Share},
-    writer::{WriterConfig, keep_for_workers},
+    context::Context,
+    driver::{self, Controller, Driver, Failure, Next, Pace, Tasks},
+    writer::keep_for_workers,
 };
 
 mod render;
@@ -47,7 +42,6 @@ const PERIOD: Duration = Duration::from_secs(30);
 
 #[derive(Clone)]
 pub struct Settings {
-    pub writer: WriterConfig,
     pub namespaces: NamespaceRules,
 }
 
@@ -57,16 +51,15 @@ pub struct Inputs {
 }
 
 pub struct QueueController {
-    hub: Hub,
-    hub_id: String,
-    metrics: Metrics,
+    context: Context,
     settings: Settings,
+    inputs: Inputs,
     reports: watch::Sender<Arc<QueueReports>>,
     signal: Arc<Notify>,
     /// What the hub says, and the changes of its tables that are in it.
     hub_objects: (Stamp, Arc<HubObjects>),
     clusters: BTreeMap<ClusterName, Cluster>,
-    tasks: JoinSet<()>,
+    tasks: Tasks,
 }
 
 /// What is kept of one cluster between activations.
@@ -100,52 +93,32 @@ type WorkerStamp = [u64; 7];
 
 impl QueueController {
     pub fn new(
-        (hub, hub_id): (Hub, String),
-        metrics: Metrics,
+        context: Context,
         settings: Settings,
+        inputs: Inputs,
         reports: watch::Sender<Arc<QueueReports>>,
         signal: Arc<Notify>,
     ) -> Self {
         Self {
-            hub,
-            hub_id,
-            metrics,
+            context,
             settings,
+            inputs,
             reports,
             signal,
             hub_objects: Default::default(),
             clusters: BTreeMap::new(),
-            tasks: JoinSet::new(),
+            tasks: Tasks::new(),
         }
     }
 
-    pub async fn run(mut self, mut inputs: Inputs, cancel: CancellationToken) -> anyhow::Result<()> {
-        let mut rest = Rest::new();
-        loop {
-            let joined = Arc::clone(&inputs.joined.borrow_and_update());
-            let claimed = Arc::clone(&inputs.claimed.borrow_and_update());
-            let begun = Instant::now();
-            self.reconcile(&joined, &claimed, &cancel);
-            self.metrics.reconciled("queue", begun.elapsed(), false);
-            rest.leave(Share::TENTH, begun.elapsed(), &cancel).await;
-            tokio::select! {
-                () = cancel.cancelled() => break,
-                () = self.signal.notified() => {}
-                changed = inputs.joined.changed() => changed?,
-                changed = inputs.claimed.changed() => changed?,
-                () = tokio::time::sleep(PERIOD) => {}
-            }
-        }
-        // Writes under way are finished, so that their outcome is known.
-        while let Some(ended) = self.tasks.join_next().await {
-            ended?;
-        }
-        Ok(())
+    pub async fn run(self) -> anyhow::Result<()> {
+        let Context { metrics, stop, .. } = self.context.clone();
+        Driver { signal: Arc::clone(&self.signal), metrics }.run(self, stop).await
     }
 
-    fn reconcile(&mut self, joined: &JoinedClusters, claimed: &ClaimedQueues, cancel: &CancellationToken) {
-        self.keep_targets(joined, cancel);
-        if !self.hub.is_current() || !has_kueue(&self.hub) {
+    fn decide(&mut self, joined: &JoinedClusters, claimed: &ClaimedQueues) {
+        self.keep_targets(joined);
+        if !self.context.hub.is_current() || !has_kueue(&self.context.hub) {
             // Not the same as a hub whose queues were all deleted.
             self.clusters.values().for_each(|cluster| cluster.target.writer.want(Vec::new()));
             return;
@@ -162,23 +135,22 @@ impl QueueController {
         self.publish();
     }
 
-    fn keep_targets(&mut self, joined: &JoinedClusters, cancel: &CancellationToken) {
+    fn keep_targets(&mut self, joined: &JoinedClusters) {
         keep_for_workers(
             &mut self.clusters,
             joined,
             |cluster| Some(&cluster.target.worker),
             |worker| {
-                let told = (self.metrics.clone(), Arc::clone(&self.signal));
-                let config = self.settings.writer.clone();
-                let target = Target::start(worker, config, told, (&mut self.tasks, cancel));
+                let told = (self.context.metrics.clone(), Arc::clone(&self.signal));
+                let config = self.context.writer.clone();
+                let target = Target::start(worker, config, told, (&mut self.tasks, &self.context.stop));
                 Cluster { target, decided: None, reports: Vec::new() }
             },
         );
-        while self.tasks.try_join_next().is_some() {}
     }
 
     fn read_hub(&mut self) {
-        let hub = &self.hub;
+        let hub = &self.context.hub;
         let stamp = vec![
             changes(&hub.queues),
             changes(&hub.local_queues),
@@ -188,7 +160,7 @@ impl QueueController {
             changes(&hub.cohorts),
         ];
         if self.hub_objects.0 != stamp {
-            let objects = hub_objects(hub, &self.hub_id, &self.settings.namespaces);
+            let objects = hub_objects(hub, &self.context.hub_id, &self.settings.namespaces);
             self.hub_objects.0 = stamp;
             // Quota of a queue changes all the time, and is nothing that workers get from here.
             if *self.hub_objects.1 != objects {
@@ -207,6 +179,34 @@ impl QueueController {
             }
             changed
         });
+    }
+}
+
+impl Controller for QueueController {
+    const NAME: &'static str = "queue";
+
+    fn pace(&self) -> Pace {
+        Pace { period: PERIOD, ..Pace::default() }
+    }
+
+    async fn reconcile(&mut self) -> Result<Next, Failure> {
+        let joined = Arc::clone(&self.inputs.joined.borrow_and_update());
+        let claimed = Arc::clone(&self.inputs.claimed.borrow_and_update());
+        self.decide(&joined, &claimed);
+        Ok(Next::AtPeriod)
+    }
+
+    async fn woken(&mut self) -> anyhow::Result<()> {
+        tokio::select! {
+            changed = self.inputs.joined.changed() => changed?,
+            changed = self.inputs.claimed.changed() => changed?,
+            failed = driver::failed(&mut self.tasks) => failed?,
+        }
+        Ok(())
+    }
+
+    async fn finish(self) -> anyhow::Result<()> {
+        driver::ended(self.tasks).await
     }
 }
 

@@ -14,13 +14,10 @@ use std::{
 
 use tokio::{
     sync::{Notify, mpsc, watch},
-    task::JoinSet,
     time::Instant,
 };
-use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use fedq_base::{clock::Clock, telemetry::Metrics};
 use fedq_domain::{
     claim_status::Condition,
     cluster::LastSeen,
@@ -32,11 +29,10 @@ use fedq_domain::{
 use fedq_k8s::{
     claims::{ReadClaims, read_claims},
     events::Events,
-    hub::Hub,
     worker::JoinedClusters,
     write::{Action, Change, Kind, Target as WriteTarget},
 };
-use fedq_store::{PageRequest, QuotaCell, Store, StoreError, store_deferred};
+use fedq_store::{PageRequest, QuotaCell, StoreError, store_deferred};
 use fedq_values::{
     ids::{ClaimName, ClusterName, QueueName},
     quantity::Amount,
@@ -52,8 +48,9 @@ use self::{
     target::{Target, Writing},
 };
 use super::{
-    driver::{Rest, Share},
-    writer::{WriterConfig, keep_for_workers},
+    context::Context,
+    driver::{self, Controller, Driver, Failure, Next, Pace, Share, Tasks},
+    writer::{Place, keep_for_workers},
 };
 
 mod bases;
@@ -82,7 +79,6 @@ pub struct Settings {
     pub aliases: Aliases,
     pub count_foreign: bool,
     pub lost_timeout: Duration,
-    pub writer: WriterConfig,
     pub drift_reverts_per_minute: u32,
     /// Claims that vanish within this time are judged as one removal.
     pub removal_window: Duration,
@@ -103,12 +99,9 @@ pub struct Outputs {
 }
 
 pub struct QuotaController {
-    hub: Hub,
-    hub_id: String,
-    store: Store,
-    clock: Clock,
-    metrics: Metrics,
+    context: Context,
     settings: Settings,
+    inputs: Inputs,
     outputs: Outputs,
     signal: Arc<Notify>,
     planner: Planner,
@@ -120,6 +113,8 @@ pub struct QuotaController {
     statuses: status::Statuses,
     settling: Settling,
     writing: Writing,
+    /// The hub's, once it runs.
+    to_hub: Option<Arc<Target>>,
     targets: BTreeMap<ClusterName, Target>,
     /// What the planner was last told, so that it is told only what is new.
     told: Told,
@@ -139,7 +134,7 @@ pub struct QuotaController {
     turns: Turns<ClusterName>,
     /// When the claims are.
     claims_due: Instant,
-    tasks: JoinSet<()>,
+    tasks: Tasks,
 }
 
 #[derive(Default)]
@@ -203,46 +198,43 @@ impl Round<'_> {
 
 impl QuotaController {
     pub async fn new(
-        (hub, hub_id): (Hub, String),
-        (store, clock, metrics): (Store, Clock, Metrics),
+        context: Context,
         settings: Settings,
+        inputs: Inputs,
         outputs: Outputs,
         signal: Arc<Notify>,
     ) -> Result<Self, StoreError> {
-        let stored = Stored::load(&store, &settings.aliases).await?;
+        let store = &context.store;
+        let stored = Stored::load(store, &settings.aliases).await?;
         let cells = store.load_quota_cells().await?;
         let hub_cells = store.load_hub_cells().await?;
         let store_was_empty = store.clusters(&PageRequest::first(1)).await?.items.is_empty();
         let terms = cells.into_iter().map(|(cluster, cells)| (cluster, terms_of(&cells))).collect();
-        let statuses = status::Statuses::new(settings.writer.merge_window);
+        let merge_window = context.writer.merge_window;
+        let statuses = status::Statuses::new(merge_window);
         let drift = Arc::new(Mutex::new(Drift::new(settings.drift_reverts_per_minute)));
         let writing = Writing {
-            config: settings.writer.clone(),
+            config: context.writer.clone(),
             drift,
-            metrics: metrics.clone(),
-            clock: clock.clone(),
+            metrics: context.metrics.clone(),
+            clock: context.clock.clone(),
             signal: Arc::clone(&signal),
         };
         Ok(Self {
-            accepted: Accepted::new(
-                (settings.writer.merge_window, settings.removal_window),
-                stored.claims().cloned(),
-            ),
+            accepted: Accepted::new((merge_window, settings.removal_window), stored.claims().cloned()),
             stored,
             planned: true,
             claims: Claims::default(),
-            hub,
-            hub_id,
-            store,
-            clock,
-            metrics,
+            context,
             settings,
+            inputs,
             outputs,
             signal,
             planner: Planner::default(),
             statuses,
             settling: Settling::default(),
             writing,
+            to_hub: None,
             targets: BTreeMap::new(),
             told: Told::default(),
             terms,
@@ -257,65 +249,38 @@ impl QuotaController {
             started: Instant::now(),
             turns: Turns::new(PERIOD),
             claims_due: Instant::now(),
-            tasks: JoinSet::new(),
+            tasks: Tasks::new(),
         })
     }
 
-    pub async fn run(mut self, mut inputs: Inputs, cancel: CancellationToken) -> anyhow::Result<()> {
-        let hub = Target::hub(&self.hub, &self.writing, &mut self.tasks, &cancel);
+    pub async fn run(mut self) -> anyhow::Result<()> {
+        let Context { hub, store, metrics, stop, .. } = self.context.clone();
+        let to_hub = Target::start(Place::hub(hub), &self.writing, (&mut self.tasks, &stop));
+        self.to_hub = Some(Arc::new(to_hub));
         let (records, recorded) = mpsc::unbounded_channel();
         self.records = records;
-        let storing = store_deferred(self.store.clone(), recorded);
-        tokio::pin!(storing);
-        let mut rest = Rest::new();
-        loop {
-            let joined = Arc::clone(&inputs.joined.borrow_and_update());
-            let capacity = Arc::clone(&inputs.capacity.borrow_and_update());
-            let reports = Arc::clone(&inputs.reports.borrow_and_update());
-            let begun = Instant::now();
-            let next = self.reconcile(&hub, (&joined, &capacity, &reports), &cancel).await;
-            self.metrics.reconciled("quota", begun.elapsed(), false);
-            // What people read has a share of its own.
-            let took = begun.elapsed().saturating_sub(self.publishing.took());
-            let share = Share::HALF.after_start(self.started, &joined);
-            rest.leave(share, took, &cancel).await;
-            let look_again = next.unwrap_or_else(|| Instant::now() + PERIOD).min(Instant::now() + PERIOD);
-            tokio::select! {
-                () = cancel.cancelled() => break,
-                () = self.signal.notified() => {}
-                changed = inputs.joined.changed() => changed?,
-                changed = inputs.capacity.changed() => changed?,
-                changed = inputs.reports.changed() => changed?,
-                () = tokio::time::sleep_until(look_again) => {}
-                failed = &mut storing => return failed.map_err(Into::into),
-            }
-        }
-        // Writes under way are finished, so that their outcome is known.
-        while let Some(ended) = self.tasks.join_next().await {
-            ended?;
-        }
-        drop(self);
-        storing.await.map_err(Into::into)
+        self.tasks.spawn(async { Ok(store_deferred(store, recorded).await?) });
+        Driver { signal: Arc::clone(&self.signal), metrics }.run(self, stop).await
     }
 
-    async fn reconcile(
+    /// When something changes by time alone.
+    async fn round(
         &mut self,
         hub: &Target,
         (joined, capacity, reports): (&JoinedClusters, &CapacityView, &Arc<QueueReports>),
-        cancel: &CancellationToken,
     ) -> Option<Instant> {
         // Without a current view of the hub nothing can be decided, and the hub could not be written.
-        if !self.hub.is_current() || !self.hub.lists(joined) {
+        if !self.context.hub.is_current() || !self.context.hub.lists(joined) {
             self.want_nothing(hub);
             return None;
         }
         let started = Instant::now();
-        self.keep_targets(joined, cancel);
+        self.keep_targets(joined);
         let mut round = self.gather((joined, capacity, reports), started);
         self.confirm_removal().await;
         let hub_changes = if self.hub_has_kueue() {
             self.plan(&mut round);
-            self.metrics.planned(started.elapsed());
+            self.context.metrics.planned(started.elapsed());
             self.measure(&round);
             self.hub_changes(&mut round)
         } else {
@@ -342,7 +307,7 @@ impl QuotaController {
 
     /// Whether the hub serves Kueue; all statuses say so when that changes.
     fn hub_has_kueue(&mut self) -> bool {
-        let planned = self.hub.has_kueue();
+        let planned = self.context.hub.has_kueue();
         if self.planned != planned {
             self.planned = planned;
             self.statuses.look_at_all();
@@ -367,14 +332,14 @@ impl QuotaController {
         }
     }
 
-    fn keep_targets(&mut self, joined: &JoinedClusters, cancel: &CancellationToken) {
+    fn keep_targets(&mut self, joined: &JoinedClusters) {
+        let stop = &self.context.stop;
         keep_for_workers(
             &mut self.targets,
             joined,
             |target| target.worker.as_ref(),
-            |worker| Target::worker(worker, &self.writing, &mut self.tasks, cancel),
+            |worker| Target::start(Place::Worker(Arc::clone(worker)), &self.writing, (&mut self.tasks, stop)),
         );
-        while self.tasks.try_join_next().is_some() {}
     }
 
     fn gather<'a>(
@@ -401,14 +366,15 @@ impl QuotaController {
 
     /// Takes in the claims, if something of them is new; when to look again.
     fn read_claims(&mut self, now: Instant) -> Option<Instant> {
-        let revision = self.hub.claims.revision();
+        let revision = self.context.hub.claims.revision();
         if self.claims.seen == Some(revision) && now < self.claims_due {
             return None;
         }
         self.claims_due = now + PERIOD;
         let in_force: BTreeSet<&str> = self.accepted.claims().map(|claim| claim.name().as_str()).collect();
-        let read = read_claims(&self.hub.claims, &self.settings.aliases, (&self.claims.read, &in_force));
-        let next = gather::accept(&read, &self.hub.claims.skipped(), &mut self.accepted, now);
+        let read =
+            read_claims(&self.context.hub.claims, &self.settings.aliases, (&self.claims.read, &in_force));
+        let next = gather::accept(&read, &self.context.hub.claims.skipped(), &mut self.accepted, now);
         let settled = next.is_none() && self.accepted.held().is_empty();
         let in_force = Arc::new(gather::by_cluster(&self.accepted));
         self.keep_in_force(&in_force, &read);
@@ -421,18 +387,18 @@ impl QuotaController {
         if self.accepted.held().is_empty() {
             return;
         }
-        let namespace = self.hub.namespaces.get(None, &self.hub.namespace);
+        let namespace = self.context.hub.namespaces.get(None, &self.context.hub.namespace);
         if !namespace.is_some_and(|object| object.metadata.annotations.contains_key(CONFIRM_REMOVAL)) {
             return;
         }
         let change = Change {
-            target: WriteTarget::cluster_scoped(Kind::Namespace, &self.hub.namespace),
+            target: WriteTarget::cluster_scoped(Kind::Namespace, &self.context.hub.namespace),
             action: Action::Merge(serde_json::json!({"metadata": {"annotations": {CONFIRM_REMOVAL: null}}})),
             manager: MANAGER,
         };
-        let client = self.hub.client.kube();
+        let client = self.context.hub.client.kube();
         // Taken back first: a confirmation that stays would let the next mistake through as well.
-        match fedq_k8s::write::send(&client, &change, self.settings.writer.deadline).await {
+        match fedq_k8s::write::send(&client, &change, self.context.writer.deadline).await {
             Ok(_) => {
                 let claims = self.accepted.confirm();
                 info!(?claims, "The removal of claims is confirmed");
@@ -440,6 +406,48 @@ impl QuotaController {
             }
             Err(error) => error!("Could not take back the confirmation of removed claims: {error}"),
         }
+    }
+}
+
+impl Controller for QuotaController {
+    const NAME: &'static str = "quota";
+
+    fn pace(&self) -> Pace {
+        Pace { period: PERIOD, ..Pace::default() }
+    }
+
+    async fn reconcile(&mut self) -> Result<Next, Failure> {
+        let joined = Arc::clone(&self.inputs.joined.borrow_and_update());
+        let capacity = Arc::clone(&self.inputs.capacity.borrow_and_update());
+        let reports = Arc::clone(&self.inputs.reports.borrow_and_update());
+        let Some(hub) = self.to_hub.clone() else { return Ok(Next::AtPeriod) };
+        let next = self.round(&hub, (&joined, &capacity, &reports)).await;
+        Ok(next.map_or(Next::AtPeriod, |at| Next::After(at.saturating_duration_since(Instant::now()))))
+    }
+
+    fn share(&self) -> Share {
+        Share::HALF.after_start(self.started, &self.inputs.joined.borrow())
+    }
+
+    /// What people read has a share of its own.
+    fn counted(&mut self, took: Duration) -> Duration {
+        took.saturating_sub(self.publishing.took())
+    }
+
+    async fn woken(&mut self) -> anyhow::Result<()> {
+        tokio::select! {
+            changed = self.inputs.joined.changed() => changed?,
+            changed = self.inputs.capacity.changed() => changed?,
+            changed = self.inputs.reports.changed() => changed?,
+            failed = driver::failed(&mut self.tasks) => failed?,
+        }
+        Ok(())
+    }
+
+    async fn finish(self) -> anyhow::Result<()> {
+        // What is still to be stored is stored once nothing more can come.
+        drop(self.records);
+        driver::ended(self.tasks).await
     }
 }
 

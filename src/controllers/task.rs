@@ -17,14 +17,13 @@ use tokio::{
     task::{AbortHandle, JoinSet},
     time::Instant,
 };
-use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::{
-    driver::{Controller, Driver, Next, Pace, Share},
+    context::Context,
+    driver::{self, Controller, Driver, Failure, Next, Share, Tasks},
     writer::WriterConfig,
 };
-use fedq_base::{clock::Clock, telemetry::Metrics};
 use fedq_domain::{
     overview::CapacityView,
     queue::ClaimedQueues,
@@ -38,8 +37,8 @@ use fedq_domain::{
         view::{TaskView, TaskViews, VolumeViews},
     },
 };
-use fedq_k8s::{hub::Hub, list_watch::Timing, worker::JoinedClusters, write};
-use fedq_store::{Dispatch, Store, StoreError, TaskMove, TaskRow, VolumeRow};
+use fedq_k8s::{list_watch::Timing, worker::JoinedClusters, write};
+use fedq_store::{Dispatch, StoreError, TaskMove, TaskRow, VolumeRow};
 use fedq_values::ids::ClusterName;
 
 pub use self::keep::LogKeeping;
@@ -84,7 +83,6 @@ pub struct Settings {
     pub logs: Option<LogKeeping>,
     /// By namespace.
     pub tenants: BTreeMap<String, Tenant>,
-    pub writer: WriterConfig,
     pub timing: Timing,
 }
 
@@ -92,11 +90,7 @@ pub struct Settings {
 const HUB: &str = "hub";
 
 pub struct TaskController {
-    hub: Hub,
-    hub_id: String,
-    store: Store,
-    clock: Clock,
-    metrics: Metrics,
+    context: Context,
     settings: Settings,
     joined: watch::Receiver<Arc<JoinedClusters>>,
     claimed: watch::Receiver<Arc<ClaimedQueues>>,
@@ -116,8 +110,11 @@ pub struct TaskController {
     place: Option<Cluster>,
     secrets: SecretValues,
     keeping: Keeping,
-    tasks: JoinSet<()>,
-    cancel: CancellationToken,
+    tasks: Tasks,
+    /// What follows the hub as its workers are.
+    follows: JoinSet<()>,
+    /// That Workloads of the hub changed.
+    workloads: watch::Receiver<()>,
     /// When the Secrets on the hub are to be looked through.
     sweep_at: Option<Timestamp>,
     /// Tasks that are over and had some.
@@ -173,19 +170,17 @@ struct Decided {
 
 impl TaskController {
     pub fn new(
-        (hub, hub_id): (Hub, String),
-        (store, clock, metrics): (Store, Clock, Metrics),
+        context: Context,
         settings: Settings,
         Inputs { joined, claimed, capacity }: Inputs,
         (published, signal): (Published, Arc<Notify>),
     ) -> Self {
         let gathered = Gathered::new(settings.weights);
+        // Each object is made once and deleted once.
+        let workloads = context.hub.workloads.changed();
+        let writer = WriterConfig { merge_window: Duration::ZERO, ..context.writer };
         Self {
-            hub,
-            hub_id,
-            store,
-            clock,
-            metrics,
+            context: Context { writer, ..context },
             settings,
             joined,
             claimed,
@@ -202,8 +197,9 @@ impl TaskController {
             place: None,
             secrets: SecretValues::default(),
             keeping: Keeping::default(),
-            tasks: JoinSet::new(),
-            cancel: CancellationToken::new(),
+            tasks: Tasks::new(),
+            follows: JoinSet::new(),
+            workloads,
             sweep_at: None,
             spent: BTreeSet::new(),
             sweeping: None,
@@ -211,22 +207,10 @@ impl TaskController {
         }
     }
 
-    pub async fn run(mut self, cancel: CancellationToken) -> anyhow::Result<()> {
-        self.cancel = cancel.clone();
+    pub async fn run(mut self) -> anyhow::Result<()> {
+        let Context { metrics, stop, .. } = self.context.clone();
         self.follow_hub();
-        places::wake_on(self.claimed.clone(), &self.signal, (&mut self.tasks, &cancel));
-        let driver = Driver {
-            name: "task",
-            signal: Arc::clone(&self.signal),
-            pace: Pace::default(),
-            metrics: self.metrics.clone(),
-        };
-        driver.run(&mut self, cancel).await;
-        // Writes under way are finished, so that their outcome is known.
-        while let Some(ended) = self.tasks.join_next().await {
-            ended?;
-        }
-        Ok(())
+        Driver { signal: Arc::clone(&self.signal), metrics }.run(self, stop).await
     }
 
     /// Where the objects of a task are written, as far as it has been dispatched.
@@ -241,17 +225,17 @@ impl TaskController {
         self.read_store().await?;
         let joined = Arc::clone(&self.joined.borrow_and_update());
         let claimed = Arc::clone(&self.claimed.borrow_and_update());
-        self.gathered.promise(&self.hub, claimed);
+        self.gathered.promise(&self.context.hub, claimed);
         self.keep_targets(&joined);
-        if !self.hub.secrets.synced() || !self.hub.lists(&joined) {
+        if !self.context.hub.secrets.synced() || !self.context.hub.lists(&joined) {
             // Not the same as clusters that have all left.
             return Ok(Next::AtPeriod);
         }
         self.ask_for_job_sets(&joined);
-        let mut volumes = self.store.volumes(None).await?;
-        let mut now = self.clock.now();
+        let mut volumes = self.context.store.volumes(None).await?;
+        let mut now = self.context.clock.now();
         for _ in 0..ROUNDS {
-            now = self.clock.now();
+            now = self.context.clock.now();
             self.retract();
             self.take_stock();
             let decided = self.decide(&joined, &volumes, now);
@@ -286,7 +270,7 @@ impl TaskController {
 
     /// Takes in what was submitted, stopped or moved since the last look.
     async fn read_store(&mut self) -> Result<(), StoreError> {
-        let changes = self.store.task_changes(self.seen).await?;
+        let changes = self.context.store.task_changes(self.seen).await?;
         for row in changes.tasks {
             self.count_submitted(&row);
             self.keep(row);
@@ -346,7 +330,7 @@ impl TaskController {
             };
             moves.push((row, step, decided));
         }
-        let outcomes = join_all(moves.iter().map(|(_, step, _)| self.store.move_task(step))).await;
+        let outcomes = join_all(moves.iter().map(|(_, step, _)| self.context.store.move_task(step))).await;
         for ((row, step, decided), outcome) in moves.into_iter().zip(outcomes) {
             if !outcome? {
                 continue;
@@ -383,7 +367,7 @@ impl TaskController {
             asked.extend(unknown.cloned());
         }
         for id in asked {
-            let past = match self.store.task(&id).await? {
+            let past = match self.context.store.task(&id).await? {
                 Some(row) if row.state.phase.is_over() => Past::of(&row),
                 // Submitted this very moment, and known at the next look.
                 Some(_) => continue,
@@ -396,15 +380,30 @@ impl TaskController {
 }
 
 impl Controller for TaskController {
-    type Error = StoreError;
+    const NAME: &'static str = "task";
 
-    async fn reconcile(&mut self) -> Result<Next, StoreError> {
-        self.look().await
+    async fn reconcile(&mut self) -> Result<Next, Failure> {
+        Ok(self.look().await?)
     }
 
     /// Without a task, nothing waits for a look.
-    fn share(&self) -> Option<Share> {
+    fn share(&self) -> Share {
         let busy = || Share::HALF.after_start(self.started, &self.joined.borrow());
-        Some(if self.live.is_empty() { Share::SHORT_TENTH } else { busy() })
+        if self.live.is_empty() { Share::SHORT_TENTH } else { busy() }
+    }
+
+    /// Of what is joined, and of nodes, it hears by its signal.
+    async fn woken(&mut self) -> anyhow::Result<()> {
+        tokio::select! {
+            changed = self.claimed.changed() => changed?,
+            changed = self.workloads.changed() => changed?,
+            Some(ended) = self.follows.join_next() => ended?,
+            failed = driver::failed(&mut self.tasks) => failed?,
+        }
+        Ok(())
+    }
+
+    async fn finish(self) -> anyhow::Result<()> {
+        driver::ended(self.tasks).await
     }
 }

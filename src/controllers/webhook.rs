@@ -17,7 +17,7 @@ use kube::{
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
-use super::driver::{Controller, Next};
+use super::driver::{Controller, Failure, Next};
 use fedq_base::{
     certificate::{CertificateError, ServingCertificate},
     clock::Clock,
@@ -131,19 +131,23 @@ impl WebhookController {
         }
         Ok(())
     }
-}
 
-impl Controller for WebhookController {
-    type Error = WebhookError;
-
-    async fn reconcile(&mut self) -> Result<Next, WebhookError> {
+    async fn keep(&mut self) -> Result<(), WebhookError> {
         let kept = ensure_secret(&self.client, &self.settings, &self.clock).await?;
         if kept != self.serving {
             self.tls.reload_from_config(kept.server_config()?);
             self.serving = kept;
             info!("Serving with another certificate");
         }
-        self.register().await?;
+        self.register().await
+    }
+}
+
+impl Controller for WebhookController {
+    const NAME: &'static str = "webhook";
+
+    async fn reconcile(&mut self) -> Result<Next, Failure> {
+        self.keep().await.map_err(|error| Failure::Passing(error.into()))?;
         // A caBundle that someone overwrote is put right at the next period.
         Ok(Next::AtPeriod)
     }

@@ -14,9 +14,11 @@ use std::{
 use futures::{StreamExt, stream::FuturesUnordered};
 use kube::Client;
 use serde_json::Value;
-use tokio::{sync::Notify, task::JoinSet, time::Instant};
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::driver::{self, Tasks};
+use fedq_base::telemetry::Metrics;
 use fedq_k8s::{
     client::{ApiError, RetryClass},
     worker::{JoinedClusters, Worker},
@@ -24,7 +26,9 @@ use fedq_k8s::{
 };
 use fedq_values::ids::ClusterName;
 
-pub mod ocm;
+pub use self::place::Place;
+
+mod place;
 
 /// Writes under way to one cluster at a time: enough to hide latency, few enough to stay far below
 /// the 100 streams a connection may have.
@@ -237,30 +241,37 @@ impl Writer {
         self.lock().objects.get(target).is_some_and(|pace| pace.in_flight.is_some())
     }
 
-    /// Runs in a task of its own until `cancel`, or until what is returned is dropped.
+    /// Runs in a task of its own until `stop`, or until what is returned is dropped. What became of each write is told to
+    /// `heard` too.
     pub fn start(
         &self,
-        (client, config): (Client, WriterConfig),
-        report: impl FnMut(&Change, &Outcome) + Send + 'static,
-        (tasks, cancel): (&mut JoinSet<()>, &CancellationToken),
+        (place, metrics): (Place, Metrics),
+        config: WriterConfig,
+        mut heard: impl FnMut(&Change, &Outcome) + Send + 'static,
+        (tasks, stop): (&mut Tasks, &CancellationToken),
     ) -> DropGuard {
-        let (writer, stop) = (self.clone(), cancel.child_token());
+        let (writer, stop) = (self.clone(), stop.child_token());
         let stopped = stop.clone();
-        tasks.spawn(async move { writer.run(client, config, report, stopped).await });
+        let client = place.client();
+        let report = move |change: &Change, outcome: &Outcome| {
+            heard(change, outcome);
+            place.report(change, outcome, &metrics);
+        };
+        driver::spawn(tasks, async move { writer.run(client, config, report, stopped).await });
         stop.drop_guard()
     }
 
-    /// Runs until cancelled; a write under way is then finished, so that its outcome is known.
-    pub async fn run(
+    /// Runs until stopped; a write under way is then finished, so that its outcome is known.
+    async fn run(
         &self,
         client: Client,
         config: WriterConfig,
         mut report: impl FnMut(&Change, &Outcome),
-        cancel: CancellationToken,
+        stop: CancellationToken,
     ) {
         let mut under_way = FuturesUnordered::new();
         loop {
-            let (ready, next) = self.take(CONCURRENT - under_way.len(), !cancel.is_cancelled());
+            let (ready, next) = self.take(CONCURRENT - under_way.len(), !stop.is_cancelled());
             for change in ready {
                 let (client, deadline) = (client.clone(), config.deadline);
                 under_way.push(async move {
@@ -268,7 +279,7 @@ impl Writer {
                     (change, outcome)
                 });
             }
-            if cancel.is_cancelled() && under_way.is_empty() {
+            if stop.is_cancelled() && under_way.is_empty() {
                 return;
             }
             let sleep = tokio::time::sleep_until(next.unwrap_or_else(|| Instant::now() + LAST_RETRY));
@@ -283,7 +294,7 @@ impl Writer {
                 }
                 () = self.wake.notified() => {}
                 () = sleep => {}
-                () = cancel.cancelled(), if !cancel.is_cancelled() => {}
+                () = stop.cancelled(), if !stop.is_cancelled() => {}
             }
         }
     }

@@ -17,7 +17,9 @@ use fedq_base::{
     telemetry::{self, Metrics},
 };
 use fedq_controllers::{
-    admission_check, capacity, claim, cluster, dispatcher, queue, quota,
+    admission_check, capacity, claim, cluster,
+    context::Context,
+    dispatcher, queue, quota,
     task::{self, LogKeeping},
 };
 use fedq_domain::{
@@ -245,7 +247,6 @@ impl Daemon {
     }
 
     async fn start_controllers(&mut self, hub: &Hub) -> anyhow::Result<()> {
-        let hub_id = self.hub_id(hub);
         let (task, dispatch) = (Arc::clone(&self.published.task_signal), self.dispatch_signal());
         let mut wake = Wake { task, dispatch, ..Wake::default() };
         let following = Following::new(hub.client.clone(), self.timing(), wake.all());
@@ -262,59 +263,47 @@ impl Daemon {
 
         // First of all: whether the store is a new one shows only while nobody has put anything there.
         let (events, sender) = event_channel();
-        let quotas = quota::QuotaController::new(
-            (hub.clone(), hub_id.clone()),
-            (self.store.clone(), self.clock.clone(), self.metrics.clone()),
-            self.quota_settings(),
-            quota::Outputs { events: events.clone(), overview: overview.clone(), claimed: claimed.clone() },
-            quota_signal,
-        )
-        .await?;
-
-        let clusters = cluster::ClusterController::new(
-            hub.clone(),
-            hub_id.clone(),
-            (self.store.clone(), self.clock.clone(), self.metrics.clone()),
-            self.cluster_settings()?,
-            (joined.clone(), wake),
-        );
-        self.tasks.spawn(clusters.run(self.cancel.clone()));
-
-        let capacities = capacity::CapacityController::new(
-            (hub.clone(), hub_id.clone()),
-            (self.store.clone(), self.clock.clone(), self.metrics.clone()),
-            self.capacity_settings()?,
-            capacity.clone(),
-            capacity_signal,
-        );
-        self.tasks.spawn(capacities.run(joined.subscribe(), self.cancel.clone()));
-
+        let context = self.context(hub);
         let inputs = quota::Inputs {
             joined: joined.subscribe(),
             capacity: capacity.subscribe(),
             reports: reports.subscribe(),
         };
-        self.tasks.spawn(quotas.run(inputs, self.cancel.clone()));
+        let outputs =
+            quota::Outputs { events: events.clone(), overview: overview.clone(), claimed: claimed.clone() };
+        let settings = self.quota_settings();
+        let quotas =
+            quota::QuotaController::new(context.clone(), settings, inputs, outputs, quota_signal).await?;
 
-        let queues = queue::QueueController::new(
-            (hub.clone(), hub_id.clone()),
-            self.metrics.clone(),
-            queue::Settings { writer: self.writer_config(), namespaces: self.config.namespace_rules() },
-            reports,
-            queue_signal,
+        let settings = self.cluster_settings()?;
+        let clusters = cluster::ClusterController::new(context.clone(), settings, (joined.clone(), wake));
+        self.tasks.spawn(clusters.run());
+
+        let settings = self.capacity_settings()?;
+        let capacities = capacity::CapacityController::new(
+            context.clone(),
+            settings,
+            joined.subscribe(),
+            capacity.clone(),
+            capacity_signal,
         );
+        self.tasks.spawn(capacities.run());
+        self.tasks.spawn(quotas.run());
+
+        let settings = queue::Settings { namespaces: self.config.namespace_rules() };
         let inputs = queue::Inputs { joined: joined.subscribe(), claimed: claimed.subscribe() };
-        self.tasks.spawn(queues.run(inputs, self.cancel.clone()));
-        self.start_tasks(hub, hub_id);
+        let queues = queue::QueueController::new(context.clone(), settings, inputs, reports, queue_signal);
+        self.tasks.spawn(queues.run());
+        self.start_tasks(context.clone());
         self.tasks.spawn(prune(
             (self.store.clone(), self.kept_logs.clone()),
             self.clock.clone(),
             self.config.clone(),
             self.cancel.clone(),
         ));
-        self.start_claims(hub, (events.clone(), sender));
-        self.start_placement(hub, inventory_signal, &check_signal)?;
-        self.start_admission_checks(hub, check_signal, events);
+        self.start_claims(context.clone(), (events.clone(), sender));
+        self.start_placement(&context, inventory_signal, &check_signal)?;
+        self.start_admission_checks(&context, check_signal, events);
         self.serve_people(hub).await?;
         self.tasks.spawn(announce_ready(
             hub.clone(),
@@ -325,95 +314,89 @@ impl Daemon {
         Ok(())
     }
 
-    fn start_tasks(&mut self, hub: &Hub, hub_id: String) {
-        let published = &self.published;
-        let tasks = task::TaskController::new(
-            (hub.clone(), hub_id),
-            (self.store.clone(), self.clock.clone(), self.metrics.clone()),
-            self.task_settings(),
-            task::Inputs {
-                joined: published.joined.subscribe(),
-                claimed: published.claimed.subscribe(),
-                capacity: published.capacity.subscribe(),
-            },
-            (
-                task::Published {
-                    tasks: published.task_views.clone(),
-                    volumes: published.volume_views.clone(),
-                },
-                Arc::clone(&published.task_signal),
-            ),
-        );
-        self.tasks.spawn(tasks.run(self.cancel.clone()));
+    fn context(&self, hub: &Hub) -> Context {
+        Context {
+            hub: hub.clone(),
+            hub_id: self.hub_id(hub),
+            store: self.store.clone(),
+            clock: self.clock.clone(),
+            metrics: self.metrics.clone(),
+            writer: self.writer_config(),
+            stop: self.cancel.clone(),
+        }
     }
 
-    fn start_claims(&mut self, hub: &Hub, (events, sender): (Events, EventSender)) {
-        let settings =
-            claim::Settings { aliases: self.config.aliases(), writer: self.quota_settings().writer };
-        let claims = claim::ClaimController::new(
-            hub.clone(),
-            (self.store.clone(), self.clock.clone(), self.metrics.clone()),
-            settings,
-            (events, sender),
-        );
+    fn start_tasks(&mut self, context: Context) {
+        let published = &self.published;
+        let inputs = task::Inputs {
+            joined: published.joined.subscribe(),
+            claimed: published.claimed.subscribe(),
+            capacity: published.capacity.subscribe(),
+        };
+        let outputs =
+            task::Published { tasks: published.task_views.clone(), volumes: published.volume_views.clone() };
+        let signal = Arc::clone(&published.task_signal);
+        let tasks = task::TaskController::new(context, self.task_settings(), inputs, (outputs, signal));
+        self.tasks.spawn(tasks.run());
+    }
+
+    fn start_claims(&mut self, context: Context, events: (Events, EventSender)) {
+        let settings = claim::Settings { aliases: self.config.aliases() };
         let inputs = claim::Inputs {
             joined: self.published.joined.subscribe(),
             capacity: self.published.capacity.subscribe(),
             overview: self.published.overview.subscribe(),
         };
-        self.tasks.spawn(claims.run(inputs, self.cancel.clone()));
+        self.tasks.spawn(claim::ClaimController::new(context, settings, inputs, events).run());
     }
 
-    fn start_admission_checks(&mut self, hub: &Hub, signal: Arc<Notify>, events: Events) {
-        let hub_id = self.hub_id(hub);
+    fn start_admission_checks(&mut self, context: &Context, signal: Arc<Notify>, events: Events) {
+        let Context { hub, hub_id, .. } = context;
         let kueue_namespace = self.config.multikueue.kueue_namespace.clone();
         let dispatch_signal = self.dispatch_signal();
         let changed = dispatch_signal.iter().chain([&signal]).map(Arc::clone).collect();
         let following = Following::new(hub.client.clone(), self.timing(), changed);
-        hub.follow_multikueue(&kueue_namespace, &hub_id, &following, (&mut self.follows, &self.cancel));
+        hub.follow_multikueue(&kueue_namespace, hub_id, &following, (&mut self.follows, &self.cancel));
         let settings = admission_check::Settings {
             kueue_namespace,
             naming: self.config.cluster_naming(),
             token_lifetime: self.config.multikueue.token_lifetime,
             dispatches: self.config.multikueue.dispatcher,
-            writer: self.writer_config(),
         };
-        let checks = admission_check::AdmissionCheckController::new(
-            (hub.clone(), hub_id.clone()),
-            (self.clock.clone(), self.metrics.clone()),
-            settings,
-            self.published.draining.clone(),
-            signal,
-        );
         let inputs = admission_check::Inputs {
             joined: self.published.joined.subscribe(),
             placements: self.published.placements.subscribe(),
         };
-        self.tasks.spawn(checks.run(inputs, self.cancel.clone()));
+        let draining = self.published.draining.clone();
+        let context = context.clone();
+        let checks = admission_check::AdmissionCheckController::new(
+            context.clone(),
+            settings,
+            inputs,
+            draining,
+            signal,
+        );
+        self.tasks.spawn(checks.run());
         if let Some(signal) = dispatch_signal {
-            self.start_dispatcher((hub, hub_id), &following, (signal, events));
+            self.start_dispatcher(context, &following, (signal, events));
         }
     }
 
     fn start_dispatcher(
         &mut self,
-        (hub, hub_id): (&Hub, String),
+        context: Context,
         following: &Following,
         (signal, events): (Arc<Notify>, Events),
     ) {
-        hub.follow_policies(following, (&mut self.follows, &self.cancel));
-        let settings = dispatcher::Settings {
-            kueue_namespace: self.config.multikueue.kueue_namespace.clone(),
-            writer: self.writer_config(),
-        };
-        let telling = (events, self.clock.clone(), self.metrics.clone());
-        let dispatcher =
-            dispatcher::DispatcherController::new((hub.clone(), hub_id), telling, settings, signal);
+        context.hub.follow_policies(following, (&mut self.follows, &self.cancel));
+        let kueue_namespace = self.config.multikueue.kueue_namespace.clone();
+        let settings = dispatcher::Settings { kueue_namespace };
         let inputs = dispatcher::Inputs {
             joined: self.published.joined.subscribe(),
             draining: self.published.draining.subscribe(),
         };
-        self.tasks.spawn(dispatcher.run(inputs, self.cancel.clone()));
+        let dispatcher = dispatcher::DispatcherController::new(context, events, settings, inputs, signal);
+        self.tasks.spawn(dispatcher.run());
     }
 
     async fn drain(&mut self) {

@@ -5,46 +5,35 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use super::Daemon;
-use fedq_controllers::{inventory, placement};
-use fedq_k8s::{
-    follow::Following,
-    hub::{Hub, profiles::Profiles},
-};
+use fedq_controllers::{context::Context, inventory, placement};
+use fedq_k8s::{follow::Following, hub::profiles::Profiles};
 
 impl Daemon {
     /// Quota and capacity do not look at OCM's kinds, so these do not wake them.
     pub(super) fn start_placement(
         &mut self,
-        hub: &Hub,
+        context: &Context,
         inventory_signal: Arc<Notify>,
         checks: &Arc<Notify>,
     ) -> anyhow::Result<()> {
-        let signal = Arc::new(Notify::new());
+        let (hub, signal) = (&context.hub, Arc::new(Notify::new()));
         let mut changed = [&signal, &inventory_signal, checks].map(Arc::clone).to_vec();
         changed.extend(self.dispatch_signal());
         let following = Following::new(hub.client.clone(), self.timing(), changed);
         hub.ocm.follow(&following, &mut self.follows, &self.cancel);
-        let hub_id = self.hub_id(hub);
-        let placements = placement::PlacementController::new(
-            (hub.clone(), hub_id.clone()),
-            self.clock.clone(),
-            placement::Settings { evaluate: self.config.placement.evaluate, writer: self.writer_config() },
-            self.published.placements.clone(),
-            &signal,
-        );
-        self.tasks.spawn(placements.run(signal, self.metrics.clone(), self.cancel.clone()));
+        let settings = placement::Settings { evaluate: self.config.placement.evaluate };
+        let view = self.published.placements.clone();
+        let placements = placement::PlacementController::new(context.clone(), settings, view, signal);
+        self.tasks.spawn(placements.run());
 
-        let inventory = inventory::InventoryController::new(
-            (hub.clone(), hub_id),
-            self.clock.clone(),
-            self.inventory_settings()?,
-            inventory_signal,
-        );
         let inputs = inventory::Inputs {
             joined: self.published.joined.subscribe(),
             capacity: self.published.capacity.subscribe(),
         };
-        self.tasks.spawn(inventory.run(inputs, self.metrics.clone(), self.cancel.clone()));
+        let settings = self.inventory_settings()?;
+        let inventory =
+            inventory::InventoryController::new(context.clone(), settings, inputs, inventory_signal);
+        self.tasks.spawn(inventory.run());
         Ok(())
     }
 
@@ -69,7 +58,6 @@ impl Daemon {
             clusters: config.inventory,
             scores: config.scores.enabled.then_some(scores),
             aliases: self.config.aliases(),
-            writer: self.writer_config(),
         })
     }
 }

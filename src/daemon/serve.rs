@@ -32,7 +32,7 @@ use fedq_base::{
     telemetry::{Format, Metrics},
 };
 use fedq_controllers::{
-    driver::{Driver, Pace},
+    driver::Driver,
     webhook::{Registration, Settings, WebhookController},
 };
 use fedq_domain::{
@@ -105,14 +105,8 @@ impl Daemon {
         };
         let controller = WebhookController::new(hub.client.kube(), self.clock.clone(), settings).await?;
         let tls = controller.tls();
-        let driver = Driver {
-            name: "webhook",
-            signal: Arc::new(Notify::new()),
-            pace: Pace::default(),
-            metrics: self.metrics.clone(),
-        };
-        let cancel = self.cancel.clone();
-        self.tasks.spawn(driver.run(controller, cancel).map(Ok));
+        let driver = Driver { signal: Arc::new(Notify::new()), metrics: self.metrics.clone() };
+        self.tasks.spawn(driver.run(controller, self.cancel.clone()));
         Ok(Some(tls))
     }
 

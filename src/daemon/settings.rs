@@ -1,6 +1,6 @@
 //! What each part is told, from the configuration.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use fedq_controllers::{capacity, cluster, quota, task, writer::WriterConfig};
 use fedq_k8s::{
@@ -78,7 +78,7 @@ impl Daemon {
             timing: self.timing(),
             position_period: self.config.clusters.node_position_interval,
             stale_after: self.config.clusters.stale_after,
-            publish: self.config.capacity.cluster_metrics.publish.then(|| self.writer_config()),
+            publish: self.config.capacity.cluster_metrics.publish,
         })
     }
 
@@ -101,8 +101,6 @@ impl Daemon {
             weights: tasks.weights.resolve(),
             logs: self.kept_logs.clone(),
             tenants: tenants.map(|tenant| (tenant.namespace.clone(), tenant)).collect(),
-            // Each object is made once and deleted once.
-            writer: WriterConfig { merge_window: Duration::ZERO, ..self.writer_config() },
             timing: self.timing(),
         }
     }
@@ -112,7 +110,6 @@ impl Daemon {
             aliases: self.config.aliases(),
             count_foreign: self.config.capacity.count_foreign_quota,
             lost_timeout: self.config.clusters.lost_timeout,
-            writer: self.writer_config(),
             removal_window: self.config.quota.removal_window,
             drift_reverts_per_minute: self.config.quota.drift_reverts_per_minute,
             copy_admission_checks: self.config.quota.copy_admission_checks.clone(),

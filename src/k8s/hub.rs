@@ -207,6 +207,9 @@ impl Hub {
             Kind::MultiKueueCluster => self.multikueue_clusters.absorb_answer(answer),
             Kind::Workload => self.workloads.absorb_answer(answer),
             Kind::Namespace => self.namespaces.absorb_answer(answer),
+            Kind::ClusterMetrics => self.cluster_metrics.absorb_answer(answer),
+            // MultiKueue's credentials. Those that join clusters are somebody else's to write.
+            Kind::Secret => self.kueue_secrets.absorb_answer(answer),
             Kind::Placement => self.ocm.placements.absorb_answer(answer),
             Kind::PlacementDecision => self.ocm.decisions.absorb_answer(answer),
             Kind::ManagedCluster => self.ocm.clusters.absorb_answer(answer),

@@ -41,6 +41,8 @@ const LAST_RETRY: SignedDuration = SignedDuration::from_mins(5);
 
 pub(super) struct Credentials {
     settings: Settings,
+    /// For one request.
+    deadline: Duration,
     hub_id: String,
     minting: JoinSet<(ClusterName, Result<Minted, MintError>)>,
     under_way: BTreeSet<ClusterName>,
@@ -78,9 +80,10 @@ pub(super) struct Kept {
 }
 
 impl Credentials {
-    pub fn new(settings: Settings, hub_id: String) -> Self {
+    pub fn new(settings: Settings, deadline: Duration, hub_id: String) -> Self {
         Self {
             settings,
+            deadline,
             hub_id,
             minting: JoinSet::new(),
             under_way: BTreeSet::new(),
@@ -199,7 +202,7 @@ impl Credentials {
         }
         if now < due || self.under_way.contains(cluster) {
             let probed = current.filter(|_| secret.is_some()).and_then(|current| {
-                let deadline = self.settings.writer.deadline;
+                let deadline = self.deadline;
                 self.probes.look((client, deadline), &current, refused, now)
             });
             return [Some(due), probed].into_iter().flatten().filter(|due| now < *due).min();
@@ -214,7 +217,7 @@ impl Credentials {
 
     fn start(&mut self, cluster: &ClusterName, client: &ClusterClient) {
         let (cluster, client) = (cluster.clone(), client.clone());
-        let (lifetime, deadline) = (self.settings.token_lifetime, self.settings.writer.deadline);
+        let (lifetime, deadline) = (self.settings.token_lifetime, self.deadline);
         self.under_way.insert(cluster.clone());
         self.minting.spawn(async move {
             let minted = mint(&client, lifetime, deadline).await;
@@ -315,7 +318,6 @@ fn renewal(credential: &Credential) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::writer::WriterConfig;
     use fedq_domain::multikueue::{Check, Decided, GROUP, KIND, Naming, Parameters};
 
     fn name(text: &str) -> ClusterName {
@@ -332,9 +334,8 @@ mod tests {
             naming: Naming::Cluster,
             token_lifetime: Duration::from_hours(24),
             dispatches: false,
-            writer: WriterConfig { merge_window: Duration::ZERO, deadline: Duration::from_secs(1) },
         };
-        Credentials::new(settings, "hub".to_owned())
+        Credentials::new(settings, Duration::from_secs(1), "hub".to_owned())
     }
 
     /// A check on Placement `gpu`, which decided on these.

@@ -6,17 +6,19 @@
 use std::{collections::BTreeMap, sync::Mutex};
 
 use serde_json::json;
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::DropGuard;
 use tracing::warn;
 
 use super::{Nodes, lock};
-use crate::writer::{Outcome, Writer, WriterConfig};
+use crate::{
+    context::Context,
+    driver::Tasks,
+    writer::{Place, Writer},
+};
 use fedq_domain::capacity::NodeRow;
 use fedq_k8s::{
-    hub::Hub,
     types::{
-        cluster_metrics::{ClusterMetrics, MetricsNode},
+        cluster_metrics::MetricsNode,
         kueue::Taint,
         meta::{HUB_LABEL, QuantityText},
     },
@@ -29,40 +31,18 @@ const MANAGER: &str = "fedq-capacity";
 const MOST_NODES: usize = 4000;
 
 pub(super) struct Publisher {
-    hub: Hub,
-    hub_id: String,
+    context: Context,
     writer: Writer,
     reports: BTreeMap<ClusterName, Vec<MetricsNode>>,
+    _stop: DropGuard,
 }
 
 impl Publisher {
-    pub fn start(
-        hub: Hub,
-        hub_id: String,
-        config: WriterConfig,
-        tasks: &mut JoinSet<()>,
-        cancel: &CancellationToken,
-    ) -> Self {
+    pub fn start(context: Context, tasks: &mut Tasks) -> Self {
         let writer = Writer::default();
-        let (task, table, stop) = (writer.clone(), hub.cluster_metrics.clone(), cancel.child_token());
-        let client = hub.client.kube();
-        tasks.spawn(async move {
-            let report = |change: &Change, outcome: &Outcome| {
-                let object = match outcome {
-                    Ok(object) => object,
-                    Err(error) => return warn!("Could not write {}: {error}", change.target),
-                };
-                if matches!(change.action, Action::Delete { .. }) {
-                    return;
-                }
-                match serde_json::from_value::<ClusterMetrics>(object.clone()) {
-                    Ok(object) => table.absorb(object),
-                    Err(error) => warn!("An answer about {} cannot be read: {error}", change.target),
-                }
-            };
-            task.run(client, config, report, stop).await;
-        });
-        Self { hub, hub_id, writer, reports: BTreeMap::new() }
+        let place = (Place::hub(context.hub.clone()), context.metrics.clone());
+        let stop = writer.start(place, context.writer.clone(), |_, _| {}, (tasks, &context.stop));
+        Self { context, writer, reports: BTreeMap::new(), _stop: stop }
     }
 
     /// Takes the nodes of a cluster as they are now.
@@ -82,9 +62,9 @@ impl Publisher {
     pub fn publish(&mut self, still_joined: impl Fn(&ClusterName) -> bool) {
         self.reports.retain(|name, _| still_joined(name));
         let written = self.reports.iter().filter_map(|(name, nodes)| self.change(name, nodes));
-        let ours = self.hub.cluster_metrics.all();
+        let ours = self.context.hub.cluster_metrics.all();
         let gone = ours.iter().filter(|object| {
-            object.metadata.labels.get(HUB_LABEL) == Some(&self.hub_id)
+            object.metadata.labels.get(HUB_LABEL) == Some(&self.context.hub_id)
                 && ClusterName::new(&object.metadata.name).is_ok_and(|name| !still_joined(&name))
         });
         let deleted = gone.map(|object| Change {
@@ -100,17 +80,17 @@ impl Publisher {
 
     fn change(&self, name: &ClusterName, nodes: &[MetricsNode]) -> Option<Change> {
         let name = name.as_str();
-        let Some(found) = self.hub.cluster_metrics.get(None, name) else {
+        let Some(found) = self.context.hub.cluster_metrics.get(None, name) else {
             let body = json!({
                 "apiVersion": "galaxy.kubestellar.io/v1alpha1",
                 "kind": "ClusterMetrics",
-                "metadata": {"name": name, "labels": {HUB_LABEL: self.hub_id}},
+                "metadata": {"name": name, "labels": {HUB_LABEL: self.context.hub_id}},
             });
             let target = Target::cluster_scoped(Kind::ClusterMetrics, name);
             return Some(Change { target, action: Action::Create(body), manager: MANAGER });
         };
         // Somebody else's report of the same cluster stays theirs.
-        let ours = found.metadata.labels.get(HUB_LABEL) == Some(&self.hub_id);
+        let ours = found.metadata.labels.get(HUB_LABEL) == Some(&self.context.hub_id);
         (ours && found.status.nodes != nodes).then(|| Change {
             target: Target::status(Kind::ClusterMetrics, name),
             action: Action::Merge(json!({"status": {"nodes": nodes}})),

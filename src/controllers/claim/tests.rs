@@ -4,11 +4,11 @@ use axum::Router;
 use serde_json::json;
 
 use super::*;
+use crate::context::testing::{Ground, context};
 use fedq_domain::{capacity::Capacity, cluster::Connection, resources::Resources};
 use fedq_k8s::{
     events::event_channel,
     list_watch::{Link, Record, Sink, Table},
-    testing::Server,
     worker::{CLUSTER_METRICS, Joined},
 };
 use fedq_values::{ids::ResourceName, quantity::Amount};
@@ -17,13 +17,11 @@ const CLUSTERS: [&str; 3] = ["east", "north", "west"];
 
 struct Bed {
     controller: ClaimController,
-    inputs: Inputs,
     joined: watch::Sender<Arc<JoinedClusters>>,
     capacity: watch::Sender<Arc<CapacityView>>,
     version: u64,
     _overview: watch::Sender<Arc<Overview>>,
-    _folder: tempfile::TempDir,
-    _server: Server,
+    _ground: Ground,
 }
 
 fn cluster(name: &str) -> ClusterName {
@@ -40,20 +38,10 @@ fn is_read<T: Record>(table: &Table<T>) {
 
 impl Bed {
     async fn new() -> Self {
-        let server = Server::start(Router::new());
-        let folder = tempfile::TempDir::new().expect("a folder");
-        let store = Store::open(&folder.path().join("fedq.db")).await.expect("opens");
-        let hub = Hub::new(server.client(), "hub-uid".to_owned(), "fedq-system".to_owned());
-        is_read(&hub.claims);
-        is_read(&hub.secrets);
-        is_read(&hub.cluster_metrics);
-        let writer = WriterConfig { merge_window: Duration::ZERO, deadline: Duration::from_secs(1) };
-        let controller = ClaimController::new(
-            hub,
-            (store, Clock::test(Timestamp::UNIX_EPOCH), Metrics::new()),
-            Settings { aliases: Aliases::default(), writer },
-            event_channel(),
-        );
+        let (context, ground) = context(Router::new()).await;
+        is_read(&context.hub.claims);
+        is_read(&context.hub.secrets);
+        is_read(&context.hub.cluster_metrics);
         let (joined, capacity) = (watch::Sender::default(), watch::Sender::default());
         let overview = watch::Sender::new(Arc::new(Overview { revision: 1, ..Overview::default() }));
         let inputs = Inputs {
@@ -61,17 +49,9 @@ impl Bed {
             capacity: capacity.subscribe(),
             overview: overview.subscribe(),
         };
-        let version = 10;
-        Self {
-            controller,
-            inputs,
-            joined,
-            capacity,
-            version,
-            _overview: overview,
-            _folder: folder,
-            _server: server,
-        }
+        let settings = Settings { aliases: Aliases::default() };
+        let controller = ClaimController::new(context, settings, inputs, event_channel());
+        Self { controller, joined, capacity, version: 10, _overview: overview, _ground: ground }
     }
 
     fn join(&self, name: &str) {
@@ -101,12 +81,12 @@ impl Bed {
             },
             "spec": {"clusterName": name, "nominalResources": {"cpu": cpu.to_string()}},
         });
-        self.controller.hub.claims.absorb(serde_json::from_value(claim).expect("a claim"));
+        self.controller.context.hub.claims.absorb(serde_json::from_value(claim).expect("a claim"));
     }
 
     /// A round; the claims that are to be written.
     async fn round(&mut self) -> Vec<String> {
-        self.controller.reconcile(&mut self.inputs).await.expect("a store");
+        self.controller.look().await.expect("a store");
         self.controller.writer.wanted().iter().map(|target| target.name.clone()).collect()
     }
 }

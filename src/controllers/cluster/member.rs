@@ -37,8 +37,6 @@ pub(super) struct Member {
     pub confirmed_identity: Option<String>,
     pub context: Context,
     pub cancel: CancellationToken,
-    /// Of the daemon.
-    pub stopping: CancellationToken,
 }
 
 /// Why a connected cluster is not connected any more.
@@ -92,7 +90,7 @@ impl Member {
             () = cancel.cancelled() => {}
             () = self.live_or_refuse(access) => {}
         }
-        if self.stopping.is_cancelled() {
+        if self.context.all.stop.is_cancelled() {
             self.keep_known().await;
         }
     }
@@ -123,7 +121,8 @@ impl Member {
     /// When the share of a cluster that last answered at `seen` does not stand any more. The clock tells only how long
     /// ago that was by now: from here on it may jump.
     async fn share_expires(&self, seen: Timestamp) {
-        let silence = Duration::try_from(self.context.clock.now().duration_since(seen)).unwrap_or_default();
+        let silence =
+            Duration::try_from(self.context.all.clock.now().duration_since(seen)).unwrap_or_default();
         tokio::time::sleep(self.context.settings.lost_timeout.saturating_sub(silence)).await;
     }
 
@@ -171,7 +170,7 @@ impl Member {
     /// When the cluster last answered, as the store has it. A cluster it does not have yet is put there, so
     /// that what is known of it can be.
     async fn remembered(&self) -> Result<Option<Timestamp>, StoreError> {
-        let store = &self.context.store;
+        let store = &self.context.all.store;
         if let Some(row) = until_kept(|| store.cluster(&self.name)).await? {
             return Ok(row.last_seen);
         }
@@ -184,7 +183,7 @@ impl Member {
             last_seen: None,
             cordoned: false,
             version: None,
-            joined: self.context.clock.now(),
+            joined: self.context.all.clock.now(),
         };
         until_kept(|| store.put_cluster(&row)).await?;
         Ok(None)
@@ -192,7 +191,7 @@ impl Member {
 
     /// Why it is not to be followed: a restart must not let it send all of it again.
     async fn refused_before(&self) -> Result<Option<String>, StoreError> {
-        let store = &self.context.store;
+        let store = &self.context.all.store;
         let Some(refused) = until_kept(|| store.refused_cluster(&self.name)).await? else { return Ok(None) };
         let (objects, bytes) = self.most();
         if refused.joined_with == self.fingerprint && objects <= refused.objects && bytes <= refused.bytes {
@@ -214,10 +213,10 @@ impl Member {
         let joined_with = self.fingerprint.clone();
         let refused = RefusedCluster { reason: reason.clone(), joined_with, objects, bytes };
         // First of all it stops to be followed; a database that is full is no reason to go on. It answers as it is.
-        self.note_answer(self.context.clock.now());
+        self.note_answer(self.context.all.clock.now());
         self.set(Connection::Refused { reason });
         self.let_go();
-        let store = &self.context.store;
+        let store = &self.context.all.store;
         // Its share is given up in time also while the database takes nothing.
         let kept = until_kept(|| store.refuse_cluster(&self.name, &refused));
         let (kept, ()) = tokio::join!(kept, self.give_up_refused());
@@ -246,7 +245,7 @@ impl Member {
                 return None;
             }
         };
-        let observer = observer(&self.context.metrics, self.name.clone());
+        let observer = observer(&self.context.all.metrics, self.name.clone());
         match client::connect(&checked, &ClientLimits { observer, ..settings.limits.clone() }) {
             Ok(client) => {
                 self.context.publish(&self.name, |joined| {
@@ -273,8 +272,8 @@ impl Member {
             silence
         } else {
             // A restart does not start the clock of `lostTimeout` anew.
-            let stored = until_kept(|| self.context.store.cluster(&self.name)).await?;
-            let now = self.context.clock.now();
+            let stored = until_kept(|| self.context.all.store.cluster(&self.name)).await?;
+            let now = self.context.all.clock.now();
             let since = stored.and_then(|row| row.last_seen).unwrap_or(now);
             let lasted = Duration::try_from(now.duration_since(since)).unwrap_or_default();
             silence.insert(Silence::new(since, lasted))
@@ -284,7 +283,7 @@ impl Member {
             match client.identity(settings.request).await {
                 Ok(identity) => return Ok(identity),
                 Err(error) => {
-                    let reason = self.why(client, &error, self.context.clock.now());
+                    let reason = self.why(client, &error, self.context.all.clock.now());
                     let (since, lasted) = (silence.since, silence.goes_on(wait + settings.request));
                     let connection = silent(since, lasted, settings, reason.clone())
                         .unwrap_or(Connection::Stale { since, reason });
@@ -321,7 +320,7 @@ impl Member {
     /// A cluster that must not be joined, whatever anyone confirms.
     async fn refusal(&self, identity: &ClusterIdentity) -> Result<Option<String>, StoreError> {
         let uid = &identity.kube_system_uid;
-        if *uid == self.context.hub.uid {
+        if *uid == self.context.all.hub.uid {
             return Ok(Some(
                 "this kubeconfig leads to the hub itself, and quota given to the hub's own queues would count twice; join another cluster"
                     .to_owned(),
@@ -336,7 +335,7 @@ impl Member {
     /// The cluster under the name that it was joined by first. After a restart that is for the store to say:
     /// the other may be the first to answer.
     async fn twin(&self, uid: &str) -> Result<Option<ClusterName>, StoreError> {
-        let known = until_kept(|| self.context.store.clusters_with_identity(uid)).await?;
+        let known = until_kept(|| self.context.all.store.clusters_with_identity(uid)).await?;
         let joined = self.context.joined.borrow();
         let connected = joined.iter().find(|(name, other)| {
             **name != self.name && other.worker.as_ref().is_some_and(|worker| worker.uid == *uid)
@@ -362,8 +361,8 @@ impl Member {
         client: &ClusterClient,
         identity: &ClusterIdentity,
     ) -> Result<Option<QuarantineReason>, StoreError> {
-        let store = &self.context.store;
-        let now = self.context.clock.now();
+        let store = &self.context.all.store;
+        let now = self.context.all.clock.now();
         let stored = until_kept(|| store.cluster(&self.name)).await?;
         let found = identity.kube_system_uid.clone();
         let row = ClusterRow {
@@ -407,7 +406,7 @@ impl Member {
     async fn quarantine(&self, reason: QuarantineReason) {
         // A restart does not start the clock anew.
         let seen = self.context.joined.borrow().get(&self.name).and_then(|joined| joined.last_seen.get());
-        let since = seen.unwrap_or_else(|| self.context.clock.now());
+        let since = seen.unwrap_or_else(|| self.context.all.clock.now());
         warn!(cluster.name = %self.name, "`{}` is quarantined: {reason:?}", self.name);
         self.context.publish(&self.name, |joined| {
             joined.connection = Connection::Quarantined { since, reason };
@@ -440,7 +439,7 @@ impl Member {
         let settings = &self.context.settings;
         let _stop_on_return = worker.cancel.clone().drop_guard();
         let mut tasks = JoinSet::new();
-        worker.follow(&settings.timing, (&self.context.hub_id, &self.context.wake), &mut tasks);
+        worker.follow(&settings.timing, (&self.context.all.hub_id, &self.context.wake), &mut tasks);
         let seen = silence.since;
         let mut quarantine = worker.quarantine.subscribe();
         let mut exceeded = worker.allowance.exceeded();
@@ -450,7 +449,7 @@ impl Member {
             joined.last_seen.set(seen);
             joined.is_given_up = false;
             joined.worker = Some(Arc::clone(&worker));
-            self.context.metrics.seen(&self.name, seen);
+            self.context.all.metrics.seen(&self.name, seen);
         });
         info!(cluster.name = %self.name, "Connected to `{}`", self.name);
         let mut stored = seen;
@@ -495,7 +494,7 @@ impl Member {
                     *silence = self.heard();
                 }
                 Err(error) => {
-                    let reason = self.why(&worker.client, &error, self.context.clock.now());
+                    let reason = self.why(&worker.client, &error, self.context.all.clock.now());
                     fell_silent |= Box::pin(self.unanswered(silence, reason)).await?;
                 }
             }
@@ -506,16 +505,16 @@ impl Member {
     fn note_answer(&self, now: Timestamp) {
         if let Some(entry) = self.context.joined.borrow().get(&self.name) {
             entry.last_seen.set(now);
-            self.context.metrics.seen(&self.name, now);
+            self.context.all.metrics.seen(&self.name, now);
         }
     }
 
     async fn answered(&self, stored: &mut Timestamp) -> Result<(), StoreError> {
-        let now = self.context.clock.now();
+        let now = self.context.all.clock.now();
         self.note_answer(now);
         if SEEN_PERIOD <= Duration::try_from(now.duration_since(*stored)).unwrap_or_default() {
             // Tried again at the next answer: a probe does not wait for the database.
-            match self.context.store.set_connection(&self.name, "Ready", Some(now)).await {
+            match self.context.all.store.set_connection(&self.name, "Ready", Some(now)).await {
                 Err(error) if error.is_transient() => {}
                 outcome => {
                     outcome?;
@@ -540,7 +539,7 @@ impl Member {
         } else if before.is_some_and(|before| before != is) {
             self.set(connection);
             // For a restart meanwhile, which finds out by itself too.
-            match self.context.store.set_connection(&self.name, word, Some(seen)).await {
+            match self.context.all.store.set_connection(&self.name, word, Some(seen)).await {
                 Err(error) if error.is_transient() => {}
                 outcome => outcome.map(drop)?,
             }
@@ -550,7 +549,7 @@ impl Member {
 
     /// It answered just now.
     fn heard(&self) -> Silence {
-        Silence::new(self.context.clock.now(), Duration::ZERO)
+        Silence::new(self.context.all.clock.now(), Duration::ZERO)
     }
 
     fn set(&self, connection: Connection) {

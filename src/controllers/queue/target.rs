@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use tokio::{sync::Notify, task::JoinSet};
+use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tracing::{info, warn};
 
-use crate::writer::{Outcome, Writer, WriterConfig, not_taken};
+use crate::{
+    driver::Tasks,
+    writer::{Place, Writer, WriterConfig},
+};
 use fedq_base::telemetry::Metrics;
-use fedq_k8s::{client::RetryClass, worker::Worker, write::Change};
+use fedq_k8s::worker::Worker;
 
 pub(super) struct Target {
     pub writer: Writer,
@@ -21,35 +23,10 @@ impl Target {
         worker: &Arc<Worker>,
         config: WriterConfig,
         (metrics, signal): (Metrics, Arc<Notify>),
-        tasks: (&mut JoinSet<()>, &CancellationToken),
+        tasks: (&mut Tasks, &CancellationToken),
     ) -> Self {
-        let (writer, to) = (Writer::default(), Arc::clone(worker));
-        let report = move |change: &Change, outcome: &Outcome| {
-            tell(&to, change, outcome, &metrics);
-            signal.notify_one();
-        };
-        let stop = writer.start((worker.client.kube(), config), report, tasks);
+        let (writer, place) = (Writer::waking(signal), Place::Worker(Arc::clone(worker)));
+        let stop = writer.start((place, metrics), config, |_, _| {}, tasks);
         Self { writer, worker: Arc::clone(worker), _stop: stop }
-    }
-}
-
-fn tell(worker: &Worker, change: &Change, outcome: &Outcome, metrics: &Metrics) {
-    let (name, target, verb) = (&worker.name, &change.target, change.verb());
-    match outcome {
-        Ok(object) => {
-            let lacking = change.not_taken(object);
-            if lacking.is_empty() {
-                info!(cluster.name = %name, verb, "Wrote {target} on `{name}`");
-            } else {
-                warn!(cluster.name = %name, verb, "{target} on `{name}`: {}", not_taken(&lacking));
-            }
-            worker.absorb_answer(change, object);
-        }
-        // Somebody wrote in between; the next decision starts from there.
-        Err(error) if error.class == RetryClass::Conflict => {}
-        Err(error) => {
-            error.refusal().into_iter().for_each(|reason| metrics.refused(name, reason));
-            warn!(cluster.name = %name, verb, "Could not write {target} on `{name}`: {error}");
-        }
     }
 }

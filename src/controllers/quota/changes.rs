@@ -247,7 +247,7 @@ impl QuotaController {
             let is_claimed = claimed.contains_key(&name);
             // Handing a queue over means something only where a claim names it.
             let handed_over = is_claimed && object.metadata.is_handed_over();
-            let ours = object.metadata.is_labelled(&self.hub_id) || handed_over;
+            let ours = object.metadata.is_labelled(&self.context.hub_id) || handed_over;
             if !ours || object.metadata.deletion_timestamp.is_some() {
                 continue;
             }
@@ -277,7 +277,7 @@ impl QuotaController {
             "kind": "ClusterQueue",
             "metadata": {
                 "name": name,
-                "labels": {HUB_LABEL: self.hub_id, MANAGED_BY: MANAGED_BY_FEDQ},
+                "labels": {HUB_LABEL: self.context.hub_id, MANAGED_BY: MANAGED_BY_FEDQ},
             },
             "spec": spec,
         });
@@ -311,7 +311,7 @@ impl QuotaController {
         let mut policy = policy_difference(&observed_policy, &policy);
         let differs = !policy.is_empty();
         self.leave_fought_over(worker.name.as_str(), object, &mut policy, round);
-        let unlabelled = object.metadata.labels.get(HUB_LABEL) != Some(&self.hub_id);
+        let unlabelled = object.metadata.labels.get(HUB_LABEL) != Some(&self.context.hub_id);
         if desired == observed && policy.is_empty() && !unlabelled {
             return (!claimed && !differs).then(|| delete_if_empty(object)).flatten();
         }
@@ -324,7 +324,7 @@ impl QuotaController {
         }
         let mut metadata = json!({"resourceVersion": object.metadata.resource_version});
         if unlabelled {
-            metadata["labels"] = json!({HUB_LABEL: self.hub_id, MANAGED_BY: MANAGED_BY_FEDQ});
+            metadata["labels"] = json!({HUB_LABEL: self.context.hub_id, MANAGED_BY: MANAGED_BY_FEDQ});
             // Handed over once: another hub that shares the worker must not take it in turn.
             metadata["annotations"] = json!({ADOPT: null});
         }

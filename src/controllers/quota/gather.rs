@@ -347,7 +347,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::writer::WriterConfig;
     use fedq_domain::{
         capacity::Capacity,
         claim::{AssignmentText, ClaimText, owners::Owners, validate},
@@ -361,7 +360,6 @@ mod tests {
             aliases: Aliases::default(),
             count_foreign: true,
             lost_timeout: Duration::from_mins(15),
-            writer: WriterConfig { merge_window: Duration::ZERO, deadline: Duration::ZERO },
             drift_reverts_per_minute: 1,
             removal_window: Duration::ZERO,
             copy_admission_checks: Vec::new(),

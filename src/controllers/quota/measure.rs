@@ -16,7 +16,7 @@ impl QuotaController {
     pub(super) fn measure(&self, round: &Round<'_>) {
         for name in &round.touched.clusters {
             let gauges = round.plans.get(name).map(|(plan, report)| gauges(plan, report));
-            self.metrics.quota(name, &gauges.unwrap_or_default());
+            self.context.metrics.quota(name, &gauges.unwrap_or_default());
         }
     }
 
@@ -24,8 +24,8 @@ impl QuotaController {
     pub(super) fn measure_pending(&self, name: &ClusterName, joined: &Joined) {
         let Some(worker) = &joined.worker else { return };
         let queues = worker.queues.all();
-        let ours = queues.iter().filter(|queue| queue.metadata.is_labelled(&self.hub_id));
-        self.metrics.pending(name, ours.map(|queue| queue.status.pending_workloads).sum());
+        let ours = queues.iter().filter(|queue| queue.metadata.is_labelled(&self.context.hub_id));
+        self.context.metrics.pending(name, ours.map(|queue| queue.status.pending_workloads).sum());
     }
 }
 

@@ -170,7 +170,7 @@ impl QuotaController {
                 .collect(),
             claims: made.claims.iter().map(|(name, (_, made))| (name.clone(), Arc::clone(made))).collect(),
             queues: made.queues.clone(),
-            managed: unjoined(&self.hub, &self.hub_id, round.joined)
+            managed: unjoined(&self.context.hub, &self.context.hub_id, round.joined)
                 .into_iter()
                 .map(|(name, managed)| (name, managed_overview(&managed)))
                 .collect(),
@@ -228,7 +228,7 @@ impl QuotaController {
 
     /// All but its cells.
     fn queue_head(&self, round: &Round<'_>, name: &QueueName, plan: &HubQueuePlan) -> QueueOverview {
-        let object = self.hub.queues.get(None, name.as_str());
+        let object = self.context.hub.queues.get(None, name.as_str());
         let untouched = plan.untouched.as_ref().map(|why| match why {
             Untouched::Automated => {
                 "its MultiKueueConfig has quotaManagement: Automated, so Kueue writes its quota".to_owned()

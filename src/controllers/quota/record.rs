@@ -164,7 +164,7 @@ impl QuotaController {
             })
             .collect();
         let report = json!({"cells": report});
-        let (cluster, at) = (name.clone(), self.clock.now());
+        let (cluster, at) = (name.clone(), self.context.clock.now());
         self.store_later(Record::Plan { cluster, cause, report, at, is_first });
         self.recorded.effective.insert(name.clone(), now);
     }

@@ -366,7 +366,7 @@ impl QuotaController {
             writes: &self.write_state(round, name.as_ref(), assignments, hub_failures),
             queues: &name.as_ref().map(|name| problems(round, name)).unwrap_or_default(),
             aliases: &self.settings.aliases,
-            now: self.clock.now(),
+            now: self.context.clock.now(),
             previous: &previous,
         };
         let status = claim_status(&input);

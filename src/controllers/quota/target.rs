@@ -7,22 +7,21 @@ use std::{
 
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::{sync::Notify, task::JoinSet, time::Instant};
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tracing::{info, warn};
 
-use crate::writer::{Outcome, Writer, WriterConfig, not_taken};
+use crate::{
+    driver::Tasks,
+    writer::{Outcome, Place, Writer, WriterConfig},
+};
 use fedq_base::{clock::Clock, telemetry::Metrics};
 use fedq_domain::resource_groups::ResourceGroups;
 use fedq_k8s::{
-    client::RetryClass,
-    hub::Hub,
     read,
     types::kueue::ClusterQueue,
     worker::Worker,
     write::{self, Change, Kind},
 };
-use fedq_values::ids::ClusterName;
 
 use super::drift::{Drift, Wish};
 
@@ -54,44 +53,24 @@ struct Latency {
 }
 
 impl Target {
-    pub fn hub(hub: &Hub, writing: &Writing, tasks: &mut JoinSet<()>, cancel: &CancellationToken) -> Self {
-        let tables = hub.clone();
-        let absorb = move |change: &Change, answer: &Value| tables.absorb_answer(change, answer);
-        Self::start(None, "hub", (hub.client.kube(), writing.clone()), absorb, (tasks, cancel))
-    }
-
-    pub fn worker(
-        worker: &Arc<Worker>,
-        writing: &Writing,
-        tasks: &mut JoinSet<()>,
-        cancel: &CancellationToken,
-    ) -> Self {
-        let tables = Arc::clone(worker);
-        let absorb = move |change: &Change, answer: &Value| tables.absorb_answer(change, answer);
-        let (client, name) = (worker.client.kube(), worker.name.as_str());
-        Self::start(Some(Arc::clone(worker)), name, (client, writing.clone()), absorb, (tasks, cancel))
-    }
-
-    fn start(
-        worker: Option<Arc<Worker>>,
-        name: &str,
-        (client, writing): (kube::Client, Writing),
-        absorb: impl Fn(&Change, &Value) + Send + 'static,
-        tasks: (&mut JoinSet<()>, &CancellationToken),
-    ) -> Self {
+    pub fn start(place: Place, writing: &Writing, tasks: (&mut Tasks, &CancellationToken)) -> Self {
         let writer = Writer::waking(Arc::clone(&writing.signal));
         let latency = Arc::new(Mutex::new(Latency::default()));
-        let (config, place, measured) = (writing.config.clone(), name.to_owned(), Arc::clone(&latency));
-        let report = move |change: &Change, outcome: &Outcome| {
-            writing.report(&place, change, outcome);
-            if outcome.is_ok() && change.target.kind == Kind::ClusterQueue {
+        let worker = match &place {
+            Place::Hub(_) => None,
+            Place::Worker(worker) => Some(Arc::clone(worker)),
+        };
+        let (config, metrics) = (writing.config.clone(), writing.metrics.clone());
+        let (writing, name, measured) = (writing.clone(), place.name().to_owned(), Arc::clone(&latency));
+        let heard = move |change: &Change, outcome: &Outcome| {
+            if let Ok(answer) = outcome
+                && change.target.kind == Kind::ClusterQueue
+            {
+                writing.remember(&name, change, answer);
                 writing.measure(&measured);
             }
-            if let Ok(answer) = outcome {
-                absorb(change, answer);
-            }
         };
-        let stop = writer.start((client, config), report, tasks);
+        let stop = writer.start((place, metrics), config, heard, tasks);
         Self { writer, worker, latency, _stop: stop }
     }
 
@@ -130,38 +109,21 @@ impl Writing {
         }
     }
 
-    fn report(&self, place: &str, change: &Change, outcome: &Outcome) {
+    /// What fedq wrote to a queue, so that who changes it back is noticed.
+    fn remember(&self, place: &str, change: &Change, answer: &Value) {
         let target = &change.target;
-        match outcome {
-            Ok(object) => {
-                let lacking = change.not_taken(object);
-                if !lacking.is_empty() {
-                    warn!(cluster.name = place, "{target} on `{place}`: {}", not_taken(&lacking));
-                }
-                if target.kind == Kind::ClusterQueue && !target.status {
-                    if lacking.is_empty() {
-                        info!(cluster.name = place, "Wrote {target} on `{place}`");
-                    }
-                    let mut drift = self.drift.lock().expect("no code panics while holding this lock");
-                    if writes_quota(change)
-                        && let Some(groups) = groups_of(object)
-                    {
-                        drift.wrote(&key(place, &target.name), Wish::Groups(groups), Instant::now());
-                    }
-                    for (field, value) in policy_fields(change) {
-                        let key = field_key(place, &target.name, field);
-                        drift.wrote(&key, Wish::Field(value.clone()), Instant::now());
-                    }
-                }
-            }
-            // Somebody wrote in between; the next decision starts from there.
-            Err(error) if error.class == RetryClass::Conflict => {}
-            Err(error) => {
-                if let (Some(reason), Ok(cluster)) = (error.refusal(), ClusterName::new(place)) {
-                    self.metrics.refused(&cluster, reason);
-                }
-                warn!(cluster.name = place, "Could not write {target} on `{place}`: {error}");
-            }
+        if target.status {
+            return;
+        }
+        let mut drift = self.drift.lock().expect("no code panics while holding this lock");
+        if writes_quota(change)
+            && let Some(groups) = groups_of(answer)
+        {
+            drift.wrote(&key(place, &target.name), Wish::Groups(groups), Instant::now());
+        }
+        for (field, value) in policy_fields(change) {
+            let key = field_key(place, &target.name, field);
+            drift.wrote(&key, Wish::Field(value.clone()), Instant::now());
         }
     }
 }

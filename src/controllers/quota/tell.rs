@@ -32,11 +32,12 @@ pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 
 impl QuotaController {
     pub(super) fn plan(&mut self, round: &mut Round<'_>) {
-        let gather::HubQueues { inputs: mut queues, seen, unreadable } = gather::hub_queues(&self.hub);
+        let gather::HubQueues { inputs: mut queues, seen, unreadable } =
+            gather::hub_queues(&self.context.hub);
         (round.unreadable, self.told.hub_objects) = (unreadable, seen);
         self.keep_unreadable(&mut queues, round);
         self.restore_bases(&mut queues);
-        self.planner.set_flavors(Some(gather::flavors(&self.hub)));
+        self.planner.set_flavors(Some(gather::flavors(&self.context.hub)));
         for name in self.told.queues.keys().filter(|name| !queues.contains_key(*name)) {
             self.planner.remove_queue(name);
         }
@@ -67,7 +68,7 @@ impl QuotaController {
     /// A queue that cannot be read is not one that is gone: it is planned with as it last was, and what was
     /// never read holds the clusters that give it quota as they are.
     fn keep_unreadable(&mut self, queues: &mut BTreeMap<QueueName, HubQueueInput>, round: &mut Round<'_>) {
-        for skipped in self.hub.queues.skipped() {
+        for skipped in self.context.hub.queues.skipped() {
             let name = skipped.name.as_deref().and_then(|name| QueueName::new(name).ok());
             if let Some(name) = name.filter(|name| !queues.contains_key(name)) {
                 round.unreadable.insert(name, skipped.reason);
@@ -108,7 +109,10 @@ impl QuotaController {
         let without_kueue = round.joined.get(name).is_some_and(|joined| joined.is_without_kueue());
         let assigned = is_assigned(name, round)
             || self.told.unsettled.contains(name)
-                && round.joined.get(name).is_some_and(|joined| gather::may_hold_quota(joined, &self.hub_id));
+                && round
+                    .joined
+                    .get(name)
+                    .is_some_and(|joined| gather::may_hold_quota(joined, &self.context.hub_id));
         (!self.store_was_empty || without_kueue || !assigned).then(BTreeMap::new)
     }
 
@@ -138,7 +142,7 @@ impl QuotaController {
             }
         }
         // One that cannot be read is there all the same.
-        let unreadable = self.hub.queues.skipped().into_iter();
+        let unreadable = self.context.hub.queues.skipped().into_iter();
         let unreadable = unreadable.filter_map(|skipped| QueueName::new(skipped.name.as_deref()?).ok());
         let there = self.told.hub_objects.keys().cloned().chain(unreadable).collect();
         for name in self.bases.forget_others(&there) {
@@ -151,8 +155,8 @@ impl QuotaController {
         for name in &gone {
             self.planner.remove_cluster(name);
             self.settling.forget(name);
-            self.metrics.quota(name, &[]);
-            self.metrics.forget_pending(name);
+            self.context.metrics.quota(name, &[]);
+            self.context.metrics.forget_pending(name);
             // Of a cluster that left nothing is known any more, should it come back.
             self.terms.remove(name);
             self.recorded.forget(name);
@@ -250,7 +254,7 @@ impl QuotaController {
         }
         self.told.renewed.insert(name.clone());
         let seen = gather::seen(joined.worker.as_deref());
-        let settings = (self.hub_id.as_str(), &self.settings);
+        let settings = (self.context.hub_id.as_str(), &self.settings);
         let (mut input, until) = facts.input((mode, &seen), settings, &mut self.settling, now);
         self.told.worker_objects.insert(name.clone(), seen);
         input.last_terms = self.last_terms(name, round);

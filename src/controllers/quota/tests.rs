@@ -3,8 +3,10 @@
 use axum::Router;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::context::testing::{Ground, context};
 use fedq_domain::{
     capacity::{Capacity, NodeClass},
     claim::{self, AssignmentText, CAPACITY_MANAGER, ClaimText, owners::Owners},
@@ -15,7 +17,6 @@ use fedq_domain::{
 };
 use fedq_k8s::{
     events::event_channel,
-    testing::Server,
     worker::{CLUSTER_METRICS, Joined, Worker},
 };
 use fedq_store::ClaimInForce;
@@ -27,8 +28,7 @@ struct Bed {
     controller: QuotaController,
     joined: JoinedClusters,
     capacity: CapacityView,
-    _folder: tempfile::TempDir,
-    _server: Server,
+    _ground: Ground,
 }
 
 /// One node of the flavor `spot`.
@@ -52,15 +52,11 @@ fn name(name: &str) -> ClusterName {
 
 impl Bed {
     async fn new() -> Self {
-        let server = Server::start(Router::new());
-        let folder = tempfile::TempDir::new().expect("a folder");
-        let store = Store::open(&folder.path().join("fedq.db")).await.expect("opens");
-        let hub = Hub::new(server.client(), "hub-uid".to_owned(), "fedq-system".to_owned());
+        let (context, ground) = context(Router::new()).await;
         let settings = Settings {
             aliases: Aliases::default(),
             count_foreign: true,
             lost_timeout: Duration::from_mins(15),
-            writer: WriterConfig { merge_window: Duration::ZERO, deadline: Duration::from_secs(1) },
             drift_reverts_per_minute: 1,
             removal_window: Duration::from_mins(10),
             copy_admission_checks: Vec::new(),
@@ -70,25 +66,23 @@ impl Bed {
             overview: watch::Sender::default(),
             claimed: watch::Sender::default(),
         };
-        let clock = Clock::test(Timestamp::UNIX_EPOCH);
-        let controller = QuotaController::new(
-            (hub, "hub".to_owned()),
-            (store, clock, Metrics::new()),
-            settings,
-            outputs,
-            Arc::new(Notify::new()),
-        );
+        let inputs = Inputs {
+            joined: watch::channel(Arc::default()).1,
+            capacity: watch::channel(Arc::default()).1,
+            reports: watch::channel(Arc::default()).1,
+        };
+        let signal = Arc::new(Notify::new());
+        let controller = QuotaController::new(context, settings, inputs, outputs, signal);
         Self {
             controller: controller.await.expect("an empty store"),
             joined: JoinedClusters::new(),
             capacity: CapacityView::new(),
-            _folder: folder,
-            _server: server,
+            _ground: ground,
         }
     }
 
     fn worker(&self, cluster: &str) -> Worker {
-        let client = self.controller.hub.client.clone();
+        let client = self.controller.context.hub.client.clone();
         Worker::new(name(cluster), client, format!("{cluster}-uid"), CancellationToken::new())
     }
 
@@ -99,7 +93,7 @@ impl Bed {
 
     fn put_queue(&self, version: u64, quota: &Value) {
         let queue = queue("team-a", version, quota, &json!({}));
-        self.controller.hub.queues.absorb(serde_json::from_value(queue).expect("a ClusterQueue"));
+        self.controller.context.hub.queues.absorb(serde_json::from_value(queue).expect("a ClusterQueue"));
     }
 
     /// A claim of one cluster that gives the queue something.
@@ -111,7 +105,7 @@ impl Bed {
                 {"clusterQueueName": "team-a", "flavor": "spot", "resources": {"cpu": "1"}},
             ]},
         });
-        self.controller.hub.claims.absorb(serde_json::from_value(claim).expect("a claim"));
+        self.controller.context.hub.claims.absorb(serde_json::from_value(claim).expect("a claim"));
     }
 
     fn put_flavor(&self, flavor: &str) {
@@ -119,7 +113,7 @@ impl Bed {
             "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor",
             "metadata": {"name": flavor, "resourceVersion": "3"}, "spec": {},
         });
-        self.controller.hub.flavors.absorb(serde_json::from_value(object).expect("a ResourceFlavor"));
+        self.controller.context.hub.flavors.absorb(serde_json::from_value(object).expect("a ResourceFlavor"));
     }
 
     /// Reads, plans and records.
@@ -188,11 +182,11 @@ async fn that_a_cluster_answers_once_more_is_no_news() {
 #[tokio::test]
 async fn nothing_decided_waits_to_be_written_while_the_hub_is_not_followed() {
     let mut bed = Bed::new().await;
-    let cancel = CancellationToken::new();
-    let mut tasks = JoinSet::new();
-    let worker = Arc::new(bed.worker("w"));
-    let target = Target::worker(&worker, &bed.controller.writing, &mut tasks, &cancel);
-    let hub = Target::hub(&bed.controller.hub, &bed.controller.writing, &mut tasks, &cancel);
+    let (mut tasks, cancel) = (Tasks::new(), CancellationToken::new());
+    let worker = Place::Worker(Arc::new(bed.worker("w")));
+    let target = Target::start(worker, &bed.controller.writing, (&mut tasks, &cancel));
+    let hub = Place::hub(bed.controller.context.hub.clone());
+    let hub = Target::start(hub, &bed.controller.writing, (&mut tasks, &cancel));
     let growth = |target: &Target| {
         let change = Change {
             target: WriteTarget::cluster_scoped(Kind::ClusterQueue, "team-a"),
@@ -206,7 +200,7 @@ async fn nothing_decided_waits_to_be_written_while_the_hub_is_not_followed() {
     growth(&hub);
     bed.controller.targets.insert(name("w"), target);
     let inputs = (&bed.joined.clone(), &bed.capacity.clone(), &Arc::default());
-    assert_eq!(bed.controller.reconcile(&hub, inputs, &cancel).await, None, "its tables were never filled");
+    assert_eq!(bed.controller.round(&hub, inputs).await, None, "its tables were never filled");
     assert!(hub.writer.wants_nothing() && bed.controller.targets[&name("w")].writer.wants_nothing());
 }
 
@@ -371,7 +365,7 @@ async fn of_two_claims_made_in_the_same_second_the_one_in_force_stays() {
                 {"clusterQueueName": "team-a", "flavor": "spot", "resources": {"cpu": "1"}},
             ]},
         });
-        bed.controller.hub.claims.absorb(serde_json::from_value(claim).expect("a claim"));
+        bed.controller.context.hub.claims.absorb(serde_json::from_value(claim).expect("a claim"));
     };
     put(&bed, "m-first", "5");
     bed.plan();
@@ -422,7 +416,7 @@ async fn a_refused_cluster_is_lost_when_its_time_has_passed_whatever_the_clock_s
     joined.last_seen.set(Timestamp::from_second(5).expect("a time"));
     bed.joined.insert(name("east"), Arc::new(joined.clone()));
     for days in [0, 2, 400] {
-        bed.controller.clock.advance(Duration::from_hours(24 * days));
+        bed.controller.context.clock.advance(Duration::from_hours(24 * days));
         assert_eq!(bed.plan().1[&name("east")], Mode::Frozen);
     }
     joined.is_given_up = true;

@@ -51,7 +51,7 @@ impl TaskController {
             chooser.fleet.coming.clear();
         }
         self.gathered.replace(chooser.fleet.clone());
-        let routes = self.gathered.routes(&self.hub).clone();
+        let routes = self.gathered.routes(&self.context.hub).clone();
         let mut decided = Vec::new();
         // What already has a place in mind comes first, then the order of submission.
         let mut ids: Vec<(bool, Timestamp, TaskId)> = self

@@ -7,9 +7,10 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use tokio::{sync::Notify, task::JoinSet};
+use tokio::sync::Notify;
 use tracing::{info, warn};
 
+use crate::driver::{self, Tasks};
 use fedq_domain::task::choose::Placement;
 use fedq_k8s::{
     job_sets,
@@ -62,11 +63,11 @@ impl JobSets {
         &self,
         (worker, namespace): (&Arc<Worker>, &str),
         (signal, deadline): (&Arc<Notify>, Duration),
-        tasks: &mut JoinSet<()>,
+        tasks: &mut Tasks,
     ) {
         let (known, signal) = (Arc::clone(&self.0), Arc::clone(signal));
         let (worker, namespace) = (Arc::clone(worker), namespace.to_owned());
-        tasks.spawn(async move {
+        driver::spawn(tasks, async move {
             let name = &worker.name;
             let client = worker.client.kube();
             let asked = job_sets::are_run(&client, &namespace, deadline);
@@ -106,7 +107,7 @@ impl TaskController {
         if self.settings.gang.is_some() {
             return;
         }
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         for (name, cluster) in &self.clusters {
             let worker = &cluster.target.worker;
             let has_kind = matches!(worker.tasks.job_sets.state(), State::Synced { broken: None });
@@ -115,7 +116,7 @@ impl TaskController {
                 continue;
             };
             if cluster.job_sets.is_due(now) {
-                let asking = (&self.signal, self.settings.writer.deadline);
+                let asking = (&self.signal, self.context.writer.deadline);
                 cluster.job_sets.ask((worker, &namespace), asking, &mut self.tasks);
             }
         }

@@ -17,6 +17,7 @@ use super::{
     index::{OnCluster, Whose},
     wishes::Past,
 };
+use crate::driver;
 use fedq_base::{clock::Clock, telemetry::chain};
 use fedq_domain::task::{names::TaskId, phase::Phase};
 use fedq_k8s::{
@@ -108,11 +109,11 @@ impl TaskController {
                 free,
                 runs: Arc::clone(&self.keeping.runs),
                 signal: Arc::clone(&self.signal),
-                clock: self.clock.clone(),
+                clock: self.context.clock.clone(),
             };
-            let cancel = self.cancel.clone();
+            let cancel = self.context.stop.clone();
             // Cut off by a stop, it is read anew by the next start: until then nothing of it is removed.
-            self.tasks.spawn(async move {
+            driver::spawn(&mut self.tasks, async move {
                 cancel.run_until_cancelled(reading.run(run, pods, ending)).await;
             });
         }

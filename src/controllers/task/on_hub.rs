@@ -101,7 +101,7 @@ impl TaskController {
     /// The clusters behind the MultiKueueClusters that Kueue names: several where each node has a Job of its own.
     fn chosen(&self, row: &TaskRow) -> Vec<ClusterName> {
         let names = self.place.iter().flat_map(|hub| hub.index.dispatched_to(row));
-        names.filter_map(|name| joined_cluster(&self.hub, name)).collect()
+        names.filter_map(|name| joined_cluster(&self.context.hub, name)).collect()
     }
 }
 
@@ -148,7 +148,7 @@ mod tests {
         let mut of = row("run: x\n", Phase::Queued { cluster: cluster_name("hub") });
         of.dispatch.as_mut().expect("it was dispatched").by_multikueue = true;
         for name in ["gpu-two", "one", "two"] {
-            let cancel = controller.cancel.clone();
+            let cancel = controller.context.stop.clone();
             let worker = Arc::new(Worker::new(cluster_name(name), server.client(), name.to_owned(), cancel));
             let copy = job(&of, &json!({"kueue.x-k8s.io/multikueue-origin": "multikueue"}));
             worker.tasks.jobs.absorb(serde_json::from_value(copy).expect("a Job"));
@@ -173,7 +173,11 @@ mod tests {
             "metadata": {"name": "gpu-two", "resourceVersion": "3", "labels": {"fedq.dev/for-cluster": "two"}},
             "spec": {},
         });
-        controller.hub.multikueue_clusters.absorb(serde_json::from_value(made).expect("a MultiKueueCluster"));
+        controller
+            .context
+            .hub
+            .multikueue_clusters
+            .absorb(serde_json::from_value(made).expect("a MultiKueueCluster"));
         for (version, chosen, landed) in [
             ("4", None, None),
             ("5", Some(""), None),
@@ -182,13 +186,17 @@ mod tests {
             ("8", Some("gpu-two"), Some("two")),
         ] {
             let workload = serde_json::from_value(dispatched(chosen, version)).expect("a Workload");
-            controller.hub.workloads.absorb(workload);
+            controller.context.hub.workloads.absorb(workload);
             controller.place.as_mut().expect("it is followed").read(true);
             assert_eq!(controller.landed(&of).map(ClusterName::as_str), landed, "Kueue says {chosen:?}");
         }
         controller.keep(of.clone());
         controller.note_landed(&of.id);
-        controller.hub.workloads.absorb(serde_json::from_value(dispatched(None, "9")).expect("a Workload"));
+        controller
+            .context
+            .hub
+            .workloads
+            .absorb(serde_json::from_value(dispatched(None, "9")).expect("a Workload"));
         controller.place.as_mut().expect("it is followed").read(true);
         assert_eq!(controller.landed(&of), None);
         assert_eq!(controller.runs_on(&of), Some(&cluster_name("two")), "where it was last");

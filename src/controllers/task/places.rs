@@ -2,11 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use tokio::{
-    sync::{Notify, Semaphore, watch},
-    task::JoinSet,
-};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::Semaphore;
 
 use crate::writer::keep_for_workers;
 use fedq_k8s::{
@@ -39,13 +35,12 @@ impl TaskController {
     /// The hub is followed as its workers are, for what MultiKueue dispatches from it.
     pub(super) fn follow_hub(&mut self) {
         let name = ClusterName::new(HUB).expect("a constant name is valid");
-        let hub = &self.hub;
-        let mut worker = Worker::new(name, hub.client.clone(), hub.uid.clone(), self.cancel.clone());
+        let hub = &self.context.hub;
+        let mut worker = Worker::new(name, hub.client.clone(), hub.uid.clone(), self.context.stop.clone());
         worker.direct_workloads = hub.workloads.clone();
         let wake = vec![Arc::clone(&self.signal)];
         let following = Following::new(hub.client.clone(), self.settings.timing.clone(), wake);
-        worker.follow_jobs(&following, &self.hub_id, &mut self.tasks);
-        wake_on(hub.workloads.changed(), &self.signal, (&mut self.tasks, &self.cancel));
+        worker.follow_jobs(&following, &self.context.hub_id, &mut self.follows);
         let target = self.start_target(&Arc::new(worker));
         self.place = Some(Cluster::new(target));
     }
@@ -60,27 +55,12 @@ impl TaskController {
             |worker| Cluster::new(self.start_target(worker)),
         );
         self.clusters = clusters;
-        while self.tasks.try_join_next().is_some() {}
     }
 
     pub(super) fn start_target(&mut self, worker: &Arc<Worker>) -> Target {
-        let told = (self.metrics.clone(), Arc::clone(&self.signal));
-        Target::start(worker, self.settings.writer.clone(), told, (&mut self.tasks, &self.cancel))
+        let told = (self.context.metrics.clone(), Arc::clone(&self.signal));
+        Target::start(worker, self.context.writer.clone(), told, (&mut self.tasks, &self.context.stop))
     }
-}
-
-/// Has whoever waits for `signal` look whenever something was published.
-pub(super) fn wake_on<T: Send + Sync + 'static>(
-    mut changed: watch::Receiver<T>,
-    signal: &Arc<Notify>,
-    (tasks, cancel): (&mut JoinSet<()>, &CancellationToken),
-) {
-    let (signal, cancel) = (Arc::clone(signal), cancel.clone());
-    tasks.spawn(async move {
-        while let Some(Ok(())) = cancel.run_until_cancelled(changed.changed()).await {
-            signal.notify_one();
-        }
-    });
 }
 
 #[cfg(test)]
@@ -89,9 +69,12 @@ mod tests {
 
     use axum::{Json, Router, routing::post};
     use serde_json::{Value, json};
+    use tokio::sync::Notify;
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
     use crate::{
+        driver::Tasks,
         task::{
             decide::observe,
             testing::row,
@@ -120,7 +103,7 @@ mod tests {
             }
         };
         let server = Server::start(Router::new().route("/apis/batch/v1/namespaces/team/jobs", post(create)));
-        let (mut tasks, cancel) = (JoinSet::new(), CancellationToken::new());
+        let (mut tasks, cancel) = (Tasks::new(), CancellationToken::new());
         let worker = Worker::new(cluster_name("one"), server.client(), "uid".to_owned(), cancel.clone());
         let config = WriterConfig { merge_window: Duration::ZERO, deadline: Duration::from_secs(10) };
         let ended = Arc::new(Notify::new());

@@ -89,7 +89,7 @@ impl TaskController {
             let entry = place.as_ref().and_then(|name| joined.get(name));
             if place.as_ref().map_or(cluster.index.current, |name| cluster.keeps(name, joined)) {
                 let cleaning = Cleaning {
-                    now: self.clock.now(),
+                    now: self.context.clock.now(),
                     keep: self.settings.keep_objects,
                     leaving: entry.is_some_and(|entry| entry.leaving),
                     held,
@@ -118,13 +118,13 @@ impl TaskController {
             landed.contains_key(id) || self.live.get(id).is_some_and(|live| being_dispatched(live).is_some())
         };
         self.secrets.retain(needs_secrets);
-        let Self { live, clusters, place: on_hub, tasks, secrets, hub, signal, settings, .. } = self;
+        let Self { live, clusters, place: on_hub, tasks, secrets, context, signal, settings, .. } = self;
         let maker = Maker {
-            hub_id: &self.hub_id,
+            hub_id: &context.hub_id,
             tenants: &settings.tenants,
             default_image: &settings.default_image,
         };
-        let asking = Asking { hub, signal, deadline: settings.writer.deadline };
+        let asking = Asking { hub: &context.hub, signal, deadline: context.writer.deadline };
         // None waits for those that were dispatched after it.
         let mut lives: Vec<&Live> = live.values().collect();
         lives.sort_by_key(|live| live.row.changed);
@@ -219,7 +219,8 @@ impl TaskController {
         match spills.chain(cleanings).chain(rests).chain(self.awaited.ends()).filter(later).min() {
             None => Next::AtPeriod,
             Some(at) => {
-                let wait = Duration::try_from(at.duration_since(self.clock.now())).unwrap_or_default();
+                let wait =
+                    Duration::try_from(at.duration_since(self.context.clock.now())).unwrap_or_default();
                 Next::After(wait + Duration::from_millis(1))
             }
         }

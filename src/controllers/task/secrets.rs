@@ -14,12 +14,10 @@ use kube::{
     Api,
     api::{DeleteParams, ListParams, Preconditions},
 };
-use tokio::{
-    sync::{Notify, Semaphore},
-    task::JoinSet,
-};
+use tokio::sync::{Notify, Semaphore};
 use tracing::{info, warn};
 
+use crate::driver::{self, Tasks};
 use fedq_domain::task::{
     names::{SECRET_LABEL, TaskId, hub_secret_name},
     render::ID_LABEL,
@@ -57,7 +55,7 @@ enum Found {
 
 impl SecretValues {
     /// The values of a task's secrets, once they are here; asks the hub where they are not known.
-    pub fn get(&self, id: &TaskId, ask: &Asking<'_>, tasks: &mut JoinSet<()>) -> Option<Arc<Secrets>> {
+    pub fn get(&self, id: &TaskId, ask: &Asking<'_>, tasks: &mut Tasks) -> Option<Arc<Secrets>> {
         let mut known = self.lock();
         match known.get(id) {
             Some(Found::Asked | Found::Gone(_)) => return None,
@@ -68,7 +66,7 @@ impl SecretValues {
         drop(known);
         let (values, id, hub) = (self.clone(), id.clone(), ask.hub.clone());
         let (signal, deadline) = (Arc::clone(ask.signal), ask.deadline);
-        tasks.spawn(async move {
+        driver::spawn(tasks, async move {
             let found = {
                 let _turn = values.reads.acquire().await.expect("the semaphore is never closed");
                 read(&hub, &id, deadline).await
@@ -144,7 +142,7 @@ impl TaskController {
     /// Removes the Secrets of tasks that are over from the hub, and looks through all of them now and then for those
     /// that were left behind. One at a time: what comes meanwhile waits for the next look.
     pub(super) fn sweep(&mut self) {
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         let due = self.sweep_at.is_none_or(|at| at <= now);
         let busy = self.sweeping.as_ref().is_some_and(|sweeping| !sweeping.is_finished());
         if busy || (!due && self.spent.is_empty()) {
@@ -154,9 +152,10 @@ impl TaskController {
             self.sweep_at = now.checked_add(SWEEP_PERIOD).ok();
         }
         let spent = std::mem::take(&mut self.spent);
-        let (hub, store, signal) = (self.hub.clone(), self.store.clone(), Arc::clone(&self.signal));
-        let deadline = self.settings.writer.deadline;
-        self.sweeping = Some(self.tasks.spawn(async move {
+        let (hub, store, signal) =
+            (self.context.hub.clone(), self.context.store.clone(), Arc::clone(&self.signal));
+        let deadline = self.context.writer.deadline;
+        let sweeping = async move {
             for id in spent {
                 forget(&hub, &id, deadline).await;
             }
@@ -164,7 +163,8 @@ impl TaskController {
                 look_through(&hub, &store, now, deadline).await;
             }
             signal.notify_one();
-        }));
+        };
+        self.sweeping = Some(driver::spawn(&mut self.tasks, sweeping));
     }
 }
 

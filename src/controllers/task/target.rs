@@ -6,11 +6,13 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::Notify, task::JoinSet, time::Instant};
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tracing::{info, warn};
 
-use crate::writer::{Outcome, Writer, WriterConfig};
+use crate::{
+    driver::Tasks,
+    writer::{Outcome, Place, Writer, WriterConfig},
+};
 use fedq_base::telemetry::Metrics;
 use fedq_k8s::{
     client::{ApiError, RetryClass},
@@ -76,15 +78,12 @@ impl Target {
         worker: &Arc<Worker>,
         config: WriterConfig,
         (metrics, signal): (Metrics, Arc<Notify>),
-        tasks: (&mut JoinSet<()>, &CancellationToken),
+        tasks: (&mut Tasks, &CancellationToken),
     ) -> Self {
         let (writer, told) = (Writer::waking(signal), Arc::<Mutex<Told>>::default());
-        let (to, hears) = (Arc::clone(worker), Arc::clone(&told));
-        let report = move |change: &Change, outcome: &Outcome| {
-            hear(&hears, (change, outcome), Instant::now());
-            tell(&to, change, outcome, &metrics);
-        };
-        let stop = writer.start((worker.client.kube(), config), report, tasks);
+        let (place, hears) = (Place::Worker(Arc::clone(worker)), Arc::clone(&told));
+        let heard = move |change: &Change, outcome: &Outcome| hear(&hears, (change, outcome), Instant::now());
+        let stop = writer.start((place, metrics), config, heard, tasks);
         Self { writer, worker: Arc::clone(worker), told, _stop: stop }
     }
 
@@ -167,22 +166,6 @@ fn judge(error: &ApiError) -> (No, String) {
         | RetryClass::Timeout => No::Passing,
     };
     (kind, error.to_string())
-}
-
-fn tell(worker: &Worker, change: &Change, outcome: &Outcome, metrics: &Metrics) {
-    let (name, target, verb) = (&worker.name, &change.target, change.verb());
-    match outcome {
-        Ok(object) => {
-            info!(cluster.name = %name, verb, "Wrote {target} on `{name}`");
-            worker.absorb_answer(change, object);
-        }
-        // It is gone, or there, already.
-        Err(error) if matches!(error.class, RetryClass::NotFound | RetryClass::AlreadyExists) => {}
-        Err(error) => {
-            error.refusal().into_iter().for_each(|reason| metrics.refused(name, reason));
-            warn!(cluster.name = %name, verb, "Could not write {target} on `{name}`: {error}");
-        }
-    }
 }
 
 #[cfg(test)]

@@ -6,8 +6,7 @@ use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
 
 use super::{Inputs, Published, Settings, TaskController};
-use crate::writer::WriterConfig;
-use fedq_base::{clock::Clock, telemetry::Metrics};
+use crate::context::testing::{Ground, context};
 use fedq_domain::task::{
     choose::{Placement, Weights},
     names::TaskId,
@@ -15,15 +14,13 @@ use fedq_domain::task::{
     render::Gang,
     testing::{cluster_name, task},
 };
-use fedq_k8s::{hub::Hub, list_watch::Timing, testing::Server};
-use fedq_store::{Dispatch, Store, TaskRow};
+use fedq_k8s::list_watch::Timing;
+use fedq_store::{Dispatch, TaskRow};
 
 /// At ten seconds past 1970, with a hub that knows nothing. What it stands on goes when that is dropped.
-pub async fn controller() -> (TaskController, (Server, tempfile::TempDir)) {
-    let server = Server::start(axum::Router::new());
-    let folder = tempfile::TempDir::new().expect("a folder");
-    let store = Store::open(&folder.path().join("fedq.db")).await.expect("opens");
-    let clock = Clock::test(Timestamp::from_second(10).expect("in range"));
+pub async fn controller() -> (TaskController, Ground) {
+    let (context, ground) = context(axum::Router::new()).await;
+    context.clock.advance(Duration::from_secs(10));
     let settings = Settings {
         spill_after: Duration::from_secs(30),
         lost_policy: LostPolicy::Wait,
@@ -33,7 +30,6 @@ pub async fn controller() -> (TaskController, (Server, tempfile::TempDir)) {
         weights: Weights::default(),
         logs: None,
         tenants: BTreeMap::new(),
-        writer: WriterConfig { merge_window: Duration::ZERO, deadline: Duration::from_secs(1) },
         timing: Timing::default(),
     };
     let inputs = Inputs {
@@ -42,15 +38,8 @@ pub async fn controller() -> (TaskController, (Server, tempfile::TempDir)) {
         capacity: watch::channel(Arc::default()).1,
     };
     let published = Published { tasks: watch::Sender::default(), volumes: watch::Sender::default() };
-    let hub = Hub::new(server.client(), "uid".to_owned(), "fedq-system".to_owned());
-    let controller = TaskController::new(
-        (hub, "hub".to_owned()),
-        (store, clock, Metrics::new()),
-        settings,
-        inputs,
-        (published, Arc::new(Notify::new())),
-    );
-    (controller, (server, folder))
+    let controller = TaskController::new(context, settings, inputs, (published, Arc::new(Notify::new())));
+    (controller, ground)
 }
 
 pub fn placement(cluster: &str) -> Placement {

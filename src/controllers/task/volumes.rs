@@ -41,7 +41,7 @@ impl TaskController {
     ) -> Result<bool, StoreError> {
         let placeless = |volume: &&mut VolumeRow| volume.cluster.is_none() && is_mounted(volume, task);
         for volume in volumes.iter_mut().filter(placeless) {
-            if !self.store.place_volume(&volume.id, cluster).await? {
+            if !self.context.store.place_volume(&volume.id, cluster).await? {
                 return Ok(false);
             }
             tracing::info!(volume.id = %volume.id, "Volume {} goes to `{cluster}`", volume.id);
@@ -103,8 +103,11 @@ impl TaskController {
                 Some(VolumeState { phase: VolumePhase::Lost, reason: Some(reason) })
             }
             (None, false) => {
-                let place =
-                    Place { namespace: &volume.namespace, hub_id: &self.hub_id, created: volume.created };
+                let place = Place {
+                    namespace: &volume.namespace,
+                    hub_id: &self.context.hub_id,
+                    created: volume.created,
+                };
                 let body = volume.spec.render(&volume.id, &volume.owner, &place);
                 let reason = cluster.target.failure(&target);
                 wishes.push(Change { target, action: Action::Create(body), manager: MANAGER });
@@ -144,12 +147,12 @@ impl TaskController {
         found: &Volumes,
     ) -> Result<(), StoreError> {
         for id in &found.gone {
-            self.store.forget_volume(id).await?;
+            self.context.store.forget_volume(id).await?;
         }
         for id in &found.made {
-            self.store.volume_made(id).await?;
+            self.context.store.volume_made(id).await?;
         }
-        let now = self.clock.now();
+        let now = self.context.clock.now();
         for (id, cluster) in &found.lost {
             let Some(volume) = volumes.iter().find(|volume| volume.id == *id && !volume.lost) else {
                 continue;
@@ -158,7 +161,7 @@ impl TaskController {
             tracing::warn!(volume.id = %id, cluster.name = %cluster, "Volume {name} was deleted on `{cluster}`");
             let users = self.users(volume).cloned().collect();
             let message = format!("volume {name} was deleted on {cluster}, with what was in it");
-            self.store.volume_lost(id, users, (now, message)).await?;
+            self.context.store.volume_lost(id, users, (now, message)).await?;
         }
         Ok(())
     }

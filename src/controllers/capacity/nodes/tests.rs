@@ -125,7 +125,7 @@ impl Bed {
             timing,
             position_period: Duration::from_mins(1),
             stale_after: Duration::from_mins(1),
-            publish: None,
+            publish: false,
         });
         let label_keys: BTreeSet<String> = labels.iter().map(ToString::to_string).collect();
         let cancel = CancellationToken::new();

@@ -13,7 +13,7 @@ impl Member {
         let refused = |why: &dyn std::fmt::Display| {
             warn!(cluster.name = %self.name, "All of `{}` is listed: {why}", self.name);
         };
-        match self.context.store.known_objects(&self.name, build).await {
+        match self.context.all.store.known_objects(&self.name, build).await {
             Ok(None) => {}
             Ok(Some(objects)) => match serde_json::from_slice::<KnownObjects>(&objects) {
                 Ok(objects) => worker.restore(objects),
@@ -34,7 +34,7 @@ impl Member {
         if LARGEST < objects.len() {
             return;
         }
-        if let Err(error) = self.context.store.keep_known_objects(&self.name, build, objects).await
+        if let Err(error) = self.context.all.store.keep_known_objects(&self.name, build, objects).await
             && !error.is_unknown_cluster()
         {
             warn!(cluster.name = %self.name, "The next start lists all of `{}`: {error}", self.name);

@@ -137,7 +137,7 @@ impl Course {
             },
             "spec": {"clusterName": cluster, "resourceAssignments": assignments},
         });
-        self.bed.controller.hub.claims.absorb(serde_json::from_value(claim).expect("a claim"));
+        self.bed.controller.context.hub.claims.absorb(serde_json::from_value(claim).expect("a claim"));
     }
 
     fn queue(&mut self) {
@@ -149,7 +149,12 @@ impl Course {
         if self.draw.bool() {
             object["spec"]["cohortName"] = json!("research");
         }
-        self.bed.controller.hub.queues.absorb(serde_json::from_value(object).expect("a ClusterQueue"));
+        self.bed
+            .controller
+            .context
+            .hub
+            .queues
+            .absorb(serde_json::from_value(object).expect("a ClusterQueue"));
     }
 
     fn worker_queue(&mut self, cluster: &str) {
@@ -175,12 +180,8 @@ impl Course {
     fn read(&mut self) -> Option<(Overview, Overview)> {
         let (joined, capacity) = (self.bed.joined.clone(), self.bed.capacity.clone());
         let controller = &mut self.bed.controller;
-        let hub = Target::hub(
-            &controller.hub,
-            &controller.writing,
-            &mut controller.tasks,
-            &CancellationToken::new(),
-        );
+        let (hub, stop) = (Place::hub(controller.context.hub.clone()), controller.context.stop.clone());
+        let hub = Target::start(hub, &controller.writing, (&mut controller.tasks, &stop));
         let mut round = controller.gather((&joined, &capacity, &self.reports), Instant::now());
         controller.plan(&mut round);
         controller.hub_changes(&mut round);
@@ -194,12 +195,14 @@ impl Course {
     }
 
     /// A round; all that it makes, as text.
-    fn round(&mut self, cancel: &CancellationToken) -> Vec<String> {
+    fn round(&mut self) -> Vec<String> {
         let (joined, capacity) = (self.bed.joined.clone(), self.bed.capacity.clone());
         let controller = &mut self.bed.controller;
-        let hub = Target::hub(&controller.hub, &controller.writing, &mut controller.tasks, cancel);
+        let hub = Place::hub(controller.context.hub.clone());
+        let stop = controller.context.stop.clone();
+        let hub = Target::start(hub, &controller.writing, (&mut controller.tasks, &stop));
         if self.writes {
-            controller.keep_targets(&joined, cancel);
+            controller.keep_targets(&joined);
         }
         let mut round = controller.gather((&joined, &capacity, &self.reports), Instant::now());
         controller.plan(&mut round);
@@ -234,7 +237,6 @@ impl Course {
 
 #[tokio::test]
 async fn a_round_that_looks_at_what_changed_makes_what_one_makes_that_looks_at_everything() {
-    let cancel = CancellationToken::new();
     let (mut looked, mut left) = (0, 0);
     for seed in 0..40 {
         let mut course = Course::new(seed).await;
@@ -242,7 +244,7 @@ async fn a_round_that_looks_at_what_changed_makes_what_one_makes_that_looks_at_e
         course.bed.controller.statuses.wait_for_nothing();
         for step in 0..40 {
             course.step();
-            let made = course.round(&cancel);
+            let made = course.round();
             let fresh = course.bed.controller.told.fresh.len();
             (looked, left) = (looked + fresh, left + course.bed.joined.len().saturating_sub(fresh));
             // What was passed over once may show only later.
@@ -250,7 +252,7 @@ async fn a_round_that_looks_at_what_changed_makes_what_one_makes_that_looks_at_e
                 continue;
             }
             course.forget();
-            let afresh = course.round(&cancel);
+            let afresh = course.round();
             assert_eq!(course.bed.controller.told.fresh.len(), course.bed.joined.len());
             assert_eq!(made, afresh, "seed {seed}, step {step}");
         }

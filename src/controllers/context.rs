@@ -1,0 +1,24 @@
+//! What every controller works with.
+
+use tokio_util::sync::CancellationToken;
+
+use super::writer::WriterConfig;
+use fedq_base::{clock::Clock, telemetry::Metrics};
+use fedq_k8s::hub::Hub;
+use fedq_store::Store;
+
+#[cfg(test)]
+pub mod testing;
+
+#[derive(Clone)]
+pub struct Context {
+    pub hub: Hub,
+    /// On all that fedq makes, to tell it from what another hub's fedq made.
+    pub hub_id: String,
+    pub store: Store,
+    pub clock: Clock,
+    pub metrics: Metrics,
+    pub writer: WriterConfig,
+    /// When the daemon stops.
+    pub stop: CancellationToken,
+}
