@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use fedq_base::clock::Clock;
-use fedq_kueuectl::age::human;
+use fedq_values::age::human;
 use fedq_wire::time::Time;
 
 /// For a table. Programs get the time itself.

@@ -3,13 +3,13 @@
 use super::{
     DONE, Session,
     age::age,
-    amount::amount,
     args::CapacityArgs,
     client::escape,
     error::CliError,
     list::{self, Row},
     table::Table,
 };
+use fedq_values::amount::amount;
 use fedq_wire::{
     capacity::{Capacity, CapacityChange},
     cluster::Flavor,

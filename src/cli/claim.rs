@@ -3,7 +3,6 @@
 use super::{
     DONE, FAILED, Session, USAGE,
     age::{age, age_of},
-    amount::amount,
     args::{AssignArgs, ClaimCommand, ConfirmRemovalArgs, DiffArgs, Format, HistoryArgs, ShowClaimArgs},
     claim_edit, claim_text,
     client::escape,
@@ -15,6 +14,7 @@ use super::{
     settings,
     table::Table,
 };
+use fedq_values::amount::amount;
 use fedq_wire::{
     claim::{Assign, AssignmentState, Claim, ClaimChange, ClaimDetail, ClaimHistory},
     cluster::Done,

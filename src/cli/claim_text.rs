@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    amount::amount,
     capacity::flavors_table,
     cluster::words,
     merge::Collision,
     quota::holders,
     table::{Table, clean},
 };
+use fedq_values::amount::amount;
 use fedq_wire::claim::{ClaimDetail, ClaimSpec};
 
 /// What is edited, and what files hold.

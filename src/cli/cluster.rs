@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::{
     DONE, FAILED, Session,
     age::{age, age_of},
-    amount::amount,
     args::{ClusterArgs, ClusterCommand, ConfirmArgs, Format, JoinArgs, LeaveArgs, ShowClusterArgs},
     client::escape,
     error::CliError,
@@ -15,6 +14,7 @@ use super::{
     table::Table,
 };
 use fedq_k8s::onboard;
+use fedq_values::amount::amount;
 use fedq_wire::{
     cluster::{Cluster, ConfirmIdentity, Done, JoinCluster},
     problem::Code,

@@ -2,7 +2,6 @@
 //! daemon's inside.
 
 mod age;
-mod amount;
 mod args;
 mod audit;
 mod capacity;

@@ -3,7 +3,6 @@
 use super::{
     DONE, Session,
     age::age,
-    amount::amount,
     args::{BaseArgs, ExplainArgs, Format, QuotaCommand},
     client::escape,
     cluster::{report, with_dry_run},
@@ -12,6 +11,7 @@ use super::{
     print::Printer,
     table::Table,
 };
+use fedq_values::amount::amount;
 use fedq_wire::{
     cluster::Done,
     quantity::Quantity,

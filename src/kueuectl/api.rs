@@ -52,6 +52,11 @@ impl Api {
         Self { client, server, within, plugin: String::new(), warnings: RefCell::default() }
     }
 
+    /// For what goes on for longer than a call.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
     pub fn with_plugin(self, plugin: String) -> Self {
         Self { plugin, ..self }
     }

@@ -19,6 +19,9 @@ pub enum Error {
     Unreachable(String),
     #[error("{0}")]
     Output(#[from] io::Error),
+    /// Nothing failed: a signal of this number ended it, or the key that stands for it.
+    #[error("ended by signal {0}")]
+    Ended(u8),
 }
 
 impl Error {

@@ -26,6 +26,8 @@ const NOWHERE: &str = "http://localhost:8080";
 
 /// The files' contents with the flags' laid over them: one context with one cluster and one user.
 pub struct Chosen {
+    /// The context's name; empty where there is none.
+    pub context: String,
     pub namespace: String,
     cluster: Cluster,
     user: AuthInfo,
@@ -43,7 +45,8 @@ pub fn choose(given: &Given, variables: Variables) -> Result<Chosen, Error> {
     let context = context.and_then(|context| context.context.clone()).unwrap_or_default();
     let namespace = [given.text("namespace"), context.namespace.as_deref().unwrap_or_default(), "default"];
     let namespace = namespace.into_iter().find(|name| !name.is_empty()).unwrap_or_default().to_owned();
-    Ok(Chosen { namespace, cluster: cluster(given, &files, &context)?, user: user(given, &files, &context)? })
+    let (cluster, user) = (cluster(given, &files, &context)?, user(given, &files, &context)?);
+    Ok(Chosen { context: current, namespace, cluster, user })
 }
 
 impl Chosen {

@@ -4,7 +4,6 @@
 //! kueuectl 0.19 on purpose is listed in `tests/differences.yaml`. Streams, clock, environment and client are given from
 //! outside: nothing here knows a terminal or a process, but for `kubectl`, which takes this program's place.
 
-pub mod age;
 mod api;
 mod cause;
 mod cluster_queue;
@@ -34,6 +33,7 @@ mod selector;
 mod session;
 mod stop;
 mod table;
+mod top;
 mod typed;
 mod usage;
 mod version;
@@ -51,8 +51,10 @@ use session::Session;
 
 const DONE: u8 = 0;
 const FAILED: u8 = 1;
+/// What a shell adds to a signal's number for its exit code.
+const OF_A_SIGNAL: u8 = 128;
 /// As the shell reports a program that SIGPIPE ended.
-const BROKEN_PIPE: u8 = 141;
+const BROKEN_PIPE: u8 = OF_A_SIGNAL + 13;
 
 /// How the program was called.
 pub struct Called<'a> {
@@ -78,6 +80,7 @@ pub async fn run(called: &Called<'_>, world: &mut World<'_>) -> u8 {
     match outcome.and_then(|code| Ok(flushed.map(|()| code)?)) {
         Ok(code) => code,
         Err(error) if error.is_broken_pipe() => BROKEN_PIPE,
+        Err(Error::Ended(signal)) => OF_A_SIGNAL + signal,
         Err(error) => {
             // Where standard error is gone, the exit code has to say it.
             let _ = writeln!(world.errors, "Error: {error}");
@@ -140,6 +143,7 @@ async fn execute(words: &Words<'_>, session: &mut Session<'_, '_>) -> Result<(),
         "resume localqueue" => stop::local_queue(session, false).await,
         "resume workload" => stop::workload(session, false).await,
         "move workload" => move_workload::run(session).await,
+        "top" => top::run(session).await,
         "delete workload" => delete::run(session).await,
         "version" => version::run(session, words.called.version).await,
         "help" => words.help_for(session),

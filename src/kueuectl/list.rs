@@ -1,9 +1,9 @@
 //! `list`: pages of objects, filtered, as a table or as one document.
 
+use fedq_values::age;
 use serde_json::{Value, json};
 
 use crate::{
-    age,
     api::{Api, Call},
     error::Error,
     output::Printer,

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fedq_values::age;
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    age,
     api::{Api, Call},
     discovery,
     error::Error,

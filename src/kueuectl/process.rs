@@ -1,7 +1,7 @@
 //! A command as a whole process: its streams, its environment, its exit code.
 
 use std::ffi::OsString;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Output, Stdio};
 
@@ -28,6 +28,7 @@ pub fn process(called: &Called<'_>, now: &dyn Fn() -> Timestamp) -> ExitCode {
         variables: &|name| std::env::var_os(name),
         replace: &|program: &OsString, arguments| Command::new(program).args(arguments).exec(),
         run: &pipe,
+        terminal: io::stdout().is_terminal() && io::stdin().is_terminal(),
         client: None,
     };
     let code = runtime.block_on(run(called, &mut world));

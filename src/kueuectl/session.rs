@@ -26,6 +26,8 @@ pub struct World<'a> {
     pub replace: &'a dyn Fn(&OsString, &[OsString]) -> io::Error,
     /// Runs a program on this input, for what it writes.
     pub run: &'a Run,
+    /// Whether the output is a terminal that keys come from.
+    pub terminal: bool,
     /// A client instead of what the kubeconfig says, for tests.
     pub client: Option<Client>,
 }

@@ -25,4 +25,5 @@ mod placement;
 mod profiles;
 mod said;
 mod tasks;
+mod top;
 mod wrong;

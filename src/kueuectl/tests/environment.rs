@@ -32,6 +32,7 @@ fn ran(name: &str, line: &[&str], variable: (&str, &OsStr)) -> Ended {
         variables: &|name| (name == variable.0).then(|| variable.1.to_owned()),
         replace: &|program, _| io::Error::other(format!("{} ran", program.display())),
         run: &|_, _, _| Err(io::Error::other("no other program runs here")),
+        terminal: false,
         client: None,
     };
     let called = Called { name, arguments: &arguments, version: "v0.0.0-main" };

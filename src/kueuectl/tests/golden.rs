@@ -90,6 +90,7 @@ fn failure(case: &Case) -> Option<String> {
         },
         replace: &|program, arguments| io::Error::other(format!("{} {arguments:?}", program.display())),
         run: &|_, _, _| Err(io::Error::other("no other program runs here")),
+        terminal: false,
         client: Some(memory.client()),
     };
     let called = Called { name: &case.program, arguments: &line, version: "v0.0.0-main" };

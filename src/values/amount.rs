@@ -1,7 +1,7 @@
 //! Quantities for people, as they write them: `14.49` cores rather than `14490m`, `57.96Gi` rather than
 //! `62236507232`. Exact ones are in `-o json` and `-o yaml`.
 
-use fedq_values::{ids::ResourceName, quantity::Quantity};
+use crate::{ids::ResourceName, quantity::Quantity};
 
 const NANO: i128 = 1_000_000_000;
 

@@ -1,0 +1,178 @@
+//! `top`: the queues of a cluster in a terminal, kept up to date by watches.
+
+use std::{collections::BTreeMap, error::Error as _, time::Duration};
+
+use fedq_top::{
+    Kind, News, Source, State, plain,
+    terminal::{self, Ended, Inputs, Look},
+};
+use futures::{StreamExt, pin_mut};
+use kube::{
+    Client,
+    api::{Api, ApiResource, DynamicObject},
+    runtime::watcher::{self, Event, watcher},
+};
+use tokio::{sync::mpsc, task::AbortHandle};
+
+use crate::{
+    error::Error,
+    kubeconfig,
+    list::Query,
+    resource::{GROUP, Resource, VERSION},
+    session::Session,
+};
+
+/// News that wait to be drawn.
+const WAITING: usize = 1024;
+/// What is no terminal has no width.
+const WIDTH: u16 = 160;
+/// Between two tries to follow what cannot be followed.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LAST_PAUSE: Duration = Duration::from_secs(30);
+
+pub async fn run(session: &mut Session<'_, '_>) -> Result<(), Error> {
+    let name = match &session.world.client {
+        Some(_) => String::new(),
+        None => kubeconfig::choose(&session.given, session.world.variables)?.context,
+    };
+    let name = if name.is_empty() { "cluster".to_owned() } else { name };
+    let mut state = State::new([name], (session.world.now)());
+    // Before the terminal is taken: what is wrong is said as by any other command.
+    let query = Query::new(session, Resource::cluster_queue())?;
+    let list = query.all(session.api().await?).await?;
+    let source = Source { cluster: 0, kind: Kind::ClusterQueues };
+    state.take(&source, News::Begin);
+    for object in list["items"].as_array().into_iter().flatten() {
+        state.take(&source, News::Object(object.clone()));
+    }
+    state.take(&source, News::Complete);
+    let dumb = (session.world.variables)("TERM").is_some_and(|term| term == "dumb");
+    if session.given.is("once") || !session.world.terminal || dumb {
+        return session.print(&plain::text(&mut state, WIDTH));
+    }
+    let (tell, news) = mpsc::channel(WAITING);
+    let mut watches = Watches { client: session.api().await?.client(), tell, running: BTreeMap::new() };
+    let set = |name: &str| (session.world.variables)(name).is_some_and(|value| !value.is_empty());
+    let inputs = Inputs {
+        news,
+        follow: &mut |wanted| watches.follow(wanted),
+        now: session.world.now,
+        look: Look { color: !set("NO_COLOR"), interactive: true },
+    };
+    match terminal::show(state, inputs).await? {
+        Ended::Quit => Ok(()),
+        Ended::By(signal) => Err(Error::Ended(signal)),
+    }
+}
+
+/// One watch for each source that is looked at.
+struct Watches {
+    client: Client,
+    tell: mpsc::Sender<(Source, News)>,
+    running: BTreeMap<Source, AbortHandle>,
+}
+
+impl Watches {
+    fn follow(&mut self, wanted: Vec<Source>) {
+        self.running.retain(|source, watch| {
+            let stays = wanted.contains(source);
+            if !stays {
+                watch.abort();
+            }
+            stays
+        });
+        for source in wanted {
+            let (client, tell, told) = (&self.client, &self.tell, source.clone());
+            self.running
+                .entry(source)
+                .or_insert_with(|| tokio::spawn(watch(client.clone(), told, tell.clone())).abort_handle());
+        }
+    }
+}
+
+impl Drop for Watches {
+    fn drop(&mut self) {
+        self.running.values().for_each(AbortHandle::abort);
+    }
+}
+
+/// Lists and watches, again and again, until nobody listens.
+async fn watch(client: Client, source: Source, tell: mpsc::Sender<(Source, News)>) {
+    let (api, config) = asked(client, &source.kind);
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let events = watcher(api.clone(), config.clone());
+        pin_mut!(events);
+        while let Some(event) = events.next().await {
+            let (news, broke) = match event {
+                Ok(Event::Init) => (News::Begin, false),
+                Ok(Event::InitApply(object) | Event::Apply(object)) => (News::Object(json(&object)), false),
+                Ok(Event::Delete(object)) => (News::Gone(json(&object)), false),
+                Ok(Event::InitDone) => {
+                    pause = FIRST_PAUSE;
+                    (News::Complete, false)
+                }
+                Err(error) => (News::Broken { reason: reason(&error), again: pause }, true),
+            };
+            if tell.send((source.clone(), news)).await.is_err() {
+                return;
+            }
+            if broke {
+                break;
+            }
+        }
+        // Listed anew then: only so it is known at once that what is shown is what there is.
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LAST_PAUSE);
+    }
+}
+
+fn asked(client: Client, kind: &Kind) -> (Api<DynamicObject>, watcher::Config) {
+    let kueue = |kind: &str, plural: &str| resource(GROUP, VERSION, kind, plural);
+    let all = watcher::Config::default();
+    match kind {
+        Kind::ClusterQueues => (Api::all_with(client, &kueue("ClusterQueue", "clusterqueues")), all),
+        Kind::LocalQueues => (Api::all_with(client, &kueue("LocalQueue", "localqueues")), all),
+        Kind::Workloads => (Api::all_with(client, &kueue("Workload", "workloads")), all),
+        Kind::Workload { namespace, name } => {
+            let workloads = kueue("Workload", "workloads");
+            let one = all.fields(&format!("metadata.name={name}"));
+            (Api::namespaced_with(client, namespace, &workloads), one)
+        }
+        Kind::Events { namespace, name } => {
+            let about = format!("involvedObject.kind=Workload,involvedObject.name={name}");
+            let events = resource("", "v1", "Event", "events");
+            (Api::namespaced_with(client, namespace, &events), all.fields(&about))
+        }
+    }
+}
+
+fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
+    let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    ApiResource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        api_version,
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+    }
+}
+
+/// An object came as JSON, so that it has a form as such.
+fn json(object: &DynamicObject) -> serde_json::Value {
+    serde_json::to_value(object).unwrap_or_default()
+}
+
+/// With all its causes.
+fn reason(error: &watcher::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,189 @@
+//! `fedq kueue top` in a terminal: what a person sees and presses, on a simulated API server.
+
+use std::{
+    io::{Read, Write},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use fedq_sim::cluster::{Cluster, Options};
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::bed::KUEUE;
+
+const WITHIN: Duration = Duration::from_secs(30);
+
+/// The program in a terminal of its own.
+struct Screen {
+    terminal: Arc<Mutex<vt100::Parser>>,
+    keys: Box<dyn Write + Send>,
+    master: Box<dyn MasterPty + Send>,
+    program: Box<dyn Child + Send + Sync>,
+    _folder: TempDir,
+}
+
+impl Screen {
+    fn open(cluster: &Cluster, (rows, cols): (u16, u16)) -> Self {
+        let folder = TempDir::new().unwrap();
+        let kubeconfig = folder.path().join("config");
+        std::fs::write(&kubeconfig, cluster.kubeconfig("ann", &["system:masters"])).unwrap();
+        let pair = native_pty_system().openpty(PtySize { rows, cols, ..PtySize::default() }).unwrap();
+        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_fedq"));
+        command.args(["kueue", "top", "--kubeconfig"]);
+        command.arg(&kubeconfig);
+        command.env("TERM", "xterm");
+        let program = pair.slave.spawn_command(command).unwrap();
+        drop(pair.slave);
+        let terminal = Arc::new(Mutex::new(vt100::Parser::new(rows, cols, 0)));
+        let (mut output, drawn) = (pair.master.try_clone_reader().unwrap(), Arc::clone(&terminal));
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            // The terminal is gone when the program is.
+            while let Ok(read @ 1..) = output.read(&mut bytes) {
+                drawn.lock().unwrap().process(&bytes[..read]);
+            }
+        });
+        let keys = pair.master.take_writer().unwrap();
+        Self { terminal, keys, master: pair.master, program, _folder: folder }
+    }
+
+    fn text(&self) -> String {
+        self.terminal.lock().unwrap().screen().contents()
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+        self.keys.flush().unwrap();
+    }
+
+    async fn shows(&self, what: &str) {
+        let begun = Instant::now();
+        while !self.text().contains(what) {
+            assert!(begun.elapsed() < WITHIN, "{what:?} is not on the screen:\n{}", self.text());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    fn resize(&self, (rows, cols): (u16, u16)) {
+        self.terminal.lock().unwrap().screen_mut().set_size(rows, cols);
+        self.master.resize(PtySize { rows, cols, ..PtySize::default() }).unwrap();
+    }
+
+    /// Its exit code; the terminal is as it was found.
+    async fn ends(&mut self) -> u32 {
+        let begun = Instant::now();
+        let status = loop {
+            if let Some(status) = self.program.try_wait().unwrap() {
+                break status;
+            }
+            assert!(begun.elapsed() < WITHIN, "it does not end:\n{}", self.text());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        let left = |terminal: &vt100::Parser| {
+            terminal.screen().alternate_screen() || terminal.screen().hide_cursor()
+        };
+        while left(&self.terminal.lock().unwrap()) {
+            assert!(begun.elapsed() < WITHIN, "the terminal is not given back");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        status.exit_code()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // It has ended already, unless the test failed.
+        let _ = self.program.kill();
+    }
+}
+
+async fn cluster() -> Cluster {
+    let cluster = Cluster::start(Options::named("prod")).await.unwrap();
+    for (name, gpus) in [("research", "16"), ("vision", "4")] {
+        let cell = json!({"name": "nvidia.com/gpu", "nominalQuota": gpus});
+        let group = json!({"coveredResources": ["nvidia.com/gpu"], "flavors": [{"name": "h100", "resources": [cell]}]});
+        let queue = json!({
+            "apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": {"name": name},
+            "spec": {"resourceGroups": [group]},
+        });
+        cluster.put(queue).await.unwrap();
+    }
+    cluster
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queues_are_seen_filtered_opened_and_left_in_a_terminal() {
+    let cluster = cluster().await;
+    let mut screen = Screen::open(&cluster, (24, 80));
+    screen.shows("prod: 2 queues").await;
+    for what in ["research", "vision", "h100", "q quit"] {
+        assert!(screen.text().contains(what), "{what}:\n{}", screen.text());
+    }
+    let widest = screen.text().lines().map(|line| line.chars().count()).max().unwrap();
+    assert!(widest <= 80, "{widest}");
+
+    // What comes is there without a key.
+    let queue =
+        json!({"apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": {"name": "late"}, "spec": {}});
+    cluster.put(queue).await.unwrap();
+    screen.shows("late").await;
+
+    screen.press("/visi\r");
+    screen.shows("/visi").await;
+    assert!(!screen.text().contains("research"), "{}", screen.text());
+    screen.press("\r");
+    screen.shows("vision of prod: 0 workloads").await;
+    screen.press("\x1b");
+    screen.shows("queues").await;
+    screen.resize((40, 120));
+    screen.shows("RESERVED").await;
+    screen.press("?");
+    screen.shows("Ctrl-C").await;
+    screen.press("?q");
+    assert_eq!(screen.ends().await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ctrl_c_gives_the_terminal_back() {
+    let cluster = cluster().await;
+    let mut screen = Screen::open(&cluster, (24, 80));
+    screen.shows("research").await;
+    screen.press("\x03");
+    assert_eq!(screen.ends().await, 130);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_goes_away_is_told_of_and_what_is_known_stays() {
+    let cluster = cluster().await;
+    let mut screen = Screen::open(&cluster, (24, 240));
+    screen.shows("research").await;
+    cluster.set_faults("refuse-connections".parse().unwrap());
+    cluster.state.faults.break_connections();
+    screen.shows("asking again").await;
+    assert!(screen.text().contains("research"), "{}", screen.text());
+    cluster.set_faults("".parse().unwrap());
+    let queue =
+        json!({"apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": {"name": "back"}, "spec": {}});
+    cluster.put(queue).await.unwrap();
+    screen.shows("back").await;
+    screen.press("q");
+    assert_eq!(screen.ends().await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_terminal_gets_the_queues_once_as_text() {
+    let cluster = cluster().await;
+    let folder = TempDir::new().unwrap();
+    let kubeconfig = folder.path().join("config");
+    std::fs::write(&kubeconfig, cluster.kubeconfig("ann", &["system:masters"])).unwrap();
+    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_fedq"));
+    command.args(["kueue", "top", "--kubeconfig"]).arg(&kubeconfig).stdin(std::process::Stdio::null());
+    let output = command.output().await.unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.starts_with("prod: 2 queues, 0 pending, 0 admitted"), "{text}");
+    assert_eq!(text.lines().count(), 4, "a title, heads, and a line for each of two queues:\n{text}");
+    assert!(!text.contains('>') && !text.contains('\x1b') && !text.contains("quit"), "{text}");
+}
