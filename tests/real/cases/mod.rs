@@ -69,21 +69,7 @@ macro_rules! cases {
 }
 
 pub fn all() -> Vec<Case> {
-    let mut all = Vec::from(cases![Parallel:
-        bed::a_job_within_quota_runs_and_one_above_stays_suspended,
-        bed::the_webhook_refuses_to_lend_more_than_nominal,
-        bed::multikueue_sends_a_job_to_a_worker,
-        bed::writes_are_counted_by_user,
-        bed::a_pod_logs_through_the_api_server,
-        bed::a_bare_cluster_has_no_kueue,
-        bed::nothing_outlives_a_killed_run,
-        kueue_move::killed_at_each_request_a_move_leaves_the_job_in_one_queue_or_the_other,
-    ]);
-    macro_rules! conformance_cases {
-        ($($name:ident),*) => { all.extend(cases![Parallel: $(conformance::$name),*]) };
-    }
-    crate::conformance::with_themes!(conformance_cases);
-    all.extend(cases![Parallel: conformance::nodes]);
+    let mut all = parallel();
     all.extend(cases![Serial:
         bed::a_killed_api_server_comes_back_with_its_data,
         bed::a_frozen_api_server_answers_nobody,
@@ -149,5 +135,24 @@ pub fn all() -> Vec<Case> {
         faults::a_second_claim_that_was_turned_down_is_so_after_a_restart,
         faults::an_invalid_edit_leaves_the_last_valid_text_in_force_after_a_restart,
     ]);
+    all
+}
+
+fn parallel() -> Vec<Case> {
+    let mut all = Vec::from(cases![Parallel:
+        bed::a_job_within_quota_runs_and_one_above_stays_suspended,
+        bed::the_webhook_refuses_to_lend_more_than_nominal,
+        bed::multikueue_sends_a_job_to_a_worker,
+        bed::writes_are_counted_by_user,
+        bed::a_pod_logs_through_the_api_server,
+        bed::a_bare_cluster_has_no_kueue,
+        bed::nothing_outlives_a_killed_run,
+        kueue_move::killed_at_each_request_a_move_leaves_the_job_in_one_queue_or_the_other,
+    ]);
+    macro_rules! conformance_cases {
+        ($($name:ident),*) => { all.extend(cases![Parallel: $(conformance::$name),*]) };
+    }
+    crate::conformance::with_themes!(conformance_cases);
+    all.extend(cases![Parallel: conformance::nodes]);
     all
 }
