@@ -112,6 +112,7 @@ impl Screen<'_> {
     }
 
     /// Writes text, cut off where it does not fit.
+    #[expect(clippy::too_many_arguments, reason = "where, how wide, what and how: each is one thing")]
     fn put(&mut self, x: usize, y: usize, width: usize, text: &str, style: Style) {
         let room = width.min(self.width().saturating_sub(x));
         if usize::from(self.area.height) <= y || room == 0 {
@@ -218,6 +219,7 @@ impl Screen<'_> {
         }
     }
 
+    #[expect(clippy::too_many_arguments, reason = "where, its columns and how it stands: each is one thing")]
     fn row(
         &mut self,
         y: usize,

@@ -103,7 +103,7 @@ impl<K: Clone + Eq> List<K> {
             Walk::Down => self.choose((self.at + 1).min(last)),
             Walk::Up => self.choose(self.at.saturating_sub(1)),
             Walk::PageDown => {
-                self.choose(self.entry_at(self.start() + self.height).max(self.at + 1).min(last))
+                self.choose(self.entry_at(self.start() + self.height).max(self.at + 1).min(last));
             }
             Walk::PageUp => {
                 let to = self.entry_at(self.start().saturating_sub(self.height));

@@ -26,7 +26,7 @@ pub fn text(state: &mut State, width: u16) -> String {
     // A buffer has no more lines than that.
     match lines - usize::from(height) {
         0 => {}
-        left => text += &format!("and {} more\n", counted(left, "line")),
+        left => text.extend(["and ", &counted(left, "line"), " more\n"]),
     }
     text
 }

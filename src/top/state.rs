@@ -335,10 +335,11 @@ fn turn<K: Clone + Eq>(list: &mut List<K>, orders: usize, forth: bool, is_useful
 }
 
 /// Whether every word of the filter is in one of the texts, whatever its case.
-pub(crate) fn matches<'a>(filter: &str, texts: impl IntoIterator<Item = &'a str> + Clone) -> bool {
-    let is_in = |word: &str, text: &str| text.to_lowercase().contains(word);
-    filter
-        .to_lowercase()
-        .split_whitespace()
-        .all(|word| texts.clone().into_iter().any(|text| is_in(word, text)))
+pub(crate) fn matches<'a>(filter: &str, texts: impl IntoIterator<Item = &'a str>) -> bool {
+    // Nearly always there is none, and there may be many texts.
+    if filter.is_empty() {
+        return true;
+    }
+    let texts: Vec<String> = texts.into_iter().map(str::to_lowercase).collect();
+    filter.to_lowercase().split_whitespace().all(|word| texts.iter().any(|text| text.contains(word)))
 }

@@ -202,7 +202,7 @@ fn names(state: &mut State) -> Vec<String> {
 fn golden(name: &str, make: impl Fn() -> State) {
     let mut found = String::new();
     for (width, height) in SCREENS {
-        found += &format!("--- {width}x{height}\n{}", screen(&mut make(), (width, height)));
+        found.extend([format!("--- {width}x{height}\n{}", screen(&mut make(), (width, height)))]);
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/{name}.txt"));
     if std::env::var_os("UPDATE_EXPECT").is_some() {

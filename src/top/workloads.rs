@@ -57,7 +57,7 @@ pub fn arrange(
     match list.order {
         // As Kueue takes them: what is more important first, then what came first.
         0 => {
-            found.sort_by_key(|(_, workload)| (workload.phase, Reverse(workload.priority), workload.created))
+            found.sort_by_key(|(_, workload)| (workload.phase, Reverse(workload.priority), workload.created));
         }
         1 => found.sort_by_key(|(key, _)| &key.1),
         2 => found.sort_by_key(|(key, _)| &key.0),
