@@ -11,7 +11,7 @@ use std::{
 
 use axum::{
     Router,
-    body::Body,
+    body::{Body, Bytes},
     http::{Request, Response},
 };
 use fedq_api::{Authenticator, Diagnose, Parts, State, TokenFile, UnprovenNames, router};
@@ -20,11 +20,7 @@ use fedq_domain::{
     check::Finding,
     resources::Aliases,
     task::{
-        event::Event,
-        names::TaskId,
-        phase::{self, Move},
         render::Tenant,
-        sky::{self, Options},
         tenant::{ANYONE, Rule, Tenants},
     },
 };
@@ -33,13 +29,9 @@ use fedq_k8s::{
     kubeconfig::Rules,
     session::{Access, Sessions},
 };
-use fedq_store::{Live, Store, TaskMove, TaskRow};
+use fedq_store::{Live, Store};
 use fedq_values::ids::ClusterName;
-use futures::{
-    FutureExt, StreamExt,
-    future::BoxFuture,
-    stream::{self, FuturesUnordered},
-};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use http_body_util::BodyExt;
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
@@ -48,14 +40,17 @@ use hyper_util::{
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tower::ServiceExt;
+use tower_http::compression::CompressionLayer;
+
+mod history;
+
+use history::{TASK, history};
 
 const TOKEN: &str = "0123456789abcdef-bench";
 const CLIENTS: usize = 64;
 const SECONDS: u64 = 10;
 const HISTORY: u64 = 100_000;
 const LISTS: usize = 200;
-const TASK: &str = "name: train\nnum_nodes: 4\nresources: {accelerators: H100:8, cpus: 8+, memory: 64GB}\n\
-                    envs: {EPOCHS: 10, LR: 0.1}\nsetup: pip install -r requirements.txt\nrun: python train.py\n";
 
 /// A hub that allows everything.
 struct Hub;
@@ -144,38 +139,6 @@ async fn submissions(store: &Store) -> Vec<Duration> {
     took
 }
 
-/// Tasks of the past, one half of them somebody else's.
-async fn history(store: &Store) {
-    let spec = sky::read_file(TASK.as_bytes(), &Options::default()).unwrap().tasks.remove(0).spec;
-    let now = Clock::system().now();
-    let one = async |number: u64| {
-        let owner = if number.is_multiple_of(2) { "ann" } else { "bob" };
-        let row = TaskRow {
-            // Apart from the ids that are drawn.
-            id: TaskId::draw(number),
-            owner: owner.to_owned(),
-            namespace: "default".to_owned(),
-            queue: Some("main".to_owned()),
-            cluster: None,
-            submitted: now,
-            spec: spec.clone(),
-            state: phase::State::default(),
-            dispatch: None,
-            restarts: 0,
-            nodes: None,
-            changed: now,
-            stage: None,
-        };
-        store.insert_task(&row).await.unwrap();
-        let to = row.state.clone().next(Move::Stop).unwrap();
-        let event = Event::of(&Move::Stop, &to, now, None);
-        let step =
-            TaskMove { id: row.id, from: row.state, to, dispatch: None, restarts: 0, nodes: None, event };
-        store.move_task(&step).await.unwrap();
-    };
-    stream::iter(0..HISTORY).for_each_concurrent(256, one).await;
-}
-
 /// `fedq task list` as a process, from its start to its end.
 async fn processes(store: &Store) -> Vec<Duration> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -195,18 +158,48 @@ async fn processes(store: &Store) -> Vec<Duration> {
     took
 }
 
+/// How long a request took, and its answer.
+async fn asked(router: &Router, path: &str) -> (Duration, Bytes) {
+    let began = Instant::now();
+    let response = router.clone().oneshot(request("GET", path, String::new())).await.unwrap();
+    assert_eq!(response.status(), 200, "{path}");
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (began.elapsed(), body)
+}
+
+/// What the layer that packs answers costs those who do not ask for it: the API as it is, and with the layer once more,
+/// in turns. What a second one costs, the first one does. How far the API is from itself tells the noise.
+async fn packing(store: &Store) {
+    let (as_it_is, again) = (api(store), api(store));
+    let twice = api(store).layer(CompressionLayer::new().gzip(true));
+    for (path, rounds) in
+        [("/api/v1/version", 4000), ("/api/v1/tasks?limit=50", 1000), ("/api/v1/tasks?limit=10000", 25)]
+    {
+        let mut took = [const { Vec::new() }; 3];
+        for _ in 0..rounds {
+            for (took, router) in took.iter_mut().zip([&as_it_is, &again, &twice]) {
+                took.push(asked(router, path).await.0);
+            }
+        }
+        let [median, again, twice] = took.map(|mut took| {
+            took.sort();
+            took[took.len() / 2].as_secs_f64()
+        });
+        println!(
+            "{path:<28} {rounds:>6} × {:>9.3} ms; with the layer that packs twice {:.3}×, by noise {:.3}×",
+            median * 1000.0,
+            twice / median,
+            again / median
+        );
+    }
+}
+
 async fn lists(store: &Store, query: &str) -> Vec<Duration> {
     let router = api(store);
     let mut took = Vec::new();
     for _ in 0..LISTS {
-        let began = Instant::now();
-        let response = router
-            .clone()
-            .oneshot(request("GET", &format!("/api/v1/tasks?{query}"), String::new()))
-            .await
-            .unwrap();
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        took.push(began.elapsed());
+        let (one, body) = asked(&router, &format!("/api/v1/tasks?{query}")).await;
+        took.push(one);
         let list: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(list["items"].as_array().unwrap().len(), 50, "{query}");
     }
@@ -231,10 +224,11 @@ async fn main() {
     let rate = took.len() as u64 / SECONDS;
     println!("{CLIENTS} clients over HTTP, each submission on the disk (synchronous=FULL): {rate} a second");
     tell("one submission", took);
-    history(&store).await;
+    history(&store, HISTORY).await;
     for query in ["limit=50", "limit=50&allUsers=true", "limit=50&over=true"] {
         tell(&format!("list with {HISTORY} in history, {query}"), lists(&store, query).await);
     }
+    packing(&store).await;
     tell("fedq task list, a process", processes(&store).await);
     store.close().await;
 }

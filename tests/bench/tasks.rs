@@ -32,6 +32,9 @@ mod bed;
 mod checked;
 #[path = "../support/document.rs"]
 mod document;
+mod history;
+#[path = "tasks/lists.rs"]
+mod lists;
 #[path = "fleet/process.rs"]
 mod process;
 
@@ -66,6 +69,7 @@ struct Args {
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Measure {
     Dispatch,
+    Lists,
     Logs,
 }
 
@@ -79,9 +83,14 @@ struct Stage {
 impl Stage {
     /// Clusters that would each take any task.
     async fn set(clusters: usize) -> Self {
+        Self::start(Self::bed(clusters).await).await
+    }
+
+    /// All but `fedqd`.
+    async fn bed(clusters: usize) -> Bed {
         let names: Vec<String> = (0..clusters).map(|number| format!("c{number}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let mut bed = Bed::without_daemon(&names).await;
+        let bed = Bed::without_daemon(&names).await;
         let tokens = bed.path("tokens");
         fs::write(&tokens, format!("{TOKEN},ann,u-1,\"system:masters\"\n")).unwrap();
         fs::set_permissions(&tokens, fs::Permissions::from_mode(0o600)).unwrap();
@@ -92,6 +101,10 @@ impl Stage {
         for worker in &bed.workers {
             worker.put(gpu_node("large", GPUS)).await.unwrap();
         }
+        bed
+    }
+
+    async fn start(mut bed: Bed) -> Self {
         bed.start_daemon();
         let process = Process(bed.pid().unwrap());
         join_all(bed.workers.iter().map(|worker| bed.join_unseen(worker))).await;
@@ -102,6 +115,7 @@ impl Stage {
         let url = format!("http://{}/api/v1", address(&bed).await);
         let http = Client::builder(TokioExecutor::new()).build_http();
         let stage = Self { bed, process, url, http };
+        let clusters = stage.bed.workers.len();
         let ready = async || {
             let told = stage.call("POST", "/tasks?dryRun=All", Some(task(1))).await;
             let fits = |cluster: &&Value| cluster["verdict"] == "fits";
@@ -314,6 +328,9 @@ async fn main() {
         for clusters in &args.clusters {
             dispatch(*clusters, args.tasks).await;
         }
+    }
+    if wanted(Measure::Lists) {
+        lists::lists().await;
     }
     if wanted(Measure::Logs) {
         logs(args.streams).await;
