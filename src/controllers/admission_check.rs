@@ -37,7 +37,7 @@ use self::{
 use super::{
     context::Context,
     driver::{self, Controller, Driver, Failure, Next, Pace, Tasks},
-    writer::{Place, Writer},
+    writer::Writer,
 };
 
 mod credentials;
@@ -116,12 +116,9 @@ impl AdmissionCheckController {
     }
 
     pub async fn run(mut self) -> anyhow::Result<()> {
-        let Context { hub, metrics, writer: config, stop, .. } = self.context.clone();
-        let writers = [self.objects.clone(), self.workloads.clone()];
-        let _stops = writers.map(|writer| {
-            let place = (Place::hub(hub.clone()), metrics.clone());
-            writer.start(place, config.clone(), |_, _| {}, (&mut self.tasks, &stop))
-        });
+        let Context { metrics, stop, .. } = self.context.clone();
+        let tasks = &mut self.tasks;
+        let _stops = [&self.objects, &self.workloads].map(|writer| self.context.write_to_hub(writer, tasks));
         Driver { signal: Arc::clone(&self.signal), metrics }.run(self, stop).await
     }
 
@@ -225,8 +222,8 @@ impl Controller for AdmissionCheckController {
         Ok(())
     }
 
-    async fn finish(self) -> anyhow::Result<()> {
-        driver::ended(self.tasks).await
+    fn tasks(self) -> Tasks {
+        self.tasks
     }
 }
 

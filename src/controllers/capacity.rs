@@ -381,10 +381,8 @@ impl Controller for CapacityController {
         Ok(())
     }
 
-    async fn finish(self) -> anyhow::Result<()> {
-        // What is still to be stored is stored once nothing more can come.
-        drop(self.records);
-        driver::ended(self.tasks).await
+    fn tasks(self) -> Tasks {
+        self.tasks
     }
 }
 

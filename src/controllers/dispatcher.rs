@@ -21,7 +21,7 @@ use tracing::{info, warn};
 use super::{
     context::Context,
     driver::{self, Controller, Driver, Failure, Next, Pace, Share, Tasks},
-    writer::{Place, Writer},
+    writer::Writer,
 };
 use fedq_domain::multikueue::{
     Use,
@@ -144,9 +144,8 @@ impl DispatcherController {
     }
 
     pub async fn run(mut self) -> anyhow::Result<()> {
-        let Context { hub, metrics, writer: config, stop, .. } = self.context.clone();
-        let place = (Place::hub(hub), metrics.clone());
-        let _stop = self.writer.start(place, config, |_, _| {}, (&mut self.tasks, &stop));
+        let Context { metrics, stop, .. } = self.context.clone();
+        let _stop = self.context.write_to_hub(&self.writer, &mut self.tasks);
         Driver { signal: Arc::clone(&self.signal), metrics }.run(self, stop).await
     }
 
@@ -313,8 +312,8 @@ impl Controller for DispatcherController {
         Ok(())
     }
 
-    async fn finish(self) -> anyhow::Result<()> {
-        driver::ended(self.tasks).await
+    fn tasks(self) -> Tasks {
+        self.tasks
     }
 }
 

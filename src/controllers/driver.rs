@@ -48,12 +48,13 @@ pub trait Controller: Send {
         std::future::pending()
     }
 
-    /// After the last run: what is under way is finished, so that its outcome is known.
-    fn finish(self) -> impl Future<Output = anyhow::Result<()>> + Send
+    /// What is under way after the last run: it is finished, so that its outcome is known. All else goes before, so that
+    /// whoever waits for more hears that there is none.
+    fn tasks(self) -> Tasks
     where
         Self: Sized,
     {
-        std::future::ready(Ok(()))
+        Tasks::new()
     }
 }
 
@@ -97,7 +98,7 @@ pub async fn failed(tasks: &mut Tasks) -> anyhow::Result<()> {
 }
 
 /// Waits for all of them.
-pub async fn ended(mut tasks: Tasks) -> anyhow::Result<()> {
+async fn ended(mut tasks: Tasks) -> anyhow::Result<()> {
     while let Some(ended) = tasks.join_next().await {
         ended??;
     }
@@ -256,7 +257,7 @@ impl Driver {
                 () = sleep_until(due) => {}
             }
         }
-        controller.finish().await
+        ended(controller.tasks()).await
     }
 }
 

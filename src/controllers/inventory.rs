@@ -13,7 +13,7 @@ use self::render::Rendering;
 use super::{
     context::Context,
     driver::{self, Controller, Driver, Failure, Next, Pace, Tasks},
-    writer::{Place, Writer},
+    writer::Writer,
 };
 use fedq_domain::{
     cluster::Connection,
@@ -106,9 +106,8 @@ impl InventoryController {
     }
 
     pub async fn run(mut self) -> anyhow::Result<()> {
-        let Context { hub, metrics, writer: config, stop, .. } = self.context.clone();
-        let place = (Place::hub(hub), metrics.clone());
-        let _stop = self.writer.start(place, config, |_, _| {}, (&mut self.tasks, &stop));
+        let Context { metrics, stop, .. } = self.context.clone();
+        let _stop = self.context.write_to_hub(&self.writer, &mut self.tasks);
         Driver { signal: Arc::clone(&self.signal), metrics }.run(self, stop).await
     }
 
@@ -292,7 +291,7 @@ impl Controller for InventoryController {
         Ok(())
     }
 
-    async fn finish(self) -> anyhow::Result<()> {
-        driver::ended(self.tasks).await
+    fn tasks(self) -> Tasks {
+        self.tasks
     }
 }

@@ -18,7 +18,7 @@ use self::gather::Gathered;
 use super::{
     context::Context,
     driver::{self, Controller, Driver, Failure, Next, Tasks},
-    writer::{Place, Writer},
+    writer::Writer,
 };
 use fedq_domain::{
     placement::{
@@ -99,9 +99,8 @@ impl PlacementController {
     }
 
     pub async fn run(mut self) -> anyhow::Result<()> {
-        let Context { hub, metrics, writer: config, stop, .. } = self.context.clone();
-        let place = (Place::hub(hub), metrics.clone());
-        let _stop = self.writer.start(place, config, |_, _| {}, (&mut self.tasks, &stop));
+        let Context { metrics, stop, .. } = self.context.clone();
+        let _stop = self.context.write_to_hub(&self.writer, &mut self.tasks);
         Driver { signal: Arc::clone(&self.signal), metrics }.run(self, stop).await
     }
 
@@ -332,8 +331,8 @@ impl Controller for PlacementController {
         driver::failed(&mut self.tasks).await
     }
 
-    async fn finish(self) -> anyhow::Result<()> {
-        driver::ended(self.tasks).await
+    fn tasks(self) -> Tasks {
+        self.tasks
     }
 }
 

@@ -10,11 +10,7 @@ use tokio_util::sync::DropGuard;
 use tracing::warn;
 
 use super::{Nodes, lock};
-use crate::{
-    context::Context,
-    driver::Tasks,
-    writer::{Place, Writer},
-};
+use crate::{context::Context, driver::Tasks, writer::Writer};
 use fedq_domain::capacity::NodeRow;
 use fedq_k8s::{
     types::{
@@ -40,8 +36,7 @@ pub(super) struct Publisher {
 impl Publisher {
     pub fn start(context: Context, tasks: &mut Tasks) -> Self {
         let writer = Writer::default();
-        let place = (Place::hub(context.hub.clone()), context.metrics.clone());
-        let stop = writer.start(place, context.writer.clone(), |_, _| {}, (tasks, &context.stop));
+        let stop = context.write_to_hub(&writer, tasks);
         Self { context, writer, reports: BTreeMap::new(), _stop: stop }
     }
 
