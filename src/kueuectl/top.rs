@@ -1,6 +1,6 @@
 //! `top`: the queues of a cluster in a terminal, kept up to date by watches.
 
-use std::{collections::BTreeMap, error::Error as _, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use fedq_top::{
     Kind, News, Source, State, plain,
@@ -15,6 +15,7 @@ use kube::{
 use tokio::{sync::mpsc, task::AbortHandle};
 
 use crate::{
+    cause::told,
     error::Error,
     kubeconfig,
     list::Query,
@@ -29,6 +30,9 @@ const WIDTH: u16 = 160;
 /// Between two tries to follow what cannot be followed.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_secs(30);
+/// A server that has nothing to tell and one that hangs look the same: it is asked this often, and has so long to answer.
+const LOOK: Duration = Duration::from_secs(8);
+const ANSWER: Duration = Duration::from_secs(4);
 
 pub async fn run(session: &mut Session<'_, '_>) -> Result<(), Error> {
     let name = match &session.world.client {
@@ -96,23 +100,42 @@ impl Drop for Watches {
     }
 }
 
+/// Why the server does not answer any more, once it does not.
+async fn silence(client: &Client) -> String {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        match tokio::time::timeout(ANSWER, client.apiserver_version()).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => return told(&error, ""),
+            Err(_) => return format!("it has not answered for {} s", ANSWER.as_secs()),
+        }
+    }
+}
+
 /// Lists and watches, again and again, until nobody listens.
 async fn watch(client: Client, source: Source, tell: mpsc::Sender<(Source, News)>) {
-    let (api, config) = asked(client, &source.kind);
+    let (api, config) = asked(client.clone(), &source.kind);
     let mut pause = FIRST_PAUSE;
     loop {
-        let events = watcher(api.clone(), config.clone());
-        pin_mut!(events);
-        while let Some(event) = events.next().await {
+        let (events, silence) = (watcher(api.clone(), config.clone()), silence(&client));
+        pin_mut!(events, silence);
+        loop {
+            let event = tokio::select! {
+                event = events.next() => event.map(|event| event.map_err(|error| told(&error, ""))),
+                reason = &mut silence => Some(Err(reason)),
+            };
             let (news, broke) = match event {
-                Ok(Event::Init) => (News::Begin, false),
-                Ok(Event::InitApply(object) | Event::Apply(object)) => (News::Object(json(&object)), false),
-                Ok(Event::Delete(object)) => (News::Gone(json(&object)), false),
-                Ok(Event::InitDone) => {
+                Some(Ok(Event::Init)) => (News::Begin, false),
+                Some(Ok(Event::InitApply(object) | Event::Apply(object))) => {
+                    (News::Object(json(&object)), false)
+                }
+                Some(Ok(Event::Delete(object))) => (News::Gone(json(&object)), false),
+                Some(Ok(Event::InitDone)) => {
                     pause = FIRST_PAUSE;
                     (News::Complete, false)
                 }
-                Err(error) => (News::Broken { reason: reason(&error), again: pause }, true),
+                Some(Err(reason)) => (News::Broken { reason, again: pause }, true),
+                None => break,
             };
             if tell.send((source.clone(), news)).await.is_err() {
                 return;
@@ -161,18 +184,4 @@ fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource
 /// An object came as JSON, so that it has a form as such.
 fn json(object: &DynamicObject) -> serde_json::Value {
     serde_json::to_value(object).unwrap_or_default()
-}
-
-/// With all its causes.
-fn reason(error: &watcher::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let said = error.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
-        }
-        cause = error.source();
-    }
-    text
 }

@@ -173,6 +173,18 @@ async fn a_server_that_goes_away_is_told_of_and_what_is_known_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_hangs_is_told_from_one_that_has_nothing_to_tell() {
+    let cluster = cluster().await;
+    let mut screen = Screen::open(&cluster, (24, 240));
+    screen.shows("research").await;
+    cluster.set_faults("hang".parse().unwrap());
+    screen.shows("it has not answered for 4 s").await;
+    assert!(screen.text().contains("research"), "{}", screen.text());
+    screen.press("q");
+    assert_eq!(screen.ends().await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_terminal_gets_the_queues_once_as_text() {
     let cluster = cluster().await;
     let folder = TempDir::new().unwrap();
