@@ -205,7 +205,7 @@ fn check_arguments(path: &Path, arguments: &[String], program: &str) -> Result<(
         return Err(format!("accepts 1 arg(s), received {}", arguments.len()));
     }
     match arguments.first() {
-        Some(word) if names == "version" || names.starts_with("completion ") => {
+        Some(word) if names == "version" || names == "top" || names.starts_with("completion ") => {
             Err(format!("unknown command {word:?} for {:?}", path.full(program)))
         }
         _ => Ok(()),

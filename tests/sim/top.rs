@@ -198,4 +198,9 @@ async fn what_is_no_terminal_gets_the_queues_once_as_text() {
     assert!(text.starts_with("prod: 2 queues, 0 pending, 0 admitted"), "{text}");
     assert_eq!(text.lines().count(), 4, "a title, heads, and a line for each of two queues:\n{text}");
     assert!(!text.contains('>') && !text.contains('\x1b') && !text.contains("quit"), "{text}");
+    // A name is nothing that it would look for.
+    let refused = command.arg("research").output().await.unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("unknown command \"research\" for \"fedq kueue top\""), "{said}");
 }
