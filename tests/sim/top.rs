@@ -58,10 +58,19 @@ impl Screen {
         self.keys.flush().unwrap();
     }
 
+    /// A terminal shows a screen as its bytes come: what stands further down may be there a moment later.
     async fn shows(&self, what: &str) {
+        self.is(&format!("{what:?} is not on the screen"), |text| text.contains(what)).await;
+    }
+
+    async fn hides(&self, what: &str) {
+        self.is(&format!("{what:?} is still on the screen"), |text| !text.contains(what)).await;
+    }
+
+    async fn is(&self, otherwise: &str, so: impl Fn(&str) -> bool) {
         let begun = Instant::now();
-        while !self.text().contains(what) {
-            assert!(begun.elapsed() < WITHIN, "{what:?} is not on the screen:\n{}", self.text());
+        while !so(&self.text()) {
+            assert!(begun.elapsed() < WITHIN, "{otherwise}:\n{}", self.text());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -119,7 +128,7 @@ async fn queues_are_seen_filtered_opened_and_left_in_a_terminal() {
     let mut screen = Screen::open(&cluster, (24, 80));
     screen.shows("prod: 2 queues").await;
     for what in ["research", "vision", "h100", "q quit"] {
-        assert!(screen.text().contains(what), "{what}:\n{}", screen.text());
+        screen.shows(what).await;
     }
     let widest = screen.text().lines().map(|line| line.chars().count()).max().unwrap();
     assert!(widest <= 80, "{widest}");
@@ -132,11 +141,11 @@ async fn queues_are_seen_filtered_opened_and_left_in_a_terminal() {
 
     screen.press("/visi\r");
     screen.shows("/visi").await;
-    assert!(!screen.text().contains("research"), "{}", screen.text());
+    screen.hides("research").await;
     screen.press("\r");
     screen.shows("vision of prod: 0 workloads").await;
     screen.press("\x1b");
-    screen.shows("queues").await;
+    screen.shows("prod: 3 queues").await;
     screen.resize((40, 120));
     screen.shows("RESERVED").await;
     screen.press("?");
