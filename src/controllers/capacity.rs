@@ -24,7 +24,7 @@ use fedq_k8s::{
     types::cluster_metrics::ClusterMetrics,
     worker::{CLUSTER_METRICS, Joined, JoinedClusters, Worker},
 };
-use fedq_store::{CapacityRow, Deferred, Store, StoreError, store_deferred};
+use fedq_store::{CapacityRow, Deferred, Position, Store, StoreError, store_deferred};
 use fedq_values::{
     ids::{ClusterName, FlavorName},
     quantity::Amount,
@@ -447,13 +447,21 @@ impl Cluster {
         if lock(&self.nodes).known || self.followed.is_some() {
             return Ok(());
         }
+        // Rows that were trimmed to other labels do not tell these flavors apart.
+        let is_of_these = |position: &Position| nodes::is_of(position, &self.label_keys, filter);
+        if !store.load_position(name, nodes::KIND).await?.as_ref().is_some_and(is_of_these) {
+            return Ok(());
+        }
         let (rows, positions) = store.load_nodes(name).await?;
-        if positions.is_empty() {
+        let Some(position) = positions.into_iter().find(|position| position.kind == nodes::KIND) else {
+            return Ok(());
+        };
+        if !is_of_these(&position) {
             return Ok(());
         }
         let mut table = NodeTable::new(self.label_keys.clone(), filter.clone());
         rows.iter().filter_map(|(_, row)| decode(row)).for_each(|row| table.restore(&row));
-        let restored = Restored::of(positions, &self.label_keys, filter);
+        let restored = Some(Restored(position));
         *lock(&self.nodes) = Nodes { restored, ..Nodes::new(table, Some(now)) };
         Ok(())
     }

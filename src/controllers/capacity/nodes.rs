@@ -26,7 +26,7 @@ use fedq_values::ids::ClusterName;
 
 use super::{Nodes, Settings, decode, lock};
 
-const KIND: &str = "nodes";
+pub(super) const KIND: &str = "nodes";
 
 /// The stored rows of one cluster's nodes.
 pub(super) struct Rows {
@@ -96,22 +96,14 @@ fn labels_of_interest(label_keys: &BTreeSet<String>, filter: &ResourceFilter) ->
     format!("{:016x}", hasher.finish())
 }
 
-/// That a table is the store's rows and nothing else: what they stood at, and the labels that the table keeps of them.
-pub(super) struct Restored {
-    position: Position,
-    labels_of_interest: String,
+/// Whether stored rows have the labels and resources that are kept now. Rows that do not, say nothing of what these
+/// flavors have: they are no capacity of 0.
+pub(super) fn is_of(position: &Position, label_keys: &BTreeSet<String>, filter: &ResourceFilter) -> bool {
+    position.labels_of_interest == labels_of_interest(label_keys, filter)
 }
 
-impl Restored {
-    pub fn of(
-        positions: Vec<Position>,
-        label_keys: &BTreeSet<String>,
-        filter: &ResourceFilter,
-    ) -> Option<Self> {
-        let position = positions.into_iter().find(|position| position.kind == KIND)?;
-        Some(Self { position, labels_of_interest: labels_of_interest(label_keys, filter) })
-    }
-}
+/// That a table is the store's rows and nothing else: what they stood at.
+pub(super) struct Restored(pub Position);
 
 /// What the store does not have yet: whose rows changed, and the version that they and all before them are
 /// complete to. Kept with the table, so that a new connection begins where the last one ended.
@@ -258,28 +250,21 @@ impl Followed {
         }
         let (rows, positions) = self.rows.store.load_nodes(&self.rows.cluster).await?;
         let position = positions.into_iter().find(|position| position.kind == KIND);
-        let restored = || {
-            let mut table = NodeTable::new(self.label_keys.clone(), self.settings.filter.clone());
-            rows.iter().filter_map(|(_, row)| decode(row)).for_each(|row| table.restore(&row));
-            table
-        };
-        let mut table = restored();
+        let mut table = NodeTable::new(self.label_keys.clone(), self.settings.filter.clone());
+        rows.iter().filter_map(|(_, row)| decode(row)).for_each(|row| table.restore(&row));
         let labels = &self.rows.labels_of_interest;
         let now = self.clock.now();
         let mut nodes = lock(&self.nodes);
         nodes.unsaved.take_back();
-        let had_position = position.is_some();
-        let resumable = position.as_ref().is_some_and(|position| position.labels_of_interest == *labels);
-        if !resumable || nodes.unsaved.labels_of_interest != *labels {
+        let position = position.filter(|position| position.labels_of_interest == *labels);
+        if position.is_none() || nodes.unsaved.labels_of_interest != *labels {
             // Rows of other labels, or of a cluster whose rows were let go of.
             nodes.unsaved = Unsaved { labels_of_interest: labels.clone(), ..Unsaved::default() };
         }
-        let Some(position) = position.filter(|_| resumable) else {
-            // What is known goes on counting until the new list is complete. The list is compared with the rows
-            // of the store, so that those of nodes that are gone meanwhile go as well.
-            if had_position && !nodes.known {
-                (nodes.table, nodes.known, nodes.dirty) = (restored(), true, Some(now));
-            }
+        let Some(position) = position else {
+            // What is known goes on counting until the new list is complete, and what is not known yet stays unknown:
+            // these rows do not tell the flavors apart. The list is compared with them, so that those of nodes that are
+            // gone meanwhile go as well.
             nodes.next = Some(table);
             return Ok(None);
         };
@@ -298,10 +283,8 @@ impl Followed {
         // A cluster that left and came back meanwhile has no rows any more.
         let stored = self.rows.store.load_position(&self.rows.cluster, KIND).await?;
         let labels = &self.rows.labels_of_interest;
-        let same = stored.as_ref() == Some(&restored.position)
-            && restored.labels_of_interest == *labels
-            && restored.position.labels_of_interest == *labels;
-        let Ok(version) = restored.position.resource_version.parse() else { return Ok(None) };
+        let same = stored.as_ref() == Some(&restored.0) && restored.0.labels_of_interest == *labels;
+        let Ok(version) = restored.0.resource_version.parse() else { return Ok(None) };
         if !same {
             return Ok(None);
         }

@@ -177,3 +177,30 @@ async fn a_hub_that_does_not_serve_kueue_at_a_start_lowers_no_quota() {
     stage.claim_says(stage.one(), "QuotaSynced", "HubWithoutKueue").await;
     assert_eq!(writes(stage.one()) + writes(stage.two()), before);
 }
+
+/// Rows of nodes are stored with the labels that flavors went by then: with another one they say nothing of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_stored_without_a_new_label_of_a_flavor_do_not_read_as_no_capacity() {
+    let mut stage = Stage::set().await;
+    for worker in [stage.one(), stage.two()] {
+        for node in ["a", "b"] {
+            merged(worker, "Node", node, json!({"metadata": {"labels": {"tier": "gold"}}})).await;
+        }
+    }
+    stage.rests().await;
+    stage.kill();
+    let patch = json!({"spec": {"nodeLabels": {"tier": "gold"}}});
+    merged(stage.hub(), "ResourceFlavor", FLAVOR, patch.clone()).await;
+    merged(stage.one(), "ResourceFlavor", FLAVOR, patch).await;
+    // They are not read anew either.
+    wrong(stage.one(), "list nodes: forbidden; watch nodes: forbidden");
+    stage.mark();
+    stage.start();
+    stage.bed.logs("Connected to `one`", 2).await;
+    stage.bed.logs("The watch of nodes of `one` broke", 1).await;
+    stage.rests().await;
+    assert_eq!(gpus(stage.one()), [Some(6), Some(4)]);
+    stage.has(stage.hub(), [9, 9]).await;
+    wrong(stage.one(), "");
+    stage.ends_with([[6, 4], [3, 5]]).await;
+}

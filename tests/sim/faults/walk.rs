@@ -377,16 +377,40 @@ impl Walk {
                 self.truth.workers[which].asks(asks);
             }
         }
-        for (worker, truth) in self.stage.bed.workers.iter().zip(&self.truth.workers) {
-            if truth.is_joined() {
-                self.stage.has(worker, truth.share()).await;
-            }
-        }
-        self.stage.has(self.stage.hub(), self.truth.hub()).await;
+        self.holds_what_is_true().await;
+        // What was decided on before may still be on its way.
+        self.stage.rests().await;
+        self.holds_what_is_true().await;
         self.ignores_what_is_not_in_force().await;
         self.truth.allows(&self.stage.quota_writes());
         self.stage.mark();
         self.truth.settle();
+    }
+
+    async fn holds_what_is_true(&self) {
+        for (worker, truth) in self.stage.bed.workers.iter().zip(&self.truth.workers) {
+            if truth.is_joined() {
+                self.stage.has(worker, truth.share()).await;
+                self.is_held_as_the_hub(worker).await;
+            }
+        }
+        self.stage.has(self.stage.hub(), self.truth.hub()).await;
+    }
+
+    /// And Kueue knows of it. A hold that is over there but not here would come to light among the next moves.
+    async fn is_held_as_the_hub(&self, worker: &Cluster) {
+        for (at, name) in QUEUES.iter().enumerate() {
+            let what = format!("`{name}` on {} to be stopped as on the hub", worker.state.name);
+            let held = self.truth.is_held(at);
+            wait(&what, worker, || {
+                let Some(queue) = worker.get("ClusterQueue", "", name) else { return false };
+                let active = condition_of(&queue, "Active");
+                (queue["spec"]["stopPolicy"] == "Hold") == held
+                    && (active["status"] == "False") == held
+                    && active["observedGeneration"] == queue["metadata"]["generation"]
+            })
+            .await;
+        }
     }
 
     /// And says so.
@@ -438,6 +462,8 @@ impl Walk {
         self.settles().await;
         let hub = self.stage.hub();
         hub.remove("ClusterMetrics", "far").await.unwrap();
+        // While it is thought to report, it is given another claim.
+        self.stage.logs("`far` left").await;
         hub.remove("ClusterResourceClaim", FAR).await.unwrap();
         wait("the claim to be gone", hub, || hub.get("ClusterResourceClaim", "", FAR).is_none()).await;
         self.stage.more_claims.clear();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sqlx::Connection as _;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 
-use super::super::super::bed::{WITHIN, wait};
+use super::super::super::bed::WITHIN;
 use super::{FLAVOR, REST, Stage, claim_name};
 
 impl Stage {
@@ -19,31 +19,39 @@ impl Stage {
             self.claim_says(worker, "Ready", "Ready").await;
             self.claim_says(worker, "CapacityKnown", "Observed").await;
             self.claim_says(worker, "QuotaSynced", "Synced").await;
-            self.is_followed(worker).await;
         }
-        self.rests().await;
+        let before = self.decided_at_rest().await;
         self.mark();
         self.is_what_was_asked_for_and_no_more();
         assert!(self.bed.pid().is_some(), "fedqd ended by itself");
-        let before = self.decided();
         self.kill();
         self.database_is_whole().await;
         self.tells_no_secret();
         self.is_what_a_fresh_start_finds(amounts, before).await;
     }
 
-    /// Until the claim's last edit is told of, and no assignment as of a cluster that is not followed: a write that
+    /// Once the claims' last edits are told of, and no assignment as of a cluster that is not followed: a write that
     /// was refused and a kind whose watch broke are tried again after a while.
-    async fn is_followed(&self, worker: &Cluster) {
-        let name = claim_name(worker);
-        let what = format!("the status of {name} to tell of now");
-        wait(&what, self.hub(), || {
-            let claim = self.hub().get("ClusterResourceClaim", "", &name).unwrap();
+    async fn decided_at_rest(&self) -> Vec<Value> {
+        let is_followed = |claim: &Value| {
             let mut assignments = claim["status"]["assignments"].as_array().into_iter().flatten();
             claim["status"]["observedGeneration"] == claim["metadata"]["generation"]
                 && assignments.all(|one| one["reason"] == "Assigned")
-        })
-        .await;
+        };
+        let began = Instant::now();
+        loop {
+            self.rests().await;
+            let claims = self.bed.workers.iter().map(|worker| {
+                self.hub()
+                    .get("ClusterResourceClaim", "", &claim_name(worker))
+                    .expect("the claim of a worker")
+            });
+            let claims: Vec<_> = claims.filter(|claim| !is_followed(claim)).collect();
+            if claims.is_empty() {
+                return self.decided();
+            }
+            assert!(began.elapsed() < WITHIN, "these claims do not tell of now: {claims:#?}");
+        }
     }
 
     /// No duplicates, nothing left behind, nothing of other people touched.
