@@ -404,7 +404,8 @@ impl Follow {
         }
         let gzipped = answer.headers().contains_key(http::header::CONTENT_ENCODING);
         let body = self.short(answer).await.ok().filter(|_| !gzipped).unwrap_or_default();
-        Err(ApiError::from_answer(status.as_u16(), &body))
+        let said = protobuf::refusal(&body).map_or(body.as_slice(), str::as_bytes);
+        Err(ApiError::from_answer(status.as_u16(), said))
     }
 
     /// The body of an answer that nobody reads if it is longer: a version, or an error.

@@ -10,7 +10,7 @@ mod wire;
 use super::{Malformed, table::LONGEST_NAME};
 use fedq_domain::capacity::{NodeFacts, TaintFacts};
 
-pub(super) use readers::{ListReader, WatchReader};
+pub(super) use readers::{ListReader, WatchReader, refusal};
 use wire::{Fields, entry, get, pair, text};
 
 /// What capacity needs of a node, borrowed from its bytes.

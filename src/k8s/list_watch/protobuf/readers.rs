@@ -214,6 +214,12 @@ fn event_of(event: &[u8]) -> Result<Event<'_>, Malformed> {
     Ok(Event::new(kind, version, object))
 }
 
+/// What a refusal says, which is in the notation that was asked for.
+pub(in crate::list_watch) fn refusal(body: &[u8]) -> Option<&str> {
+    let status = get(body.strip_prefix(MAGIC)?, 2).ok()?;
+    text(get(status, 3).ok()?).ok()
+}
+
 /// A Status: 3 message, 4 reason, 6 code.
 fn status_of(status: &[u8]) -> Result<Event<'static>, Malformed> {
     let (mut message, mut reason, mut code) = ("", "", 0);
