@@ -16,8 +16,8 @@ use fedq_base::telemetry::Metrics;
 use fedq_domain::cluster::Connection;
 use fedq_k8s::{
     client::{ClientLimits, Observer, RetryClass, Told},
+    follow::TableSet,
     follow::Wake,
-    hub::{Hub, profiles::Profiles},
     kubeconfig::Rules,
     list_watch::{Limits, Timing},
     read::managed::unjoined,
@@ -269,8 +269,10 @@ impl Controller for ClusterController {
 
 impl Context {
     fn knows_who_joins(&self) -> bool {
-        let Hub { secrets, cluster_metrics, profiles, .. } = &self.all.hub;
-        secrets.synced() && cluster_metrics.synced() && profiles.as_ref().is_none_or(Profiles::synced)
+        let hub = &self.all.hub;
+        hub.secrets.synced()
+            && hub.cluster_metrics.synced()
+            && hub.profiles.as_ref().is_none_or(|profiles| profiles.synced())
     }
 
     fn wake(&self) {

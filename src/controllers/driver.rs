@@ -16,7 +16,10 @@ use tracing::{Instrument, debug, info_span, warn};
 
 use fedq_base::telemetry::Metrics;
 use fedq_domain::cluster::Connection;
-use fedq_k8s::worker::{Joined, JoinedClusters};
+use fedq_k8s::{
+    follow::TableSet,
+    worker::{Joined, JoinedClusters},
+};
 use fedq_store::StoreError;
 
 /// One kind of change and all that leads to it.

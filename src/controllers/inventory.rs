@@ -23,6 +23,7 @@ use fedq_domain::{
     resources::Aliases,
 };
 use fedq_k8s::{
+    follow::TableSet,
     list_watch::State,
     read,
     types::ocm::{AddOnPlacementScore, ManagedCluster},

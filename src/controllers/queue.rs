@@ -19,6 +19,7 @@ use fedq_domain::queue::{
     report::{Problem, QueueReport, QueueReports},
 };
 use fedq_k8s::{
+    follow::TableSet,
     hub::Hub,
     list_watch::{Record, State, Table},
     read::queues::{WorkerSnapshot, hub_objects},

@@ -29,6 +29,7 @@ use fedq_domain::{
 use fedq_k8s::{
     claims::{ReadClaims, read_claims},
     events::Events,
+    follow::TableSet,
     worker::JoinedClusters,
     write::{Action, Change, Kind, Target as WriteTarget},
 };

@@ -32,6 +32,7 @@ use fedq_domain::{
 use fedq_k8s::{
     client::{self, ClientLimits, ClusterClient},
     events::{EventSender, Events, event_channel},
+    follow::TableSet,
     follow::{Following, Wake},
     hub::Hub,
     kubeconfig::Rules,

@@ -1,5 +1,7 @@
 //! What fedq follows on the hub.
 
+use std::ops::Deref;
+
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -8,8 +10,8 @@ use serde_json::Value;
 
 use super::{
     client::ClusterClient,
-    follow::{Following, Wake, follow_table},
-    list_watch::{Selector, State, Table},
+    follow::{Followed, Following, Part, Row, Scope, TableSet, Wake, followed},
+    list_watch::Table,
     types::{
         claim::ClusterResourceClaim,
         cluster_metrics::ClusterMetrics,
@@ -26,7 +28,7 @@ use fedq_values::ids::ClusterName;
 
 use self::{
     ocm::OcmTables,
-    profiles::{Profiles, cluster_name},
+    profiles::{MULTICLUSTER, Profiles, cluster_name},
 };
 
 pub mod ocm;
@@ -35,6 +37,35 @@ pub mod profiles;
 /// Marks the Secrets that join a cluster; the value is the cluster's name.
 pub const CLUSTER_LABEL: &str = "fedq.dev/cluster";
 
+const KUEUE: &str = "/apis/kueue.x-k8s.io/v1beta2";
+
+followed! {
+    /// What is followed of the hub, but for OCM's kinds.
+    pub struct HubTables {
+        claims: ClusterResourceClaim = Row::of(Kind::Claim).planned().read_by(Wake::of_claims);
+        queues: ClusterQueue = Row::of(Kind::ClusterQueue).planned().read_by(Wake::of_queues);
+        local_queues: LocalQueue = Row::read_only(KUEUE, "localqueues").planned().read_by(Wake::of_local_queues);
+        flavors: ResourceFlavor = Row::read_only(KUEUE, "resourceflavors").planned();
+        cohorts: Cohort = Row::read_only(KUEUE, "cohorts").planned();
+        checks: AdmissionCheck = Row::of(Kind::AdmissionCheck).planned();
+        multikueue_configs: MultiKueueConfig = Row::of(Kind::MultiKueueConfig).planned();
+        multikueue_clusters: MultiKueueCluster = Row::of(Kind::MultiKueueCluster).planned();
+        namespaces: MetaOnly = Row::of(Kind::Namespace).planned().read_by(Wake::of_namespaces);
+        priority_classes: WorkloadPriorityClass = Row::read_only(KUEUE, "workloadpriorityclasses").planned();
+        cluster_metrics: ClusterMetrics = Row::of(Kind::ClusterMetrics).planned();
+        /// Those that join clusters, which are somebody else's to write.
+        secrets: Secret = Row::read_only("/api/v1", "secrets").in_namespace().labelled(CLUSTER_LABEL).planned();
+        workloads: Workload = Row::of(Kind::Workload).part(Part::MultiKueue);
+        /// What fedq gives Kueue to reach clusters by.
+        kueue_secrets: Secret = Row::of(Kind::Secret).in_namespace().ours().part(Part::MultiKueue);
+        /// Clusters that Kueue may reach by itself.
+        cluster_profiles: MetaOnly = Row::read_only(MULTICLUSTER, "clusterprofiles").in_namespace().part(Part::MultiKueue);
+        /// One of them lets fedq nominate clusters for Workloads.
+        mutating_policies: MetaOnly =
+            Row::read_only("/apis/admissionregistration.k8s.io/v1", "mutatingadmissionpolicies").part(Part::Nomination);
+    }
+}
+
 #[derive(Clone)]
 pub struct Hub {
     pub client: ClusterClient,
@@ -42,31 +73,21 @@ pub struct Hub {
     pub uid: String,
     /// Where fedq keeps its own objects.
     pub namespace: String,
-    pub claims: Table<ClusterResourceClaim>,
-    pub queues: Table<ClusterQueue>,
-    pub local_queues: Table<LocalQueue>,
-    pub flavors: Table<ResourceFlavor>,
-    pub cohorts: Table<Cohort>,
-    pub checks: Table<AdmissionCheck>,
-    pub multikueue_configs: Table<MultiKueueConfig>,
-    pub multikueue_clusters: Table<MultiKueueCluster>,
-    pub namespaces: Table<MetaOnly>,
-    pub priority_classes: Table<WorkloadPriorityClass>,
-    pub cluster_metrics: Table<ClusterMetrics>,
+    pub tables: HubTables,
     /// Whether clusters that are known by a ClusterMetrics object alone count.
     pub counts_reports: bool,
     pub ocm: OcmTables,
-    pub secrets: Table<Secret>,
     /// Where clusters are joined by ClusterProfiles, too.
     pub profiles: Option<Profiles>,
-    /// Followed, as what follows, where MultiKueue is configured from Placements.
-    pub workloads: Table<Workload>,
-    /// What fedq gives Kueue to reach clusters by.
-    pub kueue_secrets: Table<Secret>,
-    /// Clusters that Kueue may reach by itself.
-    pub cluster_profiles: Table<MetaOnly>,
-    /// One of them lets fedq nominate clusters for Workloads.
-    pub mutating_policies: Table<MetaOnly>,
+}
+
+/// The hub is asked for what it has.
+impl Deref for Hub {
+    type Target = HubTables;
+
+    fn deref(&self) -> &HubTables {
+        &self.tables
+    }
 }
 
 impl Hub {
@@ -75,25 +96,10 @@ impl Hub {
             client,
             uid,
             namespace,
-            claims: Table::new(),
-            queues: Table::new(),
-            local_queues: Table::new(),
-            flavors: Table::new(),
-            cohorts: Table::new(),
-            checks: Table::new(),
-            multikueue_configs: Table::new(),
-            multikueue_clusters: Table::new(),
-            namespaces: Table::new(),
-            priority_classes: Table::new(),
-            cluster_metrics: Table::new(),
+            tables: HubTables::default(),
             counts_reports: false,
             ocm: OcmTables::default(),
-            secrets: Table::new(),
             profiles: None,
-            workloads: Table::new(),
-            kueue_secrets: Table::new(),
-            cluster_profiles: Table::new(),
-            mutating_policies: Table::new(),
         }
     }
 
@@ -104,32 +110,10 @@ impl Hub {
         tasks: &mut JoinSet<()>,
         cancel: &CancellationToken,
     ) {
-        let kueue = |plural: &str| format!("/apis/kueue.x-k8s.io/v1beta2/{plural}");
-        let galaxy = |plural: &str| format!("/apis/galaxy.kubestellar.io/v1alpha1/{plural}");
-        let all = Selector::default;
-        let start = |path: String| (path, all(), cancel.clone());
-        let f = following;
-        // Only these change all the time: the rest wakes everybody.
-        let of_claims = f.read_by([&wake.quota]);
-        follow_table(&of_claims, &self.claims, start(galaxy("clusterresourceclaims")), tasks);
-        let of_queues = f.read_by(wake.of_local_queues().chain([&wake.quota]));
-        follow_table(&of_queues, &self.queues, start(kueue("clusterqueues")), tasks);
-        let of_local_queues = f.read_by(wake.of_local_queues());
-        follow_table(&of_local_queues, &self.local_queues, start(kueue("localqueues")), tasks);
-        follow_table(f, &self.flavors, start(kueue("resourceflavors")), tasks);
-        follow_table(f, &self.cohorts, start(kueue("cohorts")), tasks);
-        follow_table(f, &self.checks, start(kueue("admissionchecks")), tasks);
-        follow_table(f, &self.multikueue_configs, start(kueue("multikueueconfigs")), tasks);
-        follow_table(f, &self.multikueue_clusters, start(kueue("multikueueclusters")), tasks);
-        follow_table(f, &self.priority_classes, start(kueue("workloadpriorityclasses")), tasks);
-        follow_table(f, &self.cluster_metrics, start(galaxy("clustermetrics")), tasks);
-        let of_namespaces = f.read_by([&wake.quota, &wake.queue, &wake.task]);
-        follow_table(&of_namespaces, &self.namespaces, start("/api/v1/namespaces".to_owned()), tasks);
-        let secrets = format!("/api/v1/namespaces/{}/secrets", self.namespace);
-        let joined = Selector { labels: Some(CLUSTER_LABEL.to_owned()), fields: None };
-        follow_table(f, &self.secrets, (secrets, joined, cancel.clone()), tasks);
+        let scope = Scope { hub_id: "", namespace: &self.namespace, wake: Some(wake), cancel };
+        self.tables.follow_part(Part::Always, following, &scope, tasks);
         if let Some(profiles) = &self.profiles {
-            profiles.follow(f, tasks, cancel);
+            profiles.follow(following, tasks, cancel);
         }
     }
 
@@ -161,62 +145,10 @@ impl Hub {
         by_profiles && by_reports && !self.secrets.any(waits)
     }
 
-    /// Whether all of it is known and being followed at this moment.
-    pub fn is_current(&self) -> bool {
-        let current = |state: State| matches!(state, State::Absent | State::Synced { broken: None });
-        current(self.claims.state())
-            && current(self.queues.state())
-            && current(self.local_queues.state())
-            && current(self.flavors.state())
-            && current(self.cohorts.state())
-            && current(self.checks.state())
-            && current(self.multikueue_configs.state())
-            && current(self.multikueue_clusters.state())
-            && current(self.namespaces.state())
-            && current(self.priority_classes.state())
-            && current(self.cluster_metrics.state())
-            && current(self.secrets.state())
-    }
-
-    /// Whether everything that a plan rests on is known.
-    pub fn synced(&self) -> bool {
-        self.claims.synced()
-            && self.queues.synced()
-            && self.local_queues.synced()
-            && self.flavors.synced()
-            && self.cohorts.synced()
-            && self.checks.synced()
-            && self.multikueue_configs.synced()
-            && self.multikueue_clusters.synced()
-            && self.namespaces.synced()
-            && self.priority_classes.synced()
-            && self.cluster_metrics.synced()
-            && self.secrets.synced()
-    }
-
     /// Takes over what a write was answered with, so that the next decision need not wait for its watch event.
     pub fn absorb_answer(&self, change: &Change, answer: &Value) {
-        if change.is_deletion() {
-            return;
-        }
-        match change.target.kind {
-            Kind::Claim => self.claims.absorb_answer(answer),
-            Kind::ClusterQueue => self.queues.absorb_answer(answer),
-            Kind::AdmissionCheck => self.checks.absorb_answer(answer),
-            Kind::MultiKueueConfig => self.multikueue_configs.absorb_answer(answer),
-            Kind::MultiKueueCluster => self.multikueue_clusters.absorb_answer(answer),
-            Kind::Workload => self.workloads.absorb_answer(answer),
-            Kind::Namespace => self.namespaces.absorb_answer(answer),
-            Kind::ClusterMetrics => self.cluster_metrics.absorb_answer(answer),
-            // MultiKueue's credentials. Those that join clusters are somebody else's to write.
-            Kind::Secret => self.kueue_secrets.absorb_answer(answer),
-            Kind::Placement => self.ocm.placements.absorb_answer(answer),
-            Kind::PlacementDecision => self.ocm.decisions.absorb_answer(answer),
-            Kind::ManagedCluster => self.ocm.clusters.absorb_answer(answer),
-            Kind::ManagedClusterSet => self.ocm.sets.absorb_answer(answer),
-            Kind::AddOnPlacementScore => self.ocm.scores.absorb_answer(answer),
-            _ => {}
-        }
+        self.tables.absorb_answer(change, answer);
+        self.ocm.absorb_answer(change, answer);
     }
 }
 

@@ -19,9 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     client::{ApiError, ClusterClient, RetryClass, call},
-    follow::{Following, follow_table},
+    follow::{Following, Part, Scope, TableSet},
     hub::Hub,
-    list_watch::{Record, Selector, State, Table},
     onboard::{OnboardError, apply, parse},
     session::KUBECONFIG_KEY,
     types::meta::{HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ},
@@ -52,15 +51,8 @@ impl Hub {
         following: &Following,
         (tasks, cancel): (&mut JoinSet<()>, &CancellationToken),
     ) {
-        let start = |path: String| (path, Selector::default(), cancel.clone());
-        let workloads = "/apis/kueue.x-k8s.io/v1beta2/workloads".to_owned();
-        follow_table(following, &self.workloads, start(workloads), tasks);
-        let profiles =
-            format!("/apis/multicluster.x-k8s.io/v1alpha1/namespaces/{kueue_namespace}/clusterprofiles");
-        follow_table(following, &self.cluster_profiles, start(profiles), tasks);
-        let secrets = format!("/api/v1/namespaces/{kueue_namespace}/secrets");
-        let ours = Selector { labels: Some(format!("{HUB_LABEL}={hub_id}")), fields: None };
-        follow_table(following, &self.kueue_secrets, (secrets, ours, cancel.clone()), tasks);
+        let scope = Scope { hub_id, namespace: kueue_namespace, wake: None, cancel };
+        self.tables.follow_part(Part::MultiKueue, following, &scope, tasks);
     }
 
     /// Starts following what fedq as a dispatcher needs besides.
@@ -69,8 +61,8 @@ impl Hub {
         following: &Following,
         (tasks, cancel): (&mut JoinSet<()>, &CancellationToken),
     ) {
-        let path = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies".to_owned();
-        follow_table(following, &self.mutating_policies, (path, Selector::default(), cancel.clone()), tasks);
+        let scope = Scope { hub_id: "", namespace: "", wake: None, cancel };
+        self.tables.follow_part(Part::Nomination, following, &scope, tasks);
     }
 
     /// Whether nominations that fedq writes are emptied where Kueue empties them: without that, Kueue could admit
@@ -81,18 +73,15 @@ impl Hub {
 
     /// Whether all that MultiKueue is configured from is known and being followed at this moment.
     pub fn multikueue_is_current(&self) -> bool {
-        fn current<T: Record>(table: &Table<T>) -> bool {
-            matches!(table.state(), State::Absent | State::Synced { broken: None })
-        }
-        current(&self.checks)
-            && current(&self.multikueue_configs)
-            && current(&self.multikueue_clusters)
-            && current(&self.workloads)
-            && current(&self.ocm.placements)
-            && current(&self.ocm.decisions)
-            && current(&self.kueue_secrets)
-            && current(&self.cluster_profiles)
-            && current(&self.secrets)
+        self.checks.is_current()
+            && self.multikueue_configs.is_current()
+            && self.multikueue_clusters.is_current()
+            && self.workloads.is_current()
+            && self.ocm.placements.is_current()
+            && self.ocm.decisions.is_current()
+            && self.kueue_secrets.is_current()
+            && self.cluster_profiles.is_current()
+            && self.secrets.is_current()
     }
 }
 

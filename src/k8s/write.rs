@@ -36,7 +36,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    fn group_path(self) -> &'static str {
+    pub(crate) const fn group_path(self) -> &'static str {
         match self {
             Self::Namespace | Self::Secret | Self::Service | Self::VolumeClaim => "/api/v1",
             Self::ResourceFlavor
@@ -57,7 +57,7 @@ impl Kind {
         }
     }
 
-    pub fn plural(self) -> &'static str {
+    pub const fn plural(self) -> &'static str {
         match self {
             Self::Namespace => "namespaces",
             Self::Secret => "secrets",

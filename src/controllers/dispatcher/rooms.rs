@@ -13,6 +13,7 @@ use fedq_domain::{
     },
 };
 use fedq_k8s::{
+    follow::TableSet,
     hub::Hub,
     read::{
         multikueue::{joined_cluster, placements},

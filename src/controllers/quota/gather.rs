@@ -16,6 +16,7 @@ use fedq_domain::{
 };
 use fedq_k8s::{
     claims::ReadClaims,
+    follow::TableSet,
     hub::Hub,
     list_watch::Skipped,
     read,

@@ -21,6 +21,7 @@ use fedq_domain::{
 };
 use fedq_k8s::{
     claims::ReadClaim,
+    follow::TableSet,
     read::managed::{managed_overview, unjoined},
     worker::Joined,
 };

@@ -15,6 +15,7 @@ use fedq_domain::{
 use fedq_k8s::{
     claims::{ReadClaim, conditions, status_change},
     events::Happening,
+    follow::TableSet,
     write::{Change, Kind},
 };
 use fedq_values::ids::{ClaimName, ClusterName, QueueName};

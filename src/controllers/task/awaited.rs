@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use fedq_domain::cluster::Connection;
-use fedq_k8s::worker::Joined;
+use fedq_k8s::{follow::TableSet, worker::Joined};
 use fedq_values::ids::ClusterName;
 
 /// All that is asked of a cluster that answers is there in much less.

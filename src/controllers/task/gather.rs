@@ -24,6 +24,7 @@ use fedq_domain::{
     },
 };
 use fedq_k8s::{
+    follow::TableSet,
     hub::Hub,
     read::tasks::{dispatched_queues, local_queues_by_namespace, worker_facts},
     worker::{Joined, JoinedClusters, Worker},

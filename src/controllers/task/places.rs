@@ -37,7 +37,7 @@ impl TaskController {
         let name = ClusterName::new(HUB).expect("a constant name is valid");
         let hub = &self.context.hub;
         let mut worker = Worker::new(name, hub.client.clone(), hub.uid.clone(), self.context.stop.clone());
-        worker.direct_workloads = hub.workloads.clone();
+        worker.tables.direct_workloads = hub.workloads.clone();
         let wake = vec![Arc::clone(&self.signal)];
         let following = Following::new(hub.client.clone(), self.settings.timing.clone(), wake);
         worker.follow_jobs(&following, &self.context.hub_id, &mut self.follows);

@@ -83,14 +83,15 @@ impl TaskController {
         joined: &JoinedClusters,
         done: &mut Volumes,
     ) -> Option<VolumeState> {
-        let usable =
-            self.usable(name, joined).filter(|cluster| cluster.target.worker.tasks.claims.is_current());
+        let usable = self
+            .usable(name, joined)
+            .filter(|cluster| cluster.target.worker.tasks.volume_claims.is_current());
         let Some(cluster) = usable else {
             let reason = format!("{name} does not answer");
             return Some(VolumeState { phase: VolumePhase::Unknown, reason: Some(reason) });
         };
         let claim_name = volume.spec.claim_name(&volume.id);
-        let claim = cluster.target.worker.tasks.claims.get(Some(&volume.namespace), &claim_name);
+        let claim = cluster.target.worker.tasks.volume_claims.get(Some(&volume.namespace), &claim_name);
         let target = Target::namespaced(Kind::VolumeClaim, &volume.namespace, claim_name);
         let wishes = done.wishes.entry(name.clone()).or_default();
         match (&claim, volume.deleting) {

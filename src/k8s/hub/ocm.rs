@@ -6,30 +6,36 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    follow::{Following, follow_table},
-    list_watch::{Selector, State, Table},
+    follow::{Followed, Following, Part, Row, Scope, TableSet, followed},
+    list_watch::{State, Table},
     types::{
         meta::MetaOnly,
         ocm::{AddOnPlacementScore, Lease, ManagedCluster, ManagedClusterSet, Placement, PlacementDecision},
     },
+    write::Kind,
 };
 
-/// Nothing else waits for these: without OCM's CRDs, or without the right to read them, all else goes on.
-/// A kind whose CRD is installed later is found by the follow itself.
-#[derive(Clone, Default)]
-pub struct OcmTables {
-    pub placements: Table<Placement>,
-    pub decisions: Table<PlacementDecision>,
-    pub clusters: Table<ManagedCluster>,
-    pub sets: Table<ManagedClusterSet>,
-    pub bindings: Table<MetaOnly>,
-    pub scores: Table<AddOnPlacementScore>,
-    /// Held by OCM's placement controller while it runs.
-    pub placement_lease: Table<Lease>,
-    /// Held by OCM's registration controller, which makes ManagedClusters of clusters that register.
-    pub registration_lease: Table<Lease>,
+followed! {
+    /// Nothing else waits for these: without OCM's CRDs, or without the right to read them, all else goes on.
+    /// A kind whose CRD is installed later is found by the follow itself.
+    pub struct OcmTables {
+        placements: Placement = Row::of(Kind::Placement);
+        decisions: PlacementDecision = Row::of(Kind::PlacementDecision);
+        clusters: ManagedCluster = Row::of(Kind::ManagedCluster);
+        sets: ManagedClusterSet = Row::of(Kind::ManagedClusterSet);
+        bindings: MetaOnly =
+            Row::read_only("/apis/cluster.open-cluster-management.io/v1beta2", "managedclustersetbindings");
+        scores: AddOnPlacementScore = Row::of(Kind::AddOnPlacementScore);
+        /// Held by OCM's placement controller while it runs.
+        placement_lease: Lease =
+            Row::read_only(LEASES, "leases").in_namespace().with_field("metadata.name", PLACEMENT_LEASE);
+        /// Held by OCM's registration controller, which makes ManagedClusters of clusters that register.
+        registration_lease: Lease =
+            Row::read_only(LEASES, "leases").in_namespace().with_field("metadata.name", REGISTRATION_LEASE);
+    }
 }
 
+const LEASES: &str = "/apis/coordination.k8s.io/v1";
 /// Where OCM's controllers run on the hub.
 pub const NAMESPACE: &str = "open-cluster-management-hub";
 pub const PLACEMENT_LEASE: &str = "placement-lock";
@@ -37,24 +43,8 @@ pub const REGISTRATION_LEASE: &str = "registration-controller-lock";
 
 impl OcmTables {
     pub fn follow(&self, following: &Following, tasks: &mut JoinSet<()>, cancel: &CancellationToken) {
-        let start = |version: &str, plural: &str| {
-            let path = format!("/apis/cluster.open-cluster-management.io/{version}/{plural}");
-            (path, Selector::default(), cancel.clone())
-        };
-        let f = following;
-        follow_table(f, &self.placements, start("v1beta1", "placements"), tasks);
-        follow_table(f, &self.decisions, start("v1beta1", "placementdecisions"), tasks);
-        follow_table(f, &self.clusters, start("v1", "managedclusters"), tasks);
-        follow_table(f, &self.sets, start("v1beta2", "managedclustersets"), tasks);
-        follow_table(f, &self.bindings, start("v1beta2", "managedclustersetbindings"), tasks);
-        follow_table(f, &self.scores, start("v1alpha1", "addonplacementscores"), tasks);
-        let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases");
-        let lease = |name: &str| {
-            let selector = Selector { fields: Some(format!("metadata.name={name}")), labels: None };
-            (leases.clone(), selector, cancel.clone())
-        };
-        follow_table(f, &self.placement_lease, lease(PLACEMENT_LEASE), tasks);
-        follow_table(f, &self.registration_lease, lease(REGISTRATION_LEASE), tasks);
+        let scope = Scope { hub_id: "", namespace: NAMESPACE, wake: None, cancel };
+        self.follow_part(Part::Always, following, &scope, tasks);
     }
 
     /// Whether OCM's placement controller runs on the hub; `None` while that is not known.

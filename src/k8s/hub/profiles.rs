@@ -1,7 +1,7 @@
 //! ClusterProfiles in fedq's namespace, and what of them fedq can reach a cluster by: the cluster manager's plugins
 //! are not run, but those that only read a Secret of this namespace need not be.
 
-use std::sync::Arc;
+use std::{ops::Deref, sync::Arc};
 
 use k8s_openapi::api::core::v1::Secret;
 use serde::Deserialize;
@@ -9,14 +9,13 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::CLUSTER_LABEL;
 use crate::{
-    follow::{Following, follow_table},
-    list_watch::{Selector, Table},
+    follow::{Followed, Following, Part, Row, Scope, TableSet, followed},
+    list_watch::Table,
     session::KUBECONFIG_KEY,
     types::{
         cluster_profile::{AccessProvider, ClusterProfile},
-        meta::{HUB_LABEL, Meta},
+        meta::Meta,
     },
 };
 
@@ -24,6 +23,8 @@ use crate::{
 const EXEC_EXTENSION: &str = "client.authentication.k8s.io/exec";
 /// Set by OCM, where the profile's name need not be the cluster's.
 const CLUSTER_NAME: &str = "open-cluster-management.io/cluster-name";
+/// Neither what joins clusters nor what fedq made.
+const OTHERS: &str = "!fedq.dev/cluster,!fedq.dev/hub";
 const TOKEN_KEY: &str = "token";
 
 /// The providers whose Secrets fedq knows how to find.
@@ -31,14 +32,32 @@ const OCM: &str = "open-cluster-management";
 const TOKEN_READER: &str = "secretreader";
 const KUBECONFIG_READER: &str = "kubeconfig-secretreader";
 
+pub(super) const MULTICLUSTER: &str = "/apis/multicluster.x-k8s.io/v1alpha1";
+
+followed! {
+    /// All in fedq's namespace.
+    pub struct ProfileTables {
+        profiles: ClusterProfile = Row::read_only(MULTICLUSTER, "clusterprofiles").in_namespace().planned();
+        /// But for those that join clusters themselves and those that fedq made.
+        secrets: Secret = Row::read_only("/api/v1", "secrets").in_namespace().labelled(OTHERS)
+            .with_field("type", "Opaque").planned();
+    }
+}
+
 #[derive(Clone)]
 pub struct Profiles {
-    pub profiles: Table<ClusterProfile>,
-    /// Of fedq's namespace, but for those that join clusters themselves and those that fedq made.
-    pub secrets: Table<Secret>,
+    tables: ProfileTables,
     namespace: String,
     /// The ManagedServiceAccount whose tokens OCM puts there.
     account: String,
+}
+
+impl Deref for Profiles {
+    type Target = ProfileTables;
+
+    fn deref(&self) -> &ProfileTables {
+        &self.tables
+    }
 }
 
 /// How to reach a cluster. Deliberately without `Debug`.
@@ -83,27 +102,15 @@ struct ExecConfig {
 impl Profiles {
     pub fn new(namespace: &str, account: &str) -> Self {
         Self {
-            profiles: Table::new(),
-            secrets: Table::new(),
+            tables: ProfileTables::default(),
             namespace: namespace.to_owned(),
             account: account.to_owned(),
         }
     }
 
     pub fn follow(&self, following: &Following, tasks: &mut JoinSet<()>, cancel: &CancellationToken) {
-        let namespace = &self.namespace;
-        let profiles = format!("/apis/multicluster.x-k8s.io/v1alpha1/namespaces/{namespace}/clusterprofiles");
-        follow_table(following, &self.profiles, (profiles, Selector::default(), cancel.clone()), tasks);
-        let secrets = format!("/api/v1/namespaces/{namespace}/secrets");
-        let others = Selector {
-            labels: Some(format!("!{CLUSTER_LABEL},!{HUB_LABEL}")),
-            fields: Some("type=Opaque".to_owned()),
-        };
-        follow_table(following, &self.secrets, (secrets, others, cancel.clone()), tasks);
-    }
-
-    pub fn synced(&self) -> bool {
-        self.profiles.synced() && self.secrets.synced()
+        let scope = Scope { hub_id: "", namespace: &self.namespace, wake: None, cancel };
+        self.tables.follow_part(Part::Always, following, &scope, tasks);
     }
 
     /// Of the providers that fedq knows, the first whose Secret is there.

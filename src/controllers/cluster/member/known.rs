@@ -2,7 +2,7 @@
 
 use tracing::warn;
 
-use fedq_k8s::worker::{KnownObjects, Worker};
+use fedq_k8s::{follow::KnownObjects, worker::Worker};
 
 use super::Member;
 
@@ -15,10 +15,12 @@ impl Member {
         };
         match self.context.all.store.known_objects(&self.name, build).await {
             Ok(None) => {}
-            Ok(Some(objects)) => match serde_json::from_slice::<KnownObjects>(&objects) {
-                Ok(objects) => worker.restore(objects),
-                Err(error) => refused(&error),
-            },
+            Ok(Some(objects)) => {
+                let objects = serde_json::from_slice::<KnownObjects>(&objects);
+                if let Err(error) = objects.and_then(|objects| worker.restore(&objects)) {
+                    refused(&error);
+                }
+            }
             Err(error) => refused(&error),
         }
     }
