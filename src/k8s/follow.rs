@@ -1,6 +1,6 @@
 //! Keeps tables current: one row and one task a kind, one bump for whoever decides.
 //!
-//! What is followed of a cluster is a [`TableSet`], which [`followed!`] makes of rows. A row says where the kind is
+//! What is followed of a cluster is a [`TableSet`], which `followed!` makes of rows. A row says where the kind is
 //! served, which of its objects concern fedq and who reads them; all that is done with every kind goes over the rows.
 
 use std::{collections::BTreeMap, sync::Arc};
