@@ -1,27 +1,19 @@
 //! Who calls, and whether they may read. Answers of the hub are remembered for a few seconds, so that
 //! a table that refreshes costs it nothing; a withdrawn right is felt no later than that.
 
-use std::{
-    collections::HashMap,
-    hash::Hash,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use axum::http::StatusCode;
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::sync::Semaphore;
 
 use super::{Failure, TokenFile, token_file::digest};
 use fedq_k8s::{
     client::Caller,
-    session::{FEDQ_GROUP, Permission, Sessions},
+    memory::Memory,
+    session::{Asker, FEDQ_GROUP, Permission, Sessions},
 };
 use fedq_wire::problem::Code;
 
-/// How long an answer stands.
-const REMEMBER: Duration = Duration::from_secs(10);
-/// Whoever tries tokens by the million must not fill the memory.
-const MOST: usize = 4096;
 /// Kubernetes tokens are about 1 KiB; what is much longer is none.
 const MAX_TOKEN: usize = 16 << 10;
 /// Tokens that the hub is asked about at a time: whoever makes tokens up keeps nobody else waiting there.
@@ -42,15 +34,6 @@ pub struct Authenticator {
 enum Source {
     File(TokenFile),
     Review { audience: String },
-}
-
-/// What of a caller decides their rights.
-#[derive(Clone, Eq, Hash, PartialEq)]
-struct Asker {
-    user: String,
-    uid: Option<String>,
-    groups: Vec<String>,
-    extra: Vec<(String, Vec<String>)>,
 }
 
 impl Authenticator {
@@ -106,12 +89,7 @@ impl Authenticator {
         caller: &Caller,
         permission: &Permission,
     ) -> Result<(), Failure> {
-        let asker = Asker {
-            user: caller.user.clone(),
-            uid: caller.uid.clone(),
-            groups: caller.groups.clone(),
-            extra: caller.extra.clone().into_iter().collect(),
-        };
+        let asker = Asker::from(caller);
         let key = (asker, permission.clone());
         let answer = if let Some(answer) = self.rights.get(&key) {
             answer
@@ -156,34 +134,6 @@ fn forbidden(caller: &Caller, permission: &Permission, reason: &str) -> Failure 
         .next(format!("ask an administrator of the hub for the {role}"))
 }
 
-/// Answers that are forgotten after [`REMEMBER`].
-struct Memory<K, V>(Mutex<HashMap<K, (Instant, V)>>);
-
-impl<K, V> Default for Memory<K, V> {
-    fn default() -> Self {
-        Self(Mutex::new(HashMap::new()))
-    }
-}
-
-impl<K: Eq + Hash, V: Clone> Memory<K, V> {
-    fn get(&self, key: &K) -> Option<V> {
-        // A panic while it was held cannot have left a half-made entry.
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(key).filter(|(at, _)| at.elapsed() < REMEMBER).map(|(_, value)| value.clone())
-    }
-
-    fn put(&self, key: K, value: V) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if MOST <= known.len() {
-            known.retain(|_, (at, _)| at.elapsed() < REMEMBER);
-        }
-        if MOST <= known.len() {
-            known.clear();
-        }
-        known.insert(key, (Instant::now(), value));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -207,6 +157,10 @@ mod tests {
 
         fn acting_as(&self, _: &Caller) -> Result<Client, ConnectError> {
             Ok(self.own())
+        }
+
+        fn apart(&self) -> Result<Arc<dyn Access>, ConnectError> {
+            Ok(Arc::new(Self))
         }
     }
 

@@ -1,5 +1,6 @@
 //! The REST API. Handlers read what the controllers published and the store remembers, and write
-//! intent to the hub as the person who asks; they never wait for a joined cluster, but to diagnose it.
+//! intent to the hub as the person who asks; they never wait for a joined cluster, but to diagnose it, and where
+//! `proxy.rs` forwards what kueue's commands ask it.
 
 mod audit;
 mod auth;
@@ -17,6 +18,7 @@ mod object;
 mod owner;
 mod parameters;
 mod placement;
+mod proxy;
 mod queue;
 mod reference;
 mod routes;
@@ -55,7 +57,7 @@ use fedq_domain::{
         view::{TaskViews, VolumeViews},
     },
 };
-use fedq_k8s::{kubeconfig, session::Sessions, worker::JoinedClusters};
+use fedq_k8s::{kubeconfig, proxy::Places, session::Sessions, worker::JoinedClusters};
 use fedq_store::{KeptLogs, Live, Store};
 use fedq_values::ids::ClusterName;
 use fedq_wire::problem::Code;
@@ -85,6 +87,8 @@ pub struct Parts {
     pub task_views: watch::Receiver<Arc<TaskViews>>,
     pub volume_views: watch::Receiver<Arc<VolumeViews>>,
     pub joined: watch::Receiver<Arc<JoinedClusters>>,
+    /// For what is forwarded to clusters and the hub.
+    pub forwarded: Places,
     /// Bumped when a task or volume is accepted, or shall go.
     pub task_signal: Arc<Notify>,
     pub placements: watch::Receiver<Arc<PlacementView>>,

@@ -17,13 +17,17 @@ use utoipa_axum::{
 use super::{
     Failure, State, audit, capacity, check, claim, cluster, document, k8s_cli, object,
     parameters::{self, Parameters},
-    placement, queue, reference, system, task, volume,
+    placement, proxy, queue, reference, system, task, volume,
 };
 use fedq_wire::problem::{Code, Problem};
 
 const MAX_BODY: usize = 2 << 20;
 /// Smaller answers fit one packet as they are.
 const SMALL: u16 = 1400;
+
+/// Marks an answer whose pieces go out as they come.
+#[derive(Clone, Copy)]
+pub struct Uncompressed;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -42,6 +46,10 @@ const SMALL: u16 = 1400;
         (name = "tasks", description = "What people run"),
         (name = "volumes", description = "Storage that tasks mount"),
         (name = "placements", description = "Which clusters Placements choose, and why"),
+        (
+            name = "proxy",
+            description = "Kubernetes' API of a joined cluster, as far as kueue's commands ask for it, is under `/api/v1/clusters/{cluster}/proxy`, the hub's under `/api/v1/hub/proxy`: for `kubectl --server` and `fedq kueue`. What passes, with whose rights, is described in the README. Paths of any length are nothing that this document can list; a cluster's own is at `/api/v1/clusters/{cluster}/proxy/openapi/v3`."
+        ),
         (name = "audit", description = "Who did what"),
         (name = "system", description = "The daemon itself")
     )
@@ -60,11 +68,13 @@ pub fn router(state: State) -> Router {
     let headers = [(header::CONTENT_TYPE, "application/json")];
     // Not streams: lines of theirs must not wait for more to compress.
     let lists = DefaultPredicate::new().and(SizeAbove::new(SMALL)).and(
-        |_: StatusCode, _: Version, headers: &HeaderMap, _: &Extensions| {
-            headers.get(header::CONTENT_TYPE).is_some_and(|media| media == "application/json")
+        |_: StatusCode, _: Version, headers: &HeaderMap, extensions: &Extensions| {
+            extensions.get::<Uncompressed>().is_none()
+                && headers.get(header::CONTENT_TYPE).is_some_and(|media| media == "application/json")
         },
     );
     api.merge(k8s_cli::router(&state))
+        .merge(proxy::router())
         .merge(reference)
         .route("/api/v1/openapi.json", get(async move || (headers, document)))
         .route("/healthz", get(system::healthz))

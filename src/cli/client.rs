@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use http::{Method, Request, Response, StatusCode, Uri, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Limited};
 use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
@@ -170,6 +170,27 @@ impl Api {
                 return Err(self.answer("a line without an end"));
             }
         }
+    }
+
+    /// Sends a request as it is, with our token, and gives back whatever is answered.
+    pub async fn forward(&self, mut request: Request<Body>) -> Result<Response<Body>, CliError> {
+        let bad = || CliError::BadServer { server: self.server.clone() };
+        *request.uri_mut() = format!("{}{}", self.server, request.uri()).parse().map_err(|_| bad())?;
+        let headers = request.headers_mut();
+        headers.insert(
+            header::USER_AGENT,
+            HeaderValue::from_static(concat!("fedq/", env!("CARGO_PKG_VERSION"))),
+        );
+        if let Some(token) = &self.token {
+            let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| bad())?;
+            value.set_sensitive(true);
+            headers.insert(header::AUTHORIZATION, value);
+        }
+        let response = self.http.request(request).await.map_err(|error| self.unreachable(&error))?;
+        if response.status() == StatusCode::UNAUTHORIZED && self.token.is_none() {
+            return Err(CliError::NoToken { server: self.server.clone() });
+        }
+        Ok(response.map(Body::new))
     }
 
     async fn send(&self, call: Call<'_>, accept: &str) -> Result<Response<Body>, CliError> {

@@ -15,6 +15,7 @@ mod cluster;
 mod demo;
 mod editor;
 mod error;
+mod fleet;
 mod kueue;
 mod list;
 mod login;
@@ -83,7 +84,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let (own, kueues) = kueue::split(&arguments).unwrap_or((&arguments, &[]));
     let parsed = command
         .try_get_matches_from(own)
-        .and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, kueue::check(&matches))));
+        .and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, kueue::check(&matches, kueues))));
     let (cli, checked) = match parsed {
         Ok(parsed) => parsed,
         // Help goes to stdout with 0, mistakes to stderr with 2.
@@ -98,7 +99,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let mut printer = Printer::terminal(cli.connection.color);
     if let Command::Kueue(_) = &cli.command {
-        let Err(error) = checked else { return kueue::run("fedq kueue", kueues) };
+        let Err(error) = checked else { return kueue::run(kueues, cli.connection) };
         printer.error(&error);
         return ExitCode::from(USAGE);
     }

@@ -44,7 +44,7 @@ fn handed_on(line: &str) -> Result<Vec<OsString>, String> {
     let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
     let (own, rest) = kueue::split(&words).ok_or("it is another command")?;
     let matches = Cli::command().try_get_matches_from(own).map_err(|error| error.to_string())?;
-    kueue::check(&matches).map_err(|error| format!("{error}: {}", error.next().unwrap_or_default()))?;
+    kueue::check(&matches, rest).map_err(|error| format!("{error}: {}", error.next().unwrap_or_default()))?;
     Ok(rest.to_vec())
 }
 
@@ -64,6 +64,10 @@ fn what_follows_kueue_is_handed_on_as_it_is_and_no_server_of_fedqd_before_it() {
             assert!(said.contains(&format!("--{flag} before `kueue`")), "{said}");
             assert!(said.contains("put it after `kueue`"), "{said}");
         }
+    }
+    for flag in ["--cluster=a", "--all-clusters", "--hub"] {
+        let rest = ["list", "cq", flag].map(OsString::from).to_vec();
+        assert_eq!(handed_on(&format!("fedq --server https://f kueue list cq {flag}")), Ok(rest));
     }
     for line in ["fedq --server kueue cluster list", "fedq check kueue", "fedq -x kueue", "fedq"] {
         assert_eq!(handed_on(line), Err("it is another command".to_owned()), "{line}");

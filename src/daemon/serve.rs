@@ -176,6 +176,7 @@ impl Daemon {
             kubeconfig_rules: self.rules(),
             diagnose: Arc::new(diagnosis),
             joined: self.published.joined.subscribe(),
+            forwarded: fedq_k8s::proxy::everywhere(),
             task_views: self.published.task_views.subscribe(),
             volume_views: self.published.volume_views.subscribe(),
             placements: self.published.placements.subscribe(),

@@ -15,7 +15,10 @@ use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::{Api, Client, Config, api::PostParams, client::Body};
 use serde::Deserialize;
 
-use super::kubeconfig::{self, CheckedKubeconfig, KubeconfigError, Rules};
+use super::{
+    kubeconfig::{self, CheckedKubeconfig, KubeconfigError, Rules},
+    proxy::Forwarded,
+};
 
 pub use budget::Budget;
 pub(super) use budget::{Share, give_back, slow};
@@ -80,6 +83,8 @@ struct Origin {
     config: Config,
     route: transport::Route,
     limits: ClientLimits,
+    /// What people ask by it.
+    forwarded: Forwarded,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -132,7 +137,8 @@ fn build(
     let agent = HeaderValue::from_static(concat!("fedqd/", env!("CARGO_PKG_VERSION")));
     config.headers.push((USER_AGENT, agent));
     let expires = kubeconfig.as_ref().and_then(CheckedKubeconfig::expires);
-    let origin = Origin { kubeconfig, config, route, limits: limits.clone() };
+    let origin =
+        Origin { kubeconfig, config, route, limits: limits.clone(), forwarded: Forwarded::default() };
     Ok(ClusterClient { client: origin.dial(limits)?, expires, origin: Arc::new(origin) })
 }
 
@@ -173,6 +179,10 @@ impl ClusterClient {
         &self.origin.config.cluster_url
     }
 
+    pub(super) fn forwarded(&self) -> &Forwarded {
+        &self.origin.forwarded
+    }
+
     pub fn reading(&self) -> &Budget {
         &self.origin.limits.reading
     }
@@ -199,6 +209,14 @@ impl ClusterClient {
         let mut limits = self.origin.limits.clone();
         adjust(&mut limits);
         self.origin.dial(&limits)
+    }
+
+    /// The same server and credential over a connection of its own.
+    pub(super) fn over_another_connection(
+        &self,
+        adjust: impl FnOnce(&mut ClientLimits),
+    ) -> Result<Self, ConnectError> {
+        Ok(Self { client: self.further(adjust)?, ..self.clone() })
     }
 
     /// When the credential expires, where that is known.

@@ -21,6 +21,12 @@ pub const MERGE_PATCH: &str = "application/merge-patch+json";
 /// How often a server that says when to come back is asked again, as by client-go.
 const TIMES: usize = 10;
 
+/// How long the beginning of a watch is waited for where nothing else is said.
+const WATCH_BEGINS: Duration = Duration::from_mins(1);
+
+/// One event is an object; what is longer is none.
+const LONGEST_EVENT: usize = 16 << 20;
+
 pub struct Api {
     client: Client,
     /// The server's address, for messages.
@@ -75,6 +81,28 @@ impl Api {
     /// Warnings that servers sent since the last call, each once.
     pub fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut self.warnings.borrow_mut().1)
+    }
+
+    /// The events of a watch, until the server ends it.
+    pub async fn watch(&self, call: &Call<'_>) -> Result<Watch, Error> {
+        let asked = async {
+            let answer = self.send(call).await?;
+            self.note_warnings(answer.headers());
+            let status = answer.status();
+            if status.is_success() {
+                return Ok(Watch {
+                    body: answer.into_body(),
+                    read: Vec::new(),
+                    name: self.request_name(call),
+                });
+            }
+            let bytes = answer.into_body().collect().await;
+            let bytes = bytes.map_err(|error| self.unreachable(call, &error))?.to_bytes();
+            Err(refusal(status, &bytes, call))
+        };
+        let within = self.within.unwrap_or(WATCH_BEGINS);
+        let late = |_| Err(Error::Unreachable(format!("{}: no answer", self.request_name(call))));
+        tokio::time::timeout(within, asked).await.unwrap_or_else(late)
     }
 
     async fn ask(&self, call: &Call<'_>) -> Result<Value, Error> {
@@ -163,6 +191,38 @@ impl Api {
     }
 }
 
+/// A watch under way.
+pub struct Watch {
+    body: Body,
+    read: Vec<u8>,
+    name: String,
+}
+
+impl Watch {
+    /// `None` at its end.
+    pub async fn next(&mut self) -> Result<Option<Value>, Error> {
+        let broken = |reason: String| Error::Unreachable(format!("{}: {reason}", self.name));
+        loop {
+            if let Some(end) = self.read.iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = self.read.drain(..=end).collect();
+                if line.trim_ascii().is_empty() {
+                    continue;
+                }
+                let event = serde_json::from_slice(&line);
+                return event.map(Some).map_err(|error| broken(format!("an event is not JSON: {error}")));
+            }
+            if LONGEST_EVENT < self.read.len() {
+                return Err(broken("an event has no end".to_owned()));
+            }
+            match self.body.frame().await {
+                None => return Ok(None),
+                Some(Ok(frame)) => self.read.extend_from_slice(frame.data_ref().map_or(&[], |data| data)),
+                Some(Err(error)) => return Err(broken(error.to_string())),
+            }
+        }
+    }
+}
+
 /// Host and port of an address.
 fn host(server: &str) -> String {
     let uri: http::Uri = server.parse().unwrap_or_default();
@@ -189,6 +249,9 @@ fn refusal(status: StatusCode, bytes: &[u8], call: &Call<'_>) -> Error {
     match status {
         StatusCode::NOT_FOUND => Error::NotFound(text),
         StatusCode::CONFLICT => Error::Conflict(text),
+        StatusCode::GONE => Error::Gone(text),
+        StatusCode::TOO_MANY_REQUESTS => Error::Busy(text),
+        _ if status.is_server_error() => Error::Busy(text),
         _ => Error::Said(text),
     }
 }

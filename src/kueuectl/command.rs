@@ -33,6 +33,9 @@ pub struct Command {
     /// kueuectl does not have it.
     #[serde(default)]
     pub fedq: bool,
+    /// What help shows besides kueuectl's own examples.
+    #[serde(default)]
+    pub fedq_example: String,
     /// Has `-o` and what belongs to it, from the root's `printFlags`.
     #[serde(default)]
     pub prints: bool,
@@ -63,7 +66,7 @@ pub struct Flag {
     /// Help and completion leave it out.
     #[serde(default)]
     pub hidden: bool,
-    /// kueuectl does not have it.
+    /// kueuectl does not have it, or has another of this name.
     #[serde(default)]
     pub fedq: bool,
 }
@@ -100,7 +103,11 @@ pub fn root(tree: Tree) -> &'static Command {
     let read =
         || -> Command { serde_json::from_str(include_str!("commands.json")).expect("a test reads the file") };
     match tree {
-        Tree::Fedq => FEDQ.get_or_init(read),
+        Tree::Fedq => FEDQ.get_or_init(|| {
+            let mut root = read();
+            root.prefer_fedqs();
+            root
+        }),
         Tree::Kueuectl => KUEUECTL.get_or_init(|| {
             let mut root = read();
             root.leave_out_fedqs();
@@ -120,6 +127,20 @@ impl Command {
         }
         self.commands.retain(|command| !command.fedq);
         self.commands.iter_mut().for_each(Self::leave_out_fedqs);
+    }
+
+    /// Of two flags of one name, kueuectl's goes.
+    fn prefer_fedqs(&mut self) {
+        for flags in [&mut self.flags, &mut self.persistent_flags] {
+            let fedqs: Vec<String> =
+                flags.iter().filter(|flag| flag.fedq).map(|flag| flag.name.clone()).collect();
+            flags.retain(|flag| flag.fedq || !fedqs.contains(&flag.name));
+        }
+        if !self.fedq_example.is_empty() {
+            let gap = if self.example.is_empty() { "" } else { "\n  \n" };
+            self.example = format!("{}{gap}{}", self.example, self.fedq_example);
+        }
+        self.commands.iter_mut().for_each(Self::prefer_fedqs);
     }
 
     pub fn answers_to(&self, word: &str) -> bool {

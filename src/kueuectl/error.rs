@@ -13,6 +13,12 @@ pub enum Error {
     /// The server says that somebody else wrote first, or that it is another object.
     #[error("{0}")]
     Conflict(String),
+    /// What was asked for is too old.
+    #[error("{0}")]
+    Gone(String),
+    /// The server cannot answer now.
+    #[error("{0}")]
+    Busy(String),
     #[error("cannot read the kubeconfig {path}: {reason}")]
     Kubeconfig { path: String, reason: String },
     #[error("{0}")]
@@ -35,6 +41,10 @@ impl Error {
 
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict(_))
+    }
+
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Self::Gone(_))
     }
 
     /// Whoever read our output has gone.

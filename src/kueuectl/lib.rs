@@ -1,4 +1,5 @@
-//! kueuectl's commands, as a drop-in: the same command lines give the same standard output, standard error and exit code.
+//! kueuectl's commands, as a drop-in: the same command lines give the same standard output, standard error and exit code. As
+//! `fedq kueue` they also ask clusters that a daemon knows (`fleet.rs`).
 //!
 //! Commands and flags are data (`commands.json`), objects have the shape of Kueue's Go types (`types.json`). What differs from
 //! kueuectl 0.19 on purpose is listed in `tests/differences.yaml`. Streams, clock, environment and client are given from
@@ -14,6 +15,7 @@ mod delete;
 mod discovery;
 mod error;
 mod flags;
+mod fleet;
 mod gotemplate;
 mod jsonpath;
 mod jsonpath_parse;
@@ -21,6 +23,7 @@ mod kubeconfig;
 mod kyaml;
 mod list;
 mod list_pods;
+mod list_queues;
 mod list_workload;
 mod move_checks;
 mod move_workload;
@@ -37,11 +40,14 @@ mod top;
 mod typed;
 mod usage;
 mod version;
+mod watch;
 mod workload;
 mod yaml;
 
 use std::ffi::OsString;
 
+pub use fleet::{Fleet, Later, Place};
+pub use kube::{Client, client::Body};
 pub use process::process;
 pub use session::World;
 
@@ -123,7 +129,10 @@ async fn dispatch(called: &Called<'_>, world: &mut World<'_>) -> Result<u8, Erro
     let mut session = Session::new(given, world);
     let outcome = execute(&words, &mut session).await;
     session.tell_warnings()?;
-    outcome.map(|()| DONE)
+    match outcome {
+        Ok(()) if session.has_failed() => Ok(FAILED),
+        outcome => outcome.map(|()| DONE),
+    }
 }
 
 async fn execute(words: &Words<'_>, session: &mut Session<'_, '_>) -> Result<(), Error> {
@@ -131,9 +140,9 @@ async fn execute(words: &Words<'_>, session: &mut Session<'_, '_>) -> Result<(),
         "create clusterqueue" => cluster_queue::create(session).await,
         "create localqueue" => create::local_queue(session).await,
         "create resourceflavor" => resource_flavor::create(session).await,
-        "list clusterqueue" => list::cluster_queues(session).await,
-        "list localqueue" => list::local_queues(session).await,
-        "list resourceflavor" => list::resource_flavors(session).await,
+        "list clusterqueue" => list_queues::cluster_queues(session).await,
+        "list localqueue" => list_queues::local_queues(session).await,
+        "list resourceflavor" => list_queues::resource_flavors(session).await,
         "list workload" => list_workload::run(session).await,
         "list pods" => list_pods::run(session).await,
         "stop clusterqueue" => stop::cluster_queue(session, true).await,
@@ -152,7 +161,7 @@ async fn execute(words: &Words<'_>, session: &mut Session<'_, '_>) -> Result<(),
             let script = complete::script(shell, words.called.name, !session.given.is("no-descriptions"));
             session.print(&script)
         }
-        _ => passthrough::run(words.called, session),
+        _ => passthrough::run(words.called, session).await,
     }
 }
 

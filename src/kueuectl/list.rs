@@ -1,28 +1,37 @@
-//! `list`: pages of objects, filtered, as a table or as one document.
+//! `list`: pages of objects of one cluster or several, filtered, as a table or as one document.
 
 use fedq_values::age;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
     api::{Api, Call},
     error::Error,
+    fleet::{Cluster, ask},
     output::Printer,
     resource::{DryRun, Resource, query_text},
     session::{Session, text},
     table::{Table, aligned},
-    workload::condition,
+    watch,
+    workload::owners,
 };
 
 const LIMIT: i64 = 100;
 
+/// Names the cluster of an object that stands in one document with those of others.
+const CLUSTER: &str = "fedq.dev/cluster";
+
 /// What is asked of the server.
+#[derive(Clone)]
 pub struct Query {
     pub resource: Resource,
     /// Empty for all.
     pub namespace: String,
     pub labels: String,
     pub fields: String,
-    limit: i64,
+    /// Only what this UID owns.
+    pub owner: Option<String>,
+    pub limit: i64,
 }
 
 impl Query {
@@ -31,19 +40,18 @@ impl Query {
         let namespace = if resource.namespaced { session.scope()? } else { String::new() };
         let labels = session.given.text("selector").to_owned();
         let fields = session.given.text("field-selector").to_owned();
-        Ok(Self { resource, namespace, labels, fields, limit })
+        Ok(Self { resource, namespace, labels, fields, owner: None, limit })
     }
 
     pub fn path(&self, next: &str) -> String {
         let limit = self.limit.to_string();
         let limit = if self.limit == 0 { "" } else { &limit };
-        let query = [
-            ("labelSelector", self.labels.as_str()),
-            ("fieldSelector", self.fields.as_str()),
-            ("limit", limit),
-            ("continue", next),
-        ];
-        self.resource.path(&self.namespace, "") + &query_text(&query)
+        self.path_with(&[("limit", limit), ("continue", next)])
+    }
+
+    pub fn path_with(&self, more: &[(&str, &str)]) -> String {
+        let own = [("labelSelector", self.labels.as_str()), ("fieldSelector", self.fields.as_str())];
+        self.resource.path(&self.namespace, "") + &query_text(&[&own, more].concat())
     }
 
     /// All pages as one list, with the last one's metadata.
@@ -61,6 +69,10 @@ impl Query {
             next = more;
         }
     }
+
+    pub fn is_owned(&self, object: &Value) -> bool {
+        self.owner.as_ref().is_none_or(|uid| owners(object).any(|owner| owner["uid"] == uid.as_str()))
+    }
 }
 
 /// How many objects a page has, `$KUEUECTL_LIST_REQUEST_LIMIT`.
@@ -72,88 +84,153 @@ fn limit(session: &Session<'_, '_>) -> Result<i64, Error> {
     asked.to_str().and_then(|text| text.parse().ok()).ok_or_else(|| Error::said("invalid list request limit"))
 }
 
-pub async fn cluster_queues(session: &mut Session<'_, '_>) -> Result<(), Error> {
-    let active = active(session)?;
-    let query = Query::new(session, Resource::cluster_queue())?;
-    let mut list = query.all(session.api().await?).await?;
-    keep(&mut list, |queue| active.is_none_or(|active| is_active(queue) == active));
-    let columns = ["Name", "Cohort", "Pending Workloads", "Admitted Workloads", "Active", "Age"];
-    show(session, "ClusterQueueList", &list, &columns, |queue, now| {
-        vec![
-            text(queue, "/metadata/name").to_owned(),
-            text(queue, "/spec/cohortName").to_owned(),
-            count(queue, "/status/pendingWorkloads"),
-            count(queue, "/status/admittedWorkloads"),
-            is_active(queue).to_string(),
-            age_of(queue, now),
-        ]
-    })
+/// One kind of list: what it asks of a cluster, and what it shows of what is there.
+pub trait Listing {
+    /// Go's names of the objects' type and of their list's.
+    const KIND: &'static str;
+    const LIST: &'static str;
+    /// What kueuectl says where there is nothing ends with it.
+    const DOT: &'static str = "";
+    /// What a watch asks for.
+    const ACCEPT: &'static str = crate::api::JSON;
+    /// What is looked up besides the objects themselves.
+    type About;
+
+    /// What is there, and the query for it; none where the cluster cannot have any.
+    async fn find(&self, api: &Api) -> Result<Option<(Query, Value)>, Error>;
+    async fn about(&self, api: &Api, list: &Value) -> Result<Self::About, Error>;
+    /// The objects of a watch's event.
+    fn objects(&self, object: Value) -> Vec<Value> {
+        vec![object]
+    }
+    fn keeps(&self, object: &Value, about: &Self::About) -> bool;
+    /// Whether `-o` asks for objects as they are.
+    fn as_documents(&self, session: &Session<'_, '_>) -> bool {
+        session.given.has("output")
+    }
+    fn columns(&self, about: &Self::About) -> Vec<String>;
+    fn row(&self, object: &Value, about: &Self::About, now: Timestamp) -> Vec<String>;
 }
 
-pub async fn local_queues(session: &mut Session<'_, '_>) -> Result<(), Error> {
-    let active = active(session)?;
-    let query = Query::new(session, Resource::local_queue())?;
-    let mut list = query.all(session.api().await?).await?;
-    let wanted = session.given.text("clusterqueue");
-    keep(&mut list, |queue| {
-        (wanted.is_empty() || text(queue, "/spec/clusterQueue") == wanted)
-            && active.is_none_or(|active| is_active(queue) == active)
-    });
-    let columns = ["Name", "ClusterQueue", "Pending Workloads", "Admitted Workloads", "Active", "Age"];
-    show(session, "LocalQueueList", &list, &columns, |queue, now| {
-        vec![
-            text(queue, "/metadata/name").to_owned(),
-            text(queue, "/spec/clusterQueue").to_owned(),
-            count(queue, "/status/pendingWorkloads"),
-            count(queue, "/status/admittedWorkloads"),
-            is_active(queue).to_string(),
-            age_of(queue, now),
-        ]
-    })
+/// What one cluster has.
+pub struct Found<A> {
+    pub list: Value,
+    pub about: A,
 }
 
-pub async fn resource_flavors(session: &mut Session<'_, '_>) -> Result<(), Error> {
-    let query = Query::new(session, Resource::resource_flavor())?;
-    let list = query.all(session.api().await?).await?;
-    show(session, "ResourceFlavorList", &list, &["Name", "Node Labels", "Age"], |flavor, now| {
-        let labels = flavor.pointer("/spec/nodeLabels").and_then(Value::as_object).into_iter().flatten();
-        let mut labels: Vec<String> =
-            labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
-        labels.sort_unstable();
-        vec![text(flavor, "/metadata/name").to_owned(), labels.join(", "), age_of(flavor, now)]
-    })
+/// What a cluster has of a list, none where it cannot have any.
+pub async fn found<L: Listing>(listing: &L, api: &Api) -> Result<Option<(Query, Found<L::About>)>, Error> {
+    let Some((query, mut list)) = listing.find(api).await? else { return Ok(None) };
+    keep(&mut list, |object| query.is_owned(object));
+    let about = listing.about(api, &list).await?;
+    keep(&mut list, |object| listing.keeps(object, &about));
+    Ok(Some((query, Found { list, about })))
 }
 
-/// Prints a list by `-o`, or as a table with a row an object, and says so where it is empty.
-pub fn show(
+pub async fn run<L: Listing>(session: &mut Session<'_, '_>, listing: &L) -> Result<(), Error> {
+    let clusters = session.clusters().await?;
+    if session.given.is("watch") {
+        return watch::run(session, listing, &clusters).await;
+    }
+    let asked = ask(&clusters, async |cluster| found(listing, &cluster.api).await).await;
+    let several = 1 < clusters.len();
+    let mut all = Vec::new();
+    for (cluster, answer) in asked {
+        match answer {
+            Ok(None) => {}
+            Ok(Some((_, found))) => all.push((cluster, found)),
+            Err(error) if several => session.fail(cluster, &error)?,
+            Err(error) if cluster.place.is_none() => return Err(error),
+            Err(error) => return Err(Error::said(cluster.error(&error))),
+        }
+    }
+    let empty = all.iter().all(|(_, found)| items(&found.list).is_empty());
+    if listing.as_documents(session) && (!all.is_empty() || session.has_failed()) {
+        document(session, L::LIST, all, several)?;
+    } else {
+        let mut rows = Rows::new(session, several);
+        let now = (session.world.now)();
+        for (cluster, found) in &all {
+            for item in items(&found.list) {
+                rows.add(listing, (cluster.name(), item), &found.about, now);
+            }
+        }
+        session.print(&rows.take())?;
+    }
+    if empty && !session.has_failed() { nothing_found(session, L::DOT) } else { Ok(()) }
+}
+
+/// The table of a list, with what stands before every list's own columns.
+pub struct Rows {
+    table: Table,
+    several: bool,
+    everywhere: bool,
+}
+
+impl Rows {
+    pub fn new(session: &Session<'_, '_>, several: bool) -> Self {
+        Self { table: Table::default(), several, everywhere: session.given.is("all-namespaces") }
+    }
+
+    pub fn add<L: Listing>(
+        &mut self,
+        listing: &L,
+        (cluster, item): (&str, &Value),
+        about: &L::About,
+        now: Timestamp,
+    ) {
+        let before = |text: &str, shown: bool| shown.then(|| text.to_owned());
+        let columns = listing.columns(about);
+        let columns: Vec<String> = before("Cluster", self.several)
+            .into_iter()
+            .chain(before("Namespace", self.everywhere))
+            .chain(columns)
+            .collect();
+        let cells: Vec<String> = before(cluster, self.several)
+            .into_iter()
+            .chain(before(text(item, "/metadata/namespace"), self.everywhere))
+            .chain(listing.row(item, about, now))
+            .collect();
+        self.table.row(&columns, &cells);
+    }
+
+    pub fn take(&mut self) -> String {
+        self.table.render()
+    }
+}
+
+/// All clusters' objects as one list.
+fn document<A>(
     session: &mut Session<'_, '_>,
     kind: &str,
-    list: &Value,
-    columns: &[&str],
-    row: impl Fn(&Value, jiff::Timestamp) -> Vec<String>,
+    mut all: Vec<(&Cluster, Found<A>)>,
+    several: bool,
 ) -> Result<(), Error> {
-    let items = list["items"].as_array().map_or(&[][..], Vec::as_slice);
-    if session.given.has("output") {
-        let mut printer = Printer::new(session, "", DryRun::None)?;
-        let mut list = list.clone();
-        list["kind"] = json!(kind);
-        // kubectl's writer lays out the tabs of documents, too.
-        let text = aligned(&printer.print(kind, &list)?);
-        session.print(&text)?;
+    let mut list = if several {
+        let version = all.first().map(|(_, found)| found.list["apiVersion"].clone()).unwrap_or_default();
+        let objects = all.iter_mut().flat_map(|(cluster, found)| {
+            let items = found.list["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
+            items.into_iter().map(|item| with_cluster(item, cluster.name()))
+        });
+        let items: Vec<Value> = objects.collect();
+        json!({"apiVersion": version, "metadata": {}, "items": items})
     } else {
-        let now = (session.world.now)();
-        let everywhere = session.given.is("all-namespaces");
-        let columns: Vec<&str> =
-            everywhere.then_some("Namespace").into_iter().chain(columns.iter().copied()).collect();
-        let mut table = Table::default();
-        for item in items {
-            let namespace = everywhere.then(|| text(item, "/metadata/namespace").to_owned());
-            let cells: Vec<String> = namespace.into_iter().chain(row(item, now)).collect();
-            table.row(&columns, &cells);
-        }
-        session.print(&table.render())?;
+        all.pop().map(|(_, found)| found.list).unwrap_or_default()
+    };
+    list["kind"] = json!(kind);
+    let mut printer = Printer::new(session, "", DryRun::None)?;
+    // kubectl's writer lays out the tabs of documents, too.
+    let text = aligned(&printer.print(kind, &list)?);
+    session.print(&text)
+}
+
+/// The object with an annotation that says which cluster's it is.
+pub fn with_cluster(mut object: Value, cluster: &str) -> Value {
+    if !object["metadata"]["annotations"].is_object() {
+        object["metadata"]["annotations"] = json!({});
     }
-    if items.is_empty() { nothing_found(session, "") } else { Ok(()) }
+    object["metadata"]["annotations"][CLUSTER] = json!(cluster);
+    object
 }
 
 pub fn nothing_found(session: &mut Session<'_, '_>, dot: &str) -> Result<(), Error> {
@@ -165,28 +242,16 @@ pub fn nothing_found(session: &mut Session<'_, '_>, dot: &str) -> Result<(), Err
     }
 }
 
+pub fn items(list: &Value) -> &[Value] {
+    list["items"].as_array().map_or(&[], Vec::as_slice)
+}
+
 pub fn keep(list: &mut Value, wanted: impl Fn(&Value) -> bool) {
     if let Some(items) = list["items"].as_array_mut() {
         items.retain(wanted);
     }
 }
 
-pub fn age_of(object: &Value, now: jiff::Timestamp) -> String {
+pub fn age_of(object: &Value, now: Timestamp) -> String {
     age::since(object.pointer("/metadata/creationTimestamp").and_then(Value::as_str), now)
-}
-
-fn active(session: &Session<'_, '_>) -> Result<Option<bool>, Error> {
-    match session.given.all("active") {
-        [] => Ok(None),
-        [only] => Ok(Some(only == "true")),
-        _ => Err(Error::said("only one active flag can be provided")),
-    }
-}
-
-fn is_active(queue: &Value) -> bool {
-    condition(queue, "Active").is_some()
-}
-
-fn count(object: &Value, pointer: &str) -> String {
-    object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0).to_string()
 }

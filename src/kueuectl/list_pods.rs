@@ -1,51 +1,148 @@
 //! `list pods --for TYPE/NAME`: the pods of one job, found by the label that its kind gives them.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
     api::{Api, Call, JSON},
     error::Error,
-    list::{self, Query},
+    fleet::ask,
+    list::{self, Listing, Query, items, with_cluster},
     list_workload::for_object,
     output::Printer,
     resource::{DryRun, Resource},
     session::{Session, text},
-    table::{Table, aligned},
+    table::aligned,
 };
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
 pub async fn run(session: &mut Session<'_, '_>) -> Result<(), Error> {
     let wanted = session.given.text("for").to_owned();
-    let malformed = format!(
-        "invalid value '{wanted}' used in --for flag; value must be in the format TYPE[.API-GROUP]/NAME"
-    );
-    let mut query = Query::new(session, Resource::core("pods", "Pod", true))?;
-    let Some((resource, job)) = for_object(session, &wanted, &malformed).await? else {
-        return list::nothing_found(session, ".");
-    };
-    let Some(label) = label(&resource, &job) else {
-        return Err(Error::said(format!("unsupported kind: {}", resource.kind)));
-    };
-    let comma = if query.labels.is_empty() { "" } else { "," };
-    query.labels = format!("{}{comma}{label}", query.labels);
+    let query = Query::new(session, Resource::core("pods", "Pod", true))?;
+    let namespace = session.scope()?;
     let output = session.given.text("output").to_owned();
-    let shown = if output.is_empty() || output.contains("wide") {
-        let tables = tables(session.api().await?, &query).await?;
-        table(&tables, output == "wide", session.given.is("all-namespaces"))
-    } else {
-        let pods = query.all(session.api().await?).await?;
-        let mut printer = Printer::new(session, "", DryRun::None)?;
-        let mut documents = String::new();
-        for pod in pods["items"].as_array().into_iter().flatten() {
-            let mut pod = pod.clone();
+    if output.is_empty() || output.contains("wide") {
+        let pods = Pods { wanted, query, namespace, wide: output == "wide" };
+        return list::run(session, &pods).await;
+    }
+    if session.given.is("watch") {
+        return Err(Error::said("-w shows pods as a table: leave out -o, or take -o wide"));
+    }
+    documents(session, &Pods { wanted, query, namespace, wide: false }).await
+}
+
+struct Pods {
+    /// `TYPE/NAME` of the job.
+    wanted: String,
+    query: Query,
+    namespace: String,
+    wide: bool,
+}
+
+/// The columns of the server's own table.
+type Columns = Vec<Value>;
+
+impl Listing for Pods {
+    const KIND: &'static str = "any";
+    const LIST: &'static str = "any";
+    const DOT: &'static str = ".";
+    const ACCEPT: &'static str = TABLE;
+    type About = Columns;
+
+    async fn find(&self, api: &Api) -> Result<Option<(Query, Value)>, Error> {
+        let Some(query) = self.of_job(api).await? else { return Ok(None) };
+        let list = tables(api, &query).await?;
+        Ok(Some((query, list)))
+    }
+
+    async fn about(&self, _: &Api, list: &Value) -> Result<Columns, Error> {
+        Ok(list["columnDefinitions"].as_array().cloned().unwrap_or_default())
+    }
+
+    fn objects(&self, mut table: Value) -> Vec<Value> {
+        table["rows"]
+            .as_array_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
+            .into_iter()
+            .map(row_object)
+            .collect()
+    }
+
+    fn keeps(&self, _: &Value, _: &Columns) -> bool {
+        true
+    }
+
+    fn as_documents(&self, _: &Session<'_, '_>) -> bool {
+        false
+    }
+
+    fn columns(&self, columns: &Columns) -> Vec<String> {
+        self.shown(columns).map(|at| text(&columns[at], "/name").to_owned()).collect()
+    }
+
+    fn row(&self, pod: &Value, columns: &Columns, _: Timestamp) -> Vec<String> {
+        let cell = |at: usize| match &pod["cells"][at] {
+            Value::Null => String::new(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        self.shown(columns).map(cell).collect()
+    }
+}
+
+impl Pods {
+    fn shown(&self, columns: &Columns) -> impl Iterator<Item = usize> {
+        let priority = |at: &usize| columns[*at]["priority"].as_i64().unwrap_or(0);
+        (0..columns.len()).filter(move |at| self.wide || priority(at) == 0)
+    }
+
+    /// What selects the job's pods on a cluster.
+    async fn of_job(&self, api: &Api) -> Result<Option<Query>, Error> {
+        let malformed = format!(
+            "invalid value '{}' used in --for flag; value must be in the format TYPE[.API-GROUP]/NAME",
+            self.wanted
+        );
+        let Some((resource, job)) = for_object(api, &self.namespace, &self.wanted, &malformed).await? else {
+            return Ok(None);
+        };
+        let Some(label) = label(&resource, &job) else {
+            return Err(Error::said(format!("unsupported kind: {}", resource.kind)));
+        };
+        let comma = if self.query.labels.is_empty() { "" } else { "," };
+        let labels = format!("{}{comma}{label}", self.query.labels);
+        Ok(Some(Query { labels, ..self.query.clone() }))
+    }
+}
+
+/// A document for each pod.
+async fn documents(session: &mut Session<'_, '_>, pods: &Pods) -> Result<(), Error> {
+    let clusters = session.clusters().await?;
+    let several = 1 < clusters.len();
+    let asked = ask(&clusters, async |cluster| match pods.of_job(&cluster.api).await? {
+        Some(query) => query.all(&cluster.api).await.map(Some),
+        None => Ok(None),
+    });
+    let mut documents = String::new();
+    let mut printer = Printer::new(session, "", DryRun::None)?;
+    for (cluster, answer) in asked.await {
+        let list = match answer {
+            Ok(list) => list.unwrap_or_default(),
+            Err(error) if several => {
+                session.fail(cluster, &error)?;
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        for pod in items(&list) {
+            let mut pod = if several { with_cluster(pod.clone(), cluster.name()) } else { pod.clone() };
             (pod["apiVersion"], pod["kind"]) = (json!("v1"), json!("Pod"));
             documents += &printer.print("any", &pod)?;
         }
-        aligned(&documents)
-    };
-    session.print(&shown)?;
-    if shown.is_empty() { list::nothing_found(session, ".") } else { Ok(()) }
+    }
+    session.print(&aligned(&documents))?;
+    if documents.is_empty() && !session.has_failed() { list::nothing_found(session, ".") } else { Ok(()) }
 }
 
 /// The selector of a job's pods, for the kinds that Kueue gives one.
@@ -80,42 +177,24 @@ fn label(resource: &Resource, job: &Value) -> Option<String> {
     }
 }
 
-/// The server's own tables, a page each.
-async fn tables(api: &Api, query: &Query) -> Result<Vec<Value>, Error> {
-    let mut tables = Vec::new();
+/// The server's own table as a list: its pages' rows, and the first one's columns.
+async fn tables(api: &Api, query: &Query) -> Result<Value, Error> {
+    let mut rows = Vec::new();
     let mut next = String::new();
     loop {
         let call = Call::get(query.path(&next), query.resource.full_name());
-        let table = api.call(&Call { accept: TABLE, content: JSON, ..call }).await?;
+        let mut table = api.call(&Call { accept: TABLE, content: JSON, ..call }).await?;
         text(&table, "/metadata/continue").clone_into(&mut next);
-        tables.push(table);
+        rows.extend(table["rows"].as_array_mut().map(std::mem::take).unwrap_or_default());
         if next.is_empty() {
-            return Ok(tables);
+            table["items"] = rows.into_iter().map(row_object).collect();
+            return Ok(table);
         }
     }
 }
 
-fn table(pages: &[Value], wide: bool, namespaces: bool) -> String {
-    let mut table = Table::default();
-    for page in pages {
-        let columns: Vec<&Value> = page["columnDefinitions"].as_array().into_iter().flatten().collect();
-        let shown: Vec<usize> = (0..columns.len())
-            .filter(|&at| wide || columns[at]["priority"].as_i64().unwrap_or(0) == 0)
-            .collect();
-        let names: Vec<&str> = namespaces
-            .then_some("Namespace")
-            .into_iter()
-            .chain(shown.iter().map(|&at| text(columns[at], "/name")))
-            .collect();
-        for row in page["rows"].as_array().into_iter().flatten() {
-            let namespace = namespaces.then(|| text(row, "/object/metadata/namespace").to_owned());
-            let cells = shown.iter().map(|&at| match &row["cells"][at] {
-                Value::Null => String::new(),
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            });
-            table.row(&names, &namespace.into_iter().chain(cells).collect::<Vec<_>>());
-        }
-    }
-    table.render()
+/// A row with the object's metadata where objects have it.
+fn row_object(mut row: Value) -> Value {
+    let metadata = row["object"]["metadata"].take();
+    json!({"metadata": metadata, "cells": row["cells"].take()})
 }

@@ -10,7 +10,8 @@ use crate::{
     api::{Api, Call},
     discovery,
     error::Error,
-    list::{self, Query, age_of, keep},
+    list::{self, Listing, Query, age_of, items, keep},
+    list_queues::owned,
     resource::{Resource, path_of},
     session::{Session, text},
     workload::{Status, condition, owners},
@@ -35,40 +36,86 @@ const COLUMNS: [&str; 9] = [
 ];
 
 pub async fn run(session: &mut Session<'_, '_>) -> Result<(), Error> {
-    let mut query = Query::new(session, Resource::workload())?;
+    let query = Query::new(session, Resource::workload())?;
     let statuses = statuses(session)?;
-    let job = match session.given.text("for") {
-        "" => None,
-        wanted => {
-            let wanted = wanted.to_owned();
-            let Some(job) = for_object(session, &wanted, "--for must be in resource/name form").await? else {
-                return list::nothing_found(session, "");
-            };
-            Some(text(&job.1, "/metadata/uid").to_owned())
-        }
-    };
-    let mut list = of_job(session.api().await?, &mut query, job.as_deref()).await?;
-    let local_queue = session.given.text("localqueue");
-    keep(&mut list, |workload| {
-        (local_queue.is_empty() || text(workload, "/spec/queueName") == local_queue)
-            && (statuses.is_empty() || statuses.contains(&Status::of(workload)))
-    });
-    let wanted = session.given.text("clusterqueue").to_owned();
-    let mut about =
-        About { cluster_queues: cluster_queues(session.api().await?, &list).await?, ..About::default() };
-    keep(&mut list, |workload| wanted.is_empty() || about.cluster_queue(workload) == wanted);
+    let given = &session.given;
+    let job = given.text("for").to_owned();
+    let cluster_queue = given.text("clusterqueue").to_owned();
+    let local_queue = given.text("localqueue").to_owned();
     // Documents say nothing of what is only looked up for the table.
-    if !session.given.has("output") {
-        let api = session.api().await?;
-        about.positions = positions(api, &list, &about).await?;
-        about.types = types(api, &list).await?;
+    let looks_up = !given.has("output");
+    let namespace = if job.is_empty() { String::new() } else { session.scope()? };
+    let listing = Workloads { query, statuses, job, namespace, cluster_queue, local_queue, looks_up };
+    list::run(session, &listing).await
+}
+
+struct Workloads {
+    query: Query,
+    /// Empty for all, as all that follow.
+    statuses: Vec<Status>,
+    /// `TYPE/NAME`.
+    job: String,
+    /// Where the job is.
+    namespace: String,
+    cluster_queue: String,
+    local_queue: String,
+    looks_up: bool,
+}
+
+impl Listing for Workloads {
+    const KIND: &'static str = "Workload";
+    const LIST: &'static str = "WorkloadList";
+    type About = About;
+
+    async fn find(&self, api: &Api) -> Result<Option<(Query, Value)>, Error> {
+        if self.job.is_empty() {
+            return Ok(Some((self.query.clone(), self.query.all(api).await?)));
+        }
+        let malformed = "--for must be in resource/name form";
+        let Some((_, job)) = for_object(api, &self.namespace, &self.job, malformed).await? else {
+            return Ok(None);
+        };
+        of_job(api, &self.query, text(&job, "/metadata/uid")).await.map(Some)
     }
-    list::show(session, "WorkloadList", &list, &COLUMNS, |workload, now| row(workload, &about, now))
+
+    async fn about(&self, api: &Api, list: &Value) -> Result<About, Error> {
+        let mut list = list.clone();
+        keep(&mut list, |workload| self.keeps_alone(workload));
+        let mut about = About { cluster_queues: cluster_queues(api, &list).await?, ..About::default() };
+        if self.looks_up {
+            keep(&mut list, |workload| self.keeps(workload, &about));
+            about.positions = positions(api, &list, &about).await?;
+            about.types = types(api, &list).await?;
+        }
+        Ok(about)
+    }
+
+    fn keeps(&self, workload: &Value, about: &About) -> bool {
+        self.keeps_alone(workload)
+            && (self.cluster_queue.is_empty() || about.cluster_queue(workload) == self.cluster_queue)
+    }
+
+    fn columns(&self, _: &About) -> Vec<String> {
+        owned(&COLUMNS)
+    }
+
+    fn row(&self, workload: &Value, about: &About, now: Timestamp) -> Vec<String> {
+        row(workload, about, now)
+    }
+}
+
+impl Workloads {
+    /// By what the object itself says.
+    fn keeps_alone(&self, workload: &Value) -> bool {
+        (self.local_queue.is_empty() || text(workload, "/spec/queueName") == self.local_queue)
+            && (self.statuses.is_empty() || self.statuses.contains(&Status::of(workload)))
+    }
 }
 
 /// The object that `TYPE/NAME` names, if it exists, and its resource.
 pub async fn for_object(
-    session: &mut Session<'_, '_>,
+    api: &Api,
+    namespace: &str,
     wanted: &str,
     malformed: &str,
 ) -> Result<Option<(Resource, Value)>, Error> {
@@ -77,30 +124,26 @@ pub async fn for_object(
         [_] | [] => return Err(Error::said(malformed)),
         _ => return Err(Error::said("arguments in resource/name form may not have more than one slash")),
     };
-    let namespace = session.scope()?;
-    let api = session.api().await?;
     let resource = discovery::named(api, kind).await?;
     let fields = format!("metadata.name={name}");
-    let mut found = resource.list(api, &namespace, &[("fieldSelector", &fields)]).await?;
+    let mut found = resource.list(api, namespace, &[("fieldSelector", &fields)]).await?;
     let first =
         found["items"].as_array_mut().filter(|items| !items.is_empty()).map(|items| items.swap_remove(0));
     Ok(first.map(|object| (resource, object)))
 }
 
 /// A job's workloads: by its label, or else by their owner.
-async fn of_job(api: &Api, query: &mut Query, job: Option<&str>) -> Result<Value, Error> {
-    let Some(uid) = job else { return query.all(api).await };
-    let labels = query.labels.clone();
-    let comma = if labels.is_empty() { "" } else { "," };
-    query.labels = format!("{labels}{comma}kueue.x-k8s.io/job-uid={uid}");
-    let labelled = query.all(api).await?;
-    if labelled["items"].as_array().is_some_and(|items| !items.is_empty()) {
-        return Ok(labelled);
+async fn of_job(api: &Api, query: &Query, uid: &str) -> Result<(Query, Value), Error> {
+    let comma = if query.labels.is_empty() { "" } else { "," };
+    let labels = format!("{}{comma}kueue.x-k8s.io/job-uid={uid}", query.labels);
+    let labelled = Query { labels, ..query.clone() };
+    let list = labelled.all(api).await?;
+    if !items(&list).is_empty() {
+        return Ok((labelled, list));
     }
-    query.labels = labels;
-    let mut list = query.all(api).await?;
-    keep(&mut list, |workload| owners(workload).any(|owner| owner["uid"] == uid));
-    Ok(list)
+    let owned = Query { owner: Some(uid.to_owned()), ..query.clone() };
+    let list = owned.all(api).await?;
+    Ok((owned, list))
 }
 
 /// None for all.
@@ -152,12 +195,9 @@ fn key_of(object: &Value) -> (String, String) {
     (text(object, "/metadata/namespace").to_owned(), text(object, "/metadata/name").to_owned())
 }
 
-fn items(list: &Value) -> impl Iterator<Item = &Value> {
-    list["items"].as_array().into_iter().flatten()
-}
-
 async fn cluster_queues(api: &Api, list: &Value) -> Result<BTreeMap<(String, String), String>, Error> {
-    let waiting = items(list).filter(|workload| text(workload, "/status/admission/clusterQueue").is_empty());
+    let waiting =
+        items(list).iter().filter(|workload| text(workload, "/status/admission/clusterQueue").is_empty());
     let wanted: BTreeSet<_> = waiting.map(queue_of).filter(|(_, queue)| !queue.is_empty()).collect();
     let mut found = BTreeMap::new();
     for (namespace, name) in wanted {
@@ -174,7 +214,7 @@ async fn cluster_queues(api: &Api, list: &Value) -> Result<BTreeMap<(String, Str
 
 /// Places in the LocalQueue, by Kueue's visibility API; a server without it has none.
 async fn positions(api: &Api, list: &Value, about: &About) -> Result<BTreeMap<(String, String), i64>, Error> {
-    let pending = items(list).filter(|workload| Status::of(workload) == Status::Pending);
+    let pending = items(list).iter().filter(|workload| Status::of(workload) == Status::Pending);
     let queues: BTreeSet<&str> =
         pending.map(|workload| about.cluster_queue(workload)).filter(|queue| !queue.is_empty()).collect();
     let mut positions = BTreeMap::new();
@@ -186,7 +226,7 @@ async fn positions(api: &Api, list: &Value, about: &About) -> Result<BTreeMap<(S
                 let place = |entry: &Value| {
                     Some((key_of(entry), entry["positionInLocalQueue"].as_i64().unwrap_or(0)))
                 };
-                positions.extend(items(&summary).filter_map(place));
+                positions.extend(items(&summary).iter().filter_map(place));
             }
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error),
@@ -197,7 +237,7 @@ async fn positions(api: &Api, list: &Value, about: &About) -> Result<BTreeMap<(S
 
 async fn types(api: &Api, list: &Value) -> Result<BTreeMap<(String, String), String>, Error> {
     let versions: BTreeSet<&str> =
-        items(list).flat_map(owners).map(|owner| text(owner, "/apiVersion")).collect();
+        items(list).iter().flat_map(owners).map(|owner| text(owner, "/apiVersion")).collect();
     let mut types = BTreeMap::new();
     for version in versions {
         for entry in discovery::resources_of(api, version).await?.unwrap_or_default() {

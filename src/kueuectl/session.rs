@@ -1,19 +1,31 @@
-//! What a command works with: its flags, the streams, the clock, and the server, which is found when it is first needed.
+//! What a command works with: its flags, the streams, the clock, and the clusters, which are found when they are first needed.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Output;
+use std::rc::Rc;
 
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
 
-use crate::{api::Api, error::Error, flags::Given, kubeconfig, resource::DryRun};
+use crate::{
+    api::Api,
+    error::Error,
+    flags::Given,
+    fleet::{self, Cluster, Fleet, Later, Place},
+    kubeconfig,
+    resource::DryRun,
+};
 
 /// Runs a program with arguments on an input.
 pub type Run = dyn Fn(&OsString, &[OsString], &[u8]) -> io::Result<Output>;
+
+/// Puts another program in the place of this one, with a kubeconfig of its own where one is given; it comes back only with an
+/// error.
+pub type Replace = dyn Fn(&OsString, &[OsString], Option<&str>) -> io::Error;
 
 /// Everything outside of the program.
 pub struct World<'a> {
@@ -22,12 +34,15 @@ pub struct World<'a> {
     pub errors: &'a mut dyn Write,
     pub now: &'a dyn Fn() -> Timestamp,
     pub variables: &'a dyn Fn(&str) -> Option<OsString>,
-    /// Puts another program in the place of this one; it comes back only with an error.
-    pub replace: &'a dyn Fn(&OsString, &[OsString]) -> io::Error,
+    pub replace: &'a Replace,
     /// Runs a program on this input, for what it writes.
     pub run: &'a Run,
     /// Whether the output is a terminal that keys come from.
     pub terminal: bool,
+    /// Waits until somebody wants the command to end.
+    pub interrupted: &'a dyn Fn() -> Later<'a, ()>,
+    /// What `fedq kueue` asks where flags name clusters of a daemon. Without it all is as in kueuectl.
+    pub fleet: Option<&'a dyn Fleet>,
     /// A client instead of what the kubeconfig says, for tests.
     pub client: Option<Client>,
 }
@@ -58,12 +73,13 @@ pub struct Session<'a, 'w> {
     pub given: Given,
     pub world: &'a mut World<'w>,
     namespace: Option<String>,
-    api: Option<Api>,
+    clusters: Option<Rc<[Cluster]>>,
+    failed: bool,
 }
 
 impl<'a, 'w> Session<'a, 'w> {
     pub fn new(given: Given, world: &'a mut World<'w>) -> Self {
-        Self { given, world, namespace: None, api: None }
+        Self { given, world, namespace: None, clusters: None, failed: false }
     }
 
     pub fn tools(&self) -> Tools<'w> {
@@ -74,10 +90,13 @@ impl<'a, 'w> Session<'a, 'w> {
         if let Some(namespace) = &self.namespace {
             return Ok(namespace.clone());
         }
-        let namespace = match &self.world.client {
-            None => kubeconfig::choose(&self.given, self.world.variables)?.namespace,
-            Some(_) if self.given.text("namespace").is_empty() => "default".to_owned(),
-            Some(_) => self.given.text("namespace").to_owned(),
+        let given = self.given.text("namespace");
+        let namespace = if self.world.client.is_none() && self.fleet().is_none() {
+            kubeconfig::choose(&self.given, self.world.variables)?.namespace
+        } else if given.is_empty() {
+            "default".to_owned()
+        } else {
+            given.to_owned()
         };
         self.namespace = Some(namespace.clone());
         Ok(namespace)
@@ -88,17 +107,59 @@ impl<'a, 'w> Session<'a, 'w> {
         if self.given.is("all-namespaces") { Ok(String::new()) } else { self.namespace() }
     }
 
-    pub async fn api(&mut self) -> Result<&Api, Error> {
-        if self.api.is_none() {
-            let api = if let Some(client) = self.world.client.clone() {
-                Api::new(client, "http://localhost".to_owned(), None)
-            } else {
-                let chosen = kubeconfig::choose(&self.given, self.world.variables)?;
-                chosen.connect(&self.given).await?
-            };
-            self.api = Some(api);
+    /// Where flags name clusters of a daemon, that daemon.
+    fn fleet(&self) -> Option<&'w dyn Fleet> {
+        self.world.fleet.filter(|_| fleet::is_asked(&self.given))
+    }
+
+    /// The clusters to ask: one at least.
+    pub async fn clusters(&mut self) -> Result<Rc<[Cluster]>, Error> {
+        if let Some(clusters) = &self.clusters {
+            return Ok(Rc::clone(clusters));
         }
-        Ok(self.api.as_ref().expect("it was made above"))
+        let clusters = if let Some(client) = self.world.client.clone() {
+            vec![Cluster { place: None, api: Api::new(client, "http://localhost".to_owned(), None) }]
+        } else if let Some(fleet) = self.fleet() {
+            let places = fleet::places(&self.given, fleet).await?;
+            fleet::connect(places, &self.given, fleet)?
+        } else {
+            let chosen = kubeconfig::choose(&self.given, self.world.variables)?;
+            vec![Cluster { place: None, api: chosen.connect(&self.given).await? }]
+        };
+        let clusters: Rc<[Cluster]> = clusters.into();
+        self.clusters = Some(Rc::clone(&clusters));
+        Ok(clusters)
+    }
+
+    /// The one cluster that is asked, for commands that work on one.
+    pub async fn api(&mut self) -> Result<&Api, Error> {
+        self.clusters().await?;
+        match self.clusters.as_deref().unwrap_or_default() {
+            [only] => Ok(&only.api),
+            several => {
+                let places: Vec<&Place> =
+                    several.iter().filter_map(|cluster| cluster.place.as_ref()).collect();
+                Err(not_one(&places))
+            }
+        }
+    }
+
+    /// For programs that speak to the one cluster themselves: a kubeconfig, where flags name a cluster of a daemon.
+    pub async fn kubeconfig(&self) -> Result<Option<String>, Error> {
+        let Some(fleet) = self.fleet() else { return Ok(None) };
+        let places = fleet::places(&self.given, fleet).await?;
+        let [place] = &places[..] else { return Err(not_one(&places.iter().collect::<Vec<_>>())) };
+        fleet.kubeconfig(place).map(Some).map_err(Error::said)
+    }
+
+    /// Says that one of several clusters failed: the others are shown, and the exit code tells of it.
+    pub fn fail(&mut self, cluster: &Cluster, error: &Error) -> Result<(), Error> {
+        self.failed = true;
+        self.complain(&format!("Error: {}\n", cluster.error(error)))
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.failed
     }
 
     pub fn dry_run(&self) -> Result<DryRun, Error> {
@@ -124,11 +185,25 @@ impl<'a, 'w> Session<'a, 'w> {
 
     /// Servers' warnings, on stderr before what comes of the answer.
     pub fn tell_warnings(&mut self) -> Result<(), Error> {
-        for text in self.api.iter().flat_map(Api::take_warnings) {
-            writeln!(self.world.errors, "Warning: {text}")?;
+        for cluster in self.clusters.as_deref().unwrap_or_default() {
+            let of = if cluster.name().is_empty() { String::new() } else { format!("{}: ", cluster.name()) };
+            for text in cluster.api.take_warnings() {
+                writeln!(self.world.errors, "Warning: {of}{text}")?;
+            }
         }
         Ok(())
     }
+}
+
+/// Nobody means to change several clusters by one line.
+fn not_one(places: &[&Place]) -> Error {
+    let names: Vec<&str> = places.iter().take(5).map(|place| place.shown()).collect();
+    let more = if names.len() < places.len() { ", …" } else { "" };
+    Error::said(format!(
+        "this command works on one cluster, and the flags name {} ({}{more}): name one with --cluster, or --hub alone",
+        places.len(),
+        names.join(", ")
+    ))
 }
 
 /// A text of an object, empty where it is not.

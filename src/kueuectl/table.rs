@@ -3,6 +3,9 @@
 #[derive(Default)]
 pub struct Table {
     text: String,
+    begun: bool,
+    /// Of what was rendered: what comes later stands below it.
+    widest: Vec<usize>,
 }
 
 /// kubectl's tabwriter: no column is narrower, and this much stands between two.
@@ -11,32 +14,36 @@ const GAP: usize = 3;
 
 impl Table {
     /// The header comes with the first row.
-    pub fn row(&mut self, columns: &[&str], cells: &[String]) {
-        if self.text.is_empty() {
+    pub fn row(&mut self, columns: &[String], cells: &[String]) {
+        if !std::mem::replace(&mut self.begun, true) {
             self.text = columns.join("\t").to_uppercase() + "\n";
         }
         let cells: Vec<String> = cells.iter().map(|cell| shown(cell)).collect();
         self.text += &(cells.join("\t") + "\n");
     }
 
-    pub fn render(&self) -> String {
-        aligned(&self.text)
+    /// The rows since the last time.
+    pub fn render(&mut self) -> String {
+        aligned_below(&std::mem::take(&mut self.text), &mut self.widest)
     }
 }
 
 /// Text whose cells end with tabs. Lines below each other that have a column share its width; a line without tabs ends a block,
 /// but a column never becomes narrower again.
 pub fn aligned(text: &str) -> String {
+    aligned_below(text, &mut Vec::new())
+}
+
+fn aligned_below(text: &str, widest: &mut Vec<usize>) -> String {
     if !text.contains('\t') {
         return text.to_owned();
     }
     let lines: Vec<Vec<&str>> = text.split('\n').map(|line| line.split('\t').collect()).collect();
     let mut widths = vec![Vec::new(); lines.len()];
-    let mut widest = Vec::new();
     // A line of one cell is written at once, with what came before it.
     let mut offset = 0;
     for block in lines.chunk_by(|line, _| 1 < line.len()) {
-        column(block, offset, 0, &mut widths, &mut widest);
+        column(block, offset, 0, &mut widths, widest);
         offset += block.len();
     }
     let padded = lines.iter().zip(&widths).map(|(line, widths)| padded(line, widths));

@@ -1,4 +1,4 @@
-//! `top`: the queues of a cluster in a terminal, kept up to date by watches.
+//! `top`: the queues of one cluster or several in a terminal, kept up to date by watches.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,8 +17,9 @@ use tokio::{sync::mpsc, task::AbortHandle};
 use crate::{
     cause::told,
     error::Error,
+    fleet::{Cluster, ask},
     kubeconfig,
-    list::Query,
+    list::{Query, items},
     resource::{GROUP, Resource, VERSION},
     session::Session,
 };
@@ -35,27 +36,36 @@ const LOOK: Duration = Duration::from_secs(8);
 const ANSWER: Duration = Duration::from_secs(4);
 
 pub async fn run(session: &mut Session<'_, '_>) -> Result<(), Error> {
-    let name = match &session.world.client {
-        Some(_) => String::new(),
-        None => kubeconfig::choose(&session.given, session.world.variables)?.context,
-    };
-    let name = if name.is_empty() { "cluster".to_owned() } else { name };
-    let mut state = State::new([name], (session.world.now)());
+    let clusters = session.clusters().await?;
+    let names = clusters.iter().map(|cluster| name(session, cluster)).collect::<Result<Vec<_>, _>>()?;
+    let mut state = State::new(names, (session.world.now)());
     // Before the terminal is taken: what is wrong is said as by any other command.
     let query = Query::new(session, Resource::cluster_queue())?;
-    let list = query.all(session.api().await?).await?;
-    let source = Source { cluster: 0, kind: Kind::ClusterQueues };
-    state.take(&source, News::Begin);
-    for object in list["items"].as_array().into_iter().flatten() {
-        state.take(&source, News::Object(object.clone()));
+    let lists = ask(&clusters, async |cluster| query.all(&cluster.api).await).await;
+    for (at, (cluster, list)) in lists.into_iter().enumerate() {
+        let source = Source { cluster: at, kind: Kind::ClusterQueues };
+        state.take(&source, News::Begin);
+        match list {
+            Ok(list) => {
+                for object in items(&list) {
+                    state.take(&source, News::Object(object.clone()));
+                }
+                state.take(&source, News::Complete);
+            }
+            Err(error) if 1 < clusters.len() => {
+                session.fail(cluster, &error)?;
+                state.take(&source, News::Broken { reason: error.to_string(), again: FIRST_PAUSE });
+            }
+            Err(error) => return Err(error),
+        }
     }
-    state.take(&source, News::Complete);
     let dumb = (session.world.variables)("TERM").is_some_and(|term| term == "dumb");
     if session.given.is("once") || !session.world.terminal || dumb {
         return session.print(&plain::text(&mut state, WIDTH));
     }
     let (tell, news) = mpsc::channel(WAITING);
-    let mut watches = Watches { client: session.api().await?.client(), tell, running: BTreeMap::new() };
+    let clients = clusters.iter().map(|cluster| cluster.api.client()).collect();
+    let mut watches = Watches { clients, tell, running: BTreeMap::new() };
     let set = |name: &str| (session.world.variables)(name).is_some_and(|value| !value.is_empty());
     let inputs = Inputs {
         news,
@@ -69,9 +79,20 @@ pub async fn run(session: &mut Session<'_, '_>) -> Result<(), Error> {
     }
 }
 
+/// How a cluster is called there.
+fn name(session: &Session<'_, '_>, cluster: &Cluster) -> Result<String, Error> {
+    let name = match (&cluster.place, &session.world.client) {
+        (Some(place), _) => place.shown().to_owned(),
+        (None, Some(_)) => String::new(),
+        (None, None) => kubeconfig::choose(&session.given, session.world.variables)?.context,
+    };
+    Ok(if name.is_empty() { "cluster".to_owned() } else { name })
+}
+
 /// One watch for each source that is looked at.
 struct Watches {
-    client: Client,
+    /// By the clusters' order.
+    clients: Vec<Client>,
     tell: mpsc::Sender<(Source, News)>,
     running: BTreeMap<Source, AbortHandle>,
 }
@@ -86,7 +107,7 @@ impl Watches {
             stays
         });
         for source in wanted {
-            let (client, tell, told) = (&self.client, &self.tell, source.clone());
+            let (client, tell, told) = (&self.clients[source.cluster], &self.tell, source.clone());
             self.running
                 .entry(source)
                 .or_insert_with(|| tokio::spawn(watch(client.clone(), told, tell.clone())).abort_handle());

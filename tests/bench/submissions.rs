@@ -70,6 +70,10 @@ impl Access for Hub {
     fn acting_as(&self, _: &Caller) -> Result<kube::Client, ConnectError> {
         Ok(self.own())
     }
+
+    fn apart(&self) -> Result<Arc<dyn Access>, ConnectError> {
+        Ok(Arc::new(Self))
+    }
 }
 
 struct Nobody;
@@ -95,6 +99,7 @@ fn api(store: &Store) -> Router {
         aliases: Aliases::default(),
         kubeconfig_rules: Rules::default(),
         diagnose: Arc::new(Nobody),
+        forwarded: fedq_k8s::proxy::everywhere(),
         joined: watch::channel(Arc::default()).1,
         task_views: watch::channel(Arc::default()).1,
         volume_views: watch::channel(Arc::default()).1,

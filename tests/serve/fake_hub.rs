@@ -72,6 +72,10 @@ impl Access for FakeHub {
     fn acting_as(&self, caller: &Caller) -> Result<Client, ConnectError> {
         Ok(self.client(Some(caller.user.clone())))
     }
+
+    fn apart(&self) -> Result<Arc<dyn Access>, ConnectError> {
+        Ok(Arc::new(self.clone()))
+    }
 }
 
 impl World {

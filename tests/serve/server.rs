@@ -116,6 +116,7 @@ pub async fn served_as(change: impl FnOnce(&mut Parts)) -> Served {
         kubeconfig_rules: Rules::default(),
         diagnose: Arc::new(Doctor),
         joined: joined.subscribe(),
+        forwarded: fedq_k8s::proxy::everywhere(),
         task_views: task_views.subscribe(),
         volume_views: volume_views.subscribe(),
         placements: placements.subscribe(),

@@ -19,6 +19,7 @@ mod faults;
 mod follower;
 mod inventory;
 mod joining;
+mod kueue;
 mod logs;
 mod metrics;
 mod placement;

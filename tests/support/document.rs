@@ -188,9 +188,15 @@ fn is_stream(media: &str) -> bool {
     matches!(media, "application/x-ndjson" | "text/event-stream")
 }
 
-/// Whether the document speaks of the path: k8s-cli's paths and the probes are others' contracts.
+/// Whether the document speaks of the path: k8s-cli's paths, the probes and the API of clusters that are asked through fedqd
+/// are others' contracts.
 pub fn covers(path: &str) -> bool {
-    path.starts_with("/api/v1/") && !path.starts_with("/api/v1/openapi.json")
+    path.starts_with("/api/v1/") && !path.starts_with("/api/v1/openapi.json") && !is_forwarded(path)
+}
+
+fn is_forwarded(path: &str) -> bool {
+    let of_cluster = path.strip_prefix("/api/v1/clusters/").and_then(|rest| rest.split_once('/'));
+    path.starts_with("/api/v1/hub/proxy/") || of_cluster.is_some_and(|(_, rest)| rest.starts_with("proxy/"))
 }
 
 /// What of an exchange the document does not have; of a stream, [`Lines`] says the rest.

@@ -5,19 +5,25 @@
 mod claims;
 mod clusters;
 mod queues;
-mod reviews;
+pub(crate) mod reviews;
 mod tasks;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use kube::Client;
 
 pub use self::{
     clusters::ClusterSecretError,
     queues::BaseError,
-    reviews::{FEDQ_GROUP, Permission},
+    reviews::{Asker, FEDQ_GROUP, Permission},
 };
-use super::client::{ApiError, Caller, ClusterClient, ConnectError};
+use super::{
+    client::{ApiError, Caller, ClusterClient, ConnectError},
+    proxy::{self, Places},
+};
 
 /// No person waits longer than that for the hub.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -35,6 +41,8 @@ pub const CONFIRM_REMOVAL: &str = "fedq.dev/confirm-removal";
 pub trait Access: Send + Sync {
     fn own(&self) -> Client;
     fn acting_as(&self, caller: &Caller) -> Result<Client, ConnectError>;
+    /// The same over a connection for requests that people have forwarded, so that these take no streams of fedqd's own.
+    fn apart(&self) -> Result<Arc<dyn Access>, ConnectError>;
 }
 
 impl Access for ClusterClient {
@@ -45,6 +53,10 @@ impl Access for ClusterClient {
     fn acting_as(&self, caller: &Caller) -> Result<Client, ConnectError> {
         self.impersonating(caller)
     }
+
+    fn apart(&self) -> Result<Arc<dyn Access>, ConnectError> {
+        Ok(Arc::new(self.over_another_connection(proxy::apart)?))
+    }
 }
 
 /// The hub as the API uses it; clones share it.
@@ -52,6 +64,9 @@ impl Access for ClusterClient {
 pub struct Sessions {
     access: Arc<dyn Access>,
     namespace: Arc<str>,
+    /// Made when it is first needed.
+    apart: Arc<OnceLock<Arc<dyn Access>>>,
+    places: Places,
 }
 
 /// The hub with one person's rights.
@@ -72,11 +87,27 @@ pub enum HubError {
 impl Sessions {
     /// `namespace`: where the Secrets of joined clusters are.
     pub fn new(access: Arc<dyn Access>, namespace: &str) -> Self {
-        Self { access, namespace: namespace.into() }
+        Self { access, namespace: namespace.into(), apart: Arc::default(), places: proxy::of_one_cluster() }
     }
 
     pub fn namespace(&self) -> &str {
         &self.namespace
+    }
+
+    /// The hub as `caller`, for what is forwarded to it.
+    pub fn forwarding(&self, caller: &Caller) -> Result<Client, HubError> {
+        let access = if let Some(access) = self.apart.get() {
+            access
+        } else {
+            let made = self.access.apart()?;
+            self.apart.get_or_init(|| made)
+        };
+        Ok(access.acting_as(caller)?)
+    }
+
+    /// What bounds it.
+    pub fn places(&self) -> &Places {
+        &self.places
     }
 
     pub fn session(&self, caller: &Caller) -> Result<Session, HubError> {

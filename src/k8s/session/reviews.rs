@@ -2,12 +2,14 @@
 
 use k8s_openapi::api::{
     authentication::v1::{TokenReview, TokenReviewSpec},
-    authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+    authorization::v1::{
+        NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+    },
 };
-use kube::{Api, api::PostParams};
+use kube::{Api, Client, api::PostParams};
 
 use super::{DEADLINE, HubError, Sessions};
-use crate::client::{Caller, call};
+use crate::client::{ApiError, Caller, call};
 use fedq_values::ids::ClusterName;
 
 /// One question to the hub's authorizer.
@@ -108,21 +110,59 @@ impl Sessions {
             name: permission.name.clone(),
             ..ResourceAttributes::default()
         };
-        let spec = SubjectAccessReviewSpec {
-            user: Some(caller.user.clone()),
-            uid: caller.uid.clone(),
-            groups: Some(caller.groups.clone()),
-            extra: Some(caller.extra.clone()),
-            resource_attributes: Some(attributes),
-            ..SubjectAccessReviewSpec::default()
-        };
-        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-        let api = Api::<SubjectAccessReview>::all(self.access.own());
-        let status = call(DEADLINE, api.create(&PostParams::default(), &review)).await?.status;
-        let Some(status) = status else { return Ok(Err(String::new())) };
-        if status.allowed && status.denied != Some(true) {
-            return Ok(Ok(()));
-        }
-        Ok(Err(status.reason.unwrap_or_default()))
+        Ok(review(self.access.own(), caller, Question::Resource(Box::new(attributes))).await?)
     }
+}
+
+/// What of a caller decides their rights.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Asker {
+    user: String,
+    uid: Option<String>,
+    groups: Vec<String>,
+    extra: Vec<(String, Vec<String>)>,
+}
+
+impl From<&Caller> for Asker {
+    fn from(caller: &Caller) -> Self {
+        Self {
+            user: caller.user.clone(),
+            uid: caller.uid.clone(),
+            groups: caller.groups.clone(),
+            extra: caller.extra.clone().into_iter().collect(),
+        }
+    }
+}
+
+/// What an authorizer is asked about.
+pub(crate) enum Question {
+    Resource(Box<ResourceAttributes>),
+    Path(NonResourceAttributes),
+}
+
+/// Whether `caller` may, by the cluster that `client` speaks to; otherwise what it says about it.
+pub(crate) async fn review(
+    client: Client,
+    caller: &Caller,
+    question: Question,
+) -> Result<Result<(), String>, ApiError> {
+    let mut spec = SubjectAccessReviewSpec {
+        user: Some(caller.user.clone()),
+        uid: caller.uid.clone(),
+        groups: Some(caller.groups.clone()),
+        extra: Some(caller.extra.clone()),
+        ..SubjectAccessReviewSpec::default()
+    };
+    match question {
+        Question::Resource(attributes) => spec.resource_attributes = Some(*attributes),
+        Question::Path(attributes) => spec.non_resource_attributes = Some(attributes),
+    }
+    let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+    let api = Api::<SubjectAccessReview>::all(client);
+    let status = call(DEADLINE, api.create(&PostParams::default(), &review)).await?.status;
+    let Some(status) = status else { return Ok(Err(String::new())) };
+    if status.allowed && status.denied != Some(true) {
+        return Ok(Ok(()));
+    }
+    Ok(Err(status.reason.unwrap_or_default()))
 }

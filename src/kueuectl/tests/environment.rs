@@ -30,9 +30,11 @@ fn ran(name: &str, line: &[&str], variable: (&str, &OsStr)) -> Ended {
         errors: &mut err,
         now: &|| jiff::Timestamp::UNIX_EPOCH,
         variables: &|name| (name == variable.0).then(|| variable.1.to_owned()),
-        replace: &|program, _| io::Error::other(format!("{} ran", program.display())),
+        replace: &|program, _, _| io::Error::other(format!("{} ran", program.display())),
         run: &|_, _, _| Err(io::Error::other("no other program runs here")),
         terminal: false,
+        interrupted: &|| Box::pin(std::future::pending()),
+        fleet: None,
         client: None,
     };
     let called = Called { name, arguments: &arguments, version: "v0.0.0-main" };

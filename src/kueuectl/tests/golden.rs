@@ -88,9 +88,11 @@ fn failure(case: &Case) -> Option<String> {
         variables: &|name| {
             page.as_ref().filter(|_| name == "KUEUECTL_LIST_REQUEST_LIMIT").map(OsString::from)
         },
-        replace: &|program, arguments| io::Error::other(format!("{} {arguments:?}", program.display())),
+        replace: &|program, arguments, _| io::Error::other(format!("{} {arguments:?}", program.display())),
         run: &|_, _, _| Err(io::Error::other("no other program runs here")),
         terminal: false,
+        interrupted: &|| Box::pin(std::future::pending()),
+        fleet: None,
         client: Some(memory.client()),
     };
     let called = Called { name: &case.program, arguments: &line, version: "v0.0.0-main" };

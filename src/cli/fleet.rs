@@ -1,0 +1,108 @@
+//! Joined clusters and the hub as kueue's commands ask them: through fedqd, with what says where it is and who we are.
+
+use std::{cell::OnceCell, collections::BTreeMap, io, sync::Arc};
+
+use axum::body::Body;
+use fedq_kueuectl::{Client, Fleet, Later, Place};
+use http::Request;
+use http_body_util::BodyExt;
+use serde_json::json;
+
+use crate::{
+    args::Connection,
+    client::{Api, escape},
+    error::CliError,
+    settings::{self, Settings},
+};
+use fedq_wire::cluster::Cluster;
+
+/// Clusters that fedqd reports and has no connection to.
+const UNREACHED: [&str; 2] = ["clusterMetrics", "managedCluster"];
+
+pub struct Daemon {
+    connection: Connection,
+    reached: OnceCell<(Settings, Arc<Api>)>,
+}
+
+impl Daemon {
+    pub fn new(connection: Connection) -> Self {
+        Self { connection, reached: OnceCell::new() }
+    }
+
+    fn reached(&self) -> Result<&(Settings, Arc<Api>), String> {
+        if self.reached.get().is_none() {
+            let reach = || {
+                let settings = settings::resolve(&self.connection)?;
+                let api = Api::new(&settings)?;
+                Ok((settings, Arc::new(api)))
+            };
+            // It was empty just now, and nobody else fills it.
+            let _ = self.reached.set(reach().map_err(|error: CliError| told(&error))?);
+        }
+        Ok(self.reached.get().expect("it was filled above"))
+    }
+}
+
+impl Fleet for Daemon {
+    fn names(&self) -> Later<'_, Result<Vec<String>, String>> {
+        Box::pin(async {
+            let (_, api) = self.reached()?;
+            let clusters: Vec<Cluster> = api.list("/clusters").await.map_err(|error| told(&error))?;
+            let reached =
+                clusters.into_iter().filter(|cluster| !UNREACHED.contains(&cluster.source.as_str()));
+            Ok(reached.map(|cluster| cluster.name).collect())
+        })
+    }
+
+    fn connect(&self, place: &Place) -> Result<(Client, String), String> {
+        let (settings, api) = self.reached()?;
+        let root = root(place);
+        let server = format!("{}{root}", settings.server.trim_end_matches('/'));
+        let api = Arc::clone(api);
+        let service = tower::service_fn(move |request: Request<fedq_kueuectl::Body>| {
+            let (api, root) = (Arc::clone(&api), root.clone());
+            async move {
+                let (mut parts, body) = request.into_parts();
+                let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+                let path = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+                parts.uri = format!("{root}{path}").parse().map_err(io::Error::other)?;
+                let answer = api.forward(Request::from_parts(parts, Body::from(body))).await;
+                answer.map_err(|error| io::Error::other(told(&error)))
+            }
+        });
+        Ok((Client::new(service, "default"), server))
+    }
+
+    fn kubeconfig(&self, place: &Place) -> Result<String, String> {
+        let (settings, _) = self.reached()?;
+        let server = format!("{}{}", settings.server.trim_end_matches('/'), root(place));
+        let mut cluster = BTreeMap::from([("server", json!(server))]);
+        if let Some(ca) = &settings.ca {
+            cluster
+                .insert("certificate-authority-data", json!(k8s_openapi::ByteString(ca.as_bytes().to_vec())));
+        }
+        let user = settings.token.as_ref().map_or(json!({}), |token| json!({"token": token}));
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "fedqd",
+            "contexts": [{"name": "fedqd", "context": {"cluster": "fedqd", "user": "fedqd"}}],
+            "clusters": [{"name": "fedqd", "cluster": cluster}],
+            "users": [{"name": "fedqd", "user": user}],
+        });
+        Ok(kubeconfig.to_string())
+    }
+}
+
+/// Where fedqd has the place's API server.
+fn root(place: &Place) -> String {
+    match place {
+        Place::Hub => "/api/v1/hub/proxy".to_owned(),
+        Place::Cluster(name) => format!("/api/v1/clusters/{}/proxy", escape(name)),
+    }
+}
+
+fn told(error: &CliError) -> String {
+    match error.next() {
+        Some(next) => format!("{error}\n{next}"),
+        None => error.to_string(),
+    }
+}
