@@ -390,7 +390,7 @@ macro_rules! followed {
         followed! { @tables $(#[$meta])* pub struct $Name { $($(#[$doc])* $field: $Type = $row;)* } }
 
         impl $Name {
-            fn within(allowance: &Allowance) -> Self {
+            pub(crate) fn within(allowance: &Allowance) -> Self {
                 Self { $($field: Table::within(allowance),)* }
             }
         }
@@ -435,3 +435,6 @@ pub fn follow_table<T: Record>(
     let table = table.clone();
     tasks.spawn(async move { follow.run_into(&table, cancel).await });
 }
+
+#[cfg(test)]
+mod tests;
