@@ -141,6 +141,8 @@ pub enum Command {
     Version(VersionArgs),
     /// Print a completion script for a shell
     Completion(CompletionArgs),
+    /// Write the manual pages of fedq and kueuectl
+    Man(ManArgs),
 }
 
 #[derive(Args, Clone, Debug)]
@@ -340,6 +342,16 @@ pub struct VersionArgs {
     pub client: bool,
     #[command(flatten)]
     pub output: Output,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  fedq man /usr/local/share/man/man1
+  fedq man pages && man pages/fedq-claim-edit.1")]
+pub struct ManArgs {
+    /// Folder to write them to, a page for each command
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
 }
 
 #[derive(Args, Debug)]

@@ -13,7 +13,7 @@ pub fn run_if_called(arguments: &[OsString]) -> Option<ExitCode> {
     let (program, rest) = arguments.split_first()?;
     let stem = Path::new(program).file_stem()?;
     if stem == "kueuectl" || stem == "kubectl-kueue" {
-        return Some(run_as("kueuectl", rest, None));
+        return Some(run_alone(rest));
     }
     let (command, rest) = rest.split_first()?;
     (command == "kueue").then(|| run(rest, from_environment()))
@@ -65,6 +65,11 @@ fn names_clusters(word: &OsString) -> bool {
     let word = word.to_string_lossy();
     let name = word.split('=').next().unwrap_or_default();
     ["--cluster", "--all-clusters", "--hub"].contains(&name)
+}
+
+/// kueuectl, which knows nothing of fedqd.
+pub fn run_alone(arguments: &[OsString]) -> ExitCode {
+    run_as("kueuectl", arguments, None)
 }
 
 /// `fedq kueue`, where `connection` says how fedqd is reached.

@@ -11,6 +11,7 @@ mod claim_edit;
 mod claim_text;
 mod client;
 mod cluster;
+mod complete;
 #[cfg(feature = "demo")]
 mod demo;
 mod editor;
@@ -19,6 +20,7 @@ mod fleet;
 mod kueue;
 mod list;
 mod login;
+mod man;
 mod merge;
 mod placement;
 mod print;
@@ -77,7 +79,7 @@ impl Session {
 /// Runs the command line given in `arguments`, the first of which is the program's own path.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    if let Some(code) = kueue::run_if_called(&arguments) {
+    if let Some(code) = complete::run_if_called(&arguments).or_else(|| kueue::run_if_called(&arguments)) {
         return code;
     }
     let command = command(arguments.first().map(Path::new));
@@ -155,6 +157,7 @@ async fn dispatch(command: Command, session: &mut Session) -> Result<u8, CliErro
         Command::Kueue(_) => Ok(DONE),
         Command::Version(args) => version(args, session).await,
         Command::Completion(args) => completion(&args, session),
+        Command::Man(args) => man::run(&args, session),
     }
 }
 

@@ -61,6 +61,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Some(Crds::Ocm) => return print(&fedq_k8s::types::ocm::crds::crds_yaml()),
         None => {}
     }
+    if args.print_man {
+        return print_man();
+    }
     let loaded = Config::load(args)?;
     if args.check_config {
         return print(&loaded.config.to_yaml()?);
@@ -88,6 +91,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 fn print(text: &str) -> anyhow::Result<()> {
     use std::io::Write as _;
     std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+}
+
+fn print_man() -> anyhow::Result<()> {
+    let mut page = Vec::new();
+    clap_mangen::Man::new(<Args as clap::CommandFactory>::command()).render(&mut page)?;
+    print(&String::from_utf8(page).context("the page is no text")?)
 }
 
 /// What runs, and how it is stopped. One task that ends is the end of all.

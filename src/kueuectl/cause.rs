@@ -12,6 +12,19 @@ pub fn told(error: &Cause, plugin: &str) -> String {
     if let Some(error) = find::<AuthError>(error) {
         return of_login(error, plugin);
     }
+    // A proxy's address may hold a password.
+    let unusable = |error: &kube::Error| {
+        matches!(
+            error,
+            kube::Error::ProxyProtocolUnsupported { .. } | kube::Error::ProxyProtocolDisabled { .. }
+        )
+    };
+    if find::<kube::Error>(error).is_some_and(unusable) {
+        return "the proxy-url is neither http:// nor https://".to_owned();
+    }
+    if let Some(KubeconfigError::ParseProxyUrl(_)) = find::<KubeconfigError>(error) {
+        return "the proxy-url is no URL".to_owned();
+    }
     if let Some(KubeconfigError::Parse(error)) = find::<KubeconfigError>(error) {
         let at = error.location().map(|at| format!(" near line {}, column {}", at.line(), at.column()));
         return format!("it is no kubeconfig in YAML{}", at.unwrap_or_default());

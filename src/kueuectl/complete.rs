@@ -158,6 +158,7 @@ async fn values_of_flag(
         "namespace" => Resource::core("namespaces", "Namespace", false),
         "clusterqueue" => Resource::cluster_queue(),
         "localqueue" | "to-queue" => Resource::local_queue(),
+        "cluster" if flag.fedq => return (joined(partial, world).await, Directive::NoFiles),
         "context" | "cluster" | "user" => {
             let names = kubeconfig::names(&given, &flag.name, world.variables).unwrap_or_default();
             return (
@@ -172,6 +173,14 @@ async fn values_of_flag(
         return (Vec::new(), Directive::NoFiles);
     }
     (names(given, &resource, world, |_| true).await, Directive::NoFiles)
+}
+
+/// Clusters of a daemon.
+async fn joined(partial: &str, world: &World<'_>) -> Vec<String> {
+    let Some(fleet) = world.fleet else { return Vec::new() };
+    // Nobody is told at a prompt why nothing is offered.
+    let names = tokio::time::timeout(WITHIN, fleet.names()).await.ok().and_then(Result::ok);
+    names.unwrap_or_default().into_iter().filter(|name| name.starts_with(partial)).collect()
 }
 
 /// Names of objects that the command can work on: what is stopped can be resumed.

@@ -8,7 +8,7 @@
 mod api;
 mod cause;
 mod cluster_queue;
-mod command;
+pub mod command;
 mod complete;
 mod create;
 mod delete;

@@ -1,10 +1,18 @@
 //! Every `--help`, as it is: read the differences when you change one.
 
-use std::{fmt::Write, fs, path::Path};
+use std::{
+    fmt::Write,
+    fs,
+    net::TcpListener,
+    os::unix::fs::symlink,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
 
-use super::cli::fedq;
+use super::cli::{fedq, listening};
 
-const COMMANDS: [&str; 42] = [
+const COMMANDS: [&str; 43] = [
     "",
     "login",
     "cluster",
@@ -47,6 +55,7 @@ const COMMANDS: [&str; 42] = [
     "demo",
     "version",
     "completion",
+    "man",
 ];
 
 #[test]
@@ -74,8 +83,8 @@ fn the_help_of_every_command() {
 fn as_a_plugin_it_names_itself_so() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = folder.path().join("kubectl-fedq");
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_fedq"), &plugin).unwrap();
-    let output = std::process::Command::new(plugin).args(["claim", "list", "--help"]).output().unwrap();
+    symlink(env!("CARGO_BIN_EXE_fedq"), &plugin).unwrap();
+    let output = Command::new(plugin).args(["claim", "list", "--help"]).output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();
     assert!(help.contains("Usage: kubectl fedq claim list"), "{help}");
 }
@@ -88,4 +97,90 @@ fn completion_is_for_the_three_shells() {
         assert!(String::from_utf8(output.stdout).unwrap().contains("confirm-removal"), "{shell}");
     }
     assert_eq!(fedq(&["completion", "tcsh"]).output().unwrap().status.code(), Some(2));
+}
+
+#[test]
+fn every_command_has_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = fedq(&["man", folder.path().to_str().unwrap()]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let page = |name: &str| fs::read_to_string(folder.path().join(format!("{name}.1"))).unwrap_or_default();
+    for command in COMMANDS {
+        let name = ["fedq"].into_iter().chain(command.split(' ')).filter(|word| !word.is_empty());
+        let name = name.collect::<Vec<_>>().join("-");
+        assert!(page(&name).contains(".SH NAME"), "{name}");
+        assert!(page(&name).contains(".SH SYNOPSIS"), "{name}");
+    }
+    assert!(page("fedq-claim-edit").contains("fedq claim edit eu\\-west"), "the examples are there");
+    assert!(page("kueuectl-list-workload").contains("localqueue"));
+    assert!(page("fedq-kueue-move-workload").contains("restart"));
+    assert_eq!(page("kueuectl-move"), "", "kueuectl has no such command");
+    let fedqd = Command::new(env!("CARGO_BIN_EXE_fedqd")).arg("--print-man").env_clear().output().unwrap();
+    assert!(fedqd.status.success());
+    assert!(String::from_utf8(fedqd.stdout).unwrap().contains(".SH OPTIONS"));
+}
+
+/// What kubectl gets of the program that completes behind `kubectl fedq` or `kubectl kueue`.
+fn completed(plugin: &str, words: &[&str], server: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join(plugin);
+    symlink(env!("CARGO_BIN_EXE_fedq"), &program).unwrap();
+    let mut command = Command::new(program);
+    command.args(words).env_clear().env("FEDQ_SERVER", server).env("FEDQ_TOKEN", super::server::ANN);
+    let output = command.env("FEDQ_CONFIG", "/nowhere/config.yaml").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+const NOWHERE: &str = "http://127.0.0.1:1";
+
+#[test]
+fn kubectl_completes_commands_flags_and_values() {
+    let cases: [(&str, &[&str], &str); 9] = [
+        ("kubectl_complete-fedq", &["cluster", "unc"], "uncordon\tLet a cluster have work again\n:4\n"),
+        ("kubectl_complete-fedq", &["--color", "never", "claim", "confirm-"], "confirm-removal\t"),
+        ("kubectl_complete-fedq", &["claim", "list", "--no-h"], "--no-headers\t"),
+        ("kubectl_complete-fedq", &["claim", "list", "-o", "ya"], "yaml"),
+        ("kubectl_complete-fedq", &["claim", "list", "--output=na"], "--output=name"),
+        ("kubectl_complete-fedq", &["cluster", "join", ""], ":4\n"),
+        ("kubectl_complete-fedq", &["task", "submit", ""], ":0\n"),
+        ("kubectl_complete-fedq", &["kueue", "mo"], "move\tMove the resource to another queue\n:4\n"),
+        ("kubectl_complete-kueue", &["st"], "stop\tStop the resource\n:4\n"),
+    ];
+    for (plugin, words, wanted) in cases {
+        let found = completed(plugin, words, NOWHERE);
+        assert!(found.starts_with(wanted), "{plugin} {words:?}: {found}");
+    }
+    assert_eq!(completed("kubectl_complete-kueue", &["mo"], NOWHERE), ":4\n", "kueuectl has no such command");
+}
+
+#[test]
+fn kubectl_completes_names_that_the_server_knows() {
+    let listening = listening();
+    for (words, name) in [
+        (&["cluster", "show", ""][..], "west"),
+        (&["check", "we"], "west"),
+        (&["claim", "edit", ""], "east-resource-claim"),
+        (&["quota", "explain", ""], "team-a"),
+        (&["kueue", "list", "cq", "--cluster", ""], "west"),
+    ] {
+        let found = completed("kubectl_complete-fedq", words, &listening.url);
+        assert!(found.lines().any(|line| line == name) && found.ends_with(":4\n"), "{words:?}: {found}");
+    }
+    assert_eq!(completed("kubectl_complete-fedq", &["cluster", "show", "zz"], &listening.url), ":4\n");
+}
+
+#[test]
+fn nobody_waits_at_a_prompt_for_a_server() {
+    // It takes connections and never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let start = Instant::now();
+    for server in [&url, NOWHERE] {
+        assert_eq!(completed("kubectl_complete-fedq", &["cluster", "show", ""], server), ":4\n");
+        let words = ["stop", "cq", "--server", server, ""];
+        assert_eq!(completed("kubectl_complete-kueue", &words, NOWHERE), ":4\n");
+    }
+    // Four times half a second, and what a busy machine takes to start four programs; the client itself would wait 30 s.
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
 }

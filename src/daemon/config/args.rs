@@ -15,7 +15,7 @@ pub struct Args {
     pub config: Option<PathBuf>,
 
     /// Print the configuration in effect and exit: 0 if it is valid, 1 if not
-    #[arg(long, conflicts_with_all = ["print_crds", "rebuild_store"])]
+    #[arg(long, conflicts_with_all = ["print_crds", "print_man", "rebuild_store"])]
     pub check_config: bool,
 
     /// Print CustomResourceDefinitions and exit: fedq's own, or with `=ocm` those of OCM's placement kinds,
@@ -25,6 +25,10 @@ pub struct Args {
         default_missing_value = "fedq", conflicts_with = "rebuild_store"
     )]
     pub print_crds: Option<Crds>,
+
+    /// Print the manual page and exit
+    #[arg(long, conflicts_with = "rebuild_store")]
+    pub print_man: bool,
 
     /// Move a damaged or newer database aside and start anew: everything but history and tasks is
     /// rebuilt from the clusters

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -100,6 +100,71 @@ fn nobody_waits_at_a_prompt_for_a_credential_plugin() {
     let ended = with_plugin("exec sleep 60", &["__complete", "stop", "cq", ""]);
     assert_eq!(ended.out, ":4\n");
     assert!(started.elapsed() < Duration::from_secs(30));
+}
+
+/// A proxy that lets one request through, and is the server behind itself. Tells whom it was asked for.
+fn proxy(answer: &'static str) -> (u16, std::thread::JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("a port").port();
+    let asked = std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().expect("a client");
+        let connect = head(&mut client);
+        client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").expect("written");
+        let request = head(&mut client);
+        let length = answer.len();
+        let text = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{answer}"
+        );
+        client.write_all(text.as_bytes()).expect("written");
+        format!(
+            "{} {}",
+            connect.lines().next().unwrap_or_default(),
+            request.lines().next().unwrap_or_default()
+        )
+    });
+    (port, asked)
+}
+
+/// A request's first lines, up to the empty one.
+fn head(from: &mut impl Read) -> String {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") && from.read(&mut byte).expect("read") == 1 {
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).expect("text")
+}
+
+fn with_proxy(address: &str) -> Ended {
+    let text = serde_json::json!({
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "h", "user": ""}}],
+        // Nobody knows that name, so it is reached by the proxy or not at all.
+        "clusters": [{"name": "h", "cluster": {"server": "http://hub.invalid:8001", "proxy-url": address}}],
+    });
+    with_kubeconfig(&text.to_string(), &["list", "cq"])
+}
+
+#[test]
+fn a_proxy_of_the_kubeconfig_leads_to_the_server() {
+    let (port, asked) =
+        proxy(r#"{"kind": "ClusterQueueList", "metadata": {}, "items": [{"metadata": {"name": "behind"}}]}"#);
+    let ended = with_proxy(&format!("http://127.0.0.1:{port}"));
+    assert!(ended.code == 0 && ended.out.contains("\nbehind "), "{} {}", ended.out, ended.err);
+    let asked = asked.join().expect("the proxy");
+    assert!(
+        asked.starts_with("CONNECT hub.invalid:8001 HTTP/1.1 GET /apis/kueue.x-k8s.io/v1beta2/clusterqueues"),
+        "{asked}"
+    );
+}
+
+#[test]
+fn a_proxy_that_cannot_be_used_is_not_quoted() {
+    for address in [format!("socks5://u:{SECRET}@127.0.0.1:1"), format!("http://u:{SECRET} @:x")] {
+        let ended = with_proxy(&address);
+        assert_eq!(ended.code, 1);
+        assert!(ended.err.contains("the proxy-url is n"), "{}", ended.err);
+        assert!(!ended.err.contains(SECRET), "{}", ended.err);
+    }
 }
 
 #[test]
