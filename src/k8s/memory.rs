@@ -15,7 +15,7 @@ const REMEMBER: Duration = Duration::from_secs(10);
 /// Whoever tries tokens by the million must not fill the memory.
 const MOST: usize = 4096;
 
-/// Answers that are forgotten after [`REMEMBER`].
+/// Answers that are forgotten after ten seconds.
 pub struct Memory<K, V>(Mutex<HashMap<K, (Instant, V)>>);
 
 impl<K, V> Default for Memory<K, V> {
