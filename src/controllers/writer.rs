@@ -14,7 +14,10 @@ use std::{
 use futures::{StreamExt, stream::FuturesUnordered};
 use kube::Client;
 use serde_json::Value;
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::driver::{self, Tasks};
@@ -65,6 +68,8 @@ struct State {
     wishes: u64,
     /// What began or ended, by their count, until a wish was made in view of it.
     moved: Vec<(u64, Change)>,
+    /// When somebody last found that the server answers again.
+    answered: Option<Instant>,
 }
 
 /// When an object may be written again.
@@ -74,6 +79,8 @@ struct Pace {
     in_flight: Option<Change>,
     /// The wish that it is of.
     wish: u64,
+    /// Since when it is, or was last.
+    sent: Option<Instant>,
     not_before: Option<Instant>,
     failures: u32,
     /// The last one that was taken only in part.
@@ -98,6 +105,8 @@ struct Failed {
     reason: String,
     /// Whether somebody wrote in between.
     conflict: bool,
+    /// Whether the server did not answer, or with an error of its own.
+    unanswered: bool,
 }
 
 /// Keeps one of what `start` makes for each worker that is connected, anew when its connection is.
@@ -252,19 +261,19 @@ impl Writer {
     ) -> DropGuard {
         let (writer, stop) = (self.clone(), stop.child_token());
         let stopped = stop.clone();
-        let client = place.client();
+        let (client, answers) = (place.client().kube(), place.client().answers().listen());
         let report = move |change: &Change, outcome: &Outcome| {
             heard(change, outcome);
             place.report(change, outcome, &metrics);
         };
-        driver::spawn(tasks, async move { writer.run(client, config, report, stopped).await });
+        driver::spawn(tasks, async move { writer.run((client, answers), config, report, stopped).await });
         stop.drop_guard()
     }
 
     /// Runs until stopped; a write under way is then finished, so that its outcome is known.
     async fn run(
         &self,
-        client: Client,
+        (client, mut answers): (Client, watch::Receiver<()>),
         config: WriterConfig,
         mut report: impl FnMut(&Change, &Outcome),
         stop: CancellationToken,
@@ -293,6 +302,7 @@ impl Writer {
                     }
                 }
                 () = self.wake.notified() => {}
+                Ok(()) = answers.changed() => self.answered(),
                 () = sleep => {}
                 () = stop.cancelled(), if !stop.is_cancelled() => {}
             }
@@ -322,12 +332,24 @@ impl Writer {
                 let change = state.wanted.remove(&target).expect("the target is one of those wanted");
                 pace.in_flight = Some(change.clone());
                 pace.wish = state.wishes;
+                pace.sent = Some(now);
                 state.moves += 1;
                 state.moved.push((state.moves, change.clone()));
                 ready.push(change);
             }
         }
         (ready, next)
+    }
+
+    /// What failed because the server did not answer is tried again.
+    fn answered(&self) {
+        let mut state = self.lock();
+        state.answered = Some(Instant::now());
+        for pace in state.objects.values_mut() {
+            if pace.failed.as_ref().is_some_and(|failed| failed.unanswered) {
+                pace.not_before = None;
+            }
+        }
     }
 
     fn finish(&self, change: &Change, outcome: &Outcome, config: &WriterConfig) {
@@ -342,6 +364,7 @@ impl Writer {
             change: change.clone(),
             reason: error.to_string(),
             conflict,
+            unanswered: matches!(error.class, RetryClass::Unreachable | RetryClass::Timeout),
         };
         match outcome {
             Ok(answer) => {
@@ -378,7 +401,11 @@ impl Writer {
                 pace.failed = Some(failed(true, error));
             }
             Err(error) => {
-                let wait = pause(pace.failures);
+                let mut wait = pause(pace.failures);
+                // It was sent before the server was back: that it failed says nothing of now.
+                if pace.sent < state.answered {
+                    wait = wait.min(FIRST_RETRY * 4);
+                }
                 pace.failures = pace.failures.saturating_add(1);
                 pace.not_before = Some(now + wait);
                 pace.failed = Some(failed(false, error));
@@ -432,7 +459,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use fedq_k8s::write::{Action, Kind};
+    use fedq_k8s::{
+        client::Answers,
+        write::{Action, Kind},
+    };
 
     const WINDOW: Duration = Duration::from_millis(80);
 
@@ -460,6 +490,7 @@ mod tests {
         asked: Arc<Mutex<Vec<(Instant, String)>>>,
         /// Knows nothing of what it is sent, but answers as if it did.
         older: Arc<AtomicBool>,
+        answers: Answers,
     }
 
     impl Server {
@@ -489,7 +520,7 @@ mod tests {
                     Ok::<_, Infallible>(Response::builder().status(code).body(body).expect("a response"))
                 }
             });
-            Self { client: Client::new(service, "default"), asked, older }
+            Self { client: Client::new(service, "default"), asked, older, answers: Answers::default() }
         }
 
         fn times(&self, queue: &str) -> Vec<Instant> {
@@ -503,7 +534,8 @@ mod tests {
         let config = WriterConfig { merge_window: WINDOW, deadline: Duration::from_secs(5) };
         let cancel = CancellationToken::new();
         let mut reports = 0;
-        let running = writer.run(server.client.clone(), config, |_, _| reports += 1, cancel.clone());
+        let link = (server.client.clone(), server.answers.listen());
+        let running = writer.run(link, config, |_, _| reports += 1, cancel.clone());
         tokio::join!(running, async {
             act.await;
             cancel.cancel();
@@ -637,6 +669,47 @@ mod tests {
         .await;
         assert_eq!(server.times("q").len(), 3);
         assert!(writer.failures().is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_failed_while_the_server_was_away_goes_at_once_when_it_is_back() {
+        for (refusal, times) in [(503, 3), (422, 2)] {
+            let (server, writer) = (Server::new(vec![refusal; 2], Duration::ZERO), Writer::default());
+            run(&server, &writer, async {
+                writer.want(vec![change("q", 1)]);
+                while server.times("q").len() < 2 {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                // It would come again after twice the first pause.
+                tokio::time::sleep(WINDOW).await;
+                server.answers.tell();
+                tokio::time::sleep(WINDOW).await;
+                assert_eq!(server.times("q").len(), times, "after {refusal}");
+                writer.want(vec![]);
+            })
+            .await;
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_sent_before_the_server_was_back_does_not_wait_longer_for_it() {
+        let (server, writer) = (Server::new(vec![503; 4], WINDOW), Writer::default());
+        let begun = Instant::now();
+        run(&server, &writer, async {
+            writer.want(vec![change("q", 1)]);
+            while server.times("q").len() < 4 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            // While the fourth is under way.
+            server.answers.tell();
+            while server.times("q").len() < 5 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+        let pauses = |times: u32| FIRST_RETRY * times + WINDOW * 5;
+        let took = begun.elapsed();
+        assert!(took < pauses(1 + 2 + 4 + 8), "{took:?}");
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 //! own, so that one hung cluster costs the others nothing.
 
 mod again;
+mod answers;
 mod budget;
 mod error;
 mod observer;
@@ -20,6 +21,7 @@ use super::{
     proxy::Forwarded,
 };
 
+pub use answers::Answers;
 pub use budget::Budget;
 pub(super) use budget::{Share, give_back, slow};
 pub(super) use error::clean;
@@ -74,6 +76,7 @@ pub struct ClusterClient {
     client: Client,
     expires: Option<Timestamp>,
     origin: Arc<Origin>,
+    answers: Arc<Answers>,
 }
 
 /// What a further connection is made from.
@@ -139,7 +142,12 @@ fn build(
     let expires = kubeconfig.as_ref().and_then(CheckedKubeconfig::expires);
     let origin =
         Origin { kubeconfig, config, route, limits: limits.clone(), forwarded: Forwarded::default() };
-    Ok(ClusterClient { client: origin.dial(limits)?, expires, origin: Arc::new(origin) })
+    Ok(ClusterClient {
+        client: origin.dial(limits)?,
+        expires,
+        origin: Arc::new(origin),
+        answers: Arc::default(),
+    })
 }
 
 impl Origin {
@@ -185,6 +193,10 @@ impl ClusterClient {
 
     pub fn reading(&self) -> &Budget {
         &self.origin.limits.reading
+    }
+
+    pub fn answers(&self) -> &Arc<Answers> {
+        &self.answers
     }
 
     pub fn observer(&self) -> &Observer {

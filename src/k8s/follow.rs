@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     client::ClusterClient,
-    list_watch::{Allowance, Answers, Codec, Follow, Known, Record, Selector, Table, Timing},
+    list_watch::{Allowance, Codec, Follow, Known, Record, Selector, Table, Timing},
     types::meta::HUB_LABEL,
     write::{Change, Kind},
 };
@@ -31,8 +31,6 @@ pub struct Following {
     pub linked: Vec<Arc<Notify>>,
     /// As [`Follow::allowance`].
     pub allowance: Allowance,
-    /// As [`Follow::answers`].
-    pub answers: Arc<Answers>,
 }
 
 /// Who reads what is followed.
@@ -94,7 +92,7 @@ fn owned<'a>(whom: impl IntoIterator<Item = &'a Arc<Notify>>) -> Vec<Arc<Notify>
 impl Following {
     pub fn new(client: ClusterClient, timing: Timing, changed: Vec<Arc<Notify>>) -> Self {
         let (linked, allowance) = (changed.clone(), Allowance::default());
-        Self { client, timing, linked, changed, allowance, answers: Arc::default() }
+        Self { client, timing, linked, changed, allowance }
     }
 }
 
@@ -429,7 +427,7 @@ pub fn follow_table<T: Record>(
     follow.timing = following.timing.clone();
     follow.allowance = following.allowance.clone();
     follow.budget = following.client.reading().clone();
-    follow.answers = Arc::clone(&following.answers);
+    follow.answers = Arc::clone(following.client.answers());
     follow.observer = following.client.observer().clone();
     table.wakes(following.changed.clone(), following.linked.clone());
     let table = table.clone();

@@ -18,7 +18,7 @@ use super::{
     follow::{
         Followed, Following, KnownObjects, Part, Row, Scope, StoredSet, StoredTable, TableSet, Wake, followed,
     },
-    list_watch::{Allowance, Answers, State, Table, Timing},
+    list_watch::{Allowance, State, Table, Timing},
     logs::{LogConnections, LogPod},
     types::{
         kueue::{
@@ -84,8 +84,6 @@ pub struct Worker {
     /// When it was known to be the cluster that was joined.
     pub connected: Instant,
     pub tables: WorkerTables,
-    /// Told at each answer to a probe.
-    pub answers: Arc<Answers>,
     pub tasks: TaskTables,
     /// Set by whoever finds that this is not the cluster that was joined.
     pub quarantine: watch::Sender<Option<QuarantineReason>>,
@@ -123,7 +121,6 @@ impl Worker {
             uid,
             connected: Instant::now(),
             tables: WorkerTables::within(&allowance),
-            answers: Arc::default(),
             tasks: TaskTables::within(&allowance),
             quarantine: watch::Sender::new(None),
             cancel,
@@ -149,7 +146,6 @@ impl Worker {
 
     pub fn follow(&self, timing: &Timing, (hub_id, wake): (&str, &Wake), tasks: &mut JoinSet<()>) {
         let mut following = Following::new(self.client.clone(), timing.clone(), wake.all());
-        following.answers = Arc::clone(&self.answers);
         following.allowance = self.allowance.clone();
         let scope = Scope { hub_id, namespace: "", wake: Some(wake), cancel: &self.cancel };
         self.tables.follow_part(Part::Always, &following, &scope, tasks);

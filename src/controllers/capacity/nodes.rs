@@ -234,7 +234,7 @@ impl Followed {
         follow.timing = self.settings.timing.clone();
         follow.allowance = self.worker.allowance.clone();
         follow.budget = self.worker.client.reading().clone();
-        follow.answers = Arc::clone(&self.worker.answers);
+        follow.answers = Arc::clone(self.worker.client.answers());
         follow.observer = self.worker.client.observer().clone();
         tokio::select! {
             // Whoever runs this ends it by dropping it.

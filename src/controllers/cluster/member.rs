@@ -489,7 +489,7 @@ impl Member {
                     return Ok(Ended::Returned);
                 }
                 Ok(_) => {
-                    worker.answers.tell();
+                    worker.client.answers().tell();
                     Box::pin(self.answered(&mut stored)).await?;
                     *silence = self.heard();
                 }

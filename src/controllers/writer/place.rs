@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use kube::Client;
 use tracing::{debug, info, warn};
 
 use super::{Outcome, not_taken};
 use fedq_base::telemetry::Metrics;
 use fedq_k8s::{
-    client::{ApiError, RetryClass},
+    client::{ApiError, ClusterClient, RetryClass},
     hub::Hub,
     worker::Worker,
     write::Change,
@@ -32,10 +31,10 @@ impl Place {
         }
     }
 
-    pub(super) fn client(&self) -> Client {
+    pub(super) fn client(&self) -> &ClusterClient {
         match self {
-            Self::Hub(hub) => hub.client.kube(),
-            Self::Worker(worker) => worker.client.kube(),
+            Self::Hub(hub) => &hub.client,
+            Self::Worker(worker) => &worker.client,
         }
     }
 

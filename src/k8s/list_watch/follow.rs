@@ -1,9 +1,6 @@
 //! The loop: list, watch, back off, list again.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use http::{
     Request, Response, StatusCode,
@@ -12,10 +9,7 @@ use http::{
 use http_body_util::{BodyExt, Limited};
 use kube::{Client, client::Body};
 use serde::Deserialize;
-use tokio::{
-    sync::Notify,
-    time::{Instant, timeout, timeout_at},
-};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -28,7 +22,8 @@ use super::{
     protobuf,
 };
 use crate::client::{
-    ApiError, Budget, Observer, RetryClass, Share, Streamed, Told, call, escape, restart_reason, slow,
+    Answers, ApiError, Budget, Observer, RetryClass, Share, Streamed, Told, call, escape, restart_reason,
+    slow,
 };
 
 /// One kind of one cluster to follow.
@@ -50,33 +45,6 @@ pub struct Follow {
     pub answers: Arc<Answers>,
     /// Told of watches that broke.
     pub observer: Observer,
-}
-
-/// Shared by all kinds of one cluster. Each waits for a time of its own after a failure, the longer the more often it
-/// failed; once one of them, or a probe, finds that the server is back, they all are.
-#[derive(Default)]
-pub struct Answers {
-    told: Notify,
-    last: Mutex<Option<Instant>>,
-}
-
-impl Answers {
-    /// Where each other request fails, those that succeed must not take all pauses from those that do not.
-    const PAUSE: Duration = Duration::from_secs(2);
-
-    /// The server has answered.
-    pub fn tell(&self) {
-        let now = Instant::now();
-        let mut last = self.last.lock().expect("no code panics while holding this lock");
-        if last.is_none_or(|last| Self::PAUSE <= now.duration_since(last)) {
-            *last = Some(now);
-            self.told.notify_waiters();
-        }
-    }
-
-    async fn heard(&self) {
-        self.told.notified().await;
-    }
 }
 
 /// Why following ended. Everything else is tried again.

@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub use allowance::{Allowance, Charge, Limits};
-pub use follow::{Answers, Follow, Stopped};
+pub use follow::{Follow, Stopped};
 pub use table::{Key, Known, Record, State, Table, TableSink};
 
 use super::client::ApiError;

@@ -446,22 +446,3 @@ async fn of_two_kinds_that_broke_the_one_that_is_answered_first_brings_the_other
     first.stop().await;
     other.stop().await;
 }
-
-#[tokio::test]
-async fn what_fails_again_and_again_is_not_brought_back_at_each_answer() {
-    let answers = Answers::default();
-    let heard = async {
-        let mut count = 0;
-        while timeout(Duration::from_millis(50), answers.heard()).await.is_ok() {
-            count += 1;
-        }
-        count
-    };
-    let told = async {
-        for _ in 0..10 {
-            tokio::task::yield_now().await;
-            answers.tell();
-        }
-    };
-    assert_eq!(tokio::join!(heard, told).0, 1);
-}

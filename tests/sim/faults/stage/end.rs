@@ -30,12 +30,13 @@ impl Stage {
         self.is_what_a_fresh_start_finds(amounts, before).await;
     }
 
-    /// Once the claims' last edits are told of, and no assignment as of a cluster that is not followed: a write that
-    /// was refused and a kind whose watch broke are tried again after a while.
+    /// Once the claims' last edits are told of, and the capacity that they follow, and no assignment as of a cluster that is
+    /// not followed: a write that was refused and a kind whose watch broke are tried again after a while.
     async fn decided_at_rest(&self) -> Vec<Value> {
         let is_followed = |claim: &Value| {
             let mut assignments = claim["status"]["assignments"].as_array().into_iter().flatten();
             claim["status"]["observedGeneration"] == claim["metadata"]["generation"]
+                && claim["spec"]["nominalResources"]["gpu"] == claim["status"]["capacity"]["gpu"]
                 && assignments.all(|one| one["reason"] == "Assigned")
         };
         let began = Instant::now();
