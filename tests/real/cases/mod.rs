@@ -12,6 +12,7 @@ pub mod conformance;
 pub mod faults;
 pub mod hub_queues;
 pub mod k8s_cli;
+pub mod kueue_fleet;
 pub mod kueue_move;
 pub mod kueuectl;
 pub mod leaving;
@@ -115,6 +116,7 @@ pub fn all() -> Vec<Case> {
         command_line::a_claim_is_edited_with_checks_and_on_top_of_other_edits,
         command_line::the_command_line_joins_checks_and_leaves,
         kueuectl::the_same_lines_give_the_same_answers_as_kueuectls,
+        kueue_fleet::people_see_and_change_on_each_cluster_what_it_lets_them,
         command_line::nobody_gets_further_than_the_hub_lets_them,
         task::tasks_run_wait_move_and_stop_across_clusters,
         k8s_cli::the_workflows_of_its_specification_give_its_answers,

@@ -13,12 +13,10 @@ use crate::support::cluster::{Cluster, has_condition, id};
 use crate::support::fleet::Fleet;
 use crate::support::nodes::node;
 
-const HUB: [&str; 3] = [
-    include_str!("../../../deploy/hub/namespace.yaml"),
-    include_str!("../../../deploy/hub/rbac.yaml"),
-    include_str!("../../../deploy/hub/roles.yaml"),
-];
-const WORKER: &str = include_str!("../../../deploy/worker/rbac.yaml");
+pub const NAMESPACE: &str = include_str!("../../../deploy/hub/namespace.yaml");
+pub const ROLES: &str = include_str!("../../../deploy/hub/roles.yaml");
+const HUB: [&str; 3] = [NAMESPACE, include_str!("../../../deploy/hub/rbac.yaml"), ROLES];
+pub const WORKER: &str = include_str!("../../../deploy/worker/rbac.yaml");
 const MULTIKUEUE: &str = include_str!("../../../deploy/worker/multikueue.yaml");
 
 pub async fn the_rights_that_are_shipped_suffice_from_joining_to_leaving(fleet: &Fleet) -> Result<()> {
@@ -113,7 +111,7 @@ pub async fn multikueue_runs_jobs_with_the_rights_that_are_shipped(fleet: &Fleet
     nothing_was_refused([(hub, marks.0), (worker, marks.1)])
 }
 
-fn nothing_was_refused(marks: [(&Cluster, Mark); 2]) -> Result<()> {
+pub fn nothing_was_refused(marks: [(&Cluster, Mark); 2]) -> Result<()> {
     for (cluster, mark) in marks {
         let mut refused = cluster.requests_since(mark)?;
         refused.retain(|one| one.code == 403 && one.user.starts_with("system:serviceaccount:fedq-system:"));
@@ -123,7 +121,7 @@ fn nothing_was_refused(marks: [(&Cluster, Mark); 2]) -> Result<()> {
 }
 
 /// The cluster's address with the token of a ServiceAccount in fedq-system.
-fn kubeconfig_of(cluster: &Cluster, account: &str) -> Result<String> {
+pub fn kubeconfig_of(cluster: &Cluster, account: &str) -> Result<String> {
     let token = cluster.kubectl(&["create", "token", account, "--namespace", "fedq-system"])?;
     let mut kubeconfig: Value = serde_saphyr::from_str(&cluster.kubeconfig)?;
     let user = kubeconfig.pointer_mut("/users/0/user").context("a kubeconfig has a user")?;

@@ -13,6 +13,7 @@ use futures::{StreamExt, TryStreamExt};
 use kube::api::{Patch, PatchParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 
+use super::appwrapper_stage::APPWRAPPER;
 use crate::said;
 use crate::support::audit::{Mark, Request};
 use crate::support::cluster::{Cluster, Id, Part, id};
@@ -455,6 +456,7 @@ async fn release(cluster: &Cluster, api_version: &str, kind: &str, object: &Valu
 }
 
 async fn clear_cluster(cluster: &Cluster) -> Result<()> {
+    clear_app_wrappers(cluster).await?;
     for (api_version, kind) in [
         ("batch/v1", "Job"),
         // Those that another cluster's Kueue left have no Job.
@@ -476,6 +478,32 @@ async fn clear_cluster(cluster: &Cluster) -> Result<()> {
             Ok(Seen::when(left.is_empty(), || left.iter().map(|one| one["metadata"].to_string()).collect()))
         })
         .await?;
+    }
+    Ok(())
+}
+
+/// Of a case that came to no end: its operator is gone, and nobody else lets go of what it wrapped.
+async fn clear_app_wrappers(cluster: &Cluster) -> Result<()> {
+    let kind = "appwrappers.workload.codeflare.dev";
+    if cluster.get(id("apiextensions.k8s.io/v1", "CustomResourceDefinition", kind)).await?.is_none() {
+        return Ok(());
+    }
+    let registration = "admissionregistration.k8s.io/v1";
+    for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
+        for webhook in cluster.list(registration, kind, None).await? {
+            let name = webhook["metadata"]["name"].as_str().unwrap_or_default();
+            if name.contains("appwrapper") {
+                cluster.delete(id(registration, kind, name)).await?;
+            }
+        }
+    }
+    // The kind may have been installed a moment ago.
+    let wrappers = eventually("AppWrappers to be listed", SOON, async || {
+        cluster.list(APPWRAPPER, "AppWrapper", None).await.map(Seen::Done)
+    })
+    .await?;
+    for wrapper in wrappers {
+        release(cluster, APPWRAPPER, "AppWrapper", &wrapper).await?;
     }
     Ok(())
 }

@@ -1,0 +1,181 @@
+//! `fedq kueue` through fedqd, which has on the workers what `deploy/worker` gives it and no more.
+
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use super::command_line::Person;
+use super::rights::{NAMESPACE, ROLES, WORKER, kubeconfig_of, nothing_was_refused};
+use super::stage::{CLAIM, CLAIMS, GPU, KUEUE, SOON, Stage, claim_name, ground, job, job_id, queue};
+use crate::follower::Follower;
+use crate::support::cluster::{Cluster, id};
+use crate::support::daemon::start_cli;
+use crate::support::fleet::Fleet;
+use crate::support::wait::{Seen, eventually};
+
+const KUEUECTL: &str = include_str!("../../../deploy/worker/kueuectl.yaml");
+const CASE: &str = "people";
+const QUEUE: &str = "people-queue";
+
+/// Lets a user of the hub do this on a worker.
+async fn grant(worker: &Cluster, user: &str, name: &str, rules: Value) -> Result<()> {
+    const RBAC: &str = "rbac.authorization.k8s.io/v1";
+    let (metadata, group) = (json!({"name": name}), "rbac.authorization.k8s.io");
+    let role = json!({"apiVersion": RBAC, "kind": "ClusterRole", "metadata": metadata, "rules": rules});
+    let binding = json!({
+        "apiVersion": RBAC, "kind": "ClusterRoleBinding", "metadata": metadata,
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+    });
+    worker.apply_object("fedq-test", role).await?;
+    worker.apply_object("fedq-test", binding).await?;
+    Ok(())
+}
+
+fn reads() -> Value {
+    json!([
+        {"apiGroups": ["kueue.x-k8s.io"], "resources": ["*"], "verbs": ["get", "list", "watch"]},
+        // kueuectl asks for the place in the queue of each that waits.
+        {"apiGroups": ["visibility.kueue.x-k8s.io"], "resources": ["clusterqueues/pendingworkloads"], "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["namespaces", "events", "pods"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get", "list"]},
+    ])
+}
+
+struct Ann<'s, 'f> {
+    stage: &'s Stage<'f>,
+    person: Person<'s, 'f>,
+}
+
+impl Ann<'_, '_> {
+    /// What the command says: data, errors, exit code.
+    fn kueue(&self, line: &str) -> Result<(String, String, i32)> {
+        let words: Vec<&str> = ["kueue"].into_iter().chain(line.split(' ')).collect();
+        let ran = self.person.runs(&words)?;
+        Ok((ran.stdout, ran.stderr, ran.code))
+    }
+
+    fn follows(&self, line: &str) -> Result<Follower> {
+        let words: Vec<&str> = ["kueue"].into_iter().chain(line.split(' ')).collect();
+        let env = [("FEDQ_SERVER", self.stage.server.as_str()), ("FEDQ_TOKEN", self.person.token())];
+        Ok(Follower::new(start_cli(self.stage.fleet, CASE, &env, &words, Stdio::piped())?))
+    }
+}
+
+/// First words of the lines below the head.
+fn clusters(table: &str) -> Vec<&str> {
+    table.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect()
+}
+
+pub async fn people_see_and_change_on_each_cluster_what_it_lets_them(fleet: &Fleet) -> Result<()> {
+    let name = "people_see_and_change_on_each_cluster_what_it_lets_them";
+    let stage = Stage::set(fleet, name, CASE).await?;
+    let (hub, one, two) = (stage.hub(), fleet.worker1(), fleet.worker2());
+    for manifest in [NAMESPACE, ROLES] {
+        hub.apply(manifest).await?;
+    }
+    for (cluster, worker) in [("people-one", one), ("people-two", two)] {
+        worker.apply(WORKER).await?;
+        worker.apply(&ground(CASE)).await?;
+        worker.apply(&queue(CASE, QUEUE, &[(GPU, "8")], "")).await?;
+        stage.put_secret(cluster, &kubeconfig_of(worker, "fedq")?).await?;
+        let claim = claim_name(cluster);
+        hub.wait(id(CLAIMS, CLAIM, &claim), "made at the join", SOON, Value::is_object).await?;
+    }
+    let ann = Ann { stage: &stage, person: Person::new(&stage, "ann", Some("fedq-claim-viewer")).await? };
+    let user = format!("hub:system:serviceaccount:{}:ann", stage.namespace());
+    grant(one, &user, "people-reads", reads()).await?;
+
+    // It is the administrator's to allow it at all.
+    let (out, err, code) = ann.kueue("list cq --cluster people-one")?;
+    ensure!(code == 1 && out.is_empty() && err.contains("deploy/worker/kueuectl.yaml"), "{code}: {out}{err}");
+    for worker in [one, two] {
+        worker.apply(KUEUECTL).await?;
+    }
+    let marks = [(one, one.mark()?), (two, two.mark()?)];
+
+    // What she may see is shown, what she may not is named.
+    eventually("the right to be felt", SOON, async || {
+        let (out, err, code) = ann.kueue("list cq --cluster people-one")?;
+        Ok(Seen::when(code == 0 && out.contains(QUEUE), || format!("{code}: {out}{err}")))
+    })
+    .await?;
+    let (out, err, code) = ann.kueue("list cq --all-clusters")?;
+    ensure!(code == 1 && clusters(&out) == ["people-one"], "{code}: {out}{err}");
+    let refused = format!(
+        "cluster people-two: user \"{user}\" cannot list clusterqueues.kueue.x-k8s.io on cluster `people-two`"
+    );
+    ensure!(err.contains(&refused), "{err}");
+    let (_, err, code) = ann.kueue(&format!("stop cq {QUEUE} --cluster people-one"))?;
+    ensure!(code == 1 && err.contains("cannot patch clusterqueues.kueue.x-k8s.io"), "{err}");
+    let policy = async |worker: &Cluster| {
+        let queue = worker.get(id(KUEUE, "ClusterQueue", QUEUE)).await?.context("the queue")?;
+        anyhow::Ok(queue["spec"]["stopPolicy"].clone())
+    };
+    ensure!(policy(one).await? == "None", "nobody stopped it");
+
+    // What she changes there is on record as hers.
+    let changes = json!([{"apiGroups": ["kueue.x-k8s.io"], "resources": ["clusterqueues"], "verbs": ["patch", "update"]}]);
+    grant(one, &user, "people-changes", changes).await?;
+    eventually("the right to change to be felt", SOON, async || {
+        let (out, err, code) = ann.kueue(&format!("stop cq {QUEUE} --cluster people-one"))?;
+        Ok(Seen::when(code == 0, || format!("{code}: {out}{err}")))
+    })
+    .await?;
+    ensure!(policy(one).await? == "HoldAndDrain" && policy(two).await? == "None", "of one alone");
+    let (_, err, code) = ann.kueue(&format!("resume cq {QUEUE} --cluster people-one"))?;
+    ensure!(code == 0 && policy(one).await? == "None", "{err}");
+
+    // Lists of both are followed while workloads come and go.
+    grant(two, &user, "people-reads", reads()).await?;
+    eventually("both to be shown", SOON, async || {
+        let (out, err, code) = ann.kueue("list cq --all-clusters")?;
+        let both = clusters(&out) == ["people-one", "people-two"];
+        Ok(Seen::when(code == 0 && both, || format!("{code}: {out}{err}")))
+    })
+    .await?;
+    let mut follower = ann.follows(&format!("list workload -n {CASE} --all-clusters -w"))?;
+    for (cluster, worker) in [("people-one", one), ("people-two", two)] {
+        // More than the queue has, so that it stays pending.
+        worker.apply_object("fedq-test", job(CASE, "waits", QUEUE, &[(GPU, "9")], "1s")).await?;
+        shows(&mut follower, cluster, "job-waits-", "PENDING").await?;
+    }
+    let (out, err, code) = ann.kueue(&format!("list workload -n {CASE} --all-clusters --status pending"))?;
+    ensure!(code == 0 && clusters(&out) == ["people-one", "people-two"], "{code}: {out}{err}");
+    one.delete(job_id(CASE, "waits")).await?;
+    eventually("the workload of the deleted job to go", SOON, async || {
+        let (out, err, _) = ann.kueue(&format!("list workload -n {CASE} --all-clusters"))?;
+        Ok(Seen::when(clusters(&out) == ["people-two"], || format!("{out}{err}")))
+    })
+    .await?;
+
+    // A server that stops is named, the other's are shown; what is followed goes on with both.
+    two.plane.kill_api_server()?;
+    let (out, err, code) = ann.kueue("list cq --all-clusters")?;
+    ensure!(code == 1 && clusters(&out) == ["people-one"], "{code}: {out}{err}");
+    ensure!(err.contains("cluster people-two: "), "{err}");
+    one.apply_object("fedq-test", job(CASE, "later", QUEUE, &[(GPU, "9")], "1s")).await?;
+    shows(&mut follower, "people-one", "job-later-", "PENDING").await?;
+    two.plane.restart_api_server().await?;
+    two.apply_object("fedq-test", job(CASE, "back", QUEUE, &[(GPU, "9")], "1s")).await?;
+    shows(&mut follower, "people-two", "job-back-", "PENDING").await?;
+    follower.interrupt();
+    eventually("the command to end", SOON, async || {
+        let ended = follower.ended()?;
+        Ok(Seen::when(ended.is_some(), || "it runs".to_owned()))
+    })
+    .await?;
+    nothing_was_refused(marks)
+}
+
+/// Until a line tells this of a workload of that cluster.
+async fn shows(follower: &mut Follower, cluster: &str, workload: &str, status: &str) -> Result<()> {
+    eventually(&format!("{workload}… of {cluster} to be {status}"), SOON, async || {
+        let tells =
+            |line: &String| line.starts_with(cluster) && line.contains(workload) && line.contains(status);
+        let heard = follower.heard();
+        Ok(Seen::when(heard.iter().any(tells), || format!("{heard:#?}")))
+    })
+    .await
+}
