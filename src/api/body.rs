@@ -1,6 +1,6 @@
 //! Bodies of requests. What does not fit is told by field and place, and never with its value, which may be a secret.
 
-use std::{collections::HashSet, fmt};
+use std::{marker::PhantomData, sync::Arc};
 
 use axum::{
     body::Bytes,
@@ -9,12 +9,16 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::{
-    Deserialize, Deserializer, Serialize,
-    de::{DeserializeOwned, Error as _, MapAccess, SeqAccess, Visitor},
+    Serialize,
+    de::{DeserializeOwned, DeserializeSeed},
 };
 use serde_json::{Value, error::Category};
+use serde_path_to_error::{Deserializer, Track};
 
-use super::Failure;
+use super::{
+    Failure,
+    shape::{Look, Shape},
+};
 use fedq_wire::problem::{Cause, Code};
 
 pub struct Json<T>(pub T);
@@ -34,8 +38,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
             let detail = "the body must be JSON, and its Content-Type application/json";
             return Err(Failure::new(status, Code::UnsupportedMediaType, detail));
         }
+        let shape = request.extensions().get::<Arc<Shape>>().cloned().unwrap_or_default();
         let body = Bytes::from_request(request, state).await.map_err(|error| unread(&error))?;
-        read(&body).map(Self)
+        read(&body, &shape).map(Self)
     }
 }
 
@@ -52,18 +57,17 @@ fn unread(error: &BytesRejection) -> Failure {
     Failure::bad_request("the body ended before it was whole")
 }
 
-fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
-    // JSON lets a key stand twice, and readers differ in which one counts.
-    parse::<OnceEach>(body)?;
-    parse(body)
+fn read<T: DeserializeOwned>(body: &[u8], shape: &Shape) -> Result<T, Failure> {
+    parse(body, Look(shape))?;
+    parse(body, PhantomData::<T>)
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
-    let mut reader = serde_json::Deserializer::from_slice(body);
-    let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let path = error.path().to_string();
+fn parse<'a, S: DeserializeSeed<'a>>(body: &'a [u8], seed: S) -> Result<S::Value, Failure> {
+    let (mut reader, mut track) = (serde_json::Deserializer::from_slice(body), Track::new());
+    let read = seed.deserialize(Deserializer::new(&mut reader, &mut track)).map_err(|error| {
+        let path = track.path().to_string();
         // What the reader could not name yet is a `?` at the end.
-        refused(path.trim_end_matches(['.', '?']), error.inner())
+        refused(path.trim_end_matches(['.', '?']), &error)
     })?;
     reader.end().map_err(|error| refused("", &error))?;
     Ok(read)
@@ -124,73 +128,19 @@ fn noun(expected: &str) -> String {
     }
 }
 
-/// Any JSON in which no object has a key twice.
-struct OnceEach;
-
-impl<'de> Deserialize<'de> for OnceEach {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Looker)
-    }
-}
-
-struct Looker;
-
-impl<'de> Visitor<'de> for Looker {
-    type Value = OnceEach;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<OnceEach, E> {
-        Ok(OnceEach)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<OnceEach, E> {
-        Ok(OnceEach)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<OnceEach, E> {
-        Ok(OnceEach)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<OnceEach, E> {
-        Ok(OnceEach)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<OnceEach, E> {
-        Ok(OnceEach)
-    }
-
-    fn visit_unit<E>(self) -> Result<OnceEach, E> {
-        Ok(OnceEach)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<OnceEach, A::Error> {
-        while items.next_element::<OnceEach>()?.is_some() {}
-        Ok(OnceEach)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<OnceEach, A::Error> {
-        let mut keys = HashSet::new();
-        while let Some(key) = fields.next_key::<String>()? {
-            if keys.contains(&key) {
-                return Err(A::Error::custom(format_args!("duplicate field `{key}`")));
-            }
-            keys.insert(key);
-            fields.next_value::<OnceEach>()?;
-        }
-        Ok(OnceEach)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use fedq_wire::{claim::ClaimSpec, cluster::JoinCluster};
 
     fn told<T: DeserializeOwned>(body: &[u8]) -> String {
-        let Err(Failure(problem)) = read::<T>(body) else { return "fits".to_owned() };
+        told_of::<T>(body, &Shape::Any)
+    }
+
+    fn told_of<T: DeserializeOwned>(body: &[u8], shape: &Shape) -> String {
+        let Err(Failure(problem)) = read::<T>(body, shape) else { return "fits".to_owned() };
         let cause = &problem.causes[0];
         let place = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
         format!(
@@ -210,5 +160,50 @@ mod tests {
         }
         let told = told::<ClaimSpec>(br#"{"clusterName": "a", "nominalResources": {"cpu": true}}"#);
         assert_eq!(told, "422 nominalResources.cpu 1:53 must be text");
+    }
+
+    /// Where the document has bounds, and with the place in the body.
+    #[test]
+    fn what_is_larger_than_the_document_has_it_is_refused() {
+        let document = json!({"components": {"schemas": {
+            "Name": {"type": ["string", "null"], "minLength": 1, "maxLength": 3},
+            "Names": {"type": "object", "additionalProperties": {"$ref": "#/components/schemas/Name"},
+                "propertyNames": {"type": "string", "maxLength": 2}},
+        }}});
+        let schema = json!({"type": "object", "properties": {
+            "name": {"$ref": "#/components/schemas/Name"},
+            "count": {"type": "integer", "minimum": 1, "maximum": 9},
+            "list": {"type": "array", "maxItems": 2, "items": {"$ref": "#/components/schemas/Name"}},
+            "names": {"$ref": "#/components/schemas/Names", "maxProperties": 2},
+        }});
+        let shape = Shape::of(&schema, &document);
+        for (body, expected) in [
+            (
+                r#"{"name": "äöü", "count": 9, "list": ["a", null], "names": {"ab": "abc"}, "other": "abcd"}"#,
+                "fits",
+            ),
+            (r#"{"name": 7, "list": {"a": "abcd"}, "count": "abcd"}"#, "fits"),
+            (r#"{"name": "abcd"}"#, "422 name 1:15 must be text with a length of 1 to 3"),
+            (r#"{"name": ""}"#, "422 name 1:11 must be text with a length of 1 to 3"),
+            (r#"{"count": 0}"#, "422 count 1:11 must be a whole number, 1 to 9"),
+            (r#"{"count": -1}"#, "422 count 1:12 must be a whole number, 1 to 9"),
+            (r#"{"list": ["a", "abcd"]}"#, "422 list[1] 1:21 must be text with a length of 1 to 3"),
+            (
+                r#"{"list": ["a", "a", "a"]}"#,
+                "422 list 1:24 must be a list whose number of items is at most 2",
+            ),
+            (r#"{"names": {"a": "abcd"}}"#, "422 names.a 1:22 must be text with a length of 1 to 3"),
+            (
+                r#"{"names": {"abc": "a"}}"#,
+                "422 names 1:16 must be an object with keys whose length is at most 2",
+            ),
+            (
+                r#"{"names": {"a": "a", "b": "a", "c": "a"}}"#,
+                "422 names 1:40 must be an object whose number of fields is at most 2",
+            ),
+            (r#"{"name": "a", "name": "a"}"#, "422  1:20 duplicate field `name`"),
+        ] {
+            assert_eq!(told_of::<Value>(body.as_bytes(), &shape), expected, "{body}");
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! What of the OpenAPI document follows from rules that hold for every operation: how each fails, what its headers
 //! are, how lists are followed. The rest stands beside each handler.
 
+mod bounds;
+mod examples;
 mod failures;
 mod links;
 
@@ -27,6 +29,7 @@ pub fn finish(document: &utoipa::openapi::OpenApi) -> Value {
     if let Some(schemas) = document["components"]["schemas"].as_object_mut() {
         tidy_all(schemas);
     }
+    bounds::add(&mut document["components"]["schemas"]);
     streams(&mut document);
     let components = &mut document["components"];
     components["securitySchemes"] = json!({"token": {"type": "http", "scheme": "bearer"}});
@@ -283,6 +286,7 @@ fn complete(path: &str, method: &str, operation: &mut Value) {
         describe(parameter);
     }
     links::add(&id, operation);
+    examples::add(&id, operation);
 }
 
 /// The manifest of a Placement, as far as it is looked at here: OCM says what its spec may be.
@@ -293,7 +297,10 @@ fn placement() -> Value {
             "kind": {"type": "string", "enum": ["Placement"]},
             "metadata": {
                 "type": "object", "additionalProperties": true, "required": ["name"],
-                "properties": {"name": {"type": "string", "minLength": 1}, "namespace": {"type": "string"}},
+                "properties": {
+                    "name": {"type": "string", "minLength": 1, "maxLength": 253},
+                    "namespace": {"type": "string", "maxLength": 63},
+                },
             },
             "spec": {"type": "object", "additionalProperties": true},
         },
@@ -327,18 +334,30 @@ fn describe(parameter: &mut Value) {
         parameter["schema"] = schema;
         parameter["description"] = description.into();
     }
+    let in_query = parameter["in"] == "query";
     if let Some(schema) = parameter.get_mut("schema") {
-        if name == "continue" {
-            schema["maxLength"] = 1024.into();
-            schema["pattern"] = r"^[^\x00-\x1f\x7f]*$".into();
-        }
-        if name == "If-Match" {
-            schema["pattern"] = r#"^(\*|"[!#-~]+")$"#.into();
-        }
         // What is not there is left out.
         if let Some(types) = schema["type"].as_array() {
             schema["type"] = types.iter().find(|one| *one != "null").cloned().unwrap_or_default();
         }
+        match name.as_str() {
+            "continue" => {
+                schema["maxLength"] = 1024.into();
+                schema["pattern"] = r"^[^\x00-\x1f\x7f]*$".into();
+            }
+            "If-Match" => schema["pattern"] = r#"^(\*|"[!#-~]+")$"#.into(),
+            _ if in_query && is_free_text(schema) => {
+                schema["pattern"] = r"^[^\x00]*$".into();
+                if schema.get("maxLength").is_none() {
+                    schema["maxLength"] = bounds::MAX_TEXT.into();
+                }
+            }
+            _ => {}
+        }
         bound_integers(schema);
     }
+}
+
+fn is_free_text(schema: &Value) -> bool {
+    schema["type"] == "string" && ["enum", "format"].iter().all(|key| schema.get(key).is_none())
 }

@@ -22,6 +22,7 @@ mod proxy;
 mod queue;
 mod reference;
 mod routes;
+mod shape;
 mod show;
 mod stream;
 mod system;

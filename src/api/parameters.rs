@@ -1,5 +1,5 @@
 //! Parameters of requests are what the document says, and no others: who misspells `dryRun` must not have it carried
-//! out.
+//! out. What the document says of the body goes on to whoever reads that.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -11,14 +11,14 @@ use axum::{
 };
 use serde_json::Value;
 
-use super::{Failure, State, extract::token};
+use super::{Failure, State, extract::token, shape::Shape};
 use fedq_domain::nearest::nearest;
 use fedq_wire::problem::Cause;
 
 /// Whoever sends thousands is told of the first ones: an answer must not be many times what was asked.
 const MOST_CAUSES: usize = 20;
 
-/// What each operation takes in its query.
+/// What each operation takes.
 #[derive(Clone)]
 pub struct Parameters(Arc<HashMap<(Method, String), Operation>>);
 
@@ -26,6 +26,7 @@ struct Operation {
     /// Whether it takes a token.
     closed: bool,
     query: Vec<Parameter>,
+    body: Arc<Shape>,
 }
 
 struct Parameter {
@@ -58,7 +59,9 @@ impl Parameters {
                 let parameters = operation["parameters"].as_array().into_iter().flatten();
                 let query = parameters.filter(|parameter| parameter["in"] == "query").map(Parameter::read);
                 let closed = operation.get("security").is_none();
-                known.insert((method, path.clone()), Operation { closed, query: query.collect() });
+                let body = &operation["requestBody"]["content"]["application/json"]["schema"];
+                let body = Arc::new(Shape::of(body, document));
+                known.insert((method, path.clone()), Operation { closed, query: query.collect(), body });
             }
         }
         Self(Arc::new(known))
@@ -124,9 +127,7 @@ impl Parameter {
                 Form::Number { least: number("minimum", 0), most: number("maximum", u64::MAX) }
             }
             _ if schema["format"] == "date-time" => Form::Time,
-            _ => Form::Text {
-                most: schema["maxLength"].as_u64().and_then(|most| most.try_into().ok()).unwrap_or(4096),
-            },
+            _ => Form::Text { most: number("maxLength", u64::MAX).try_into().unwrap_or(usize::MAX) },
         };
         Self { name: parameter["name"].as_str().unwrap_or_default().to_owned(), form }
     }
@@ -165,11 +166,12 @@ impl fmt::Display for Form {
 pub async fn check(
     Extract((state, known)): Extract<(State, Parameters)>,
     path: MatchedPath,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let operation = (request.method().clone(), path.as_str().to_owned());
     let Some(operation) = known.0.get(&operation) else { return next.run(request).await };
+    request.extensions_mut().insert(Arc::clone(&operation.body));
     match operation.check(request.uri().query().unwrap_or_default()) {
         Ok(()) => next.run(request).await,
         Err(failure) if !operation.closed => failure.into_response(),

@@ -57,7 +57,13 @@ pub async fn create_volume(
 fn refused(error: &VolumeError) -> Failure {
     let mut failure =
         Failure::new(StatusCode::UNPROCESSABLE_ENTITY, Code::Invalid, "the volume is not valid");
-    failure.0.causes = vec![Cause::new(error.field(), chain(error))];
+    // The domain names them as k8s-cli does.
+    let field = match error.field() {
+        "access_modes" => "accessModes",
+        "storage_class" => "storageClass",
+        other => other,
+    };
+    failure.0.causes = vec![Cause::new(field, chain(error))];
     failure
 }
 

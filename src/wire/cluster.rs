@@ -73,6 +73,7 @@ pub struct JoinCluster {
     #[schema(format = Password, min_length = 1)]
     pub kubeconfig: String,
     /// The context to use; the current one where absent.
+    #[schema(max_length = 1024)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
 }
@@ -88,6 +89,7 @@ impl std::fmt::Debug for JoinCluster {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ConfirmIdentity {
     /// UID of its kube-system namespace; the one fedq found where absent.
+    #[schema(min_length = 1, max_length = 128)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
 }

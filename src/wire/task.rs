@@ -19,7 +19,7 @@ pub struct SubmitTask {
     #[schema(min_length = 1, example = "run: python train.py\n")]
     pub file: String,
     /// Eight lower-case letters and digits: a request that is repeated with it submits nothing twice.
-    #[schema(pattern = "^[0-9a-z]{8}$")]
+    #[schema(pattern = "^[0-9a-z]{8}$", max_length = 8)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// Variables given beside the file; they win.
@@ -29,6 +29,7 @@ pub struct SubmitTask {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, String>,
     /// Instead of the file's.
+    #[schema(min_length = 1, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The LocalQueue to wait in.
@@ -50,9 +51,11 @@ pub struct SubmitTask {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub num_nodes: Option<u32>,
     /// Instead of the file's `accelerators`, such as `H100:8`.
+    #[schema(max_length = 256)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accelerators: Option<String>,
     /// Instead of the file's `image_id`.
+    #[schema(max_length = 1024)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// Refuse a task of which a field would have no effect.
@@ -370,8 +373,10 @@ pub struct LogsQuery {
     /// Only the node of this rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
-    /// Where an earlier answer stopped: `id` of the last line that was received.
+    /// Where an earlier answer stopped: `id` of the last line that was received. Of each container it names the last
+    /// line, so it is long where a task has many nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(max_length = 32768)]
     pub after: Option<String>,
 }
 

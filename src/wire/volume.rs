@@ -33,7 +33,7 @@ pub struct CreateVolume {
     )]
     pub storage_class: Option<String>,
     /// ReadWriteOnce where there are none.
-    #[schema(min_items = 1, value_type = Option<Vec<AccessMode>>)]
+    #[schema(min_items = 1, max_items = 4, value_type = Option<Vec<AccessMode>>)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access_modes: Option<Vec<String>>,
 }

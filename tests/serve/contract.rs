@@ -6,7 +6,10 @@ use axum::{body::Body, http::Request};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
-use super::server::{ANN, Served, served};
+use super::{
+    document::DOCUMENT,
+    server::{ANN, Served, served},
+};
 
 struct Answer {
     status: u16,
@@ -103,7 +106,7 @@ async fn a_bad_body_is_told_by_field_and_place() {
         ("/tasks", br#"{"file": "run: a", "file": "run: b"}"#.to_vec(), 422, "invalid", ""),
         ("/tasks", br#"{"file": "run: a", "id": "A"}"#.to_vec(), 422, "invalid", "id"),
         ("/clusters", br#"{"name": "new"}"#.to_vec(), 422, "invalid", ""),
-        ("/clusters", br#"{"name": "a b", "kubeconfig": ""}"#.to_vec(), 422, "invalid", "name"),
+        ("/clusters", br#"{"name": "a b", "kubeconfig": "x"}"#.to_vec(), 422, "invalid", "name"),
         ("/volumes", b"{\"name\": \"a\\u0000\", \"size\": \"1Gi\"}".to_vec(), 422, "invalid", "name"),
     ];
     for (path, body, status, code, field) in cases {
@@ -241,4 +244,110 @@ async fn that_a_cluster_was_seen_is_no_event() {
     change(1_700_000_004_000, true);
     let line = chunk().await;
     assert!(line.contains("\"cordoned\":true") && line.contains(":24.000Z\""), "{line}");
+}
+
+/// Each thing that a request holds, one beyond its bound.
+#[tokio::test]
+async fn what_is_beyond_a_bound_of_the_document_is_refused_with_its_field() {
+    let served = served().await;
+    let text = |length: usize| "x".repeat(length);
+    let many = |count: usize, value: Value| -> Value {
+        (0..count)
+            .map(|number| (format!("k{number}"), value.clone()))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
+    };
+    let task = |field: &str, value: Value| {
+        let mut body = json!({"file": "run: x\n"});
+        body[field] = value;
+        ("POST /tasks", body)
+    };
+    let claim = |assignments: Value, nominal: Value| {
+        let spec =
+            json!({"clusterName": "east", "nominalResources": nominal, "resourceAssignments": assignments});
+        ("POST /claims/east-resource-claim/diff", spec)
+    };
+    let assignment =
+        |resources: Value| json!({"clusterQueueName": "team-a", "flavor": "a", "resources": resources});
+    let join = |field: &str, value: Value| {
+        let mut body = json!({"name": "new", "kubeconfig": "x"});
+        body[field] = value;
+        ("POST /clusters", body)
+    };
+    for ((line, body), field) in [
+        (task("accelerators", text(257).into()), "accelerators"),
+        (task("image", text(1025).into()), "image"),
+        (task("name", text(201).into()), "name"),
+        (task("name", "".into()), "name"),
+        (task("queue", text(254).into()), "queue"),
+        (task("numNodes", 1001.into()), "numNodes"),
+        (task("numNodes", 0.into()), "numNodes"),
+        (task("envs", many(1025, "".into())), "envs"),
+        (task("envs", json!({"A": text((128 << 10) + 1)})), "envs.A"),
+        (task("envs", json!({(text(254)): ""})), "envs"),
+        (task("secrets", many(1025, "".into())), "secrets"),
+        (task("secrets", json!({"A": text((128 << 10) + 1)})), "secrets.A"),
+        (join("kubeconfig", text((1 << 20) + 1).into()), "kubeconfig"),
+        (join("context", text(1025).into()), "context"),
+        (("POST /clusters/west/confirm", json!({"uid": text(129)})), "uid"),
+        (("POST /clusters/west/confirm", json!({"uid": ""})), "uid"),
+        (claim(json!([]), many(65, "1".into())), "nominalResources"),
+        (claim(vec![assignment(json!({})); 129].into(), json!({})), "resourceAssignments"),
+        (claim(json!([assignment(many(17, "1".into()))]), json!({})), "resourceAssignments[0].resources"),
+        (
+            ("POST /volumes", json!({"name": "a", "size": "1Gi", "accessModes": vec!["ReadWriteOnce"; 5]})),
+            "accessModes",
+        ),
+        (
+            ("POST /placements/simulate", json!({"kind": "Placement", "metadata": {"name": text(254)}})),
+            "metadata.name",
+        ),
+    ] {
+        let answer = ask(&served, line, &[JSON], body.to_string()).await;
+        let (status, code, found, message) = answer.problem();
+        assert_eq!((status, code.as_str(), found.as_str()), (422, "invalid", field), "{line}: {message}");
+        assert!(message.starts_with("must be "), "{field}: {message}");
+        assert!(!message.contains("xxx"), "{field}: {message}");
+    }
+    for name in ["who", "object"] {
+        let answer = ask(&served, &format!("GET /audit?{name}={}", text(4097)), &[], "").await;
+        let (status, _, field, message) = answer.problem();
+        let expected = "must be text of at most 4096 characters without NUL";
+        assert_eq!((status, field.as_str(), message.as_str()), (400, name, expected));
+    }
+    let written: Vec<_> =
+        served.hub.world().requests.iter().filter(|line| !line.starts_with("GET")).cloned().collect();
+    assert!(written.iter().all(|line| line.contains("reviews")), "{written:?}");
+}
+
+/// A program shows them, and who reads the page copies them.
+#[test]
+fn every_body_has_an_example_that_fits() {
+    let document = fedq_api::openapi();
+    let mut found = Vec::new();
+    let mut look = |place: String, content: &Value| {
+        let content = &content["content"]["application/json"];
+        if !content.is_object() {
+            return;
+        }
+        let misfits = DOCUMENT.misfits(&content["schema"], &content["example"]);
+        assert!(misfits.is_empty(), "{place}: {misfits:?}\n{:#}", content["example"]);
+        found.push(place);
+    };
+    // Lists of what happened say the same as what they tell of.
+    let without = ["list_audit", "claim_history", "capacity_history"];
+    for item in document["paths"].as_object().unwrap().values() {
+        for operation in item.as_object().unwrap().values() {
+            let id = operation["operationId"].as_str().unwrap();
+            look(format!("{id}: body"), &operation["requestBody"]);
+            let responses = operation["responses"].as_object().unwrap().iter();
+            for (status, response) in responses.filter(|(status, _)| status.starts_with('2')) {
+                if !without.contains(&id) {
+                    look(format!("{id}: {status}"), response);
+                }
+            }
+        }
+    }
+    let bodies = found.iter().filter(|place| place.ends_with(": body")).count();
+    assert_eq!((bodies, 35 < found.len()), (9, true), "{found:?}");
 }

@@ -134,6 +134,11 @@ async fn bodies_have_a_limit() {
     let served = served().await;
     let file = format!("run: |\n  {}\n", "x".repeat((1 << 20) + 1));
     let (status, problem) = served.call(ANN, "POST /tasks", json!({"file": file})).await;
+    let refused = (status, &problem["code"], &problem["causes"][0]["field"]);
+    assert_eq!(refused, (422, &json!("invalid"), &json!("file")));
+    // The document counts characters, and what is read of a file is counted in bytes.
+    let file = format!("run: |\n  {}\n", "ä".repeat((1 << 19) + 1));
+    let (status, problem) = served.call(ANN, "POST /tasks", json!({"file": file})).await;
     assert_eq!((status, &problem["code"]), (413, &json!("too-large")));
     let (status, problem) = served.call(ANN, "POST /tasks", json!({"file": "x".repeat(3 << 20)})).await;
     assert_eq!((status, &problem["code"]), (413, &json!("too-large")));
@@ -384,6 +389,23 @@ async fn a_stream_of_logs_ends_with_a_word_on_the_task() {
     for (token, status) in [(BOB, 404), (STRANGER, 404), (ROOT, 200)] {
         assert_eq!(served.call(token, &format!("GET /tasks/{id}/logs"), Value::Null).await.0, status);
     }
+}
+
+/// It names the last line of each node, and there may be hundreds.
+#[tokio::test]
+async fn a_log_of_many_nodes_goes_on_where_it_broke() {
+    let served = served().await;
+    let id = submit(&served, ANN, "run: x\n").await;
+    served.call(ANN, &format!("POST /tasks/{id}/stop"), Value::Null).await;
+    let after = |nodes: u32| {
+        let place = |node| format!("{node}/task/train-{id}-{node}-x2x7k=2026-11-21T07:00:00.123456789Z+1");
+        let places: Vec<String> = (0..nodes).map(place).collect();
+        let places: String = form_urlencoded::byte_serialize(places.join(",").as_bytes()).collect();
+        format!("GET /tasks/{id}/logs?after={places}")
+    };
+    assert_eq!(served.call(ANN, &after(400), Value::Null).await.0, 200);
+    let (status, problem) = served.call(ANN, &after(600), Value::Null).await;
+    assert_eq!((status, &problem["causes"][0]["field"]), (400, &json!("after")));
 }
 
 #[tokio::test]

@@ -48,7 +48,8 @@ async fn bad_volumes_are_refused_by_field() {
         (json!({"name": "a b", "size": "1Gi"}), "name"),
         (json!({"name": "a", "size": "lots"}), "size"),
         (json!({"name": "a", "size": "0"}), "size"),
-        (json!({"name": "a", "size": "1Gi", "accessModes": ["Often"]}), "access_modes"),
+        (json!({"name": "a", "size": "1Gi", "accessModes": ["Often"]}), "accessModes"),
+        (json!({"name": "a", "size": "1Gi", "storageClass": "A"}), "storageClass"),
     ] {
         let (status, problem) = served.call(ANN, "POST /volumes", asked.clone()).await;
         assert_eq!((status, &problem["causes"][0]["field"]), (422, &json!(field)), "{asked}");

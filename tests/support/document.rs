@@ -10,7 +10,7 @@ use http::{HeaderMap, Method, StatusCode, header};
 use jsonschema::{Draft, Validator};
 use serde_json::{Value, json};
 
-static DOCUMENT: LazyLock<Document> = LazyLock::new(Document::of_the_api);
+pub static DOCUMENT: LazyLock<Document> = LazyLock::new(Document::of_the_api);
 
 /// One operation of the document, with its path cut at the slashes.
 struct Operation {
@@ -81,7 +81,8 @@ impl Document {
         }
     }
 
-    fn misfits(&self, schema: &Value, instance: &Value) -> Vec<String> {
+    /// What of `instance` is not as `schema` says.
+    pub fn misfits(&self, schema: &Value, instance: &Value) -> Vec<String> {
         let key = schema.to_string();
         let mut validators = self.validators.lock().expect("no test ends in here");
         let validator = validators.entry(key).or_insert_with(|| {

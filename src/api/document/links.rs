@@ -30,6 +30,17 @@ pub fn add(id: &str, operation: &mut Value) {
             operation["responses"][status]["links"][*way] = link;
         }
     }
+    // Its two parts are in one item.
+    if id == "list_placements" {
+        for way in ["get_placement", "explain_placement"] {
+            operation["responses"][status]["links"][way] = json!({
+                "operationId": way,
+                "parameters": {
+                    "namespace": "$response.body#/items/0/namespace", "name": "$response.body#/items/0/name",
+                },
+            });
+        }
+    }
     if id == "get_claim" {
         // An edit of what was read.
         operation["responses"][status]["links"]["edit_claim"] = json!({

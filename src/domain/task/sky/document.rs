@@ -13,7 +13,8 @@ use crate::task::{
     yaml::{Node, Value, shown},
 };
 
-const MAX_NAME: usize = 200;
+/// Characters of a task's name.
+pub const MAX_NAME: usize = 200;
 const MAX_VOLUMES: usize = 64;
 /// Linux gives a program's arguments and environment together a quarter of its stack, 2 MiB.
 const MAX_ENVIRONMENT: usize = 1 << 20;
