@@ -351,3 +351,54 @@ fn every_body_has_an_example_that_fits() {
     let bodies = found.iter().filter(|place| place.ends_with(": body")).count();
     assert_eq!((bodies, 35 < found.len()), (9, true), "{found:?}");
 }
+
+/// It is read in browsers, next to what people are logged in to.
+#[tokio::test]
+async fn the_page_for_people_loads_nothing_from_elsewhere() {
+    let served = served().await;
+    let get = async |path: &str| {
+        let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+        let response = tower::ServiceExt::oneshot(served.router.clone(), request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        assert_eq!(parts.status, 200, "{path} needs no login");
+        assert_eq!(parts.headers["x-content-type-options"], "nosniff");
+        let policy = parts.headers["content-security-policy"].to_str().unwrap();
+        let directives: Vec<&str> = policy.split(';').map(str::trim).collect();
+        assert!(
+            directives.contains(&"default-src 'none'") && directives.contains(&"frame-ancestors 'none'"),
+            "{policy}"
+        );
+        for unsafe_source in ["unsafe", "*", "http:", "https:", "data:", "blob:"] {
+            assert!(!policy.contains(unsafe_source), "{policy}");
+        }
+        let media = parts.headers["content-type"].to_str().unwrap().to_owned();
+        (media, String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap())
+    };
+    let (media, page) = get("/api/v1/docs").await;
+    assert_eq!(media, "text/html; charset=utf-8");
+    let loads = |attribute: &str| -> Vec<String> {
+        let before = format!(" {attribute}=\"");
+        let parts = page.split(&before).skip(1);
+        parts.map(|rest| rest.split('"').next().unwrap().to_owned()).collect()
+    };
+    let mut targets = [loads("src"), loads("href"), loads("action"), loads("srcset")].concat();
+    targets.retain(|target| !target.starts_with('#'));
+    targets.sort();
+    assert_eq!(targets, ["/api/v1/docs/style.css", "/api/v1/openapi.json"]);
+    for forbidden in ["<script", "<iframe", "<style", " style=", " onclick="] {
+        assert!(!page.contains(forbidden), "the page has {forbidden}");
+    }
+    for anchor in loads("href").iter().filter_map(|target| target.strip_prefix('#')) {
+        assert!(page.contains(&format!("id=\"{anchor}\"")), "#{anchor} leads nowhere");
+    }
+    let document = fedq_api::openapi();
+    for item in document["paths"].as_object().unwrap().values() {
+        for operation in item.as_object().unwrap().values() {
+            let id = operation["operationId"].as_str().unwrap();
+            assert!(page.contains(&format!("<section id=\"{id}\">")), "{id} is not on the page");
+        }
+    }
+    let (media, style) = get("/api/v1/docs/style.css").await;
+    assert_eq!(media, "text/css");
+    assert!(style.contains('{') && !style.contains("url(") && !style.contains("@import"), "{style}");
+}
