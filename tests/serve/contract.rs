@@ -1,14 +1,17 @@
 //! What programs rely on beside what each path does: parameters, bodies, pages, ETags, compression.
 
-use std::io::Read;
+use std::{io::Read, sync::Arc};
 
 use axum::{body::Body, http::Request};
+use fedq_domain::task::{names::TaskId, phase::Move};
+use fedq_values::ids::ClusterName;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
 use super::{
     document::DOCUMENT,
     server::{ANN, Served, served},
+    tasks::{dispatch, moves, submit},
 };
 
 struct Answer {
@@ -227,7 +230,7 @@ async fn that_a_cluster_was_seen_is_no_event() {
     let change = |seen: i64, cordoned: bool| {
         let mut overview = super::server::overview();
         let east = overview.clusters.first_entry().unwrap().into_mut();
-        let east = std::sync::Arc::get_mut(east).unwrap();
+        let east = Arc::get_mut(east).unwrap();
         east.last_seen.set(jiff::Timestamp::from_millisecond(seen).unwrap());
         east.cordoned = cordoned;
         served.overview.send_replace(overview.into());
@@ -401,4 +404,175 @@ async fn the_page_for_people_loads_nothing_from_elsewhere() {
     let (media, style) = get("/api/v1/docs/style.css").await;
     assert_eq!(media, "text/css");
     assert!(style.contains('{') && !style.contains("url(") && !style.contains("@import"), "{style}");
+}
+
+/// Goes through a list two at a time; `change` is called behind each page with its number. What all pages held.
+async fn pages(
+    served: &Served,
+    path: &str,
+    key: impl Fn(&Value) -> String,
+    mut change: impl AsyncFnMut(usize),
+) -> Vec<String> {
+    let separator = if path.contains('?') { '&' } else { '?' };
+    let (mut found, mut next) = (Vec::new(), String::new());
+    for number in 0.. {
+        let page = ask(served, &format!("GET {path}{separator}limit=2{next}"), &[], "").await;
+        assert_eq!(page.status, 200, "{path}: {}", page.json());
+        let page = page.json();
+        let items = page["items"].as_array().unwrap();
+        assert!(items.len() <= 2, "{path}");
+        found.extend(items.iter().map(&key));
+        let Some(more) = page["continue"].as_str() else { break };
+        assert!(number < 50, "{path} has no end");
+        let more: String = form_urlencoded::byte_serialize(more.as_bytes()).collect();
+        next = format!("&continue={more}");
+        change(number).await;
+    }
+    found
+}
+
+/// What was there from beginning to end is told of once, in the order of the whole list; what went or came, at most once.
+fn hold_together(path: &str, whole: &[String], gone: &[String], found: &[String]) {
+    let mut once = found.to_vec();
+    once.sort();
+    once.dedup();
+    assert_eq!(once.len(), found.len(), "{path} tells of one twice: {found:?}");
+    let stayed: Vec<_> = whole.iter().filter(|name| !gone.contains(name)).collect();
+    let told: Vec<_> = found.iter().filter(|name| stayed.contains(name)).collect();
+    assert_eq!(told, stayed, "{path}: {found:?}");
+}
+
+fn text_of(field: &'static str) -> impl Fn(&Value) -> String {
+    move |item| item[field].as_str().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn a_list_of_tasks_that_changes_between_pages_holds_together() {
+    let served = served().await;
+    let mut made = Vec::new();
+    for number in 0..8 {
+        made.push(submit(&served, ANN, &format!("name: t{number}\nrun: x\n")).await);
+    }
+    let path = "/tasks?over=false";
+    let whole: Vec<String> = made.iter().rev().cloned().collect();
+    // One that was told of goes, then the last of a page, behind which the next one begins, then one that was to come.
+    let gone = [whole[0].clone(), whole[3].clone(), whole[6].clone()];
+    let found = pages(&served, path, text_of("id"), async |number| {
+        if let Some(id) = gone.get(number) {
+            assert_eq!(ask(&served, &format!("POST /tasks/{id}/stop"), &[], "").await.status, 202);
+        }
+        submit(&served, ANN, &format!("name: new{number}\nrun: x\n")).await;
+    });
+    let found = found.await;
+    hold_together(path, &whole, &gone, &found);
+    assert!(!found.contains(&gone[2]), "it was stopped before its page");
+    assert_eq!(found.len(), 7, "new ones stand before those that were told of: {found:?}");
+    // What people did is kept: newest first, while each page adds to it.
+    let whole = ask(&served, "GET /audit", &[], "").await.json();
+    let key = |entry: &Value| format!("{} {}", text_of("verb")(entry), text_of("object")(entry));
+    let whole: Vec<String> = whole["items"].as_array().unwrap().iter().map(key).collect();
+    let found = pages(&served, "/audit", key, async |number| {
+        submit(&served, ANN, &format!("name: more{number}\nrun: x\n")).await;
+    });
+    assert_eq!(found.await, whole, "what is added later stands before the first page");
+}
+
+#[tokio::test]
+async fn a_history_that_grows_between_pages_holds_together() {
+    let served = served().await;
+    let id = submit(&served, ANN, "run: x\n").await;
+    let lost = |number: u32| if number.is_multiple_of(2) { Move::ClusterLost } else { Move::ClusterBack };
+    moves(&served, &id, &[dispatch()]).await;
+    let mut number = 0;
+    let mut step = async || {
+        moves(&served, &id, &[lost(number)]).await;
+        number += 1;
+    };
+    for _ in 0..3 {
+        step().await;
+    }
+    let path = format!("/tasks/{id}/events");
+    let before =
+        ask(&served, &format!("GET {path}"), &[], "").await.json()["items"].as_array().unwrap().len();
+    let key = |event: &Value| text_of("phase")(event);
+    let found = pages(&served, &path, key, async |number| {
+        if number < 2 {
+            step().await;
+        }
+    });
+    let found = found.await;
+    let whole = ask(&served, &format!("GET {path}"), &[], "").await.json();
+    let whole: Vec<String> = whole["items"].as_array().unwrap().iter().map(key).collect();
+    assert_eq!(
+        (found.len(), &found),
+        (before + 2, &whole),
+        "what is added later stands behind the last page"
+    );
+}
+
+#[tokio::test]
+async fn a_list_of_volumes_that_changes_between_pages_holds_together() {
+    let served = served().await;
+    let make = async |name: String| {
+        let made =
+            ask(&served, "POST /volumes", &[JSON], json!({"name": name, "size": "1Gi"}).to_string()).await;
+        assert_eq!(made.status, 201);
+    };
+    for number in 0..8 {
+        make(format!("v{number}")).await;
+    }
+    let whole = ask(&served, "GET /volumes", &[], "").await.json();
+    let whole: Vec<String> = whole["items"].as_array().unwrap().iter().map(text_of("id")).collect();
+    let gone = [whole[0].clone(), whole[3].clone(), whole[6].clone()];
+    let found = pages(&served, "/volumes", text_of("id"), async |number| {
+        if let Some(id) = gone.get(number) {
+            assert_eq!(ask(&served, &format!("DELETE /volumes/{id}"), &[], "").await.status, 202);
+            // As its controller does once the cluster has let it go.
+            assert!(served.store.forget_volume(&TaskId::parse(id).unwrap()).await.unwrap());
+        }
+        make(format!("new{number}")).await;
+    });
+    hold_together("/volumes", &whole, &gone, &found.await);
+}
+
+/// Clusters, and what is made of them: each is read from what the controllers published last.
+#[tokio::test]
+async fn lists_of_clusters_that_change_between_pages_hold_together() {
+    let names = ["a", "c", "e", "g", "i", "k", "m", "o"];
+    let of = |names: &[&str]| {
+        let mut overview = super::server::overview();
+        let like = overview.clusters.first_key_value().unwrap().1.clone();
+        overview.clusters =
+            names.iter().map(|name| (ClusterName::new(name).unwrap(), Arc::clone(&like))).collect();
+        Arc::new(overview)
+    };
+    // Of each cluster capacity has two rows, of two resources, and checks one; another one is of the hub.
+    let key = |path: &'static str| {
+        move |item: &Value| match path {
+            "/clusters" => text_of("name")(item),
+            "/check" => format!("{} {}", text_of("cluster")(item), text_of("name")(item)),
+            _ => format!("{} {}", text_of("cluster")(item), text_of("resource")(item)),
+        }
+    };
+    for path in ["/clusters", "/check", "/capacity"] {
+        let served = served().await;
+        served.overview.send_replace(of(&names));
+        let whole = ask(&served, &format!("GET {path}"), &[], "").await.json();
+        let whole: Vec<String> = whole["items"].as_array().unwrap().iter().map(key(path)).collect();
+        let mut there = names.to_vec();
+        let gone = ["a", "c", "k"];
+        let came = ["b", "h", "z"];
+        let found = pages(&served, path, key(path), async |number| {
+            if let (Some(gone), Some(came)) = (gone.get(number), came.get(number)) {
+                there.retain(|name| name != gone);
+                there.push(came);
+                served.overview.send_replace(of(&there));
+            }
+        });
+        let found = found.await;
+        let is_of = |row: &String| gone.iter().any(|gone| row.split(' ').next() == Some(gone));
+        let of_gone: Vec<String> = whole.iter().filter(|row| is_of(row)).cloned().collect();
+        hold_together(path, &whole, &of_gone, &found);
+        assert!(found.iter().any(|row| row.starts_with('z')), "{path}: what came behind the page is told of");
+    }
 }
