@@ -91,7 +91,7 @@ fn a_tester_by_schemas_finds_nothing() {
 }
 
 /// Blocks of `docs/api.md` in the order they stand there: `sh` is run by one shell, others are written to the file that
-/// the line before them names.
+/// the line before them names. Each of its three programs submits a task.
 #[test]
 fn the_commands_of_the_page_on_the_api_work() {
     let fedqd = Fedqd::start();
@@ -116,8 +116,10 @@ fn the_commands_of_the_page_on_the_api_work() {
     let paths = paths.into_iter().chain(std::env::split_paths(&usual));
     let path = std::env::join_paths(paths).unwrap();
     let mut shell = Command::new("sh");
+    shell.env("GOWORK", "off").env("CGO_ENABLED", "0").env_remove("GOFLAGS");
     let said = run(fedqd.tell(shell.current_dir(folder.path()).env("PATH", path).args(["-c", &script])));
     for expected in ["succeeded", "SYNCED", "hello from", "412"] {
         assert!(said.contains(expected), "no {expected} in\n{said}");
     }
+    assert_eq!(said.matches("submitted ").count(), 3, "{said}");
 }

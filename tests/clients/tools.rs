@@ -81,7 +81,8 @@ pub fn node(tool: &str) -> Command {
     command
 }
 
-/// A short run against fedqd at `server`. What it finds that is meant stands with its reason in `schemathesis.toml`.
+/// A run against fedqd at `server`, a short one unless `FEDQ_TESTER_SECONDS` says how long. What it finds that is meant
+/// stands with its reason in `schemathesis.toml`.
 pub fn schemathesis(server: &str, token: &str) -> Command {
     // It keeps examples of earlier runs where it is started.
     let folder = PYTHON.join("schemathesis");
@@ -89,7 +90,11 @@ pub fn schemathesis(server: &str, token: &str) -> Command {
         write(&folder.join(file), &read(&format!("schemathesis/{file}")));
     }
     let mut tester = Command::new(PYTHON.join("venv/bin/schemathesis"));
-    tester.current_dir(&folder).args(["--config-file", "schemathesis.toml", "run", "--max-time", "20"]);
+    let seconds = std::env::var_os("FEDQ_TESTER_SECONDS").unwrap_or_else(|| "20".into());
+    tester
+        .current_dir(&folder)
+        .args(["--config-file", "schemathesis.toml", "run", "--max-time"])
+        .arg(seconds);
     tester.arg(format!("{server}/api/v1/openapi.json"));
     tester.env("FEDQ_SERVER", server).env("FEDQ_TOKEN", token);
     tester
