@@ -312,6 +312,19 @@ fn a_person_is_asked_before_an_assignment_is_made() {
 }
 
 #[test]
+fn an_assignment_with_yes_asks_nothing() {
+    let api = listening();
+    let to = ["claim", "assign", "east-resource-claim", "--queue", "team-a", "--flavor", "on-demand", "-y"];
+    // Nothing is typed: whoever asked would get no answer.
+    let (output, seen) = at_terminal(api.fedq(&[&to[..], &["cpu=500", "gpu=6"]].concat()), "");
+    assert_eq!(stdout(&output), "clusterresourceclaim/east-resource-claim edited\n", "{seen}");
+    assert!(seen.contains("+1") && !seen.contains("Apply?"), "{seen}");
+    let world = api.served.hub.world();
+    let claim = world.claim("east-resource-claim");
+    assert_eq!(claim["spec"]["resourceAssignments"][0]["resources"]["gpu"], "6");
+}
+
+#[test]
 fn a_claim_tells_the_reason_of_each_resource() {
     let api = listening();
     let text = stdout(&api.run(&["claim", "show", "east-resource-claim"]));

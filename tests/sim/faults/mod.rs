@@ -19,6 +19,8 @@
 //! |---|---|
 //! | killed at any write | `process`: killed between a write and its answer, at any moment, at each sync of the disk |
 //! | killed and started again with something in the way: an unreadable kind, invalid and second claims, nodes or Kueue that do not answer | `restarts` |
+//! | suspended for long | `process`: a probe that fails after a long sleep |
+//! | flavors, their order, cohorts and queues edited while all goes well | `edits` |
 //! | stopped, and started again | `process`: reads only what came meanwhile |
 //! | disk full or failing | `process`: a full disk stops no quota; `restarts`: what came into force on a full disk |
 //! | damaged or newer database | `process`: a damaged or newer database is refused |
@@ -60,6 +62,7 @@
 //! own tests have.
 
 mod confined;
+mod edits;
 mod history;
 mod link;
 mod objects;
@@ -73,3 +76,4 @@ mod trust;
 mod truth;
 mod walk;
 mod watches;
+mod workloads;

@@ -236,6 +236,32 @@ async fn a_clock_that_jumps_makes_no_cluster_lost() {
     stage.ends_with([[9, 4], [4, 5]]).await;
 }
 
+/// As a laptop that is closed for a while, and has no network yet when it is opened.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_probe_that_fails_after_a_long_sleep_makes_no_cluster_lost() {
+    let mut stage = Stage::set_with("lostTimeout: 5s", "").await;
+    stage.rests().await;
+    let pid = i32::try_from(stage.bed.pid().expect("fedqd runs")).unwrap();
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    wrong(stage.one(), "server-errors");
+    stage.one().state.faults.break_connections();
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    let asked = || stage.one().state.counts.requests().values().sum::<u64>();
+    let before = asked();
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+    let began = std::time::Instant::now();
+    while asked() == before {
+        assert!(began.elapsed() < super::super::bed::WITHIN, "it is not asked again");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    wrong(stage.one(), "");
+    // That the hub's quota never fell meanwhile is looked for in its history.
+    stage.give(stage.one(), [7, 4]).await;
+    stage.ends_with([[7, 4], [3, 5]]).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_at_each_write_to_the_disk_it_ends_where_it_would_have() {
     let mut stage = Stage::set().await;

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::super::bed::wait;
 use super::preload::Preload;
-use super::stage::{FLAVOR, Stage, claim_name, condition_of, gpus, merged, wrong};
+use super::stage::{FLAVOR, GPU, Stage, assignments, claim_name, condition_of, gpus, merged, wrong};
 
 /// Starts fedqd again after a kill; returns when it knows both workers and has nothing left to write.
 async fn started(stage: &mut Stage) {
@@ -204,4 +204,81 @@ async fn nodes_stored_without_a_new_label_of_a_flavor_do_not_read_as_no_capacity
     stage.has(stage.hub(), [9, 9]).await;
     wrong(stage.one(), "");
     stage.ends_with([[6, 4], [3, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_left_and_came_back_keeps_its_share_when_it_falls_silent_and_over_a_restart() {
+    let mut stage = Stage::set_with("lostTimeout: 15m", "").await;
+    stage.may_fall = true;
+    stage.leave("fedq-cluster-one").await;
+    stage.has(stage.hub(), [3, 5]).await;
+    stage.bed.join_unseen(stage.one()).await;
+    stage.holds([[6, 4], [3, 5]]).await;
+    stage.rests().await;
+    // From here on nothing may fall.
+    stage.mark();
+    stage.may_fall = false;
+    wrong(stage.one(), "hang");
+    stage.one().state.faults.break_connections();
+    stage.claim_says(stage.one(), "CapacityKnown", "Stale").await;
+    stage.give(stage.two(), [4, 6]).await;
+    stage.has(stage.hub(), [10, 10]).await;
+    stage.rests().await;
+    stage.kill();
+    stage.start();
+    stage.bed.logs("Connected to `two`", 2).await;
+    stage.give(stage.two(), [4, 7]).await;
+    stage.has(stage.hub(), [10, 11]).await;
+    stage.rests().await;
+    assert_eq!(gpus(stage.hub()), [Some(10), Some(11)]);
+    wrong(stage.one(), "");
+    stage.ends_with([[6, 4], [4, 7]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_cluster_that_only_reports_is_counted_with_stands_until_its_report_is_read_again() {
+    const FAR: &str = "far-resource-claim";
+    let mut stage = Stage::set().await;
+    let labels = json!({"accelerator": "h100"});
+    let node = json!({"name": "a", "labels": labels, "allocatableResources": {GPU: "4", "cpu": "64"}});
+    let report = json!({
+        "apiVersion": "galaxy.kubestellar.io/v1alpha1", "kind": "ClusterMetrics", "metadata": {"name": "far"},
+        "status": {"nodes": [node]},
+    });
+    stage.hub().put(report).await.unwrap();
+    wait("its claim", stage.hub(), || stage.hub().get("ClusterResourceClaim", "", FAR).is_some()).await;
+    let gives = async |stage: &Stage, amounts| {
+        let patch = json!({"spec": {"resourceAssignments": assignments(amounts)}});
+        merged(stage.hub(), "ClusterResourceClaim", FAR, patch).await;
+    };
+    gives(&stage, [2, 1]).await;
+    stage.beside = [2, 1];
+    stage.has(stage.hub(), [11, 10]).await;
+    stage.rests().await;
+    stage.mark();
+    let plans = ["list clustermetrics: latency 1500ms", "list clustermetrics: hang"];
+    for ((again, batch), plan) in (2..).zip(6..).zip(plans) {
+        stage.kill();
+        wrong(stage.hub(), plan);
+        stage.start();
+        stage.bed.logs("\"message\":\"Started\"", again).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(gpus(stage.hub()), [Some(11), Some(batch + 4)]);
+        wrong(stage.hub(), "");
+        stage.hub().state.faults.break_connections();
+        stage.give(stage.two(), [3, batch]).await;
+        stage.has(stage.hub(), [11, batch + 5]).await;
+        stage.rests().await;
+        // Nothing fell.
+        stage.mark();
+    }
+    stage.may_fall = true;
+    gives(&stage, [0, 0]).await;
+    stage.has(stage.hub(), [9, 11]).await;
+    stage.hub().remove("ClusterMetrics", "far").await.unwrap();
+    stage.logs("`far` left").await;
+    stage.hub().remove("ClusterResourceClaim", FAR).await.unwrap();
+    let gone = || stage.hub().get("ClusterResourceClaim", "", FAR).is_none();
+    wait("its claim to be gone", stage.hub(), gone).await;
+    stage.ends_with([[6, 4], [3, 7]]).await;
 }
