@@ -19,7 +19,7 @@ pub const HUB_LABEL: &str = "fedq.dev/hub";
 /// The hub's queues that claims name.
 pub const QUEUES: [&str; 2] = ["team", "batch"];
 /// Held by the workers' own queue, beside fedq's.
-const FOREIGN: i64 = 2;
+pub const FOREIGN: i64 = 2;
 /// What the hub, one and two give to `team` and to `batch` before anything goes wrong.
 const ONE: [i64; 2] = [6, 4];
 const TWO: [i64; 2] = [3, 5];

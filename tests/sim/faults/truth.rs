@@ -29,23 +29,49 @@ impl<T: Copy + PartialEq> Since<T> {
     }
 }
 
+/// GPUs that fedq may give out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Nodes {
+    /// Of nodes with each label that the flavor may go by, less what others hold.
+    pub labelled: i64,
+    /// Of those that lack one.
+    pub plain: i64,
+}
+
+impl Nodes {
+    fn usable(self, only_labelled: bool) -> i64 {
+        self.labelled + if only_labelled { 0 } else { self.plain }
+    }
+}
+
 /// Of one cluster.
 #[derive(Debug)]
 pub struct Cluster {
-    /// GPUs that fedq may give out.
-    usable: Since<i64>,
+    nodes: Since<Nodes>,
+    /// Whether the flavor goes by the label that some nodes lack.
+    only_labelled: Since<bool>,
     /// By the claim that is in force.
     asked: Since<Amounts>,
     joined: Since<bool>,
 }
 
 impl Cluster {
-    pub fn new(usable: i64, asked: Amounts) -> Self {
-        Self { usable: Since(vec![usable]), asked: Since(vec![asked]), joined: Since(vec![true]) }
+    pub fn new(nodes: Nodes, asked: Amounts) -> Self {
+        Self {
+            nodes: Since(vec![nodes]),
+            only_labelled: Since(vec![false]),
+            asked: Since(vec![asked]),
+            joined: Since(vec![true]),
+        }
     }
 
+    pub fn nodes(&self) -> Nodes {
+        self.nodes.now()
+    }
+
+    /// GPUs that fedq may give out now.
     pub fn usable(&self) -> i64 {
-        self.usable.now()
+        self.nodes.now().usable(self.only_labelled.now())
     }
 
     pub fn is_joined(&self) -> bool {
@@ -60,19 +86,24 @@ impl Cluster {
         self.joined.becomes(joined);
     }
 
-    pub fn changes_nodes(&mut self, by: i64) {
-        self.usable.becomes(self.usable.now() + by);
+    pub fn has_nodes(&mut self, nodes: Nodes) {
+        self.nodes.becomes(nodes);
+    }
+
+    pub fn goes_by_label(&mut self, only_labelled: bool) {
+        self.only_labelled.becomes(only_labelled);
     }
 
     /// Once all has settled.
     pub fn share(&self) -> Amounts {
-        if self.is_joined() { shared(self.usable.now(), self.asked.now()) } else { [0, 0] }
+        if self.is_joined() { shared(self.usable(), self.asked.now()) } else { [0, 0] }
     }
 
     /// The least and the greatest of each queue.
     fn bounds(&self) -> [(i64, i64); 2] {
-        let shares =
-            self.usable.0.iter().flat_map(|usable| self.asked.0.iter().map(|asked| shared(*usable, *asked)));
+        let labels = &self.only_labelled.0;
+        let usable = self.nodes.0.iter().flat_map(|nodes| labels.iter().map(|only| nodes.usable(*only)));
+        let shares = usable.flat_map(|usable| self.asked.0.iter().map(move |asked| shared(usable, *asked)));
         let gone = self.joined.0.contains(&false).then_some([0, 0]);
         let all: Vec<Amounts> = shares.chain(gone).collect();
         [0, 1].map(|queue| {
@@ -82,7 +113,8 @@ impl Cluster {
     }
 
     fn settle(&mut self) {
-        self.usable.settle();
+        self.nodes.settle();
+        self.only_labelled.settle();
         self.asked.settle();
         self.joined.settle();
     }
@@ -113,8 +145,8 @@ pub struct Truth {
     pub workers: [Cluster; 2],
     /// Known to the hub by its report only.
     pub reported: Cluster,
-    /// Which queues of the hub are on Hold: of clusters that are followed only what runs counts, and nothing does. What
-    /// runs where the hub cannot look is not known, so that counts as ever.
+    /// Which queues of the hub are on Hold: of clusters that are followed only what runs counts. What runs where the hub
+    /// cannot look is not known, so that counts as ever.
     held: Since<[bool; 2]>,
 }
 
@@ -133,12 +165,15 @@ impl Truth {
         self.held.becomes(now);
     }
 
-    pub fn hub(&self) -> Amounts {
+    /// Where workloads hold that much on each worker.
+    pub fn hub(&self, reserved: [Amounts; 2]) -> Amounts {
         let reported = self.reported.share();
-        let [one, two] = [self.workers[0].share(), self.workers[1].share()];
+        let shares = [self.workers[0].share(), self.workers[1].share()];
         [0, 1].map(|queue| {
-            let followed = if self.is_held(queue) { 0 } else { one[queue] + two[queue] };
-            followed + reported[queue]
+            let counted = |(share, reserved): (&Amounts, &Amounts)| {
+                if self.is_held(queue) { share[queue].min(reserved[queue]) } else { share[queue] }
+            };
+            shares.iter().zip(&reserved).map(counted).sum::<i64>() + reported[queue]
         })
     }
 

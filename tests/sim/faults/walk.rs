@@ -2,29 +2,35 @@
 //! (`truth`), every few moves all that is wrong is lifted and the quotas must be right to the unit, and the end is that
 //! of every scenario.
 //!
-//! `FEDQ_WALK_SEEDS=100..200 FEDQ_WALK_STEPS=100 cargo test --test sim walk` walks 10,000 moves of other ways, in about an
-//! hour on two cores.
+//! `FEDQ_WALK_SEEDS=100..200 FEDQ_WALK_STEPS=100 cargo test --test sim -- --nocapture random_walks` walks 10,000 moves of
+//! other ways, and says each move and how many walks are over. A walk that fails says its seed.
 
 use std::{sync::Arc, time::Duration};
 
 use fastrand::Rng;
-use fedq_sim::cluster::Cluster;
+use fedq_sim::cluster::{Cluster, until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::super::bed::{gpu_node, wait};
-use super::stage::{FLAVOR, GPU, QUEUES, Stage, assignments, claim_name, condition_of, merged, wrong};
+use super::super::bed::{KUEUE, WITHIN, gpu_node, wait};
+use super::stage::{
+    FLAVOR, FOREIGN, GPU, QUEUES, Stage, assignments, claim_name, condition_of, gpus, merged, wrong,
+};
 use super::texts::Texts;
-use super::truth::{self, Amounts, Truth};
+use super::truth::{self, Amounts, Nodes, Truth};
+use super::workloads::{self, Workload};
 
-const STEPS: usize = 40;
+const STEPS: usize = 32;
 /// So many walks at once keep a machine with two cores busy.
 const AT_ONCE: usize = 4;
 /// So many moves lie between two moments at which all has to be right.
 const SETTLE_EVERY: usize = 8;
 const KUEUE_GROUP: &str = "kueue.x-k8s.io";
 const FAR: &str = "far-resource-claim";
-const SECOND: &str = "a-second-claim-for-one";
+/// Of each worker. By name it comes before the first.
+const SECOND: [&str; 2] = ["a-second-claim-for-one", "a-second-claim-for-two"];
+/// Their parents make one tree of quota of all that are in one of them.
+const SIBLINGS: [&str; 2] = ["left", "right"];
 /// What lasts until the next step or the one after it.
 const PLANS: [&str; 12] = [
     "hang",
@@ -61,21 +67,29 @@ fn asked(name: &str) -> Option<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_walks_end_where_they_would_have_without_faults() {
-    let seeds = asked("FEDQ_WALK_SEEDS").unwrap_or_else(|| "1..5".to_owned());
-    let (from, to) = seeds.split_once("..").expect("seeds as 1..5");
+    let seeds = asked("FEDQ_WALK_SEEDS").unwrap_or_else(|| "1..9".to_owned());
+    let (from, to) = seeds.split_once("..").expect("seeds as 1..9");
     let steps = asked("FEDQ_WALK_STEPS").map_or(STEPS, |steps| steps.parse().expect("a number of steps"));
+    let mut seeds: std::ops::Range<u64> = from.parse().expect("a number")..to.parse().expect("a number");
     let mut walks = JoinSet::new();
-    let mut failed = 0;
-    for seed in from.parse().expect("a number")..to.parse().expect("a number") {
-        if walks.len() == AT_ONCE {
-            failed += usize::from(walks.join_next().await.expect("walks are under way").is_err());
+    let mut over = 0;
+    let mut failed = Vec::new();
+    loop {
+        while walks.len() < AT_ONCE
+            && let Some(seed) = seeds.next()
+        {
+            let walk = tokio::spawn(async move { Walk::begin(seed).await.go(steps).await });
+            walks.spawn(async move { (seed, walk.await.is_ok()) });
         }
-        walks.spawn(async move { Walk::begin(seed).await.go(steps).await });
+        let Some(walk) = walks.join_next().await else { break };
+        let (seed, passed) = walk.expect("it only waits");
+        over += 1;
+        failed.extend((!passed).then_some(seed));
+        println!(
+            "walk {seed} passed: {passed}; {over} walks of {steps} moves are over, failed are {failed:?}"
+        );
     }
-    while let Some(walk) = walks.join_next().await {
-        failed += usize::from(walk.is_err());
-    }
-    assert_eq!(failed, 0, "walks failed; their seeds are above");
+    assert!(failed.is_empty(), "walks failed, of the seeds {failed:?}");
 }
 
 struct Walk {
@@ -84,8 +98,10 @@ struct Walk {
     stage: Stage,
     truth: Truth,
     /// By worker: nodes that were added, and what they have.
-    nodes: [Vec<(String, i64)>; 2],
-    second_claim: bool,
+    nodes: [Vec<(String, Nodes)>; 2],
+    /// By worker: workloads that were submitted to its queues.
+    workloads: [Vec<Workload>; 2],
+    second_claim: [bool; 2],
     invalid: [bool; 2],
     /// By worker.
     texts: [Texts; 2],
@@ -96,9 +112,10 @@ impl Walk {
         // Events that are lost or came in disorder are found by the next list.
         let mut stage = Stage::set_with("watchTimeout: 3s, consistencyInterval: 4s", "").await;
         stage.may_fall = true;
-        let reported = truth::Cluster::new(4, [2, 1]);
+        let reported = truth::Cluster::new(Nodes { labelled: 4, plain: 0 }, [2, 1]);
         // 16 GPUs each, of which 2 are their own queue's.
-        let workers = [truth::Cluster::new(14, [6, 4]), truth::Cluster::new(14, [3, 5])];
+        let nodes = Nodes { labelled: 6, plain: 8 };
+        let workers = [truth::Cluster::new(nodes, [6, 4]), truth::Cluster::new(nodes, [3, 5])];
         let truth = Truth::new(workers, reported);
         let mut walk = Self {
             told: Told(seed),
@@ -106,13 +123,17 @@ impl Walk {
             stage,
             truth,
             nodes: [Vec::new(), Vec::new()],
-            second_claim: false,
+            workloads: [Vec::new(), Vec::new()],
+            second_claim: [false; 2],
             invalid: [false; 2],
             texts: [[6, 4], [3, 5]].map(Texts::new),
         };
         for worker in &walk.stage.bed.workers {
-            for node in ["a", "b"] {
-                merged(worker, "Node", node, json!({"metadata": {"labels": {"tier": "gold"}}})).await;
+            merged(worker, "Node", "a", json!({"metadata": {"labels": {"tier": "gold"}}})).await;
+            for cohort in SIBLINGS {
+                let spec = json!({"parentName": "org"});
+                let object = json!({"apiVersion": KUEUE, "kind": "Cohort", "metadata": {"name": cohort}, "spec": spec});
+                worker.put(object).await.unwrap();
             }
         }
         walk.stage.more_claims.push(FAR);
@@ -147,7 +168,7 @@ impl Walk {
 
     async fn move_once(&mut self, step: usize) {
         let which = self.draw.usize(0..2);
-        match self.draw.u8(0..20) {
+        match self.draw.u8(0..22) {
             0..=2 => self.goes_wrong(),
             3 => self.lift(),
             4..=6 => self.gives(which).await,
@@ -158,11 +179,12 @@ impl Walk {
             11 => self.refuses_a_kind(which),
             12 => self.refuses_writes_on_the_hub(),
             13 => self.breaks_a_claim(which).await,
-            14 => self.claims_twice().await,
+            14 => self.claims_twice(which).await,
             15 => self.reports_otherwise().await,
             16 => self.edits_a_flavor().await,
             17 => self.leaves_or_returns(which).await,
             18 => self.holds_or_lets_go(which).await,
+            19 | 20 => self.submits_or_ends(which, step).await,
             _ => match self.draw.u8(0..3) {
                 0 => self.joins_a_cohort().await,
                 1 => self.is_suspended().await,
@@ -211,18 +233,29 @@ impl Walk {
     async fn adds_a_node(&mut self, which: usize, step: usize) {
         let gpus = self.draw.u32(1..8);
         let name = format!("more-{step}");
-        self.says(&format!("worker {which} gets {gpus} GPUs"));
-        self.truth.workers[which].changes_nodes(gpus.into());
+        let labelled = self.draw.bool();
+        self.says(&format!("worker {which} gets {gpus} GPUs, labelled: {labelled}"));
         let mut node = gpu_node(&name, gpus);
-        node["metadata"]["labels"]["tier"] = json!("gold");
+        let gpus = i64::from(gpus);
+        let has = if labelled {
+            node["metadata"]["labels"]["tier"] = json!("gold");
+            Nodes { labelled: gpus, plain: 0 }
+        } else {
+            Nodes { labelled: 0, plain: gpus }
+        };
+        let Nodes { labelled, plain } = self.truth.workers[which].nodes();
+        let now = Nodes { labelled: labelled + has.labelled, plain: plain + has.plain };
+        self.truth.workers[which].has_nodes(now);
         self.stage.bed.workers[which].put(node).await.unwrap();
-        self.nodes[which].push((name, gpus.into()));
+        self.nodes[which].push((name, has));
     }
 
     async fn removes_a_node(&mut self, which: usize) {
-        if let Some((name, gpus)) = self.nodes[which].pop() {
-            self.says(&format!("worker {which} loses {gpus} GPUs"));
-            self.truth.workers[which].changes_nodes(-gpus);
+        if let Some((name, had)) = self.nodes[which].pop() {
+            self.says(&format!("worker {which} loses {had:?}"));
+            let Nodes { labelled, plain } = self.truth.workers[which].nodes();
+            let now = Nodes { labelled: labelled - had.labelled, plain: plain - had.plain };
+            self.truth.workers[which].has_nodes(now);
             self.stage.bed.workers[which].remove("Node", &name).await.unwrap();
         }
     }
@@ -270,43 +303,98 @@ impl Walk {
         merged(self.stage.hub(), "ClusterResourceClaim", &name, patch).await;
     }
 
-    /// The younger claim of a cluster is never in force.
-    async fn claims_twice(&mut self) {
-        let hub = self.stage.hub();
-        if self.second_claim {
-            hub.remove("ClusterResourceClaim", SECOND).await.unwrap();
-            self.stage.more_claims.retain(|name| *name != SECOND);
+    /// The younger claim of a cluster is never in force, and of two of the same second the one that was in force stays.
+    async fn claims_twice(&mut self, which: usize) {
+        let (hub, name) = (self.stage.hub(), SECOND[which]);
+        if self.second_claim[which] {
+            hub.remove("ClusterResourceClaim", name).await.unwrap();
+            self.stage.more_claims.retain(|more| *more != name);
         } else {
-            let claim = json!({
+            let second = json!({
                 "apiVersion": "galaxy.kubestellar.io/v1alpha1", "kind": "ClusterResourceClaim",
-                "metadata": {"name": SECOND},
-                "spec": {"clusterName": "one", "resourceAssignments": assignments([9, 1])},
+                "metadata": {"name": name},
+                "spec": {
+                    "clusterName": self.stage.bed.workers[which].state.name, "resourceAssignments": assignments([9, 1]),
+                },
             });
-            hub.put(claim).await.unwrap();
-            self.stage.more_claims.push(SECOND);
+            if self.draw.bool() {
+                self.says("in the same second as the first");
+                let first = self.claim(which)["metadata"]["creationTimestamp"].clone();
+                let first: jiff::Timestamp = first.as_str().expect("a time").parse().unwrap();
+                // The hub's clock makes what two people at once would.
+                let back = first.duration_since(hub.state.now());
+                hub.state.jump(back);
+                let done = hub.put(second).await;
+                hub.state.jump(-back);
+                done.unwrap();
+            } else {
+                hub.put(second).await.unwrap();
+            }
+            self.stage.more_claims.push(name);
         }
-        self.second_claim = !self.second_claim;
-        self.says(&format!("a second claim is there: {}", self.second_claim));
+        self.second_claim[which] = !self.second_claim[which];
+        self.says(&format!("a second claim of worker {which} is there: {}", self.second_claim[which]));
     }
 
     async fn reports_otherwise(&mut self) {
         let gpus = self.draw.i64(0..6);
         self.says(&format!("the cluster that reports says it has {gpus}"));
-        let by = gpus - self.truth.reported.usable();
-        self.truth.reported.changes_nodes(by);
+        self.truth.reported.has_nodes(Nodes { labelled: gpus, plain: 0 });
         self.stage.beside = [5, 5];
         let status = report(gpus)["status"].clone();
         self.stage.hub().set_status("ClusterMetrics", "far", status).await.unwrap();
     }
 
-    /// All nodes have both labels, so nothing that is true changes.
+    /// Some nodes lack the second label. The hub's flavor is everybody's in the end, an edit of a worker's own one is undone.
     async fn edits_a_flavor(&mut self) {
         let (which, more) = (self.any(), self.draw.bool());
         self.says(&format!("the flavor on {} names a second label: {more}", self.cluster(which).state.name));
         let tier = if more { json!("gold") } else { Value::Null };
         let patch = json!({"spec": {"nodeLabels": {"tier": tier}}});
-        if self.cluster(which).get("ResourceFlavor", "", FLAVOR).is_some() {
-            merged(self.cluster(which), "ResourceFlavor", FLAVOR, patch).await;
+        if self.cluster(which).get("ResourceFlavor", "", FLAVOR).is_none() {
+            return;
+        }
+        let lasts = goes_by_label(self.stage.hub());
+        for truth in &mut self.truth.workers {
+            truth.goes_by_label(more);
+            truth.goes_by_label(if which == 0 { more } else { lasts });
+        }
+        merged(self.cluster(which), "ResourceFlavor", FLAVOR, patch).await;
+    }
+
+    /// On quota of either queue of a worker. What is pending there waits for quota.
+    async fn submits_or_ends(&mut self, which: usize, step: usize) {
+        if self.draw.u8(0..3) == 0 {
+            if let Some(workload) = self.workloads[which].pop() {
+                self.says(&format!("on worker {which} ends {workload:?}"));
+                workload.end(&self.stage.bed.workers[which]).await;
+            }
+        } else if self.truth.workers[which].is_joined() {
+            let (queue, gpus) = (self.draw.usize(0..2), self.draw.i64(1..5));
+            let workload = Workload { name: format!("work-{step}"), queue, gpus };
+            self.says(&format!("to worker {which} goes {workload:?}"));
+            workload.submit(&self.stage.bed.workers[which]).await;
+            self.workloads[which].push(workload);
+        }
+    }
+
+    async fn end_workloads(&mut self, which: usize) {
+        for workload in self.workloads[which].drain(..) {
+            workload.end(&self.stage.bed.workers[which]).await;
+        }
+    }
+
+    /// What runs beyond a queue's share keeps other queues from theirs, until it ends.
+    async fn ends_what_is_too_much(&mut self, which: usize) {
+        let share = self.truth.workers[which].share();
+        for (queue, share) in share.into_iter().enumerate() {
+            let of_queue = |workload: &&Workload| workload.queue == queue;
+            while share < self.workloads[which].iter().filter(of_queue).map(|workload| workload.gpus).sum() {
+                let at = self.workloads[which].iter().position(|workload| of_queue(&workload));
+                let workload = self.workloads[which].remove(at.expect("there is one"));
+                self.says(&format!("on worker {which} ends {workload:?}, which is too much"));
+                workload.end(&self.stage.bed.workers[which]).await;
+            }
         }
     }
 
@@ -319,8 +407,9 @@ impl Walk {
         if joined {
             self.stage.bed.join_unseen(worker).await;
         } else {
-            // It leaves once its queues are gone, so they have to be reached.
+            // It leaves once its queues are gone, so they have to be reached and be in nobody's use.
             self.lift();
+            self.end_workloads(which).await;
             self.stage.leave(&format!("fedq-cluster-{name}")).await;
         }
     }
@@ -335,9 +424,13 @@ impl Walk {
     }
 
     async fn joins_a_cohort(&mut self) {
-        let cohort = if self.draw.bool() { json!("org") } else { Value::Null };
-        self.says(&format!("the queues' cohort is {cohort}"));
-        for queue in QUEUES {
+        let cohorts = match self.draw.u8(0..3) {
+            0 => [json!("org"), json!("org")],
+            1 => SIBLINGS.map(|cohort| json!(cohort)),
+            _ => [Value::Null, Value::Null],
+        };
+        self.says(&format!("the queues' cohorts are {cohorts:?}"));
+        for (queue, cohort) in QUEUES.iter().zip(cohorts) {
             merged(self.stage.hub(), "ClusterQueue", queue, json!({"spec": {"cohortName": cohort}})).await;
         }
     }
@@ -376,6 +469,7 @@ impl Walk {
                 self.says(&format!("of worker {which} {asks:?} is in force"));
                 self.truth.workers[which].asks(asks);
             }
+            self.ends_what_is_too_much(which).await;
         }
         self.holds_what_is_true().await;
         // What was decided on before may still be on its way.
@@ -388,13 +482,40 @@ impl Walk {
     }
 
     async fn holds_what_is_true(&self) {
-        for (worker, truth) in self.stage.bed.workers.iter().zip(&self.truth.workers) {
+        for (which, truth) in self.truth.workers.iter().enumerate() {
+            let worker = &self.stage.bed.workers[which];
             if truth.is_joined() {
                 self.stage.has(worker, truth.share()).await;
                 self.is_held_as_the_hub(worker).await;
+                self.is_counted(which).await;
             }
         }
-        self.stage.has(self.stage.hub(), self.truth.hub()).await;
+        let hub = self.stage.hub();
+        let should = || {
+            let [one, two] = &self.stage.bed.workers[..] else { unreachable!("there are two") };
+            self.truth.hub([one, two].map(workloads::reserved))
+        };
+        let reached = until(&hub.state, WITHIN, |_| gpus(hub) == should().map(Some)).await;
+        assert!(reached, "the hub has {:?}, not {:?}", gpus(hub), should());
+    }
+
+    /// Once both are told of, no edit of a flavor or of nodes is still on its way.
+    async fn is_counted(&self, which: usize) {
+        let worker = &self.stage.bed.workers[which];
+        let name = &worker.state.name;
+        let what = format!("the flavor on {name} to be the hub's");
+        wait(&what, worker, || goes_by_label(worker) == goes_by_label(self.stage.hub())).await;
+        if self.invalid[which] {
+            return;
+        }
+        let gpus = self.truth.workers[which].usable() + FOREIGN;
+        wait(&format!("the claim of {name} to tell of {gpus} GPUs"), self.stage.hub(), || {
+            let claim = self.claim(which);
+            let mut flavors = claim["status"]["flavors"].as_array().into_iter().flatten();
+            let flavor = flavors.find(|flavor| flavor["name"] == FLAVOR);
+            flavor.is_some_and(|flavor| flavor["capacity"]["gpu"] == gpus.to_string())
+        })
+        .await;
     }
 
     /// And Kueue knows of it. A hold that is over there but not here would come to light among the next moves.
@@ -425,17 +546,20 @@ impl Walk {
             wait("the claim to say whether it is accepted", hub, || accepted(&claim_name(worker)) == reason)
                 .await;
         }
-        if self.second_claim {
-            wait("the second claim to be told off", hub, || accepted(SECOND) == "ClusterAlreadyClaimed")
-                .await;
+        for (name, is_there) in SECOND.iter().zip(self.second_claim) {
+            let told_off = || !is_there || accepted(name) == "ClusterAlreadyClaimed";
+            wait("the second claim to be told off", hub, told_off).await;
         }
     }
 
     /// All that was changed is as at the beginning, and the quotas are such as both clusters can hold.
     async fn end(mut self) {
         self.lift();
-        if self.second_claim {
-            self.claims_twice().await;
+        for which in [0, 1] {
+            if self.second_claim[which] {
+                self.claims_twice(which).await;
+            }
+            self.end_workloads(which).await;
         }
         for queue in QUEUES {
             let patch = json!({"spec": {"stopPolicy": "None", "cohortName": null}});
@@ -446,6 +570,9 @@ impl Walk {
             if self.cluster(which).get("ResourceFlavor", "", FLAVOR).is_some() {
                 merged(self.cluster(which), "ResourceFlavor", FLAVOR, patch).await;
             }
+        }
+        for truth in &mut self.truth.workers {
+            truth.goes_by_label(false);
         }
         let amounts = [[5, 3], [2, 6]];
         for (which, asked) in amounts.into_iter().enumerate() {
@@ -470,6 +597,12 @@ impl Walk {
         self.stage.beside = [0, 0];
         self.stage.ends_with(amounts).await;
     }
+}
+
+/// Whether its flavor names the label that some nodes lack.
+fn goes_by_label(cluster: &Cluster) -> bool {
+    let flavor = cluster.get("ResourceFlavor", "", FLAVOR);
+    flavor.is_some_and(|flavor| flavor["spec"]["nodeLabels"]["tier"] == "gold")
 }
 
 /// What a cluster that the hub cannot reach says of itself.
