@@ -7,7 +7,7 @@ use fedq_sim::cluster::Cluster;
 use serde_json::{Value, json};
 
 use super::super::bed::{Bed, KUEUE, gpu_node, wait};
-use super::stage::{FLAVOR, GPU, Stage, claim_name, condition_of, gpus, merged, queue_objects};
+use super::stage::{FLAVOR, GPU, Stage, assignments, claim_name, condition_of, gpus, merged, queue_objects};
 use super::workloads::{Workload, reserved};
 
 const OTHER: &str = "others";
@@ -171,6 +171,40 @@ async fn a_hub_queue_that_is_made_anew_between_two_rounds_keeps_what_its_maker_g
         stage.rests().await;
         assert_eq!(gpus(stage.hub()), [Some(base + 9), Some(9)]);
         tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    stage.ends_with([[6, 4], [3, 5]]).await;
+}
+
+/// A cell that a person took out of the queue is theirs, and so is what they put there before a claim names it again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cell_that_was_given_up_counts_with_what_a_person_put_there_since() {
+    let mut stage = Stage::set().await;
+    stage.may_fall = true;
+    stage.beside = [0, 7];
+    let mut before = 0;
+    for base in [7, 0] {
+        for (worker, team) in [(stage.one(), 6), (stage.two(), 3)] {
+            let only_team = &assignments([team, 0])[..1];
+            let patch = json!({"spec": {"resourceAssignments": only_team}});
+            merged(stage.hub(), "ClusterResourceClaim", &claim_name(worker), patch).await;
+        }
+        stage.has(stage.hub(), [9, before]).await;
+        stage.rests().await;
+        for (flavor, gpus) in [("theirs", 0), (FLAVOR, base)] {
+            let quota = json!([{"name": GPU, "nominalQuota": gpus.to_string()}]);
+            let flavors = json!([{"name": flavor, "resources": quota}]);
+            let groups = json!([{"coveredResources": [GPU], "flavors": flavors}]);
+            merged(stage.hub(), "ClusterQueue", "batch", json!({"spec": {"resourceGroups": groups}})).await;
+            stage.rests().await;
+        }
+        assert_eq!(gpus(stage.hub()), [Some(9), Some(base)], "nobody takes that back");
+        for (worker, amounts) in [(stage.one(), [6, 4]), (stage.two(), [3, 5])] {
+            stage.give(worker, amounts).await;
+        }
+        stage.has(stage.hub(), [9, base + 9]).await;
+        stage.rests().await;
+        assert_eq!(gpus(stage.hub()), [Some(9), Some(base + 9)]);
+        before = base;
     }
     stage.ends_with([[6, 4], [3, 5]]).await;
 }
