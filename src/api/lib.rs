@@ -10,6 +10,7 @@ mod check;
 mod claim;
 mod claim_edit;
 mod cluster;
+pub mod connections;
 mod document;
 mod extract;
 mod failure;

@@ -2,13 +2,14 @@
 
 use std::net::{SocketAddr, TcpListener};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 /// What a daemon shares with whoever runs it in their own process.
 #[derive(Debug, Default)]
@@ -50,6 +51,21 @@ pub(super) fn stop_on_signals(cancel: &CancellationToken) -> anyhow::Result<Join
 /// Once a process, before anything makes a TLS connection. One that is installed already stays.
 pub fn use_ring() {
     let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// Raises how many files and connections the process may have open to what the system allows it: many systems begin with
+/// 1,024 for the sake of old programs, and a thousand clusters are more.
+pub(super) fn raise_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        warn!("The limit of open files stays at {}: {error}", descriptors());
+    }
+}
+
+/// How many files and connections the process may have open.
+pub(super) fn descriptors() -> usize {
+    let limit = getrlimit(Resource::Nofile).current;
+    limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
 }
 
 /// A build is its file: versions do not tell two builds of one apart.

@@ -80,6 +80,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         warn!("{warning}");
     }
     host::use_ring();
+    host::raise_descriptors();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let host = Host::default();

@@ -10,20 +10,20 @@ use axum::{
     response::IntoResponse,
     routing::get,
 };
-use axum_server::{Handle, tls_rustls::RustlsConfig};
+use axum_server::tls_rustls::RustlsConfig;
 use flate2::{Compression, write::GzEncoder};
 use futures::{FutureExt, future::BoxFuture};
 use tokio::{
     net::TcpListener,
     sync::{Notify, watch},
 };
-use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{Daemon, FIRST_RETRY};
+use super::{Daemon, FIRST_RETRY, host};
 use crate::config::Listen;
 use fedq_api::{
     Authenticator, Diagnose, TokenFile, UnprovenNames,
+    connections::{self, Bounds},
     webhook::{Webhook, review::Judge},
 };
 use fedq_base::{
@@ -50,8 +50,9 @@ use fedq_values::ids::ClusterName;
 
 /// Certificates given as files are read again this often.
 const RELOAD: Duration = Duration::from_mins(1);
-/// For requests under way when the daemon stops.
-const DRAIN: Duration = Duration::from_secs(5);
+/// Probes and scrapers are few. Clients that keep idle connections for longer than that open new ones.
+const METRICS_BOUNDS: Bounds =
+    Bounds { all: 64, of_address: 16, patience: Duration::from_secs(30), streams: 200 };
 const WHOAMI_TRIES: u32 = 5;
 /// The Service in `deploy/hub/service.yaml` that people reach the API by.
 const API_SERVICE: &str = "fedqd";
@@ -65,7 +66,8 @@ impl Daemon {
             .merge(Router::new().route("/metrics", get(exposition)).with_state(self.metrics.clone()));
         let listener = listen(self.config.metrics.address, "metrics.address").await?;
         info!("Metrics are on http://{}/metrics", listener.local_addr()?);
-        self.tasks.spawn(serve_plain(listener, router, self.cancel.clone()));
+        let served = connections::serve(listener.into_std()?, None, router, METRICS_BOUNDS, self.cancel.clone());
+        self.tasks.spawn(async move { served.await.context("the listener of metrics failed") });
         Ok(())
     }
 
@@ -200,10 +202,9 @@ impl Daemon {
         let address = listener.local_addr()?;
         info!(tls = tls.is_some(), "The API listens on {address}");
         self.host.api.send_replace(Some(address));
-        match tls {
-            Some(tls) => self.tasks.spawn(serve_tls(listener.into_std()?, tls, router, cancel)),
-            None => self.tasks.spawn(serve_plain(listener, router, cancel)),
-        };
+        let bounds = api_bounds(host::descriptors());
+        let served = connections::serve(listener.into_std()?, tls, router, bounds, cancel);
+        self.tasks.spawn(async move { served.await.context("the API's listener failed") });
         Ok(())
     }
 
@@ -300,35 +301,11 @@ async fn listen(address: SocketAddr, key: &str) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| format!("{key}: cannot listen on {address}"))
 }
 
-async fn serve_plain(listener: TcpListener, router: Router, cancel: CancellationToken) -> anyhow::Result<()> {
-    // Made once: a bare router is copied for each connection, with all its routes.
-    let served = axum::serve(listener, router.into_make_service())
-        .with_graceful_shutdown(cancel.clone().cancelled_owned());
-    // A stream that somebody watches has no end of its own.
-    let give_up = async {
-        cancel.cancelled().await;
-        tokio::time::sleep(DRAIN).await;
-    };
-    tokio::select! {
-        ended = served => ended.context("a listener failed"),
-        () = give_up => Ok(()),
-    }
-}
-
-async fn serve_tls(
-    listener: std::net::TcpListener,
-    tls: RustlsConfig,
-    router: Router,
-    cancel: CancellationToken,
-) -> anyhow::Result<()> {
-    let handle = Handle::new();
-    let server = axum_server::from_tcp_rustls(listener, tls)?.handle(handle.clone());
-    let mut serving = std::pin::pin!(server.serve(router.into_make_service()));
-    tokio::select! {
-        ended = &mut serving => return ended.context("the API's listener failed"),
-        () = cancel.cancelled() => handle.graceful_shutdown(Some(DRAIN)),
-    }
-    serving.await.context("the API's listener failed")
+/// What callers of the API may take. A quarter of what the process may open is theirs, and the rest is kept back: for the
+/// clusters, each of which takes from one connection to some dozens while logs are read, and for the database.
+fn api_bounds(descriptors: usize) -> Bounds {
+    let all = (descriptors / 4).clamp(16, 4096);
+    Bounds { all, of_address: all / 2, ..METRICS_BOUNDS }
 }
 
 async fn readyz(Extract(ready): Extract<watch::Receiver<bool>>) -> (StatusCode, &'static str) {
@@ -364,6 +341,12 @@ async fn exposition(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn most_of_what_may_be_open_is_kept_back_for_clusters() {
+        let bounds = |descriptors| (api_bounds(descriptors).all, api_bounds(descriptors).of_address);
+        assert_eq!([1024, 8192, 1 << 20].map(bounds), [(256, 128), (2048, 1024), (4096, 2048)]);
+    }
 
     #[test]
     fn the_certificate_names_the_service_and_no_address_that_nobody_dials() {

@@ -5,34 +5,28 @@
 //! when it is down (`failurePolicy: Ignore`), since nothing may keep people or fedqd from repairing a
 //! claim, and the controllers judge every stored claim by the same function.
 
-mod places;
 pub mod review;
 
-use std::{
-    io,
-    net::{SocketAddr, TcpListener},
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, net::TcpListener, sync::Arc, time::Duration};
 
 use axum::{
-    Extension, Json, Router,
+    Json, Router,
     body::Body,
     extract::State,
     http::StatusCode,
     response::{IntoResponse, Response},
     routing::post,
 };
-use axum_server::{Handle, tls_rustls::RustlsConfig};
+use axum_server::tls_rustls::RustlsConfig;
 use http_body_util::BodyExt;
-use hyper_util::rt::TokioTimer;
 use tokio::{
     sync::{Semaphore, SemaphorePermit, watch},
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
-use self::{places::Places, review::Judge};
+use self::review::Judge;
+use crate::connections::{self, Bounds};
 use fedq_domain::overview::Overview;
 use fedq_k8s::types::claim::REVIEW_PATH;
 
@@ -40,15 +34,14 @@ use fedq_k8s::types::claim::REVIEW_PATH;
 const MAX_BODY: usize = 3 << 20;
 /// The API server gives up after five seconds; whoever sends slower than this is not one.
 const READ_TIMEOUT: Duration = Duration::from_secs(4);
-const DRAIN: Duration = Duration::from_secs(5);
 /// Reviews that are judged at a time: each takes a moment, and memory.
 const JUDGED: usize = 2;
 /// Of one review, without asking: nearly all take less.
 const FREE: usize = 32 << 10;
 /// What larger reviews on their way may take together.
 const LARGE: usize = 4 * MAX_BODY;
-/// Reviews on their way on one connection.
-const STREAMS: u32 = 4;
+/// API servers keep a connection or two each, with few reviews on their way at a time.
+const BOUNDS: Bounds = Bounds { all: 64, of_address: 16, patience: READ_TIMEOUT, streams: 4 };
 
 #[derive(Clone)]
 pub struct Webhook {
@@ -80,34 +73,9 @@ impl Webhook {
         tls: RustlsConfig,
         stop: CancellationToken,
     ) -> io::Result<()> {
-        listener.set_nonblocking(true)?;
-        let handle = Handle::new();
-        let mut server = axum_server::from_tcp_rustls(listener, tls)?.handle(handle.clone());
-        let http = server.http_builder();
-        http.http1().timer(TokioTimer::new()).header_read_timeout(READ_TIMEOUT);
-        http.http2()
-            .timer(TokioTimer::new())
-            .keep_alive_interval(Duration::from_secs(30))
-            .max_concurrent_streams(STREAMS);
-        let (router, places) = (self.router(), Places::default());
-        // A connection for which there is no place is closed before a word is said. It keeps its place until its end.
-        let connect = tower::service_fn(move |from: SocketAddr| {
-            let place = places.take(from.ip()).ok_or(NoPlace);
-            let served = place.map(|place| router.clone().layer(Extension(Arc::new(place))));
-            async move { served }
-        });
-        let mut serving = std::pin::pin!(server.serve(connect));
-        tokio::select! {
-            ended = &mut serving => return ended,
-            () = stop.cancelled() => handle.graceful_shutdown(Some(DRAIN)),
-        }
-        serving.await
+        connections::serve(listener, Some(tls), self.router(), BOUNDS, stop).await
     }
 }
-
-#[derive(Debug, thiserror::Error)]
-#[error("too many connections are open")]
-struct NoPlace;
 
 async fn validate(State(webhook): State<Webhook>, body: Body) -> Response {
     let room = &*webhook.room;

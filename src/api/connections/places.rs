@@ -6,12 +6,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// API servers keep a connection or two each.
-const ALL: usize = 64;
-const OF_ADDRESS: usize = 16;
-
-#[derive(Clone, Default)]
-pub(super) struct Places(Arc<Mutex<Taken>>);
+#[derive(Clone)]
+pub(super) struct Places {
+    all: usize,
+    of_address: usize,
+    taken: Arc<Mutex<Taken>>,
+}
 
 #[derive(Default)]
 struct Taken {
@@ -26,9 +26,13 @@ pub(super) struct Place {
 }
 
 impl Places {
+    pub(super) fn new(all: usize, of_address: usize) -> Self {
+        Self { all, of_address, taken: Arc::default() }
+    }
+
     pub(super) fn take(&self, address: IpAddr) -> Option<Place> {
         let mut taken = self.lock();
-        if ALL <= taken.all || taken.of.get(&address).is_some_and(|of| OF_ADDRESS <= *of) {
+        if self.all <= taken.all || taken.of.get(&address).is_some_and(|of| self.of_address <= *of) {
             return None;
         }
         taken.all += 1;
@@ -38,7 +42,7 @@ impl Places {
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
         // Numbers only, each changed at once.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -61,7 +65,9 @@ mod tests {
 
     #[test]
     fn one_address_takes_a_share_of_the_places_and_all_together_no_more_than_there_are() {
-        let places = Places::default();
+        const ALL: usize = 64;
+        const OF_ADDRESS: usize = 16;
+        let places = Places::new(ALL, OF_ADDRESS);
         let address = |last: usize| IpAddr::from([10, 0, 0, u8::try_from(last).expect("small")]);
         let mut taken: Vec<Place> = (0..OF_ADDRESS).filter_map(|_| places.take(address(1))).collect();
         assert_eq!(taken.len(), OF_ADDRESS);
