@@ -36,11 +36,17 @@ struct Client<'a> {
     token: Option<&'a str>,
 }
 
+/// What clients on this machine ask for.
+const HERE: &str = "localhost:8750";
+
 impl Client<'_> {
     async fn call(&self, line: &str, body: &str) -> Answer {
         let (method, path) = line.split_once(' ').unwrap();
-        let mut request =
-            Request::builder().method(method).uri(path).header("content-type", "application/json");
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", "application/json")
+            .header("host", HERE);
         if let Some(user) = self.user {
             request = request.header("X-User", user);
         }
@@ -329,6 +335,49 @@ async fn names_alone_are_believed_where_that_is_set() {
         let posing = Client { served: &served, user: Some(name), token: None };
         assert!(matches!(posing.get("/tasks").await.status, 403 | 422), "{name}");
     }
+}
+
+/// What `/tasks` answers ann, without a token, with these headers.
+async fn asked_with(served: &Served, headers: &[(&str, &str)]) -> u16 {
+    let mut request = Request::builder().uri("/tasks").header("X-User", "ann");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    served.send(request.body(Body::empty()).unwrap()).await.status().as_u16()
+}
+
+#[tokio::test]
+async fn a_page_whose_name_is_made_to_lead_here_is_nobody() {
+    let served = served_as(|parts| parts.unproven_names = UnprovenNames::All).await;
+    for host in ["localhost", "LocalHost:8750", "127.0.0.1:8750", "127.9.9.9", "[::1]:8750"] {
+        assert_eq!(asked_with(&served, &[("host", host)]).await, 200, "{host}");
+        let origin = format!("http://{host}");
+        assert_eq!(asked_with(&served, &[("host", host), ("origin", &origin)]).await, 200, "{host}");
+    }
+    let rebound = [
+        "evil.example.com",
+        "evil.example.com:8750",
+        "localhost.evil.example.com",
+        "127.0.0.1.evil.example.com",
+        "10.0.0.1:8750",
+        "localhost@evil.example.com",
+        "0.0.0.0:8750",
+        "",
+    ];
+    for host in rebound {
+        assert_eq!(asked_with(&served, &[("host", host)]).await, 403, "{host}");
+    }
+    assert_eq!(asked_with(&served, &[]).await, 403, "no Host");
+    assert_eq!(asked_with(&served, &[("host", HERE), ("host", "evil.example.com")]).await, 403, "two Hosts");
+    for origin in
+        ["http://evil.example.com", "http://localhost:3000", "null", "https://evil.example.com:8750", ""]
+    {
+        assert_eq!(asked_with(&served, &[("host", HERE), ("origin", origin)]).await, 403, "{origin}");
+    }
+    // A token says who asks, whatever the machine is called.
+    let request = Request::get("/tasks").header("host", "fedq.example.com").header("X-User", "ann");
+    let request = request.header("authorization", format!("Bearer {ANN}")).body(Body::empty()).unwrap();
+    assert_eq!(served.send(request).await.status(), 200);
 }
 
 /// Whom an administrator's name lets see, read and stop somebody else's task.

@@ -1,9 +1,11 @@
 //! Who calls, in k8s-cli's way: `X-User` says so, and a token proves it, as Bearer or as the password of the
 //! URL. With `api.insecureXUser` the header alone is believed, for what is that person's own.
 
+use std::net::IpAddr;
+
 use axum::{
     extract::{FromRequestParts, Request, State as Extract},
-    http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts},
+    http::{HeaderMap, HeaderValue, StatusCode, Uri, header, request::Parts, uri::Authority},
     middleware::Next,
     response::Response,
 };
@@ -32,7 +34,7 @@ impl FromRequestParts<State> for User {
         let named = parts.headers.get(USER_HEADER).ok_or_else(Refusal::no_user)?;
         let named = named.to_str().ok().filter(|name| is_name(name)).map(str::to_owned);
         let named = named.ok_or_else(Refusal::bad_user)?;
-        let (caller, proof) = caller(state, &parts.headers, named).await?;
+        let (caller, proof) = caller(state, parts, named).await?;
         Ok(Self(Owner { proof, ..Owner::of(state, caller)? }))
     }
 }
@@ -42,8 +44,19 @@ fn is_name(name: &str) -> bool {
     !name.trim().is_empty() && name.len() <= MAX_USER && !name.chars().any(char::is_control)
 }
 
-async fn caller(state: &State, headers: &HeaderMap, named: String) -> Result<(Caller, Proof), Failure> {
+async fn caller(
+    state: &State,
+    Parts { headers, uri, .. }: &Parts,
+    named: String,
+) -> Result<(Caller, Proof), Failure> {
     if is_insecure(state) && !headers.contains_key(header::AUTHORIZATION) {
+        if !is_from_here(uri, headers) {
+            let detail = "without a token, X-User is believed only of requests to this machine, and the Host or Origin of \
+                          this one names another";
+            return Err(Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, detail).next(
+                "ask localhost, 127.0.0.1 or [::1], or give a token as the password of the URL",
+            ));
+        }
         // Names that Kubernetes itself gives out are nobody's to take.
         if named.starts_with("system:") {
             let detail = format!("`{named}` is a name of Kubernetes' own: it takes a token");
@@ -65,6 +78,38 @@ async fn caller(state: &State, headers: &HeaderMap, named: String) -> Result<(Ca
 
 fn is_insecure(state: &State) -> bool {
     state.unproven_names != UnprovenNames::Refused
+}
+
+/// Whether the request is for this machine by name. A browser here also carries what pages of others say: one whose name is
+/// made to lead to 127.0.0.1 (DNS rebinding) still sends its own name, as Host and as Origin.
+fn is_from_here(uri: &Uri, headers: &HeaderMap) -> bool {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let mut hosts = headers.get_all(header::HOST).iter();
+    // HTTP/2 has it with the path.
+    let host = match (uri.authority(), hosts.next(), hosts.next()) {
+        (Some(authority), _, None) => Some(authority.as_str()),
+        (None, Some(host), None) => host.to_str().ok(),
+        _ => None,
+    };
+    let Some(host) = host.filter(|host| is_loopback(host)) else { return false };
+    match headers.get_all(header::ORIGIN).iter().count() {
+        0 => true,
+        1 => text(header::ORIGIN)
+            .and_then(|origin| origin.split_once("://"))
+            .is_some_and(|(_, origin)| origin.eq_ignore_ascii_case(host)),
+        _ => false,
+    }
+}
+
+/// A name or address that leads nowhere else, with or without a port.
+fn is_loopback(host: &str) -> bool {
+    let Ok(authority) = host.parse::<Authority>() else { return false };
+    let name = authority.host();
+    if host.contains('@') {
+        return false;
+    }
+    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
 fn plain(user: String) -> Caller {
