@@ -67,6 +67,10 @@ CREATE TABLE audit (
     verb    TEXT NOT NULL,
     object  TEXT NOT NULL,
     detail  TEXT CHECK (json_valid(detail)),
-    outcome TEXT NOT NULL
+    outcome TEXT NOT NULL,
+    -- Who acted as `who`, where that was somebody else.
+    through TEXT,
+    -- Nothing was done. Counted apart, so that refusals push nothing out that was.
+    refused INTEGER NOT NULL CHECK (refused IN (0, 1))
 ) STRICT;
 CREATE INDEX audit_by_age ON audit (at_ms);

@@ -7,7 +7,7 @@ use tracing::error;
 use super::{
     Failure, State,
     extract::{Json, Person, Query, Reader},
-    owner::TASKS,
+    owner::{Owner, TASKS},
 };
 use fedq_k8s::{client::Caller, session::Permission};
 use fedq_store::{AuditEntry, AuditFilter, Cursor, PageRequest, StoreError};
@@ -16,6 +16,26 @@ use fedq_wire::{
     list::List,
     problem::Code,
 };
+
+/// Whose doing it is.
+#[derive(Clone, Copy)]
+pub struct Who<'a> {
+    user: &'a str,
+    /// Who acts as `user`, where that is somebody else.
+    through: Option<&'a str>,
+}
+
+impl<'a> From<&'a Caller> for Who<'a> {
+    fn from(caller: &'a Caller) -> Self {
+        Self { user: &caller.user, through: None }
+    }
+}
+
+impl<'a> From<&'a Owner> for Who<'a> {
+    fn from(owner: &'a Owner) -> Self {
+        Self { user: owner.user(), through: owner.through.as_deref() }
+    }
+}
 
 /// What somebody does.
 pub struct Deed {
@@ -30,13 +50,21 @@ pub struct Deed {
 
 /// Writes down what `outcome` says of the deed. A change that was made stays made even where the
 /// store is full, so that is reported in the log and not to the caller.
-pub async fn record(state: &State, caller: &Caller, deed: Deed, outcome: Result<(), &Failure>) {
+///
+/// Of refusals, only so many of one caller are written down: everybody can be refused without end.
+pub async fn record<'a>(state: &State, who: impl Into<Who<'a>>, deed: Deed, outcome: Result<(), &Failure>) {
     if deed.dry_run {
         return;
     }
-    let mut entry = entry(state, caller, deed);
+    let who = who.into();
+    let mut entry = entry(state, who, deed);
     if let Err(failure) = outcome {
         entry.outcome = failure.0.detail.chars().take(1000).collect();
+        // What failed otherwise may have been done all the same.
+        entry.refused = failure.0.status < 500;
+    }
+    if entry.refused && !state.callers.notes_refusal(who.through.unwrap_or(&entry.who)) {
+        return;
     }
     if let Err(error) = state.store.record_audit(&entry).await {
         error!(
@@ -51,15 +79,18 @@ pub async fn record(state: &State, caller: &Caller, deed: Deed, outcome: Result<
 }
 
 /// Of a deed that is done by the commit that keeps this.
-pub fn entry(state: &State, caller: &Caller, deed: Deed) -> AuditEntry {
+pub fn entry<'a>(state: &State, who: impl Into<Who<'a>>, deed: Deed) -> AuditEntry {
+    let Who { user, through } = who.into();
     AuditEntry {
         id: 0,
         at: state.clock.now(),
-        who: caller.user.clone(),
+        who: user.to_owned(),
         verb: deed.verb.to_owned(),
         object: deed.object,
         detail: deed.detail,
         outcome: "ok".to_owned(),
+        through: through.map(str::to_owned),
+        refused: false,
     }
 }
 
@@ -96,6 +127,7 @@ pub async fn list_audit(
         object: entry.object,
         detail: entry.detail,
         outcome: entry.outcome,
+        through: entry.through,
     });
     Ok(Json(List { items: items.collect(), next: found.next.map(|next| next.to_string()) }))
 }

@@ -24,7 +24,7 @@ pub async fn list_capacity(
     Query(query): Query<ListQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    stream::list(&state, &query, &headers, show::capacity)
+    stream::list(&state, &query, &headers, show::capacity).await
 }
 
 /// How a cluster's capacity changed, newest first.

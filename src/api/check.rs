@@ -29,10 +29,11 @@ const DEADLINE: Duration = Duration::from_secs(30);
     get, path = "/check", tag = "check", params(PageQuery), responses((status = OK, body = List<Finding>))
 )]
 pub async fn check_all(
-    _: Reader,
+    Reader(caller): Reader,
     Extract(state): Extract<State>,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<List<Finding>>, Failure> {
+    let _place = state.callers.look(&caller.user).await?;
     let clusters: Vec<Option<ClusterName>> =
         std::iter::once(None).chain(state.overview().clusters.keys().cloned().map(Some)).collect();
     page(&state, clusters, &query).await.map(Json)
@@ -44,12 +45,13 @@ pub async fn check_all(
     responses((status = OK, body = List<Finding>))
 )]
 pub async fn check_cluster(
-    _: Reader,
+    Reader(caller): Reader,
     Extract(state): Extract<State>,
     Path(cluster): Path<ClusterName>,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<List<Finding>>, Failure> {
     state.must_be_joined(&cluster).await?;
+    let _place = state.callers.look(&caller.user).await?;
     page(&state, vec![Some(cluster)], &query).await.map(Json)
 }
 

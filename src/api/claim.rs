@@ -43,6 +43,7 @@ pub async fn list_claims(
         let claims = overview.claims.iter();
         claims.map(|(name, claim)| (name.to_string(), show::claim(name, claim, aliases))).collect()
     })
+    .await
 }
 
 /// One claim as the hub has it now, with what an editor needs to see. The ETag goes into If-Match.

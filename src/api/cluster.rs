@@ -48,6 +48,7 @@ pub async fn list_clusters(
         let all: BTreeMap<_, _> = joined.chain(managed).collect();
         all.into_iter().map(|(name, cluster)| (name.to_string(), cluster)).collect()
     })
+    .await
 }
 
 /// One cluster.

@@ -20,7 +20,7 @@ pub struct Path<T>(pub T);
 pub struct Query<T>(pub T);
 
 /// Somebody who may read what fedq knows.
-pub struct Reader;
+pub struct Reader(pub Caller);
 
 /// Somebody who is known; what they may do is for the hub to say.
 pub struct Person(pub Caller);
@@ -29,8 +29,7 @@ impl FromRequestParts<State> for Person {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &State) -> Result<Self, Failure> {
-        let caller = state.authenticator.caller(&state.hub, token(&parts.headers)?).await?;
-        Ok(Self(caller))
+        person(state, &parts.headers).await.map(Self)
     }
 }
 
@@ -38,10 +37,20 @@ impl FromRequestParts<State> for Reader {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &State) -> Result<Self, Failure> {
-        let Person(caller) = Person::from_request_parts(parts, state).await?;
-        state.authenticator.allow(&state.hub, &caller, &Permission::READ).await?;
-        Ok(Self)
+        reader(state, &parts.headers).await.map(Self)
     }
+}
+
+/// Who asks with these headers, if they may read what fedq knows.
+pub async fn reader(state: &State, headers: &HeaderMap) -> Result<Caller, Failure> {
+    let caller = person(state, headers).await?;
+    state.authenticator.allow(&state.hub, &caller, &Permission::READ).await?;
+    Ok(caller)
+}
+
+/// Who asks with these headers.
+pub async fn person(state: &State, headers: &HeaderMap) -> Result<Caller, Failure> {
+    state.authenticator.caller(&state.hub, token(headers)?).await
 }
 
 pub fn token(headers: &HeaderMap) -> Result<&str, Failure> {

@@ -12,14 +12,16 @@ use axum::{
     response::{Redirect, Response},
     routing::{get, post},
 };
+use futures::FutureExt;
 use serde::Deserialize;
 
 use self::{
-    identity::{User, mark},
+    identity::{User, known, mark},
     refusal::{Refusal, Result},
 };
 use super::{
     Failure, State,
+    held::Held,
     owner::{LOGS, Owner, TASKS, VOLUMES},
     task::{self, Wanted},
     volume,
@@ -180,7 +182,15 @@ async fn logs(
 ) -> Result<Response> {
     let failed = |failure| Refusal::of_task(&id, Operation::GetTask, failure);
     let row = task::find(&state, &owner, &id, "get", LOGS).await.map_err(failed)?;
-    Ok(task::logs::text(&state, &owner, &row, &headers).await)
+    let (again, asked, named, whose) =
+        (state.clone(), headers.clone(), owner.user().to_owned(), row.owner.clone());
+    let review = move || {
+        let (state, headers, named, whose) = (again.clone(), asked.clone(), named.clone(), whose.clone());
+        async move { task::logs::may_read(&state, &known(&state, &headers, named).await?, &whose).await }
+            .boxed()
+    };
+    let held = Held::stream(&state, owner.user(), Box::new(review)).await.map_err(failed)?;
+    Ok(task::logs::text(&state, &owner, &row, &headers, held).await)
 }
 
 async fn stop_all(

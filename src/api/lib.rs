@@ -5,6 +5,7 @@
 mod audit;
 mod auth;
 mod body;
+mod callers;
 mod capacity;
 mod check;
 mod claim;
@@ -14,6 +15,7 @@ pub mod connections;
 mod document;
 mod extract;
 mod failure;
+mod held;
 mod k8s_cli;
 mod object;
 mod owner;
@@ -43,6 +45,7 @@ use tokio::{
 
 pub use self::{
     auth::Authenticator,
+    callers::Callers,
     failure::Failure,
     owner::UnprovenNames,
     routes::{openapi, router},
@@ -100,6 +103,8 @@ pub struct Parts {
     pub max_live: Live,
     /// What k8s-cli's `X-User` is believed for without a token.
     pub unproven_names: UnprovenNames,
+    /// What one caller may take.
+    pub callers: Callers,
     pub clock: Clock,
 }
 

@@ -3,10 +3,10 @@
 
 use axum::{
     extract::FromRequestParts,
-    http::{StatusCode, request::Parts},
+    http::{HeaderMap, StatusCode, request::Parts},
 };
 
-use super::{Failure, State, extract::Person};
+use super::{Failure, State, extract::person};
 use fedq_domain::task::tenant::Rule;
 use fedq_k8s::{client::Caller, session::Permission};
 use fedq_wire::problem::Code;
@@ -20,6 +20,8 @@ pub struct Owner {
     pub caller: Caller,
     pub rule: Rule,
     pub proof: Proof,
+    /// Who acts as the caller, where that is somebody else.
+    pub through: Option<String>,
 }
 
 /// What vouches for the caller's name.
@@ -46,19 +48,23 @@ impl FromRequestParts<State> for Owner {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &State) -> Result<Self, Failure> {
-        let Person(caller) = Person::from_request_parts(parts, state).await?;
-        Self::of(state, caller)
+        Self::known(state, &parts.headers).await
     }
 }
 
 impl Owner {
+    /// Who asks with these headers.
+    pub async fn known(state: &State, headers: &HeaderMap) -> Result<Self, Failure> {
+        Self::of(state, person(state, headers).await?)
+    }
+
     pub fn of(state: &State, caller: Caller) -> Result<Self, Failure> {
         let Some(rule) = state.tenants.of(&caller.user, &caller.groups) else {
             let detail = format!("user \"{}\" and their groups belong to no tenant", caller.user);
             return Err(Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, detail)
                 .next("ask an administrator of fedqd to name you in tasks.tenants of its configuration"));
         };
-        Ok(Self { rule: rule.clone(), caller, proof: Proof::Token })
+        Ok(Self { rule: rule.clone(), caller, proof: Proof::Token, through: None })
     }
 
     pub fn user(&self) -> &str {

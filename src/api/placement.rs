@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use super::{
     Failure, State, body,
     extract::{Json, Path, Query, Reader},
+    held::Held,
     object::Object,
     stream::{self, Source},
 };
@@ -47,7 +48,8 @@ pub async fn list_placements(
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     if query.watch {
-        return Ok(stream::watch(OfPlacements(state.placements.clone()), &headers));
+        let held = Held::reader(&state, &headers).await?;
+        return Ok(stream::watch(OfPlacements(state.placements.clone()), &headers, held));
     }
     let rows = rows(&state.placements.borrow());
     Ok(Json(stream::page(rows, query.limit, query.next.as_deref())?).into_response())
@@ -114,10 +116,11 @@ pub async fn explain_placement(
     responses((status = OK, body = PlacementExplanation))
 )]
 pub async fn simulate_placement(
-    _: Reader,
+    Reader(caller): Reader,
     Extract(state): Extract<State>,
     Json(manifest): Json<Value>,
 ) -> Result<Json<PlacementExplanation>, Failure> {
+    let _place = state.callers.look(&caller.user).await?;
     let placement = read_manifest(manifest)?;
     let view = state.placements.borrow().clone();
     let decided = view.placements.get(&placement.key).map(|row| row.decided.clone()).unwrap_or_default();

@@ -302,11 +302,11 @@ fn deed(asked: &Asked, place: &str) -> Option<Deed> {
 
 /// How it went, for the audit log.
 fn outcome(answer: &Result<Answer, Refusal>) -> Result<(), Failure> {
-    let failed = |text: String| Err(Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, text));
+    let failed = |status, text: String| Err(Failure::new(status, Code::Forbidden, text));
     match answer {
         Ok(answer) if answer.status().is_success() => Ok(()),
-        Ok(answer) => failed(format!("the server answered {}", answer.status())),
-        Err(refusal) => failed(refusal.message.clone()),
+        Ok(answer) => failed(answer.status(), format!("the server answered {}", answer.status())),
+        Err(refusal) => failed(refusal.status, refusal.message.clone()),
     }
 }
 

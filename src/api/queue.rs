@@ -39,6 +39,7 @@ pub async fn list_queues(
         let queues = overview.queues.iter();
         queues.map(|(name, queue)| (name.to_string(), show::queue(name, queue, aliases))).collect()
     })
+    .await
 }
 
 /// Why a queue's quota is what it is: base, each cluster's part, and the plans that made it.

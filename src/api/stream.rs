@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::{sync::watch, time::Instant};
 
-use super::{Failure, State};
+use super::{Failure, State, held::Held};
 use fedq_domain::{overview::Overview, resources::Aliases};
 use fedq_wire::list::{Event, EventKind, List, ListQuery};
 
@@ -52,13 +52,13 @@ impl<T: Serialize + 'static> Source for OfOverview<T> {
 
 const DEFAULT_LIMIT: usize = 500;
 const MAX_LIMIT: usize = 1000;
-/// A stream ends after that long: whoever lost the right to read is asked again.
+/// A stream ends after that long, and whoever follows asks anew.
 pub const STREAM_TIME: Duration = Duration::from_mins(10);
 pub const HEARTBEAT: Duration = Duration::from_secs(20);
 /// Nobody reads faster, and a look may go through many rows: what changes meanwhile is sent as one.
 const PACE: Duration = Duration::from_millis(500);
 
-pub fn list<T: Serialize + 'static>(
+pub async fn list<T: Serialize + 'static>(
     state: &State,
     query: &ListQuery,
     headers: &HeaderMap,
@@ -66,7 +66,8 @@ pub fn list<T: Serialize + 'static>(
 ) -> Result<Response, Failure> {
     if query.watch {
         let (overview, aliases) = (state.overview.clone(), state.aliases.clone());
-        return Ok(watch(OfOverview { overview, aliases, rows }, headers));
+        let held = Held::reader(state, headers).await?;
+        return Ok(watch(OfOverview { overview, aliases, rows }, headers, held));
     }
     let rows = rows(&state.overview(), &state.aliases);
     Ok(Json(page(rows, query.limit, query.next.as_deref())?).into_response())
@@ -110,14 +111,14 @@ struct Watch<S> {
     looked: Instant,
 }
 
-pub fn watch<S: Source>(source: S, headers: &HeaderMap) -> Response {
+pub fn watch<S: Source>(source: S, headers: &HeaderMap, held: Held) -> Response {
     let framing = Framing::asked_for(headers);
     let watch = Watch::new(source, framing);
     let body = Body::from_stream(stream::unfold(watch, |mut watch| async {
         let chunk = watch.next().await?;
         Some((Ok::<_, Infallible>(chunk), watch))
     }));
-    framing.response(body)
+    framing.response(held.body(body))
 }
 
 impl Framing {

@@ -10,7 +10,7 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use futures::{StreamExt, stream};
+use futures::{FutureExt, StreamExt, stream};
 use serde_json::json;
 
 pub use self::{
@@ -22,6 +22,7 @@ use super::{
     Failure, State,
     audit::{self, Deed},
     extract::{DryRun, Json, Path, Query},
+    held::Held,
     object::Object,
     owner::{Owner, TASKS},
     stream::watch,
@@ -141,7 +142,17 @@ pub async fn list_tasks(
     let filter = TaskFilter { owner: whose, over: query.over };
     if query.watch {
         let views = state.task_views.clone();
-        return Ok(watch(Newest { state, filter, views }, &headers));
+        let (again, asked, all_users) = (state.clone(), headers.clone(), query.all_users);
+        let review = move || {
+            let (state, headers) = (again.clone(), asked.clone());
+            let review = async move {
+                let owner = Owner::known(&state, &headers).await?;
+                owner.whose(&state, all_users, "list", TASKS).await.map(drop)
+            };
+            review.boxed()
+        };
+        let held = Held::stream(&state, owner.user(), Box::new(review)).await?;
+        return Ok(watch(Newest { state, filter, views }, &headers, held));
     }
     list::page(state, filter, &query).await
 }
@@ -260,7 +271,7 @@ pub async fn stop(state: &State, owner: &Owner, row: TaskRow) -> Result<TaskRow,
     let detail = (row.owner != owner.user()).then(|| json!({"owner": row.owner}));
     let deed = Deed { verb: "stop", object: format!("tasks/{}", row.id), detail, dry_run: false };
     let outcome = withdraw(state, row).await;
-    audit::record(state, &owner.caller, deed, outcome.as_ref().map(|_| ())).await;
+    audit::record(state, owner, deed, outcome.as_ref().map(|_| ())).await;
     outcome
 }
 
@@ -308,6 +319,6 @@ async fn stop_these(
     let ids: Vec<&str> = stopped.iter().map(|row| row.id.as_str()).collect();
     let detail = Some(json!({"allUsers": all_users, "stopped": ids}));
     let deed = Deed { verb: "stop", object: TASKS.to_owned(), detail, dry_run: false };
-    audit::record(&state, &owner.caller, deed, outcome.as_ref().copied()).await;
+    audit::record(&state, &owner, deed, outcome.as_ref().copied()).await;
     outcome.map(|()| stopped)
 }

@@ -98,7 +98,7 @@ pub async fn create(
     for _ in 0..DRAWS {
         let detail = Some(json!({"name": row.spec.name(), "size": row.spec.size()}));
         let deed = Deed { verb: "create", object: format!("volumes/{}", row.id), detail, dry_run: false };
-        let entry = audit::entry(state, &owner.caller, deed);
+        let entry = audit::entry(state, owner, deed);
         if state.store.insert_volume(&row, Some(entry)).await? {
             state.task_signal.notify_one();
             return Ok(row);
@@ -180,7 +180,7 @@ pub async fn delete(state: &State, owner: &Owner, row: VolumeRow) -> Result<Volu
     state.task_signal.notify_one();
     let detail = Some(json!({"name": row.spec.name(), "owner": row.owner}));
     let deed = Deed { verb: "delete", object: format!("volumes/{}", row.id), detail, dry_run: false };
-    audit::record(state, &owner.caller, deed, outcome.as_ref().map(|_| ())).await;
+    audit::record(state, owner, deed, outcome.as_ref().map(|_| ())).await;
     outcome?;
     Ok(VolumeRow { deleting: true, ..row })
 }

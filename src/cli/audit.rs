@@ -58,8 +58,11 @@ impl Row for AuditEntry {
 
     fn rows(&self, wide: bool) -> Vec<Vec<String>> {
         let at = if wide { self.at.to_string() } else { age(self.at) };
-        let mut row =
-            vec![at, self.who.clone(), self.verb.clone(), self.object.clone(), self.outcome.clone()];
+        let who = match &self.through {
+            Some(through) => format!("{} (by {through})", self.who),
+            None => self.who.clone(),
+        };
+        let mut row = vec![at, who, self.verb.clone(), self.object.clone(), self.outcome.clone()];
         if wide {
             row.push(self.detail.as_ref().map(ToString::to_string).unwrap_or_default());
         }

@@ -22,7 +22,7 @@ use tracing::{info, warn};
 use super::{Daemon, FIRST_RETRY, host};
 use crate::config::Listen;
 use fedq_api::{
-    Authenticator, Diagnose, TokenFile, UnprovenNames,
+    Authenticator, Callers, Diagnose, TokenFile, UnprovenNames,
     connections::{self, Bounds},
     webhook::{Webhook, review::Judge},
 };
@@ -187,6 +187,7 @@ impl Daemon {
             kept_logs: self.kept_logs.as_ref().map(|logs| logs.kept.clone()),
             max_live: self.config.max_live()?,
             unproven_names: self.unproven_names(),
+            callers: Callers::default(),
             clock: self.clock.clone(),
         });
         let router = fedq_api::router(state);
@@ -277,7 +278,11 @@ impl Diagnose for Diagnosis {
 impl Diagnosis {
     async fn look(&self, client: &ClusterClient, role: Role<'_>) -> Vec<Finding> {
         let (now, deadline) = (self.clock.now(), self.deadline);
-        let subject = Subject { client, role, namespace: &self.hub.namespace, now, deadline };
+        let client = match client.for_checks() {
+            Ok(client) => client,
+            Err(error) => return vec![check::undialled(&error)],
+        };
+        let subject = Subject { client: &client, role, namespace: &self.hub.namespace, now, deadline };
         check::look(&subject).await
     }
 
@@ -293,7 +298,11 @@ impl Diagnosis {
         let empty = |flavor: &FlavorOverview| flavor.capacity.values().all(|amount| amount.is_zero());
         let without_nodes =
             flavors.filter(|(_, flavor)| empty(flavor)).map(|(name, _)| name.clone()).collect();
-        self.look(&worker.client, Role::Worker { hub: &self.hub.client, without_nodes }).await
+        let hub = match self.hub.client.for_checks() {
+            Ok(hub) => hub,
+            Err(error) => return vec![check::undialled(&error)],
+        };
+        self.look(&worker.client, Role::Worker { hub: &hub, without_nodes }).await
     }
 }
 

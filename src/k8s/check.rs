@@ -16,7 +16,7 @@ use kube::{Api, api::PostParams, client::Body};
 use serde_json::Value;
 
 use super::{
-    client::{ApiError, ClusterClient, RetryClass, call},
+    client::{ApiError, ClusterClient, ConnectError, RetryClass, call},
     rights::{HUB, KUEUE_DEPLOYMENT, KUEUE_NAMESPACE, Right, Scope, WORKER},
 };
 use fedq_domain::{
@@ -129,6 +129,12 @@ pub fn link(name: &ClusterName, connection: &Connection) -> Option<Finding> {
 
 fn finding(name: &str, outcome: Outcome, message: impl Into<String>, next: Option<&str>) -> Finding {
     Finding { name: name.to_owned(), outcome, message: message.into(), next: next.map(str::to_owned) }
+}
+
+/// Of a cluster to which no further connection can be made.
+pub fn undialled(error: &ConnectError) -> Finding {
+    let next = Some("look at fedqd's log and at the kubeconfig in the Secret that joins the cluster");
+    finding("reachable", Outcome::Failed, format!("no connection can be made: {error}"), next)
 }
 
 impl Subject<'_> {

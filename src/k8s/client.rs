@@ -231,6 +231,11 @@ impl ClusterClient {
         Ok(Self { client: self.further(adjust)?, ..self.clone() })
     }
 
+    /// The same for somebody who looks at the cluster: what they ask takes no slots of what fedqd lives on.
+    pub fn for_checks(&self) -> Result<Self, ConnectError> {
+        self.over_another_connection(|_| ())
+    }
+
     /// When the credential expires, where that is known.
     pub fn expires(&self) -> Option<Timestamp> {
         self.expires

@@ -24,6 +24,10 @@ pub struct AuditEntry {
     pub detail: Option<Value>,
     /// `ok`, or why not.
     pub outcome: String,
+    /// Who acted as `who`, where that was somebody else.
+    pub through: Option<String>,
+    /// Nothing was done, since it was not allowed or not valid.
+    pub refused: bool,
 }
 
 /// All entries where every field is `None`.
@@ -75,7 +79,8 @@ impl Store {
 /// In the commit of what was done.
 pub(super) async fn append(connection: &mut SqliteConnection, entry: &AuditEntry) -> sqlx::Result<i64> {
     let done = sqlx::query(
-        "INSERT INTO audit (at_ms, who, verb, object, detail, outcome) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        "INSERT INTO audit (at_ms, who, verb, object, detail, outcome, through, refused)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )
     .bind(entry.at.as_millisecond())
     .bind(&entry.who)
@@ -83,6 +88,8 @@ pub(super) async fn append(connection: &mut SqliteConnection, entry: &AuditEntry
     .bind(&entry.object)
     .bind(entry.detail.as_ref().map(column::json_text).transpose()?)
     .bind(&entry.outcome)
+    .bind(&entry.through)
+    .bind(entry.refused)
     .execute(connection)
     .await?;
     Ok(done.last_insert_rowid())
@@ -97,5 +104,7 @@ fn entry(row: &SqliteRow) -> sqlx::Result<AuditEntry> {
         object: row.try_get("object")?,
         detail: column::optional_json(row, "detail")?,
         outcome: row.try_get("outcome")?,
+        through: row.try_get("through")?,
+        refused: row.try_get("refused")?,
     })
 }

@@ -21,7 +21,7 @@ pub struct Pruned {
 }
 
 /// The last plan of each cluster stays whatever its age: it explains the quotas of today.
-const STATEMENTS: [&str; 5] = [
+const STATEMENTS: [&str; 6] = [
     "DELETE FROM plans WHERE (at_ms < ?1 OR id <= (SELECT id FROM plans ORDER BY id DESC LIMIT 1 OFFSET ?2))
        AND id NOT IN (SELECT max(id) FROM plans GROUP BY cluster)",
     "DELETE FROM capacity_history
@@ -29,13 +29,15 @@ const STATEMENTS: [&str; 5] = [
     "DELETE FROM claim_history
        WHERE at_ms < ?1 OR id <= (SELECT id FROM claim_history ORDER BY id DESC LIMIT 1 OFFSET ?2)",
     // What people do with tasks and volumes is counted apart: thousands of submissions push out nothing that was done
-    // to a cluster or a claim.
-    "DELETE FROM audit WHERE at_ms < ?1 OR (object NOT GLOB 'tasks*' AND object NOT GLOB 'volumes*' AND id <=
-       (SELECT id FROM audit WHERE object NOT GLOB 'tasks*' AND object NOT GLOB 'volumes*'
+    // to a cluster or a claim. So is what was refused, which anybody can have as much of as they like.
+    "DELETE FROM audit WHERE at_ms < ?1 OR (refused = 0 AND object NOT GLOB 'tasks*' AND object NOT GLOB 'volumes*' AND id <=
+       (SELECT id FROM audit WHERE refused = 0 AND object NOT GLOB 'tasks*' AND object NOT GLOB 'volumes*'
         ORDER BY id DESC LIMIT 1 OFFSET ?2))",
-    "DELETE FROM audit WHERE at_ms < ?1 OR ((object GLOB 'tasks*' OR object GLOB 'volumes*') AND id <=
-       (SELECT id FROM audit WHERE object GLOB 'tasks*' OR object GLOB 'volumes*'
+    "DELETE FROM audit WHERE at_ms < ?1 OR (refused = 0 AND (object GLOB 'tasks*' OR object GLOB 'volumes*') AND id <=
+       (SELECT id FROM audit WHERE refused = 0 AND (object GLOB 'tasks*' OR object GLOB 'volumes*')
         ORDER BY id DESC LIMIT 1 OFFSET ?2))",
+    "DELETE FROM audit WHERE at_ms < ?1 OR (refused = 1 AND id <=
+       (SELECT id FROM audit WHERE refused = 1 ORDER BY id DESC LIMIT 1 OFFSET ?2))",
 ];
 /// A task that is not over is no history. Its events go with it.
 const TASKS: [&str; 1] = ["DELETE FROM tasks WHERE over = 1 AND (changed_ms < ?1

@@ -106,6 +106,8 @@ fn audit_entry(who: &str, second: i64) -> AuditEntry {
         object: "clusterresourceclaims/worker-1-resource-claim".to_owned(),
         detail: Some(json!({"gpu": "4"})),
         outcome: "ok".to_owned(),
+        through: None,
+        refused: false,
     }
 }
 
@@ -414,6 +416,33 @@ async fn history_is_pruned_by_age_and_count_but_the_last_plan_of_a_cluster_stays
     assert_eq!(store.audit(&AuditFilter::default(), &PageRequest::default()).await.unwrap().items.len(), 3);
     let for_ever = Retention { keep_for: Duration::MAX, keep_rows: u32::MAX };
     assert_eq!(store.prune(for_ever, at(111)).await.unwrap(), Pruned { rows: 0 });
+}
+
+#[tokio::test]
+async fn refusals_push_nothing_out_that_was_done() {
+    let bed = Bed::new().await;
+    let store = &bed.store;
+    store.record_audit(&audit_entry("jane", 0)).await.unwrap();
+    let task = AuditEntry { object: "tasks/x".to_owned(), ..audit_entry("jane", 0) };
+    store.record_audit(&task).await.unwrap();
+    for second in 1..20 {
+        let object = if second % 2 == 0 { "tasks/x" } else { "clusters/east" };
+        let refusal = AuditEntry {
+            object: object.to_owned(),
+            outcome: "no".to_owned(),
+            refused: true,
+            ..audit_entry("mallory", second)
+        };
+        store.record_audit(&refusal).await.unwrap();
+    }
+    let retention = Retention { keep_for: Duration::from_hours(1), keep_rows: 3 };
+    assert_eq!(store.prune(retention, at(21)).await.unwrap(), Pruned { rows: 16 });
+    let left = store.audit(&AuditFilter::default(), &PageRequest::default()).await.unwrap().items;
+    let left: Vec<_> = left.iter().map(|entry| (entry.who.as_str(), entry.refused)).collect();
+    assert_eq!(
+        left,
+        [("mallory", true), ("mallory", true), ("mallory", true), ("jane", false), ("jane", false)]
+    );
 }
 
 #[tokio::test]

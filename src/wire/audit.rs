@@ -16,6 +16,9 @@ pub struct AuditEntry {
     pub detail: Option<serde_json::Value>,
     /// `ok`, or why not.
     pub outcome: String,
+    /// Who acted as `who`, where that was somebody else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub through: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Eq, IntoParams, PartialEq, Serialize)]

@@ -14,7 +14,7 @@ use axum::{
     body::{Body, Bytes},
     http::{Request, Response},
 };
-use fedq_api::{Authenticator, Diagnose, Parts, State, TokenFile, UnprovenNames, router};
+use fedq_api::{Authenticator, Callers, Diagnose, Parts, State, TokenFile, UnprovenNames, router};
 use fedq_base::clock::Clock;
 use fedq_domain::{
     check::Finding,
@@ -109,6 +109,7 @@ fn api(store: &Store) -> Router {
         kept_logs: None,
         max_live: Live { tasks: u32::MAX, bytes: u64::MAX },
         unproven_names: UnprovenNames::Refused,
+        callers: Callers::default(),
         clock: Clock::system(),
     }))
 }

@@ -42,6 +42,8 @@ use bed::{Bed, gpu_node};
 use process::Process;
 
 const TOKEN: &str = "0123456789abcdef-bench";
+/// People who follow logs: one has 200 streams at most.
+const READERS: usize = 20;
 const WITHIN: Duration = Duration::from_mins(5);
 const GPUS: u32 = 100_000;
 /// Requests of people under way at a time.
@@ -92,7 +94,10 @@ impl Stage {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let bed = Bed::without_daemon(&names).await;
         let tokens = bed.path("tokens");
-        fs::write(&tokens, format!("{TOKEN},ann,u-1,\"system:masters\"\n")).unwrap();
+        let readers =
+            (0..READERS).map(|number| format!("{TOKEN}-{number},reader-{number},,\"system:masters\"\n"));
+        let readers: String = readers.collect();
+        fs::write(&tokens, format!("{TOKEN},ann,u-1,\"system:masters\"\n{readers}")).unwrap();
         fs::set_permissions(&tokens, fs::Permissions::from_mode(0o600)).unwrap();
         bed.configure("tasks: {tenants: [{namespace: team, users: ['*'], queue: queue}]}\n");
         let config = fs::read_to_string(bed.path("fedqd.yaml")).unwrap();
@@ -244,7 +249,7 @@ async fn logs(streams: usize) {
     .await;
     let pod = worker.list("Pod")[0]["metadata"]["name"].as_str().unwrap().to_owned();
 
-    let mut follower = follow(&stage, &id).await;
+    let mut follower = follow(&stage, &id, 0).await;
     let mut took = Vec::new();
     for number in 0..LINES {
         let began = write(worker, &pod, number);
@@ -256,8 +261,8 @@ async fn logs(streams: usize) {
 
     let (cpu, memory) = (stage.process.cpu_seconds().unwrap(), stage.process.rss().unwrap());
     let mut followers = Vec::new();
-    for _ in 0..streams {
-        followers.push(follow(&stage, &id).await);
+    for number in 0..streams {
+        followers.push(follow(&stage, &id, number % READERS).await);
     }
     // Each begins with all that was written before.
     let open = join_all(followers.iter_mut().map(|one| hear(one, LINES - 1)));
@@ -286,8 +291,10 @@ fn write(worker: &Cluster, pod: &str, number: usize) -> Instant {
     began
 }
 
-async fn follow(stage: &Stage, id: &str) -> Body {
-    let request = stage.request("GET", &format!("/tasks/{id}/logs?follow=true"), None);
+async fn follow(stage: &Stage, id: &str, reader: usize) -> Body {
+    let mut request = stage.request("GET", &format!("/tasks/{id}/logs?follow=true"), None);
+    let token = format!("Bearer {TOKEN}-{reader}").parse().unwrap();
+    request.headers_mut().insert("authorization", token);
     let response = stage.http.request(request).await.unwrap();
     assert_eq!(response.status(), 200);
     Body::new(response.into_body())

@@ -7,7 +7,7 @@ use axum::{
     body::Body,
     http::{Request, Response},
 };
-use fedq_api::{Authenticator, Diagnose, Parts, State, TokenFile, UnprovenNames, router};
+use fedq_api::{Authenticator, Callers, Diagnose, Parts, State, TokenFile, UnprovenNames, router};
 use fedq_base::clock::Clock;
 use fedq_domain::{
     check::{Finding, Outcome},
@@ -125,6 +125,7 @@ pub async fn served_as(change: impl FnOnce(&mut Parts)) -> Served {
         kept_logs: None,
         max_live: Live { tasks: 50, bytes: 16 << 20 },
         unproven_names: UnprovenNames::Refused,
+        callers: Callers::default(),
         clock: Clock::test(Timestamp::from_second(1_700_000_000).unwrap()),
     };
     change(&mut parts);

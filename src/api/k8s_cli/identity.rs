@@ -34,9 +34,29 @@ impl FromRequestParts<State> for User {
         let named = parts.headers.get(USER_HEADER).ok_or_else(Refusal::no_user)?;
         let named = named.to_str().ok().filter(|name| is_name(name)).map(str::to_owned);
         let named = named.ok_or_else(Refusal::bad_user)?;
-        let (caller, proof) = caller(state, parts, named).await?;
-        Ok(Self(Owner { proof, ..Owner::of(state, caller)? }))
+        if is_unproven(state, &parts.headers) && !is_from_here(&parts.uri, &parts.headers) {
+            let detail = "without a token, X-User is believed only of requests to this machine, and the Host or Origin of \
+                          this one names another";
+            let refused = Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, detail);
+            return Err(refused
+                .next("ask localhost, 127.0.0.1 or [::1], or give a token as the password of the URL")
+                .into());
+        }
+        Ok(Self(known(state, &parts.headers, named).await?))
     }
+}
+
+/// Who asks with these headers in the name of `named`.
+pub async fn known(state: &State, headers: &HeaderMap, named: String) -> Result<Owner, Failure> {
+    let Known { caller, proof, through } = caller(state, headers, named).await?;
+    Ok(Owner { proof, through, ..Owner::of(state, caller)? })
+}
+
+struct Known {
+    caller: Caller,
+    proof: Proof,
+    /// Whose token it is, where that person acts as the caller.
+    through: Option<String>,
 }
 
 /// An empty one would be everybody's tasks with k8s-cli's own server.
@@ -44,25 +64,14 @@ fn is_name(name: &str) -> bool {
     !name.trim().is_empty() && name.len() <= MAX_USER && !name.chars().any(char::is_control)
 }
 
-async fn caller(
-    state: &State,
-    Parts { headers, uri, .. }: &Parts,
-    named: String,
-) -> Result<(Caller, Proof), Failure> {
-    if is_insecure(state) && !headers.contains_key(header::AUTHORIZATION) {
-        if !is_from_here(uri, headers) {
-            let detail = "without a token, X-User is believed only of requests to this machine, and the Host or Origin of \
-                          this one names another";
-            return Err(Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, detail).next(
-                "ask localhost, 127.0.0.1 or [::1], or give a token as the password of the URL",
-            ));
-        }
+async fn caller(state: &State, headers: &HeaderMap, named: String) -> Result<Known, Failure> {
+    if is_unproven(state, headers) {
         // Names that Kubernetes itself gives out are nobody's to take.
         if named.starts_with("system:") {
             let detail = format!("`{named}` is a name of Kubernetes' own: it takes a token");
             return Err(Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, detail));
         }
-        return Ok((plain(named), Proof::Name));
+        return Ok(Known { caller: plain(named), proof: Proof::Name, through: None });
     }
     let token = match password(headers) {
         Some(password) => password,
@@ -70,10 +79,15 @@ async fn caller(
     };
     let caller = state.authenticator.caller(&state.hub, &token).await?;
     if caller.user == named {
-        return Ok((caller, Proof::Token));
+        return Ok(Known { caller, proof: Proof::Token, through: None });
     }
     state.authenticator.allow(&state.hub, &caller, &Permission::impersonate(&named)).await?;
-    Ok((plain(named), Proof::Token))
+    Ok(Known { caller: plain(named), proof: Proof::Token, through: Some(caller.user) })
+}
+
+/// Whether a name alone is believed of these headers.
+fn is_unproven(state: &State, headers: &HeaderMap) -> bool {
+    is_insecure(state) && !headers.contains_key(header::AUTHORIZATION)
 }
 
 fn is_insecure(state: &State) -> bool {
@@ -109,7 +123,8 @@ fn is_loopback(host: &str) -> bool {
         return false;
     }
     let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.to_canonical().is_loopback())
+    name.eq_ignore_ascii_case("localhost")
+        || address.is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
 fn plain(user: String) -> Caller {

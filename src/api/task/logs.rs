@@ -12,7 +12,7 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use futures::stream;
+use futures::{FutureExt, stream};
 use serde_json::json;
 use tokio::{
     fs::File,
@@ -26,6 +26,7 @@ use crate::{
     Failure, State,
     audit::{self, Deed},
     extract::{Path, Query},
+    held::Held,
     owner::{LOGS, Owner},
     stream::{Framing, HEARTBEAT, STREAM_TIME},
 };
@@ -66,6 +67,12 @@ pub async fn task_logs(
     let earlier = earlier(&state, &row, &query).await?;
     let options = Options { follow: query.follow && earlier.is_none(), ..options(&row, &query, &places)? };
     note_reader(&state, &owner, &row).await;
+    let (again, asked, whose) = (state.clone(), headers.clone(), row.owner.clone());
+    let review = move || {
+        let (state, headers, whose) = (again.clone(), asked.clone(), whose.clone());
+        async move { may_read(&state, &Owner::known(&state, &headers).await?, &whose).await }.boxed()
+    };
+    let held = Held::stream(&state, owner.user(), Box::new(review)).await?;
     let lines = Lines {
         opened: feed::open(&state, &row, options, earlier).await,
         framing,
@@ -77,7 +84,15 @@ pub async fn task_logs(
         let chunk = lines.next().await?;
         Some((Ok::<_, Infallible>(chunk), lines))
     }));
-    Ok(framing.response(body))
+    Ok(framing.response(held.body(body)))
+}
+
+/// Whether that person may still read logs of tasks of `whose`.
+pub async fn may_read(state: &State, owner: &Owner, whose: &str) -> Result<(), Failure> {
+    if owner.reaches(state, whose, "get", LOGS).await? {
+        return Ok(());
+    }
+    Err(Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, "the right to read this log was withdrawn"))
 }
 
 fn options(row: &TaskRow, query: &LogsQuery, places: &Places) -> Result<Options, Failure> {
@@ -132,7 +147,7 @@ async fn note_reader(state: &State, owner: &Owner, row: &TaskRow) {
     }
     let detail = Some(json!({"owner": row.owner}));
     let deed = Deed { verb: "get", object: format!("tasks/{}/log", row.id), detail, dry_run: false };
-    audit::record(state, &owner.caller, deed, Ok(())).await;
+    audit::record(state, owner, deed, Ok(())).await;
 }
 
 /// What a stream sends.
@@ -198,7 +213,6 @@ impl Lines {
 
     /// What is there already.
     fn ready(&mut self) -> Option<Next> {
-        use futures::FutureExt;
         if let Ok(told) = self.opened.told.try_recv() {
             return Some(Next::Told(told));
         }
@@ -242,7 +256,9 @@ impl Lines {
 }
 
 /// As text, the way k8s-cli has it, until all nodes have ended.
-pub async fn text(state: &State, owner: &Owner, row: &TaskRow, headers: &HeaderMap) -> Response {
+///
+/// Its client cannot go on in a new stream, so this one has no end but the log's or that of the right to read it.
+pub async fn text(state: &State, owner: &Owner, row: &TaskRow, headers: &HeaderMap, held: Held) -> Response {
     note_reader(state, owner, row).await;
     let options = Options { follow: true, ..Options::default() };
     // Its client shows no blank lines, so they can tell it that the server is there.
@@ -251,8 +267,6 @@ pub async fn text(state: &State, owner: &Owner, row: &TaskRow, headers: &HeaderM
         opened: feed::open(state, row, options, None).await,
         style: Style { prefix: 1 < row.spec.num_nodes, timestamps: false },
         beats: agent.starts_with("python-httpx"),
-        asker: (state.clone(), owner.clone(), row.owner.clone()),
-        ask_at: Instant::now() + STREAM_TIME,
     };
     let body = Body::from_stream(stream::unfold(plain, |mut plain| async {
         let chunk = plain.next().await?;
@@ -262,16 +276,13 @@ pub async fn text(state: &State, owner: &Owner, row: &TaskRow, headers: &HeaderM
         (header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
     ];
-    (headers, body).into_response()
+    (headers, held.body(body)).into_response()
 }
 
 struct Plain {
     opened: Opened,
     style: Style,
     beats: bool,
-    /// The client cannot go on in a new stream, so the right to read is asked for again in this one.
-    asker: (State, Owner, String),
-    ask_at: Instant,
 }
 
 impl Plain {
@@ -284,20 +295,13 @@ impl Plain {
                     event = self.opened.session.next() => Next::Event(event),
                 }
             };
-            match timeout_at(beat.min(self.ask_at), next).await {
+            match timeout_at(beat, next).await {
                 Ok(Next::Event(None)) => return None,
                 Ok(Next::Event(Some(Event::Line(record)))) => {
                     return Some(logs::text(&record, self.style).into());
                 }
                 Ok(_) => continue,
                 Err(_) => {}
-            }
-            if self.ask_at <= Instant::now() {
-                let (state, owner, whose) = &self.asker;
-                if !matches!(owner.reaches(state, whose, "get", LOGS).await, Ok(true)) {
-                    return None;
-                }
-                self.ask_at = Instant::now() + STREAM_TIME;
             }
             if self.beats {
                 return Some(Bytes::from_static(b"\n"));

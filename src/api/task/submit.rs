@@ -305,7 +305,7 @@ async fn store<'a>(
     }
     let tasks: Vec<TaskRow> = checked.iter().map(|one| one.row.clone()).collect();
     let (adds, most) = (adds(tasks.iter().map(|row| &row.spec))?, state.max_live);
-    let deed = audit::entry(state, &owner.caller, deed(&tasks));
+    let deed = audit::entry(state, owner, deed(&tasks));
     match state.store.submit_tasks(Submission { tasks, adds, most, deed }).await? {
         Acceptance::Accepted => Ok(true),
         Acceptance::Taken => Ok(false),

@@ -46,7 +46,14 @@ impl Permission {
     }
 
     /// To be taken for somebody else.
+    ///
+    /// ServiceAccounts are asked for as such: whoever may act as any user of RBAC's `users` may not act as them.
     pub fn impersonate(user: &str) -> Self {
+        let account = user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
+        if let Some((namespace, name)) = account {
+            let (namespace, name) = (Some(namespace.to_owned()), Some(name.to_owned()));
+            return Self { verb: "impersonate", group: "", resource: "serviceaccounts", namespace, name };
+        }
         let name = Some(user.to_owned());
         Self { verb: "impersonate", group: "", resource: "users", namespace: None, name }
     }

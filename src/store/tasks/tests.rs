@@ -320,6 +320,8 @@ async fn who_submitted_is_written_down_with_the_tasks_or_not_at_all() {
             object: "tasks/x".to_owned(),
             detail: None,
             outcome: "ok".to_owned(),
+            through: None,
+            refused: false,
         },
     };
     let entries = async || {
