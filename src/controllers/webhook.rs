@@ -1,14 +1,18 @@
 //! Keeps the webhook callable: its certificate in a Secret, so that restarts and replicas share it,
-//! and its authority in the ValidatingWebhookConfiguration.
+//! its authority in the ValidatingWebhookConfiguration and, for people, in a ConfigMap: who may read that need not be let
+//! near the key.
 //!
-//! At rest it reads and writes nothing but those two reads a period.
+//! At rest it reads and writes nothing but those three reads a period.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use axum_server::tls_rustls::RustlsConfig;
 use k8s_openapi::{
     ByteString,
-    api::{admissionregistration::v1::ValidatingWebhookConfiguration, core::v1::Secret},
+    api::{
+        admissionregistration::v1::ValidatingWebhookConfiguration,
+        core::v1::{ConfigMap, Secret},
+    },
 };
 use kube::{
     Api, Client,
@@ -23,10 +27,12 @@ use fedq_base::{
     clock::Clock,
 };
 use fedq_k8s::client::{ApiError, RetryClass, call};
-use fedq_k8s::types::claim::REVIEW_PATH;
+use fedq_k8s::{rights::AUTHORITY, types::claim::REVIEW_PATH};
 
 /// The Secret's name, in fedq's namespace.
 pub const SECRET: &str = "fedq-webhook-cert";
+/// Its key there, as in Kubernetes' own `kube-root-ca.crt`.
+const AUTHORITY_KEY: &str = "ca.crt";
 /// The ValidatingWebhookConfiguration's name.
 pub const CONFIGURATION: &str = "fedq";
 const WEBHOOK: &str = "claims.fedq.dev";
@@ -42,6 +48,10 @@ pub enum WebhookError {
     ReadConfiguration(#[source] ApiError),
     #[error("cannot write the ValidatingWebhookConfiguration {CONFIGURATION}")]
     WriteConfiguration(#[source] ApiError),
+    #[error("cannot read the ConfigMap {AUTHORITY}")]
+    ReadAuthority(#[source] ApiError),
+    #[error("cannot write the ConfigMap {AUTHORITY}")]
+    WriteAuthority(#[source] ApiError),
     #[error("cannot make the webhook's certificate")]
     Certificate(#[from] CertificateError),
 }
@@ -54,6 +64,8 @@ pub struct Settings {
     pub names: Vec<String>,
     /// How the hub's API server is to reach the webhook; `None` leaves the configuration alone.
     pub registration: Option<Registration>,
+    /// Whether people reach a server with this certificate, and so need its authority.
+    pub serves_people: bool,
     pub deadline: Duration,
 }
 
@@ -139,7 +151,44 @@ impl WebhookController {
             self.serving = kept;
             info!("Serving with another certificate");
         }
-        self.register().await
+        self.register().await?;
+        self.publish().await
+    }
+
+    /// For people who log in.
+    async fn publish(&self) -> Result<(), WebhookError> {
+        if !self.settings.serves_people {
+            return Ok(());
+        }
+        let (api, bundle) = (self.authorities(), self.serving.ca_bundle());
+        let found = call(self.settings.deadline, api.get_opt(AUTHORITY)).await;
+        let Some(found) = found.map_err(WebhookError::ReadAuthority)? else {
+            let map = ConfigMap {
+                metadata: ObjectMeta {
+                    name: Some(AUTHORITY.to_owned()),
+                    namespace: Some(self.settings.namespace.clone()),
+                    ..ObjectMeta::default()
+                },
+                data: Some(BTreeMap::from([(AUTHORITY_KEY.to_owned(), bundle)])),
+                ..ConfigMap::default()
+            };
+            let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+            let created = call(self.settings.deadline, api.create(&params, &map)).await;
+            created.map_err(WebhookError::WriteAuthority)?;
+            return Ok(());
+        };
+        if found.data.iter().flatten().any(|(key, kept)| key == AUTHORITY_KEY && *kept == bundle) {
+            return Ok(());
+        }
+        let patch = Patch::Merge(json!({ "data": { AUTHORITY_KEY: bundle } }));
+        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        let patched = api.patch(AUTHORITY, &params, &patch);
+        call(self.settings.deadline, patched).await.map_err(WebhookError::WriteAuthority)?;
+        Ok(())
+    }
+
+    fn authorities(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), &self.settings.namespace)
     }
 }
 

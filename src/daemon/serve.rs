@@ -103,6 +103,7 @@ impl Daemon {
             namespace: self.config.namespace.clone(),
             names,
             registration,
+            serves_people: api.tls.self_signed,
             deadline: self.config.clusters.request_timeout,
         };
         let controller = WebhookController::new(hub.client.kube(), self.clock.clone(), settings).await?;

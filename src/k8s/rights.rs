@@ -80,6 +80,8 @@ const OCM: &str = "cluster.open-cluster-management.io";
 const GALAXY: &str = "galaxy.kubestellar.io";
 /// The ValidatingWebhookConfiguration, into which fedqd puts its authority.
 pub const WEBHOOK_CONFIGURATION: &str = "fedq";
+/// The ConfigMap with the authority of fedqd's certificate.
+pub const AUTHORITY: &str = "fedq-ca";
 
 /// On the hub, for fedqd itself; people's own edits are made as those people.
 pub const HUB: &[Right] = &[
@@ -142,6 +144,12 @@ pub const HUB: &[Right] = &[
     Right {
         scope: Scope::Own,
         ..right("", "secrets", &["get", "list", "watch", "create", "patch", "delete"], "joined clusters")
+    },
+    Right { scope: Scope::Own, ..right("", "configmaps", &["create"], "the authority for `fedq login`") },
+    Right {
+        scope: Scope::Own,
+        name: Some(AUTHORITY),
+        ..right("", "configmaps", &["get", "patch"], "the authority for `fedq login`")
     },
     Right {
         scope: Scope::Own,

@@ -15,6 +15,7 @@ use super::*;
 struct Kept {
     secret: Option<Value>,
     configuration: Option<Value>,
+    authority: Option<Value>,
     version: u64,
     writes: Vec<String>,
     /// Someone else creates the Secret just before us.
@@ -48,7 +49,12 @@ impl Hub {
         }
         kept.version += 1;
         let version = kept.version.to_string();
-        let slot = if is_secret { &mut kept.secret } else { &mut kept.configuration };
+        let is_authority = parts.uri.path().contains("/namespaces/fedq-system/configmaps");
+        let slot = match (is_secret, is_authority) {
+            (true, _) => &mut kept.secret,
+            (_, true) => &mut kept.authority,
+            _ => &mut kept.configuration,
+        };
         let sent = &body["metadata"]["resourceVersion"];
         let fresh = slot.as_ref().is_some_and(|found| found["metadata"]["resourceVersion"] == *sent);
         let status = match (&parts.method, slot.is_some()) {
@@ -60,7 +66,7 @@ impl Hub {
             (&Method::POST, true) => StatusCode::CONFLICT,
             // As the shipped rights have it: Secrets are patched, never replaced.
             (&Method::PUT, true) => StatusCode::FORBIDDEN,
-            (&Method::PATCH, true) if !fresh => StatusCode::CONFLICT,
+            (&Method::PATCH, true) if !fresh && !is_authority => StatusCode::CONFLICT,
             (&Method::PATCH, true) => {
                 let found = slot.as_mut().unwrap();
                 if let Some(data) = body["data"].as_object() {
@@ -104,6 +110,7 @@ fn settings(registration: Registration) -> Settings {
         namespace: "fedq-system".to_owned(),
         names: vec!["127.0.0.1".to_owned()],
         registration: Some(registration),
+        serves_people: false,
         deadline: Duration::from_secs(5),
     }
 }
@@ -143,6 +150,28 @@ fn a_url_without_a_path_gets_the_webhooks() {
         assert_eq!(posts_to(url), "https://h:9443/validate/clusterresourceclaims");
     }
     assert_eq!(posts_to("https://h/proxied"), "https://h/proxied");
+}
+
+#[tokio::test]
+async fn the_authority_is_published_without_the_key_and_put_right() {
+    let (hub, clock) = (Hub::default(), clock());
+    let settings = Settings { serves_people: true, ..settings(url()) };
+    let mut controller = WebhookController::new(hub.client(), clock.clone(), settings).await.unwrap();
+    controller.reconcile().await.unwrap();
+    let published = || hub.0.lock().unwrap().authority.clone().unwrap();
+    assert_eq!(published()["metadata"]["name"], "fedq-ca");
+    assert_eq!(published()["data"], json!({"ca.crt": hub.ca_bundle()}));
+    assert!(!published().to_string().contains("PRIVATE KEY"));
+    hub.writes();
+    controller.reconcile().await.unwrap();
+    assert_eq!(hub.writes(), Vec::<String>::new(), "nothing changed");
+    // Whoever leads people to a server of their own.
+    hub.0.lock().unwrap().authority.as_mut().unwrap()["data"]["ca.crt"] = json!("another");
+    controller.reconcile().await.unwrap();
+    assert_eq!(published()["data"], json!({"ca.crt": hub.ca_bundle()}));
+    clock.advance(Duration::from_hours(551 * 24));
+    controller.reconcile().await.unwrap();
+    assert_eq!(published()["data"]["ca.crt"].as_str().unwrap().matches("BEGIN CERTIFICATE").count(), 2);
 }
 
 #[tokio::test]
