@@ -18,6 +18,8 @@ use fedq_wire::problem::Code;
 const MAX_TOKEN: usize = 16 << 10;
 /// Tokens that the hub is asked about at a time: whoever makes tokens up keeps nobody else waiting there.
 const REVIEWS: usize = 4;
+/// For so long somebody who was known is let in by a door of their own.
+const REGULAR: Duration = Duration::from_hours(1);
 /// How long a caller waits for one of these.
 const REVIEW_WAIT: Duration = Duration::from_secs(1);
 
@@ -27,8 +29,17 @@ pub struct Authenticator {
     callers: Memory<[u8; 32], Caller>,
     /// Apart from the callers, so that tokens made up push none of them out.
     unknown: Memory<[u8; 32], ()>,
-    reviews: Semaphore,
+    /// Tokens that the hub knew within the last hour.
+    regular: Memory<[u8; 32], ()>,
+    reviews: Reviews,
     rights: Memory<(Asker, Permission), Result<(), String>>,
+}
+
+/// Tokens that the hub is being asked about. Those that it knew a while ago have places of their own, so that whoever makes
+/// tokens up by the thousand keeps nobody out who works with fedq.
+struct Reviews {
+    of_regulars: Semaphore,
+    of_others: Semaphore,
 }
 
 enum Source {
@@ -51,7 +62,8 @@ impl Authenticator {
             source,
             callers: Memory::default(),
             unknown: Memory::default(),
-            reviews: Semaphore::new(REVIEWS),
+            regular: Memory::lasting(REGULAR),
+            reviews: Reviews { of_regulars: Semaphore::new(REVIEWS), of_others: Semaphore::new(REVIEWS) },
             rights: Memory::default(),
         }
     }
@@ -62,7 +74,7 @@ impl Authenticator {
             return Err(unknown());
         }
         let audience = match &self.source {
-            Source::File(file) => return file.caller(token).cloned().ok_or_else(unknown),
+            Source::File(file) => return file.caller(token).ok_or_else(unknown),
             Source::Review { audience } => audience,
         };
         let key = digest(token);
@@ -72,13 +84,18 @@ impl Authenticator {
         if self.unknown.get(&key).is_some() {
             return Err(unknown());
         }
-        let Ok(Ok(_slot)) = tokio::time::timeout(REVIEW_WAIT, self.reviews.acquire()).await else {
+        let places = match self.regular.get(&key) {
+            Some(()) => &self.reviews.of_regulars,
+            None => &self.reviews.of_others,
+        };
+        let Ok(Ok(_slot)) = tokio::time::timeout(REVIEW_WAIT, places.acquire()).await else {
             return Err(Failure::too_many_requests("too many tokens are being looked up at the hub"));
         };
         let Some(caller) = hub.who(token, audience).await? else {
             self.unknown.put(key, ());
             return Err(unknown());
         };
+        self.regular.put(key, ());
         self.callers.put(key, caller.clone());
         Ok(caller)
     }
@@ -162,6 +179,31 @@ mod tests {
         fn apart(&self) -> Result<Arc<dyn Access>, ConnectError> {
             Ok(Arc::new(Self))
         }
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_tokens_made_up_keeps_nobody_out_who_was_known() {
+        let hub = Sessions::new(Arc::new(Silent), "fedq-system");
+        let authenticator = Authenticator::token_review("fedq");
+        authenticator.regular.put(digest("known"), ());
+        let tokens: Vec<String> = (0..100).map(|number| format!("made-up-{number}")).collect();
+        let mut flood =
+            Box::pin(futures::future::join_all(tokens.iter().map(|token| authenticator.caller(&hub, token))));
+        let known = tokio::time::timeout(REVIEW_WAIT * 2, authenticator.caller(&hub, "known"));
+        let asked = tokio::select! {
+            biased;
+            _ = &mut flood => panic!("a hub that never answers has answered"),
+            answer = known => answer,
+        };
+        assert!(
+            asked.is_err(),
+            "it is the hub that is waited for, and not a place: {:?}",
+            asked.map(drop_caller)
+        );
+    }
+
+    fn drop_caller(answer: Result<Caller, Failure>) -> Result<(), u16> {
+        answer.map(drop).map_err(|Failure(problem)| problem.status)
     }
 
     #[tokio::test]

@@ -4,6 +4,7 @@
 use std::{
     io,
     path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use sha2::{Digest, Sha256};
@@ -27,8 +28,11 @@ pub enum TokenFileError {
 /// Shorter ones can be guessed.
 const MIN_TOKEN: usize = 16;
 
-/// Whose token is which. Kept as digests, so that nothing of a token stays in memory.
-pub struct TokenFile(Vec<([u8; 32], Caller)>);
+type Entries = Vec<([u8; 32], Caller)>;
+
+/// Whose token is which. Kept as digests, so that nothing of a token stays in memory. Clones share it.
+#[derive(Clone)]
+pub struct TokenFile(Arc<RwLock<Entries>>);
 
 impl TokenFile {
     pub fn read(path: &Path) -> Result<Self, TokenFileError> {
@@ -40,26 +44,35 @@ impl TokenFile {
         Self::parse(&std::fs::read_to_string(path).map_err(failed)?)
     }
 
+    /// Takes over what the file says now; where it cannot be read, all stays as it was.
+    pub fn reread(&self, path: &Path) -> Result<(), TokenFileError> {
+        let now = Self::read(path)?;
+        let entries = std::mem::take(&mut *now.0.write().unwrap_or_else(PoisonError::into_inner));
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = entries;
+        Ok(())
+    }
+
     pub fn parse(text: &str) -> Result<Self, TokenFileError> {
         let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
         let tokens: Vec<_> = lines
             .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
             .map(|(number, line)| entry(number, line))
             .collect::<Result<_, _>>()?;
-        if tokens.is_empty() { Err(TokenFileError::Empty) } else { Ok(Self(tokens)) }
+        if tokens.is_empty() { Err(TokenFileError::Empty) } else { Ok(Self(Arc::new(RwLock::new(tokens)))) }
     }
 
     /// Looks at every entry and every byte, whatever matches: the time taken tells nothing.
-    pub fn caller(&self, token: &str) -> Option<&Caller> {
+    pub fn caller(&self, token: &str) -> Option<Caller> {
         let given = digest(token);
         let mut found = None;
-        for (known, caller) in &self.0 {
+        let entries = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        for (known, caller) in entries.iter() {
             let difference = known.iter().zip(&given).fold(0, |sum, (a, b)| sum | (a ^ b));
             if difference == 0 {
                 found = Some(caller);
             }
         }
-        found
+        found.cloned()
     }
 }
 
@@ -148,6 +161,27 @@ mod tests {
             [long.to_owned(), format!("{long},"), format!("{long},a,b,\"c"), format!("{long},a,b,c,d")]
         {
             assert!(matches!(TokenFile::parse(&wrong), Err(TokenFileError::Line { line: 1 })), "{wrong}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_token_that_is_taken_out_of_the_file_is_nobodys_and_a_broken_file_changes_nothing() {
+        use std::os::unix::fs::PermissionsExt;
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o600)).expect("set");
+        let write = |text: &str| std::fs::write(file.path(), text).expect("written");
+        write("0123456789abcdef,ann\nfedcba9876543210,bob");
+        let tokens = TokenFile::read(file.path()).expect("a token file");
+        let shared = tokens.clone();
+        write("fedcba9876543210,bob\nnew-0123456789abcdef,eve");
+        tokens.reread(file.path()).expect("read again");
+        assert!(shared.caller("0123456789abcdef").is_none(), "ann's is withdrawn");
+        assert_eq!(shared.caller("new-0123456789abcdef").expect("known").user, "eve");
+        for broken in ["", "short,ann"] {
+            write(broken);
+            assert!(tokens.reread(file.path()).is_err());
+            assert_eq!(shared.caller("fedcba9876543210").expect("known").user, "bob");
         }
     }
 

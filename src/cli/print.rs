@@ -34,6 +34,11 @@ pub struct Printer {
     progress: Option<ProgressBar>,
 }
 
+/// Whether data goes to a terminal, which obeys what is in it.
+pub fn is_shown() -> bool {
+    io::stdout().is_terminal()
+}
+
 impl Printer {
     pub fn terminal(color: Color) -> Self {
         let allowed = match color {

@@ -1,6 +1,12 @@
 //! What `fedqd` listens on: metrics and probes, the REST API, the admission webhook.
 
-use std::{io::Write, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{
+    io::Write,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use axum::{
@@ -17,6 +23,7 @@ use tokio::{
     net::TcpListener,
     sync::{Notify, watch},
 };
+use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{Daemon, FIRST_RETRY, host};
@@ -48,6 +55,8 @@ use fedq_k8s::{
 };
 use fedq_values::ids::ClusterName;
 
+/// The file of tokens is read again this often: whose token is taken out of it is out soon.
+const REREAD: Duration = Duration::from_secs(10);
 /// Certificates given as files are read again this often.
 const RELOAD: Duration = Duration::from_mins(1);
 /// Probes and scrapers are few. Clients that keep idle connections for longer than that open new ones.
@@ -66,7 +75,8 @@ impl Daemon {
             .merge(Router::new().route("/metrics", get(exposition)).with_state(self.metrics.clone()));
         let listener = listen(self.config.metrics.address, "metrics.address").await?;
         info!("Metrics are on http://{}/metrics", listener.local_addr()?);
-        let served = connections::serve(listener.into_std()?, None, router, METRICS_BOUNDS, self.cancel.clone());
+        let served =
+            connections::serve(listener.into_std()?, None, router, METRICS_BOUNDS, self.cancel.clone());
         self.tasks.spawn(async move { served.await.context("the listener of metrics failed") });
         Ok(())
     }
@@ -160,7 +170,11 @@ impl Daemon {
         let sessions = Sessions::new(Arc::new(self.hub_client()?), &self.config.namespace);
         let config = &self.config.api;
         let authenticator = match &config.token_file {
-            Some(path) => Authenticator::token_file(TokenFile::read(path).context("api.tokenFile")?),
+            Some(path) => {
+                let tokens = TokenFile::read(path).context("api.tokenFile")?;
+                self.tasks.spawn(reread(tokens.clone(), path.clone(), self.cancel.clone()));
+                Authenticator::token_file(tokens)
+            }
             None => Authenticator::token_review(&config.audience),
         };
         let diagnosis = Diagnosis {
@@ -305,6 +319,22 @@ impl Diagnosis {
         };
         self.look(&worker.client, Role::Worker { hub: &hub, without_nodes }).await
     }
+}
+
+/// Takes over what somebody changes in the file of tokens.
+async fn reread(tokens: TokenFile, path: PathBuf, cancel: CancellationToken) -> anyhow::Result<()> {
+    let mut told = false;
+    while cancel.run_until_cancelled(tokio::time::sleep(REREAD)).await.is_some() {
+        match tokens.reread(&path) {
+            Ok(()) => told = false,
+            Err(error) => {
+                if !std::mem::replace(&mut told, true) {
+                    warn!("Tokens stay as they were: {error}");
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 async fn listen(address: SocketAddr, key: &str) -> anyhow::Result<TcpListener> {

@@ -41,7 +41,7 @@ pub async fn run(args: &LogsArgs, session: &mut Session) -> Result<u8, CliError>
         }
         detail => detail?,
     };
-    let render = Render::new(args, detail.task.num_nodes, printer.has_color());
+    let render = Render::new(args, detail.task.num_nodes, printer);
     tokio::select! {
         code = follow(args, &render, api, printer) => code,
         _ = tokio::signal::ctrl_c() => Ok(INTERRUPTED),

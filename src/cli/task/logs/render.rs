@@ -1,11 +1,12 @@
-//! How lines look: bytes as they were written, with the node before them where there are several.
+//! How lines look: with the node before them where there are several, else as they were written. A terminal obeys what is
+//! written to it, and programs are others': of their control sequences it gets colours only.
 
 use anstyle::AnsiColor;
 
 use crate::{
     args::{LogFormat, LogsArgs},
     error::CliError,
-    print::{Printer, paint},
+    print::{Printer, is_shown, paint},
 };
 use fedq_wire::task::{LogItem, LogLine, LogStatus, LogTask};
 
@@ -24,15 +25,25 @@ pub struct Render {
     prefix: bool,
     timestamps: bool,
     color: bool,
+    passed: Passed,
+}
+
+/// What of a line goes on.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Passed {
+    All,
+    /// What a terminal only shows.
+    Harmless,
 }
 
 impl Render {
-    pub fn new(args: &LogsArgs, num_nodes: u32, color: bool) -> Self {
+    pub fn new(args: &LogsArgs, num_nodes: u32, printer: &Printer) -> Self {
         Self {
             format: args.output,
             prefix: 1 < num_nodes && args.output == LogFormat::Text,
             timestamps: args.timestamps,
-            color,
+            color: printer.has_color(),
+            passed: if is_shown() { Passed::Harmless } else { Passed::All },
         }
     }
 
@@ -74,8 +85,10 @@ impl Render {
             bytes.extend(format!("{ts} ").bytes());
         }
         match written(line) {
-            Some(raw) => bytes.extend(raw),
-            None => bytes.extend(line.line.bytes()),
+            Some(raw) if self.passed == Passed::All => bytes.extend(raw),
+            None if self.passed == Passed::All => bytes.extend(line.line.bytes()),
+            Some(raw) => harmless(&String::from_utf8_lossy(&raw), &mut bytes),
+            None => harmless(&line.line, &mut bytes),
         }
         if 0 < line.cut {
             bytes.extend(format!(" … {} more bytes", line.cut).bytes());
@@ -83,6 +96,40 @@ impl Render {
         bytes.push(b'\n');
         bytes
     }
+}
+
+/// Text without what a terminal would do beside showing it: moving about, writing over what stands there, setting titles,
+/// filling the clipboard, answering as if somebody typed. Colours stay, and end with the line.
+fn harmless(text: &str, bytes: &mut Vec<u8>) {
+    let (mut rest, mut coloured) = (text, false);
+    while let Some(first) = rest.chars().next() {
+        if let Some(length) = colour(rest) {
+            bytes.extend(&rest.as_bytes()[..length]);
+            (rest, coloured) = (&rest[length..], true);
+            continue;
+        }
+        rest = &rest[first.len_utf8()..];
+        match first {
+            '\t' => bytes.push(b'\t'),
+            // Progress bars write over their line again and again.
+            '\r' => bytes.push(b' '),
+            // Shown as editors do, so that nothing is hidden.
+            '\0'..='\u{1f}' => bytes.extend([b'^', first as u8 + b'@']),
+            '\u{7f}' => bytes.extend(b"^?"),
+            '\u{80}'..='\u{9f}' => bytes.extend("\u{fffd}".bytes()),
+            other => bytes.extend(other.encode_utf8(&mut [0; 4]).bytes()),
+        }
+    }
+    if coloured {
+        bytes.extend(b"\x1b[0m");
+    }
+}
+
+/// How long the sequence is that sets colours (SGR), where the text begins with one.
+fn colour(text: &str) -> Option<usize> {
+    let parameters = text.strip_prefix("\u{1b}[")?;
+    let end = parameters.find(|character: char| !character.is_ascii_digit() && character != ';')?;
+    parameters[end..].starts_with('m').then_some(end + 3)
 }
 
 /// The bytes of a line that is no text.
@@ -122,8 +169,13 @@ mod tests {
 
     #[test]
     fn bytes_are_printed_as_they_were_written() {
-        let render =
-            |prefix, timestamps, color| Render { format: LogFormat::Text, prefix, timestamps, color };
+        let render = |prefix, timestamps, color| Render {
+            format: LogFormat::Text,
+            prefix,
+            timestamps,
+            color,
+            passed: Passed::All,
+        };
         assert_eq!(
             render(false, false, true).line(&line("[rank0]: \u{1b}[1mhello")),
             "[rank0]: \u{1b}[1mhello\n".as_bytes()
@@ -133,5 +185,37 @@ mod tests {
         assert_eq!(render(false, true, false).line(&line("")), b"2026-11-21T07:00:00.000000000Z \n");
         let raw = LogLine { bytes: Some("//4=".to_owned()), cut: 3, ..line("??") };
         assert_eq!(render(false, false, false).line(&raw), b"\xff\xfe \xe2\x80\xa6 3 more bytes\n");
+    }
+
+    #[test]
+    fn a_terminal_gets_colours_and_obeys_nothing_else() {
+        let render = Render {
+            format: LogFormat::Text,
+            prefix: false,
+            timestamps: false,
+            color: true,
+            passed: Passed::Harmless,
+        };
+        let shown = |line: &LogLine| String::from_utf8(render.line(line)).expect("text");
+        for (written, expected) in [
+            ("plain\ttext ✓", "plain\ttext ✓\n"),
+            ("\u{1b}[1;31mred", "\u{1b}[1;31mred\u{1b}[0m\n"),
+            // Clipboard, title, cursor, screen, a report that is typed, 8-bit CSI, overwriting, bell.
+            ("\u{1b}]52;c;cm0gLXJmIH4=\u{7}", "^[]52;c;cm0gLXJmIH4=^G\n"),
+            ("\u{1b}]0;title\u{1b}\\", "^[]0;title^[\\\n"),
+            ("\u{1b}[2J\u{1b}[1A", "^[[2J^[[1A\n"),
+            ("\u{1b}[6n", "^[[6n\n"),
+            ("\u{1b}[?1049h", "^[[?1049h\n"),
+            ("\u{9b}2J", "\u{fffd}2J\n"),
+            ("paid 9\rpaid 1", "paid 9 paid 1\n"),
+            ("\u{8}\u{7f}", "^H^?\n"),
+            ("\u{1b}[31", "^[[31\n"),
+            ("\u{1b}", "^[\n"),
+        ] {
+            assert_eq!(shown(&line(written)), expected, "{written:?}");
+        }
+        // \x1b]0;x\x07 as bytes, behind one that is no text.
+        let raw = LogLine { bytes: Some("/xtdMDt4Bw==".to_owned()), ..line("?") };
+        assert_eq!(shown(&raw), "\u{fffd}^[]0;x^G\n");
     }
 }
