@@ -69,6 +69,7 @@ pub fn worker_objects(
     claimed: &BTreeMap<QueueName, BTreeSet<FlavorName>>,
 ) -> Decision {
     let mut deciding = Deciding { hub, worker, claimed, wanted: Vec::new(), reports: BTreeSet::new() };
+    deciding.system_namespaces();
     deciding.namespaces();
     deciding.flavors();
     deciding.priority_classes();
@@ -87,12 +88,23 @@ struct Deciding<'a> {
 }
 
 impl<'a> Deciding<'a> {
+    /// Whoever may make a LocalQueue in such a namespace of the hub does not let work into the workers' of that name: what runs
+    /// there may do more than a tenant.
+    fn system_namespaces(&mut self) {
+        for ((namespace, _), spec) in self.hub.local_queues.iter().filter(|((name, _), _)| is_system(name)) {
+            if let Some((queue, _)) = self.claimed.get_key_value(spec.queue.as_str()) {
+                self.report(Some(queue), Problem::SystemNamespace { namespace: namespace.clone() });
+            }
+        }
+    }
+
     /// The hub's LocalQueues of claimed queues.
     fn copied(
         &self,
     ) -> impl Iterator<Item = (&'a LocalQueueKey, &'a LocalQueueSpec, &'a QueueName)> + use<'a> {
         let claimed = self.claimed;
-        self.hub.local_queues.iter().filter_map(move |(key, spec)| {
+        let local_queues = self.hub.local_queues.iter().filter(|((namespace, _), _)| !is_system(namespace));
+        local_queues.filter_map(move |(key, spec)| {
             let (queue, _) = claimed.get_key_value(spec.queue.as_str())?;
             Some((key, spec, queue))
         })
@@ -300,7 +312,7 @@ impl<'a> Deciding<'a> {
         }
         for (key, found) in &self.worker.local_queues {
             let spec = &found.content.spec;
-            let hub = self.hub.local_queues.get(key);
+            let hub = self.hub.local_queues.get(key).filter(|_| !is_system(&key.0));
             let needed = hub
                 .is_some_and(|hub| hub.queue == spec.queue && self.claimed.contains_key(spec.queue.as_str()));
             if needed || !is_ours(found) {
@@ -375,6 +387,11 @@ impl<'a> Deciding<'a> {
             self.wanted.extend(objects.into_iter().map(|object| Wanted { object, step: Step::Delete }));
         }
     }
+}
+
+/// Kubernetes' own namespaces, Kueue's and fedq's.
+fn is_system(namespace: &str) -> bool {
+    namespace.starts_with("kube-") || matches!(namespace, "kueue-system" | "fedq-system")
 }
 
 fn is_ours<T>(object: &Object<T>) -> bool {

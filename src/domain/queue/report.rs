@@ -26,6 +26,10 @@ pub enum Problem {
     NamespaceTerminating {
         namespace: String,
     },
+    /// One of Kubernetes', Kueue's or fedq's own.
+    SystemNamespace {
+        namespace: String,
+    },
     /// A LocalQueue of this name that is not ours leads to another ClusterQueue.
     LocalQueueConflict {
         namespace: String,
@@ -72,6 +76,7 @@ impl Problem {
             Self::NoKueue => "NoKueue",
             Self::NamespaceNotSelected { .. } => "NamespaceNotSelected",
             Self::NamespaceTerminating { .. } => "NamespaceTerminating",
+            Self::SystemNamespace { .. } => "SystemNamespace",
             Self::LocalQueueConflict { .. } => "LocalQueueConflict",
             Self::LocalQueueInUse { .. } => "LocalQueueInUse",
             Self::QueueUnchangeable => "QueueUnchangeable",
@@ -96,6 +101,10 @@ impl fmt::Display for Problem {
             Self::NamespaceTerminating { namespace } => {
                 write!(f, "namespace `{namespace}` is being deleted; its queues come back after it")
             }
+            Self::SystemNamespace { namespace } => write!(
+                f,
+                "namespace `{namespace}` belongs to Kubernetes, Kueue or fedq, so no LocalQueue is put there: have the hub's LocalQueue in another namespace"
+            ),
             Self::LocalQueueConflict { namespace, name, leads_to } => write!(
                 f,
                 "LocalQueue `{namespace}/{name}` is not fedq's and leads to ClusterQueue `{leads_to}`: rename or delete it"

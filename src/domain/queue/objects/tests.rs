@@ -383,3 +383,28 @@ fn a_label_that_the_hub_took_off_goes_from_ours() {
     let namespace = ObjectRef::Namespace("team-a".to_owned());
     assert_eq!(steps(&decision), [patch(namespace, &json!({"metadata": {"labels": {"team": null}}}))]);
 }
+
+#[test]
+fn no_local_queue_goes_into_a_namespace_of_the_system_and_what_is_there_is_cleared_away() {
+    for namespace in ["kube-system", "kube-public", "kueue-system", "fedq-system"] {
+        let mut hub = hub();
+        let spec = LocalQueueSpec::new("research", None, None);
+        hub.local_queues.insert(key(namespace, "main"), spec.clone());
+        hub.namespaces.insert(namespace.to_owned(), labels_of(&[("team", "a")]));
+        let mut worker = complete();
+        let without = worker_objects(&hub, &worker, &claimed());
+        assert_eq!(problems(&without), [Problem::SystemNamespace { namespace: namespace.to_owned() }]);
+        assert!(without.wanted.is_empty(), "not even its namespace: {:?}", without.wanted);
+        worker.namespaces.insert(namespace.to_owned(), object(Owner::Foreign, labels_of(&[("team", "a")])));
+        assert!(worker_objects(&hub, &worker, &claimed()).wanted.is_empty());
+        // From a version that did not know better.
+        worker.local_queues.insert(key(namespace, "main"), local_queue(Owner::Ours, spec, 0));
+        let wanted = worker_objects(&hub, &worker, &claimed()).wanted;
+        assert_eq!(wanted.len(), 1, "it is held first");
+        assert_eq!(wanted[0].object, ObjectRef::LocalQueue(key(namespace, "main")));
+    }
+    let mut hub = hub();
+    hub.local_queues = [(key("kubeflow", "main"), LocalQueueSpec::new("research", None, None))].into();
+    hub.namespaces.insert("kubeflow".to_owned(), Labels::new());
+    assert!(problems(&worker_objects(&hub, &complete(), &claimed())).is_empty(), "a name like any other");
+}
