@@ -16,12 +16,40 @@ pub fn script(spec: &TaskSpec, finds_nodes: bool) -> String {
         Some(Workdir::Folder(folder)) => lines.push(change_to(folder)),
         Some(Workdir::Git { url, reference }) => lines.push(clone(url, reference.as_deref())),
     }
-    if let Some(setup) = &spec.setup {
-        // A failed setup ends the task. No subshell: what it exports and activates is for `run`.
-        lines.push(format!("{{ :\n{}\n}} || exit", setup.trim_end_matches('\n')));
-    }
+    lines.extend(spec.setup.as_deref().map(set_up));
     lines.push(spec.run.clone());
     lines.join("\n")
+}
+
+/// Runs `setup` in a process of its own, so that neither its folder nor its `set -e` nor its `exit` is `run`'s. What it
+/// exports is, as with an activated environment: it is written down by `setup`'s own shell at its end, since nobody else
+/// knows it. A failed setup ends the task with its exit code; no `||` tells of that, since `set -e` has no effect
+/// before one.
+fn set_up(setup: &str) -> String {
+    // Twice, since `setup` may have a trap of its own at its exit. Where the shell is, and how deep, is not carried over.
+    format!(
+        r#"fedq_exports="$(mktemp)" || exit
+fedq_export() {{
+  (unset -v PWD OLDPWD SHLVL; export -p) >"$fedq_exports" || exit 1
+  return "$1"
+}}
+(
+trap 'fedq_export "$?"' EXIT
+{}
+fedq_export "$?"
+)
+fedq_status="$?"
+if [ "$fedq_status" -ne 0 ]; then
+  rm -f -- "$fedq_exports"
+  echo "setup ended with exit code $fedq_status, so that run is not started" >&2
+  exit "$fedq_status"
+fi
+. "$fedq_exports"
+rm -f -- "$fedq_exports"
+unset -v fedq_exports fedq_status
+unset -f fedq_export"#,
+        setup.trim_end_matches('\n')
+    )
 }
 
 /// Makes addresses of the names, in their order. A name stays where its node has none in time, since that
@@ -45,7 +73,8 @@ fn change_to(folder: &str) -> String {
     // `~` is expanded by the shell only outside quotes.
     let folder = match folder.strip_prefix('~') {
         Some("") => "~".to_owned(),
-        Some(rest) if rest.starts_with('/') => format!("~{}", quoted(rest)),
+        // Neither is it before a quoted `/`.
+        Some(rest) if rest.starts_with('/') => format!("~/{}", quoted(&rest[1..])),
         _ => quoted(folder),
     };
     format!("cd -- {folder} || exit")

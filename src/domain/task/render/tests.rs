@@ -176,33 +176,131 @@ fn nodes_are_named_in_the_order_of_their_ranks() {
     assert_eq!(hosts(Gang::JobSet), "a-1a2b3c4d-node-0-0.a-1a2b3c4d\na-1a2b3c4d-node-1-0.a-1a2b3c4d");
 }
 
-/// What bash makes of the script: exit code and output.
-fn bash(text: &str, finds_nodes: bool, names: &str) -> (Option<i32>, String) {
+/// The shells that images have. Tasks are started with bash, and ask nothing of it that another lacks, but to find the
+/// nodes of a gang.
+const SHELLS: [&str; 2] = ["bash", "sh"];
+
+#[derive(Debug, Eq, PartialEq)]
+struct Ran {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Ran {
+    fn well(out: &str) -> Self {
+        Self { code: Some(0), out: out.to_owned(), err: String::new() }
+    }
+}
+
+/// What a shell makes of the script, in a folder that is its home too and holds the folder `code`.
+fn ran(shell: &str, text: &str, (finds_nodes, names): (bool, &str)) -> Ran {
+    let home = tempfile::tempdir().expect("a folder");
+    let temporary = home.path().join("tmp");
+    for folder in [&temporary, &home.path().join("code with blank")] {
+        std::fs::create_dir(folder).expect("a folder");
+    }
     let script = script::script(&task(text), finds_nodes);
-    let ran = std::process::Command::new("bash")
+    let ran = std::process::Command::new(shell)
         .args(["-c", &kubelet_expands(&literal(&script))])
+        .current_dir(home.path())
+        .env("HOME", home.path())
+        .env("TMPDIR", &temporary)
         .env("SKYPILOT_NODE_IPS", names)
         .env("SECONDS", "1000")
         .output()
-        .expect("bash runs");
-    (ran.status.code(), String::from_utf8_lossy(&ran.stdout).into_owned())
+        .expect("the shell runs");
+    let left = std::fs::read_dir(temporary).expect("a folder").count();
+    assert_eq!(left, 0, "what setup exports may be secret, and stays nowhere: {text}");
+    let told = |bytes: &[u8]| {
+        String::from_utf8_lossy(bytes).replace(home.path().to_str().expect("a path"), "HOME")
+    };
+    Ran { code: ran.status.code(), out: told(&ran.stdout), err: told(&ran.stderr) }
+}
+
+fn in_each_shell(text: &str) -> Ran {
+    let [bash, sh] = SHELLS.map(|shell| ran(shell, text, (false, "")));
+    assert_eq!((bash.code, &bash.out), (sh.code, &sh.out), "{text}");
+    bash
 }
 
 #[test]
 fn the_script_sets_up_then_runs() {
-    let text = "workdir: /\nsetup: |\n  A='it''s'\n  # the end\nrun: echo \"$PWD $A $(echo b)\"\n";
-    assert_eq!(bash(text, false, ""), (Some(0), "/ its b\n".to_owned()));
-    assert_eq!(bash("setup: 'false'\nrun: echo not here\n", false, "").0, Some(1));
-    assert_eq!(bash("setup: exit 7\nrun: echo not here\n", false, "").0, Some(7));
-    assert_eq!(bash("workdir: /no/where\nrun: echo not here\n", false, ""), (Some(1), String::new()));
+    let text = "workdir: /\nsetup: |\n  export A='it''s'\n  # the end\nrun: echo \"$PWD $A $(echo b)\"\n";
+    assert_eq!(in_each_shell(text), Ran::well("/ its b\n"));
     let document = "setup: |\n  cat <<END\n  x\n  END\nrun: echo y\n";
-    assert_eq!(bash(document, false, ""), (Some(0), "x\ny\n".to_owned()));
+    assert_eq!(in_each_shell(document), Ran::well("x\ny\n"));
+    for shell in SHELLS {
+        let nowhere = ran(shell, "workdir: /no/where\nrun: echo not here\n", (false, ""));
+        assert_eq!((nowhere.code.map(|code| code != 0), nowhere.out.as_str()), (Some(true), ""));
+    }
+}
+
+#[test]
+fn a_setup_that_fails_ends_the_task_with_its_exit_code() {
+    for (setup, code) in [
+        ("false", 1),
+        ("exit 7", 7),
+        ("(exit 9)", 9),
+        ("set -e\n  (exit 5)\n  echo not here", 5),
+        ("set -eu\n  echo $no_such\n  echo not here", 0),
+        ("trap 'echo mine' EXIT\n  exit 6", 6),
+        ("exec sh -c 'exit 8'", 8),
+    ] {
+        for shell in SHELLS {
+            let ran = ran(shell, &format!("setup: |\n  {setup}\nrun: echo not here\n"), (false, ""));
+            // Which code a variable that is not set gives is the shell's choice.
+            assert!(ran.code.is_some_and(|found| found == code || code == 0 && found != 0), "{ran:?}");
+            assert!(!ran.out.contains("not here"), "{shell}, {setup}: {ran:?}");
+            assert!(ran.err.ends_with("so that run is not started\n"), "{shell}, {setup}: {ran:?}");
+        }
+    }
+}
+
+#[test]
+fn a_setup_leaves_to_its_run_what_it_exports_and_nothing_else() {
+    for setup in [
+        "cd /",
+        "set -e",
+        "set -u",
+        "A=1",
+        "exit 0",
+        "set -e\n  cd /\n  exit 0",
+        "trap 'exit 3' EXIT TERM\n  trap - EXIT",
+        "exec true",
+        "export A=1\n  unset A",
+    ] {
+        let run = "false; echo \"$PWD ${A-none} $no_such\"";
+        let ended = in_each_shell(&format!("setup: |\n  {setup}\nrun: |\n  {run}\n"));
+        assert_eq!(ended, Ran::well("HOME none \n"), "{setup}");
+    }
+    for (setup, found) in [
+        ("export A=1", "1"),
+        ("A=1; export A; exit 0", "1"),
+        ("set -e; export A=1", "1"),
+        ("trap 'true' EXIT; export A=1", "1"),
+        ("export A='two  blanks '", "two  blanks "),
+        (r#"export A="it's \"quoted\" \$HOME \\ \`x\` !""#, r#"it's "quoted" $HOME \ `x` !"#),
+        ("export A='a\n\n  b\n  '", "a\n\nb\n"),
+        ("export A='ä € \t$(false) *'", "ä € \t$(false) *"),
+    ] {
+        let ran = in_each_shell(&format!("setup: |\n  {setup}\nrun: printf '[%s]' \"$A\"\n"));
+        assert_eq!(ran, Ran::well(&format!("[{found}]")), "{setup}");
+    }
+}
+
+#[test]
+fn a_folder_may_be_in_the_home_of_whom_the_image_runs_as() {
+    for (folder, found) in [("~", "HOME"), ("~/", "HOME"), ("~/code with blank", "HOME/code with blank")] {
+        let ran = in_each_shell(&format!("workdir: {folder:?}\nrun: pwd\n"));
+        assert_eq!(ran, Ran::well(&format!("{found}\n")), "{folder}");
+    }
 }
 
 #[test]
 fn addresses_take_the_place_of_names_and_names_stay_where_there_is_none() {
     let run = "run: echo \"$SKYPILOT_NODE_IPS\"; echo \"$SKYPILOT_SETUP_NODE_IPS\"\n";
-    let (code, out) = bash(run, true, "localhost\nnobody.invalid");
+    let Ran { code, out, .. } = ran("bash", run, (true, "localhost\nnobody.invalid"));
     let lines: Vec<_> = out.lines().collect();
     assert_eq!((code, lines.len()), (Some(0), 4), "{out}");
     assert!(lines[0].parse::<std::net::IpAddr>().is_ok(), "{out}");
