@@ -151,10 +151,11 @@ pub enum Strategy {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Limits {
+    /// No more, but of what is written with a `+`, of which more is as good: any.
     #[default]
     AsRequested,
     Unlimited,
-    /// In hundredths, 100 or more.
+    /// In hundredths, 100 or more, whatever is written with a `+`.
     Percent(u32),
 }
 

@@ -144,10 +144,16 @@ impl Order<'_> {
         variables
     }
 
-    /// Cpu and memory as requests and limits, accelerators as limits only, as k8s-cli has them.
+    /// Cpu and memory as requests and limits, accelerators as limits only, as k8s-cli has them. An amount with a `+` is
+    /// what the task needs at least: with SkyPilot, which sets no limits, it uses what its machine has beyond.
     fn resources(&self) -> Map<String, Value> {
         let (mut requests, mut limits) = (Map::new(), Map::new());
-        for (resource, amount) in per_node(self.candidate()) {
+        let candidate = self.candidate();
+        let or_more = |resource: &str| {
+            let request = if resource == "cpu" { candidate.cpu } else { candidate.memory };
+            request.is_some_and(|request| request.or_more)
+        };
+        for (resource, amount) in per_node(candidate) {
             let text = || json!(amount.text(&resource));
             if !matches!(resource.as_str(), "cpu" | "memory") {
                 limits.insert(resource.to_string(), text());
@@ -155,6 +161,7 @@ impl Order<'_> {
             }
             requests.insert(resource.to_string(), text());
             match self.spec.limits {
+                Limits::AsRequested if or_more(resource.as_str()) => {}
                 Limits::AsRequested => drop(limits.insert(resource.to_string(), text())),
                 Limits::Unlimited => {}
                 Limits::Percent(percent) => {

@@ -130,6 +130,26 @@ fn only_what_kueue_makes_a_workload_of_has_the_queue() {
 }
 
 #[test]
+fn what_is_asked_for_with_a_plus_is_no_limit_unless_limits_are_asked_for() {
+    let limits = |resources: &str, config: &str| {
+        let config = if config.is_empty() { String::new() } else { format!("config: {{kubernetes: {{{config}}}}}\n") };
+        let objects = objects(&format!("run: x\nresources: {{{resources}}}\n{config}"), Gang::PerNode);
+        let resources = &templates(&objects)[0].0["spec"]["containers"][0]["resources"];
+        assert_eq!(resources["requests"], json!({"cpu": "4", "memory": "32Gi"}));
+        resources["limits"].clone()
+    };
+    assert_eq!(limits("cpus: 4, memory: 32", ""), json!({"cpu": "4", "memory": "32Gi"}));
+    assert_eq!(limits("cpus: 4+, memory: 32", ""), json!({"memory": "32Gi"}));
+    assert_eq!(limits("cpus: 4+, memory: 32+", ""), Value::Null);
+    assert_eq!(limits("cpus: 4+, memory: 32+, accelerators: H100", ""), json!({"nvidia.com/gpu": "1"}));
+    let asked = "set_pod_resource_limits: true";
+    assert_eq!(limits("cpus: 4+, memory: 32+", asked), json!({"cpu": "4", "memory": "32Gi"}));
+    let factor = "set_pod_resource_limits: 1.5";
+    assert_eq!(limits("cpus: 4+, memory: 32+", factor), json!({"cpu": "6", "memory": "48Gi"}));
+    assert_eq!(limits("cpus: 4, memory: 32", "set_pod_resource_limits: false"), Value::Null);
+}
+
+#[test]
 fn ours_are_the_variables_that_win() {
     let text = "run: x\nenvs: {NODE_RANK: 7, A: $(B) $$, SKYPILOT_TASK_ID: z}\nsecrets: {TOKEN: hush}\n";
     let objects = objects(text, Gang::PerNode);

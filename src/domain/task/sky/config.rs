@@ -93,7 +93,7 @@ fn seconds(at: &At<'_>, notes: &mut Notes) -> Option<Duration> {
 fn limits(at: &At<'_>, notes: &mut Notes) -> Option<Limits> {
     let text = at.text(notes)?;
     match text {
-        "true" | "True" => return Some(Limits::AsRequested),
+        "true" | "True" => return Some(Limits::Percent(100)),
         "false" | "False" => return Some(Limits::Unlimited),
         _ => {}
     }

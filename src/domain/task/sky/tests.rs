@@ -307,7 +307,7 @@ fn pods_take_what_is_on_the_list() {
         read(&text).map(|file| file.tasks[0].spec.limits).ok()
     };
     assert_eq!(limits("false"), Some(Limits::Unlimited));
-    assert_eq!(limits("true"), Some(Limits::AsRequested));
+    assert_eq!(limits("true"), Some(Limits::Percent(100)));
     assert_eq!(limits("0.5"), None);
     assert!(
         problem("run: x\nconfig: {kubernetes: {pod_config: {spec: {tolerations: [{effect: No}]}}}}")
