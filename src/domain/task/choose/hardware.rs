@@ -48,7 +48,9 @@ pub fn accelerator(kind: &str, flavor: &FlavorView) -> Option<Terms> {
     let by_label = flavor
         .node_labels
         .iter()
-        .filter(|(key, value)| ACCELERATOR.contains(&key.as_str()) && names(value, kind))
+        .filter(|(key, value)| {
+            ACCELERATOR.contains(&key.as_str()) && names(value, kind) && !is_another(value, kind)
+        })
         .map(term)
         .collect::<Terms>();
     if !by_label.is_empty() {
@@ -92,16 +94,54 @@ fn term((key, value): (&String, &String)) -> (String, BTreeSet<String>) {
     (key.clone(), BTreeSet::from([value.clone()]))
 }
 
+/// Parts of a product's name that make it another product, where they are not asked for: no RTX 6000 is an RTX 6000 Ada,
+/// and a slice of an A100 is none.
+const ANOTHER: [&str; 8] = ["ada", "d", "laptop", "mega", "mig", "pro", "super", "ti"];
+/// What SkyPilot writes together and NVIDIA's drivers, after which GPU feature discovery labels nodes, do not:
+/// `RTX4090`, `RTXPRO6000`.
+const SERIES: [&str; 3] = ["rtx", "gtx", "pro"];
+
 /// Whether `text` (`NVIDIA-A100-SXM4-80GB`) has every part of `kind` (`A100-80GB`).
 fn names(text: &str, kind: &str) -> bool {
-    let parts = |text: &str| -> Vec<String> {
-        text.split(['-', '_', '.', ' '])
-            .map(str::to_ascii_lowercase)
-            .filter(|part| !part.is_empty())
-            .collect()
-    };
     let (text, kind) = (parts(text), parts(kind));
-    !kind.is_empty() && kind.iter().all(|part| text.contains(part))
+    let has = |part: &String| match part.as_str() {
+        "sxm" => is_sxm(&text),
+        part => text.iter().any(|found| found == part),
+    };
+    !kind.is_empty() && kind.iter().all(has)
+}
+
+fn is_another(text: &str, kind: &str) -> bool {
+    let kind = parts(kind);
+    parts(text).iter().any(|part| ANOTHER.contains(&part.as_str()) && !kind.contains(part))
+}
+
+/// From Hopper on, NVIDIA names the form of a card only where it is another.
+fn is_sxm(text: &[String]) -> bool {
+    let has = |parts: &[&str]| text.iter().any(|part| parts.contains(&part.as_str()));
+    text.iter().any(|part| part.starts_with("sxm")) || has(&["h100", "h200"]) && !has(&["pcie", "nvl"])
+}
+
+fn parts(text: &str) -> Vec<String> {
+    let mut parts = Vec::new();
+    for part in text.split(['-', '_', '.', ' ']) {
+        let part = part.to_ascii_lowercase();
+        let mut rest = part.as_str();
+        for series in SERIES {
+            if let Some(model) = rest.strip_prefix(series).filter(|model| !model.is_empty()) {
+                parts.push(series.to_owned());
+                rest = model;
+            }
+        }
+        // `3080Ti`
+        let model = rest.strip_suffix("super").or_else(|| rest.strip_suffix("ti"));
+        match model.filter(|model| model.ends_with(|c: char| c.is_ascii_digit())) {
+            Some(model) => parts.extend([model.to_owned(), rest[model.len()..].to_owned()]),
+            None if rest.is_empty() => {}
+            None => parts.push(rest.to_owned()),
+        }
+    }
+    parts
 }
 
 /// Whether any flavor of the group says which instance type it has.
@@ -160,6 +200,70 @@ mod tests {
             let terms = accelerator(kind, &flavor("f", &[(key, value)]));
             assert_eq!(terms.is_some(), matches, "{kind} {value}");
             assert_eq!(terms.is_some_and(|terms| terms[key].contains(value)), matches);
+        }
+    }
+
+    /// SkyPilot's names are those of its `sky/utils/gpu_names.py` and of its catalogs; the labels are names that NVIDIA's
+    /// drivers give, with `-` for blanks, as GPU feature discovery sets `nvidia.com/gpu.product`, and Google's.
+    const PRODUCTS: [(&str, &[&str]); 30] = [
+        ("GB200", &["NVIDIA-GB200"]),
+        ("B200", &["NVIDIA-B200"]),
+        ("GH200", &["NVIDIA-GH200-480GB"]),
+        ("H200", &["NVIDIA-H200", "NVIDIA-H200-NVL", "nvidia-h200-141gb"]),
+        ("H200-SXM", &["NVIDIA-H200", "nvidia-h200-141gb"]),
+        ("H100", &["NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-PCIe", "NVIDIA-H100-NVL", "nvidia-h100-80gb"]),
+        ("H100-80GB", &["NVIDIA-H100-80GB-HBM3", "nvidia-h100-80gb"]),
+        ("H100-SXM", &["NVIDIA-H100-80GB-HBM3", "nvidia-h100-80gb"]),
+        ("H100-NVL", &["NVIDIA-H100-NVL"]),
+        ("H100-MEGA", &["nvidia-h100-mega-80gb"]),
+        (
+            "A100",
+            &[
+                "NVIDIA-A100-SXM4-40GB",
+                "NVIDIA-A100-PCIE-40GB",
+                "NVIDIA-A100-SXM4-80GB",
+                "NVIDIA-A100-80GB-PCIe",
+            ],
+        ),
+        ("A100-80GB", &["NVIDIA-A100-SXM4-80GB", "NVIDIA-A100-80GB-PCIe"]),
+        ("A100-80GB-SXM", &["NVIDIA-A100-SXM4-80GB"]),
+        ("A10G", &["NVIDIA-A10G"]),
+        ("A10", &["NVIDIA-A10"]),
+        ("A40", &["NVIDIA-A40"]),
+        ("L40S", &["NVIDIA-L40S"]),
+        ("L40", &["NVIDIA-L40"]),
+        ("L4", &["NVIDIA-L4", "nvidia-l4"]),
+        ("A6000", &["NVIDIA-RTX-A6000"]),
+        ("RTXA6000", &["NVIDIA-RTX-A6000"]),
+        ("RTX6000", &["Quadro-RTX-6000"]),
+        ("RTX6000-Ada", &["NVIDIA-RTX-6000-Ada-Generation"]),
+        ("RTXPRO6000", &["NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition"]),
+        ("RTX4090", &["NVIDIA-GeForce-RTX-4090"]),
+        ("RTX3080", &["NVIDIA-GeForce-RTX-3080"]),
+        ("RTX3080Ti", &["NVIDIA-GeForce-RTX-3080-Ti"]),
+        ("V100-32GB", &["Tesla-V100-SXM2-32GB"]),
+        ("T4", &["Tesla-T4", "nvidia-tesla-t4"]),
+        ("K80", &["Tesla-K80", "nvidia-tesla-k80"]),
+    ];
+    /// Of none of the above.
+    const OTHERS: [&str; 6] = [
+        "NVIDIA-GeForce-RTX-4090-D",
+        "NVIDIA-GeForce-RTX-4090-Laptop-GPU",
+        "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb",
+        "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb",
+        "NVIDIA-GeForce-RTX-4080-SUPER",
+        "NVIDIA-T4G",
+    ];
+
+    #[test]
+    fn each_of_skypilots_names_means_its_products_and_no_other() {
+        let all: BTreeSet<&str> =
+            PRODUCTS.iter().flat_map(|(_, labels)| *labels).copied().chain(OTHERS).collect();
+        for (kind, labels) in PRODUCTS {
+            for label in &all {
+                let found = accelerator(kind, &flavor("f", &[("nvidia.com/gpu.product", label)])).is_some();
+                assert_eq!(found, labels.contains(label), "{kind} and {label}");
+            }
         }
     }
 
