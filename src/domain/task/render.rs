@@ -29,6 +29,8 @@ pub const OWNER_ANNOTATION: &str = "fedq.dev/owner";
 pub const TASK_LABEL: &str = "skypilot-task";
 pub const ID_LABEL: &str = "task-id";
 pub const NODE_LABEL: &str = "node-idx";
+/// The container that runs the task: what else is in its pods, as of a service mesh, was put there by others.
+pub const CONTAINER: &str = "task";
 const QUEUE_LABEL: &str = "kueue.x-k8s.io/queue-name";
 const PRIORITY_LABEL: &str = "kueue.x-k8s.io/priority-class";
 const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";

@@ -11,7 +11,7 @@ use crate::{
 use fedq_domain::task::{
     names::TaskId,
     phase::Epoch,
-    render::{EPOCH_LABEL, ID_LABEL, NODE_LABEL},
+    render::{CONTAINER, EPOCH_LABEL, ID_LABEL, NODE_LABEL},
     view::{NodePhase, NodeView},
 };
 
@@ -147,7 +147,8 @@ impl LogPod {
     }
 
     pub fn node_view(&self) -> NodeView {
-        let ended = self.status.container_statuses.iter().find_map(|status| {
+        let task = self.status.container_statuses.iter().find(|status| status.name == CONTAINER);
+        let ended = task.and_then(|status| {
             let terminated = status.state.as_ref()?.terminated.as_ref()?;
             Some((terminated.exit_code, terminated.reason.clone()))
         });
@@ -281,6 +282,27 @@ mod tests {
         assert_eq!(rank(&json!({index: "3"})), Some(3));
         assert_eq!(rank(&json!({"node-idx": "1"})), Some(1));
         assert_eq!(rank(&json!({})), None);
+    }
+
+    #[test]
+    fn a_node_ends_as_its_task_does_whatever_else_is_in_its_pod() {
+        let ended = |name: &str, code: i32, reason: &str| json!({"name": name, "state": {"terminated": {"exitCode": code, "reason": reason}}});
+        let view = |phase: &str, statuses: &[Value]| {
+            let pod = json!({
+                "metadata": {"name": "p", "uid": "u", "resourceVersion": "5"}, "spec": {"containers": []},
+                "status": {"phase": phase, "containerStatuses": statuses},
+            });
+            let view = serde_json::from_value::<LogPod>(pod).expect("a pod").node_view();
+            (view.phase, view.exit_code, view.reason)
+        };
+        let (sidecar, task) = (ended("istio-proxy", 0, "Completed"), ended("task", 42, "Error"));
+        for statuses in [[sidecar.clone(), task.clone()], [task, sidecar]] {
+            assert_eq!(view("Failed", &statuses), (NodePhase::Failed, Some(42), Some("Error".to_owned())));
+        }
+        let killed = ended("a-sidecar", 137, "OOMKilled");
+        assert_eq!(view("Running", std::slice::from_ref(&killed)), (NodePhase::Running, None, None));
+        let well = [killed, ended("task", 0, "Completed")];
+        assert_eq!(view("Failed", &well).1, Some(0), "what failed is not the task");
     }
 
     #[test]

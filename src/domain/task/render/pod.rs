@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::{Gang, ID_LABEL, Order, script};
+use super::{CONTAINER, Gang, ID_LABEL, Order, script};
 use crate::task::{choose::verdict::per_node, names::task_label, spec::Limits};
 use fedq_values::quantity::Amount;
 
@@ -84,7 +84,7 @@ impl Order<'_> {
         let script = script::literal(&script::script(self.spec, finds_nodes));
         let image = self.candidate().image.as_deref().unwrap_or(self.default_image);
         let mut container = json!({
-            "name": "task",
+            "name": CONTAINER,
             "image": image,
             "command": ["/bin/bash", "-c"],
             "args": [script],

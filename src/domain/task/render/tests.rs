@@ -132,7 +132,8 @@ fn only_what_kueue_makes_a_workload_of_has_the_queue() {
 #[test]
 fn what_is_asked_for_with_a_plus_is_no_limit_unless_limits_are_asked_for() {
     let limits = |resources: &str, config: &str| {
-        let config = if config.is_empty() { String::new() } else { format!("config: {{kubernetes: {{{config}}}}}\n") };
+        let config =
+            if config.is_empty() { String::new() } else { format!("config: {{kubernetes: {{{config}}}}}\n") };
         let objects = objects(&format!("run: x\nresources: {{{resources}}}\n{config}"), Gang::PerNode);
         let resources = &templates(&objects)[0].0["spec"]["containers"][0]["resources"];
         assert_eq!(resources["requests"], json!({"cpu": "4", "memory": "32Gi"}));
@@ -232,9 +233,8 @@ fn ran(shell: &str, text: &str, (finds_nodes, names): (bool, &str)) -> Ran {
         .expect("the shell runs");
     let left = std::fs::read_dir(temporary).expect("a folder").count();
     assert_eq!(left, 0, "what setup exports may be secret, and stays nowhere: {text}");
-    let told = |bytes: &[u8]| {
-        String::from_utf8_lossy(bytes).replace(home.path().to_str().expect("a path"), "HOME")
-    };
+    let told =
+        |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(home.path().to_str().expect("a path"), "HOME");
     Ran { code: ran.status.code(), out: told(&ran.stdout), err: told(&ran.stderr) }
 }
 
