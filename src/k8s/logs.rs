@@ -26,7 +26,7 @@ use fedq_values::ids::ClusterName;
 pub use connections::LogConnections;
 pub use kept::{gather, replay};
 pub use pods::LogPod;
-pub use render::{Style, json, text};
+pub use render::{Style, json, missing, text};
 pub use session::{Session, open};
 
 /// What somebody wants to see.

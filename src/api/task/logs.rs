@@ -300,6 +300,12 @@ impl Plain {
                 Ok(Next::Event(Some(Event::Line(record)))) => {
                     return Some(logs::text(&record, self.style).into());
                 }
+                Ok(Next::Event(Some(Event::Status(origin, status)))) => {
+                    if let Some(text) = logs::missing(&origin, &status, self.style) {
+                        return Some(text.into());
+                    }
+                    continue;
+                }
                 Ok(_) => continue,
                 Err(_) => {}
             }

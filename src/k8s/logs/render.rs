@@ -14,12 +14,18 @@ pub struct Style {
     pub timestamps: bool,
 }
 
+impl Style {
+    fn begin(self, text: &mut Vec<u8>, origin: &Origin) {
+        if self.prefix {
+            text.extend(format!("node-{} | ", origin.node).bytes());
+        }
+    }
+}
+
 /// A line, with its end, as bytes: what containers write is not always text.
 pub fn text(record: &Record, style: Style) -> Vec<u8> {
     let mut text = Vec::with_capacity(record.line.len() + 48);
-    if style.prefix {
-        text.extend(format!("node-{} | ", record.origin.node).bytes());
-    }
+    style.begin(&mut text, &record.origin);
     if let Some(ts) = record.ts.filter(|_| style.timestamps) {
         text.extend(format!("{ts:.9} ").bytes());
     }
@@ -29,6 +35,23 @@ pub fn text(record: &Record, style: Style) -> Vec<u8> {
     }
     text.push(b'\n');
     text
+}
+
+/// What stands in a text where lines are missing; `None` of all else that happens to a log.
+pub fn missing(origin: &Origin, status: &Status, style: Style) -> Option<Vec<u8>> {
+    match status {
+        Status::Gap | Status::Dropped { .. } | Status::NotKept { .. } | Status::Unread { .. } => {}
+        Status::Waiting { .. }
+        | Status::Broken { .. }
+        | Status::Reconnected
+        | Status::Restarted
+        | Status::Ended => return None,
+    }
+    let mut text = Vec::new();
+    style.begin(&mut text, origin);
+    text.extend(status.to_string().bytes());
+    text.push(b'\n');
+    Some(text)
 }
 
 /// One object on one line, without its end. A line that is no UTF-8 is in `bytes` too, in base64.
@@ -139,6 +162,30 @@ mod tests {
             text(&untimed, Style { prefix: false, timestamps: true }),
             "a … 12 more bytes\n".as_bytes()
         );
+    }
+
+    #[test]
+    fn text_says_where_lines_are_missing_and_nothing_else_of_what_becomes_of_a_log() {
+        let told = |status: &Status, prefix| {
+            missing(&record(b"").origin, status, Style { prefix, timestamps: true })
+        };
+        let text = |text: &str| Some(text.as_bytes().to_vec());
+        assert_eq!(told(&Status::Dropped { lines: 2 }, false), text("… 2 lines dropped\n"));
+        assert_eq!(told(&Status::Dropped { lines: 1 }, true), text("node-3 | … 1 line dropped\n"));
+        assert_eq!(told(&Status::Gap, false), text("… lines may be missing: the log was rotated\n"));
+        assert_eq!(told(&Status::NotKept { lines: 7 }, false), text("… 7 lines before this were not kept\n"));
+        let unread = Status::Unread { error: "disk".to_owned() };
+        assert_eq!(told(&unread, false), text("the log cannot be read: disk\n"));
+        let (reason, error) = (String::new(), String::new());
+        for quiet in [
+            Status::Waiting { reason },
+            Status::Broken { error },
+            Status::Reconnected,
+            Status::Restarted,
+            Status::Ended,
+        ] {
+            assert_eq!(told(&quiet, false), None, "{quiet}");
+        }
     }
 
     #[test]
