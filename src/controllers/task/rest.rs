@@ -27,7 +27,7 @@ pub(super) struct Rest {
 pub(super) fn after(step: &Step, row: &TaskRow, now: Timestamp) -> Option<Rest> {
     let detail = step.detail.as_deref().unwrap_or_default();
     match &step.to {
-        Move::ProgramFailed { restart: true } | Move::Disrupted if !step.counts => {
+        Move::ProgramFailed { restart: true } | Move::Disrupted => {
             let until = now.checked_add(pause(row.state.epoch)).ok()?;
             let reason = format!("it was ended and is started again at {until:.0}: {detail}");
             Some(Rest { until, from: None, reason })
@@ -43,5 +43,30 @@ pub(super) fn after(step: &Step, row: &TaskRow, now: Timestamp) -> Option<Rest> 
             Some(Rest { until, from, reason })
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::testing::row;
+    use fedq_domain::task::{phase::Phase, testing::cluster_name};
+
+    #[test]
+    fn what_ends_again_and_again_waits_longer_each_time_whether_or_not_that_counts() {
+        let mut row = row("run: x\n", Phase::Running { cluster: cluster_name("one") });
+        for to in [Move::ProgramFailed { restart: true }, Move::Disrupted] {
+            for counts in [true, false] {
+                let step = Step { to: to.clone(), detail: Some("exit code 1".to_owned()), counts };
+                for (epoch, seconds) in [(1, 2), (2, 4), (5, 32), (40, 300)] {
+                    row.state.epoch = epoch;
+                    let rest = after(&step, &row, Timestamp::UNIX_EPOCH).expect("it rests");
+                    assert_eq!((rest.until.as_second(), rest.from), (seconds, None), "{to:?}, {counts}");
+                    assert!(rest.reason.contains("exit code 1"), "{}", rest.reason);
+                }
+            }
+        }
+        let over = Step::new(Move::ProgramFailed { restart: false }, None);
+        assert!(after(&over, &row, Timestamp::UNIX_EPOCH).is_none());
     }
 }
