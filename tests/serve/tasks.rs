@@ -709,6 +709,23 @@ async fn a_cluster_that_is_known_in_a_moment_is_waited_for_before_a_task_is_acce
 }
 
 #[tokio::test]
+async fn an_accepted_task_is_not_judged_again_when_its_request_is_repeated() {
+    let served = served().await;
+    let task = |run: &str| json!({"file": format!("run: {run}\n"), "id": "0a1b2c3d"});
+    let (status, first) = served.call(ANN, "POST /tasks", task("x")).await;
+    assert_eq!(status, 201, "{first}");
+    let mut fleet = Fleet::clone(&half_known().fleet);
+    (fleet.unknown, fleet.coming) = Default::default();
+    served.task_views.send_replace(Arc::new(TaskViews { fleet: Arc::new(fleet), ..TaskViews::default() }));
+    let (status, problem) = served.call(ANN, "POST /tasks", json!({"file": "run: x\n"})).await;
+    assert_eq!(status, 422, "now no cluster can hold it: {problem}");
+    assert_eq!(served.call(ANN, "POST /tasks", task("x")).await, (201, first));
+    let (status, problem) = served.call(ANN, "POST /tasks", task("y")).await;
+    assert_eq!((status, &problem["code"]), (409, &json!("already-exists")), "{problem}");
+    assert_eq!(served.store.live_tasks().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn a_cluster_that_stays_unknown_may_be_able_to_hold_a_task() {
     let served = served().await;
     served.task_views.send_replace(Arc::new(half_known()));

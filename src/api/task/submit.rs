@@ -81,12 +81,12 @@ pub async fn check(
 ) -> Result<Vec<Checked>, Failure> {
     owner.may(state, "create", TASKS).await?;
     let more = adds(file.tasks.iter().map(|task| &task.spec))?;
-    admit(state, owner, wanted, more).await?;
+    let before = admit(state, owner, wanted, more).await?;
     let several = 1 < file.tasks.len();
     let mut checked = Vec::new();
     for (number, task) in (1..).zip(file.tasks) {
         let called = task.spec.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
-        let judged = check_one(state, owner, task, wanted).await;
+        let judged = check_one(state, owner, (task, before), wanted).await;
         checked.push(judged.map_err(|mut failure| {
             if several {
                 failure.0.detail = format!("stage {number}{called}: {}", failure.0.detail);
@@ -105,19 +105,27 @@ fn adds<'a>(specs: impl Iterator<Item = &'a TaskSpec>) -> Result<Live, Failure> 
     Live::of(specs).map_err(|error| Failure::internal("a task cannot be stored", &error))
 }
 
+/// Whether what is asked for was there before.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Before {
+    New,
+    /// Accepted under this id, which an answer that was lost cannot have said; or it is somebody else's.
+    There,
+}
+
 /// Whether the person may have so much more, under the id that they made up.
-async fn admit(state: &State, owner: &Owner, wanted: &Wanted, more: Live) -> Result<(), Failure> {
+async fn admit(state: &State, owner: &Owner, wanted: &Wanted, more: Live) -> Result<Before, Failure> {
     if let Some(id) = &wanted.id {
         if state.store.task(id).await?.is_some() {
-            // Accepted before, or somebody else's: it adds nothing.
-            return Ok(());
+            // It adds nothing.
+            return Ok(Before::There);
         }
         if state.task_views.borrow().orphans.contains(id) || has_logs(state, id) {
             return Err(taken(id));
         }
     }
     let live = state.store.live_tasks_of(owner.user()).await?;
-    if state.max_live.holds(live, more) { Ok(()) } else { Err(too_much(live, more, state.max_live)) }
+    if state.max_live.holds(live, more) { Ok(Before::New) } else { Err(too_much(live, more, state.max_live)) }
 }
 
 fn too_much(live: Live, more: Live, most: Live) -> Failure {
@@ -146,7 +154,12 @@ fn link(checked: &mut [Checked], name: Option<&str>) {
     }
 }
 
-async fn check_one(state: &State, owner: &Owner, task: NewTask, wanted: &Wanted) -> Result<Checked, Failure> {
+async fn check_one(
+    state: &State,
+    owner: &Owner,
+    (task, before): (NewTask, Before),
+    wanted: &Wanted,
+) -> Result<Checked, Failure> {
     let NewTask { mut spec, secrets } = task;
     if let Some(queue) = &wanted.queue {
         spec.queue = Some(queue.clone());
@@ -169,6 +182,11 @@ async fn check_one(state: &State, owner: &Owner, task: NewTask, wanted: &Wanted)
     };
     if row.queue.is_none() {
         return Err(no_queue(state, owner));
+    }
+    if before == Before::There {
+        // Whether it fits was found out when it was accepted, and is no matter any more.
+        let choice = choose(state, &row).await?;
+        return Ok(Checked { row, secrets, choice });
     }
     if let Some(cluster) = &row.cluster {
         state.must_be_joined(cluster).await?;
