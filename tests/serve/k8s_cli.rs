@@ -254,6 +254,32 @@ async fn what_has_not_the_right_form_is_fastapis_422() {
         ("POST /volumes/create", r#"{"name": "a"}"#, "missing", json!(["body", "size"])),
         ("POST /volumes/create", r#"{"name": "a", "size": "much"}"#, "value_error", json!(["body", "size"])),
         ("POST /volumes/create", "no", "json_invalid", json!(["body"])),
+        ("POST /volumes/create", "[]", "model_attributes_type", json!(["body"])),
+        ("POST /volumes/create", r#"{"name": 7, "size": "1Gi"}"#, "string_type", json!(["body", "name"])),
+        (
+            "POST /volumes/create",
+            r#"{"name": "a", "size": "1Gi", "storage_class": {}}"#,
+            "string_type",
+            json!(["body", "storage_class"]),
+        ),
+        (
+            "POST /volumes/create",
+            r#"{"name": "a", "size": "1Gi", "access_modes": "ReadWriteOnce"}"#,
+            "list_type",
+            json!(["body", "access_modes"]),
+        ),
+        (
+            "POST /volumes/create",
+            r#"{"name": "a", "size": "1Gi", "access_modes": ["ReadWriteOnce", 1]}"#,
+            "string_type",
+            json!(["body", "access_modes", 1]),
+        ),
+        (
+            "POST /volumes/create",
+            r#"{"name": "a", "size": "1Gi", "storageClass": "fast"}"#,
+            "value_error",
+            json!(["body", "storageClass"]),
+        ),
         ("GET /tasks?all_users=perhaps", "", "bool_parsing", json!(["query", "all_users"])),
     ] {
         let answer = client.call(line, body).await;

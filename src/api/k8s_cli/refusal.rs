@@ -6,12 +6,12 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::Failure;
 use fedq_domain::task::{sky::TaskFileError, yaml::YamlError};
 use fedq_wire::{
-    k8s_cli::{Detail, Operation, ValidationErrors, VolumeDefinition},
+    k8s_cli::{Detail, Operation, ValidationError, ValidationErrors, VolumeDefinition},
     problem::Code,
 };
 
@@ -118,13 +118,54 @@ pub fn all_users(query: Option<&str>) -> Result<bool> {
     }
 }
 
+/// Tells of every field that is wrong at once, as FastAPI does, and of those that nobody knows, which it drops.
 pub fn volume_definition(body: &[u8]) -> Result<VolumeDefinition> {
+    const KNOWN: [&str; 4] = ["name", "size", "storage_class", "access_modes"];
+    let form = |detail: Vec<ValidationError>| Refusal::Form(ValidationErrors { detail });
     let value: Value = serde_json::from_slice(body)
         .map_err(|error| Refusal::Form(ValidationErrors::not_json(&error.to_string())))?;
-    for field in ["name", "size"] {
-        if value.get(field).is_none() {
-            return Err(Refusal::Form(ValidationErrors::missing_field(field)));
+    let Value::Object(fields) = value else { return Err(form(vec![ValidationError::no_object(value)])) };
+    let mut wrong = Vec::new();
+    let mut text = |field: &str, is_needed: bool| match fields.get(field) {
+        None if is_needed => {
+            wrong.push(ValidationError::missing(field, json!(fields)));
+            None
         }
+        None => None,
+        Some(Value::Null) if !is_needed => None,
+        Some(Value::String(text)) => Some(text.clone()),
+        Some(other) => {
+            wrong.push(ValidationError::no_text(&[json!(field)], other));
+            None
+        }
+    };
+    let (name, size) = (text("name", true), text("size", true));
+    let storage_class = text("storage_class", false);
+    let access_modes = match fields.get("access_modes") {
+        None | Some(Value::Null) => None,
+        Some(Value::Array(modes)) => {
+            let mut read = Vec::new();
+            for (index, mode) in modes.iter().enumerate() {
+                match mode {
+                    Value::String(mode) => read.push(mode.clone()),
+                    other => {
+                        wrong.push(ValidationError::no_text(&[json!("access_modes"), json!(index)], other));
+                    }
+                }
+            }
+            Some(read)
+        }
+        Some(other) => {
+            wrong.push(ValidationError::no_list("access_modes", other));
+            None
+        }
+    };
+    let unknown = fields.keys().filter(|field| !KNOWN.contains(&field.as_str()));
+    wrong.extend(unknown.map(|field| ValidationError::unknown(field, &KNOWN)));
+    match (name, size) {
+        (Some(name), Some(size)) if wrong.is_empty() => {
+            Ok(VolumeDefinition { name, size, storage_class, access_modes })
+        }
+        _ => Err(form(wrong)),
     }
-    serde_json::from_value(value).map_err(|error| Refusal::field("volume", &error.to_string()))
 }

@@ -22,6 +22,37 @@ pub struct ValidationError {
     pub input: Value,
 }
 
+/// Of one field of a request's body, in pydantic's words.
+impl ValidationError {
+    pub fn no_object(body: Value) -> Self {
+        let words = "Input should be a valid dictionary or object to extract fields from";
+        Self::of("model_attributes_type", &[], words, body)
+    }
+
+    pub fn missing(field: &str, body: Value) -> Self {
+        Self::of("missing", &[json!(field)], "Field required", body)
+    }
+
+    pub fn no_text(field: &[Value], found: &Value) -> Self {
+        Self::of("string_type", field, "Input should be a valid string", found.clone())
+    }
+
+    pub fn no_list(field: &str, found: &Value) -> Self {
+        Self::of("list_type", &[json!(field)], "Input should be a valid list", found.clone())
+    }
+
+    /// What it holds is not repeated: nobody knows whether that is a secret.
+    pub fn unknown(field: &str, known: &[&str]) -> Self {
+        let words = format!("Value error, there is no such field; there are {}", known.join(", "));
+        Self::of("value_error", &[json!(field)], &words, Value::Null)
+    }
+
+    fn of(kind: &str, field: &[Value], words: &str, input: Value) -> Self {
+        let loc = std::iter::once(json!("body")).chain(field.iter().cloned()).collect();
+        Self { kind: kind.to_owned(), loc, msg: words.to_owned(), input }
+    }
+}
+
 impl ValidationErrors {
     pub fn no_user() -> Self {
         Self::missing(&["header", USER_HEADER], Value::Null)
@@ -44,10 +75,6 @@ impl ValidationErrors {
     pub fn not_a_bool(parameter: &str, text: &str) -> Self {
         const WHY: &str = "Input should be a valid boolean, unable to interpret input";
         Self::one("bool_parsing", &["query", parameter], WHY, json!(text))
-    }
-
-    pub fn missing_field(field: &str) -> Self {
-        Self::missing(&["body", field], Value::Null)
     }
 
     fn missing(loc: &[&str], input: Value) -> Self {
