@@ -92,7 +92,7 @@ fn owned<'a>(whom: impl IntoIterator<Item = &'a Arc<Notify>>) -> Vec<Arc<Notify>
 impl Following {
     pub fn new(client: ClusterClient, timing: Timing, changed: Vec<Arc<Notify>>) -> Self {
         let (linked, allowance) = (changed.clone(), Allowance::default());
-        Self { client, timing, linked, changed, allowance }
+        Self { client, timing, changed, linked, allowance }
     }
 }
 

@@ -24,8 +24,7 @@ fn listening() -> SocketAddr {
         });
         Body::from_stream(ticks)
     };
-    let flood =
-        || Body::from_stream(stream::repeat(Ok::<_, Infallible>(Bytes::from_static(&[b'x'; 64 << 10]))));
+    let flood = || Body::from_stream(stream::repeat(Ok::<_, Infallible>(Bytes::from(vec![b'x'; 64 << 10]))));
     let router = Router::new()
         .route("/", get(async || "ok"))
         .route("/stream", get(async move || ticks()))

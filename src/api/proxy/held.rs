@@ -22,7 +22,7 @@ pub struct Reader {
 }
 
 pub fn while_allowed(body: Body, reader: Reader) -> Body {
-    let let_go = reader.clone().is_let_go();
+    let let_go = reader.clone().until_let_go();
     let review = move || reader.clone().may().boxed();
     // Its place is one of those for what is forwarded.
     Held::new(Box::new(review)).until(let_go).body(body)
@@ -30,7 +30,7 @@ pub fn while_allowed(body: Body, reader: Reader) -> Body {
 
 impl Reader {
     /// Until the cluster has left, or is asked with another credential.
-    async fn is_let_go(self) {
+    async fn until_let_go(self) {
         let Some((worker, _)) = self.of else { return std::future::pending().await };
         let mut joined = self.state.joined.clone();
         let other = joined.wait_for(|joined| {

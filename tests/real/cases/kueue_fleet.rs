@@ -135,6 +135,12 @@ pub async fn people_see_and_change_on_each_cluster_what_it_lets_them(fleet: &Fle
         Ok(Seen::when(code == 0 && both, || format!("{code}: {out}{err}")))
     })
     .await?;
+    follow_both(&ann, one, two).await?;
+    nothing_was_refused(marks)
+}
+
+/// Lists of both clusters, while workloads come and go and a server stops.
+async fn follow_both(ann: &Ann<'_, '_>, one: &Cluster, two: &Cluster) -> Result<()> {
     let mut follower = ann.follows(&format!("list workload -n {CASE} --all-clusters -w"))?;
     for (cluster, worker) in [("people-one", one), ("people-two", two)] {
         // More than the queue has, so that it stays pending.
@@ -166,7 +172,7 @@ pub async fn people_see_and_change_on_each_cluster_what_it_lets_them(fleet: &Fle
         Ok(Seen::when(ended.is_some(), || "it runs".to_owned()))
     })
     .await?;
-    nothing_was_refused(marks)
+    Ok(())
 }
 
 /// Until a line tells this of a workload of that cluster.
