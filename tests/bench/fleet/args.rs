@@ -70,6 +70,8 @@ pub enum What {
     Bad,
     /// The command line as a process
     Commands,
+    /// Bytes and CPU of a scrape of all metrics
+    Scrape,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -110,6 +110,14 @@ impl Daemon {
         lines.map(|line| line.rsplit(' ').next().unwrap_or_default().parse::<f64>().context("a number")).sum()
     }
 
+    /// The body of an answer to a scrape with these headers, each with its line end.
+    pub async fn scrape(&self, headers: &str) -> Result<Vec<u8>> {
+        let answer = ask(self.metrics, "/metrics", headers).await?;
+        let head = answer.windows(4).position(|four| four == b"\r\n\r\n").context("an answer of HTTP")?;
+        ensure!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer[..head]));
+        Ok(answer[head + 4..].to_vec())
+    }
+
     /// As a signal from Kubernetes does.
     pub async fn stop(mut self) -> Result<Duration> {
         let began = Instant::now();
@@ -142,11 +150,15 @@ impl Drop for Daemon {
 }
 
 async fn get(port: u16, path: &str) -> Result<String> {
+    Ok(String::from_utf8(ask(port, path, "").await?)?)
+}
+
+async fn ask(port: u16, path: &str, headers: &str) -> Result<Vec<u8>> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
-    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await?;
     Ok(answer)
 }
 

@@ -7,6 +7,7 @@ mod endurance;
 mod heartbeats;
 mod memory;
 mod restart;
+mod scrape;
 mod storm;
 
 use std::time::Duration;
@@ -45,6 +46,9 @@ pub async fn all(args: &Args) -> Result<Figures> {
     }
     if args.wants(What::Commands) {
         figures.0.extend(commands::measure(args).await.context("commands")?);
+    }
+    if args.wants(What::Scrape) {
+        figures.0.extend(scrape::measure(args).await.context("scrapes")?);
     }
     Ok(figures)
 }
