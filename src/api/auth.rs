@@ -78,11 +78,12 @@ impl Authenticator {
             Source::Review { audience } => audience,
         };
         let key = digest(token);
-        if let Some(caller) = self.callers.get(&key) {
-            return Ok(caller);
-        }
-        if self.unknown.get(&key).is_some() {
-            return Err(unknown());
+        let remembered = || match self.callers.get(&key) {
+            Some(caller) => Some(Ok(caller)),
+            None => self.unknown.get(&key).map(|()| Err(unknown())),
+        };
+        if let Some(answer) = remembered() {
+            return answer;
         }
         let places = match self.regular.get(&key) {
             Some(()) => &self.reviews.of_regulars,
@@ -91,6 +92,10 @@ impl Authenticator {
         let Ok(Ok(_slot)) = tokio::time::timeout(REVIEW_WAIT, places.acquire()).await else {
             return Err(Failure::too_many_requests("too many tokens are being looked up at the hub"));
         };
+        // Of many requests with one token, one asks: the others waited for its answer.
+        if let Some(answer) = remembered() {
+            return answer;
+        }
         let Some(caller) = hub.who(token, audience).await? else {
             self.unknown.put(key, ());
             return Err(unknown());
@@ -153,7 +158,10 @@ fn forbidden(caller: &Caller, permission: &Permission, reason: &str) -> Failure 
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
 
     use axum::{body::Body, http::HeaderValue, response::IntoResponse};
     use kube::Client;
@@ -179,6 +187,47 @@ mod tests {
         fn apart(&self) -> Result<Arc<dyn Access>, ConnectError> {
             Ok(Arc::new(Self))
         }
+    }
+
+    /// A hub that knows every token after a while, and counts how often it is asked.
+    struct Slow(Arc<AtomicUsize>);
+
+    impl Access for Slow {
+        fn own(&self) -> Client {
+            let asked = Arc::clone(&self.0);
+            let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+                asked.fetch_add(1, Ordering::Relaxed);
+                async {
+                    tokio::time::sleep(REVIEW_WAIT / 4).await;
+                    let review = serde_json::json!({
+                        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "metadata": {}, "spec": {},
+                        "status": {"authenticated": true, "audiences": ["fedq"], "user": {"username": "ann"}},
+                    });
+                    Ok::<_, std::io::Error>(http::Response::new(kube::client::Body::from(
+                        review.to_string().into_bytes(),
+                    )))
+                }
+            });
+            Client::new(service, "default")
+        }
+
+        fn acting_as(&self, _: &Caller) -> Result<Client, ConnectError> {
+            Ok(self.own())
+        }
+
+        fn apart(&self) -> Result<Arc<dyn Access>, ConnectError> {
+            Ok(Arc::new(Self(Arc::clone(&self.0))))
+        }
+    }
+
+    #[tokio::test]
+    async fn many_requests_at_once_with_one_token_ask_for_it_a_few_times_and_all_pass() {
+        let asked = Arc::<AtomicUsize>::default();
+        let hub = Sessions::new(Arc::new(Slow(Arc::clone(&asked))), "fedq-system");
+        let authenticator = Authenticator::token_review("fedq");
+        let all = futures::future::join_all((0..200).map(|_| authenticator.caller(&hub, "one"))).await;
+        assert!(all.into_iter().all(|answer| answer.is_ok_and(|caller| caller.user == "ann")));
+        assert!(asked.load(Ordering::Relaxed) <= REVIEWS, "{asked:?}");
     }
 
     #[tokio::test]

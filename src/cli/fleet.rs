@@ -75,6 +75,15 @@ impl Fleet for Daemon {
 
     fn kubeconfig(&self, place: &Place) -> Result<String, String> {
         let (settings, _) = self.reached()?;
+        // kubectl says nothing of it: it asks without the token, and is told to log in.
+        if settings.token.is_some() && settings.server.starts_with("http://") {
+            return Err(format!(
+                "kubectl, which answers this command, sends no token to {}: it is not served over TLS\nserve the API over TLS \
+                 (api.tls in fedqd's configuration) and log in to its https address, or name the cluster's own kubeconfig with \
+                 --context",
+                settings.server
+            ));
+        }
         let server = format!("{}{}", settings.server.trim_end_matches('/'), root(place));
         let mut cluster = BTreeMap::from([("server", json!(server))]);
         if let Some(ca) = &settings.ca {

@@ -144,18 +144,20 @@ pub fn appwrapper_operator() -> Result<PathBuf> {
     go_program("appwrapper", &["go.mod", "go.sum"], "github.com/project-codeflare/appwrapper/cmd")
 }
 
-/// Ours, of this workspace. Cargo builds no program of another package for a test, so it is asked to here.
+/// Ours, of this workspace. Cargo builds the program of another package only for tests of that package, so it is asked for
+/// one of those here: by the same choice of packages as `cargo test`, which mostly has built it already. With `--package` the
+/// crates under it would have other features, and all of them would be compiled once more.
 pub fn fedq_appwrapper() -> Result<PathBuf> {
     let path = fedq_appwrapper_path();
     let target = path.ancestors().nth(2).context("a target folder")?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args(["build", "--locked", "--package", "fedq-appwrapper", "--target-dir"])
+        .args(["test", "--locked", "--no-run", "--test", "program", "--target-dir"])
         .arg(target)
         .output()
         .context("run cargo")?;
-    ensure!(built.status.success(), "cargo build: {}", String::from_utf8_lossy(&built.stderr));
+    ensure!(built.status.success(), "cargo test --no-run: {}", String::from_utf8_lossy(&built.stderr));
     Ok(path)
 }
 

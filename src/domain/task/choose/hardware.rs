@@ -95,8 +95,9 @@ fn term((key, value): (&String, &String)) -> (String, BTreeSet<String>) {
 }
 
 /// Parts of a product's name that make it another product, where they are not asked for: no RTX 6000 is an RTX 6000 Ada,
-/// and a slice of an A100 is none.
-const ANOTHER: [&str; 8] = ["ada", "d", "laptop", "mega", "mig", "pro", "super", "ti"];
+/// and a slice of an A100 is none, nor is one that others use at the same time (`-SHARED`, as GPU feature discovery says of
+/// time slices) or a virtual one (`GRID-A100-10C`).
+const ANOTHER: [&str; 10] = ["ada", "d", "grid", "laptop", "mega", "mig", "pro", "shared", "super", "ti"];
 /// What SkyPilot writes together and NVIDIA's drivers, after which GPU feature discovery labels nodes, do not:
 /// `RTX4090`, `RTXPRO6000`.
 const SERIES: [&str; 3] = ["rtx", "gtx", "pro"];
@@ -246,7 +247,9 @@ mod tests {
         ("K80", &["Tesla-K80", "nvidia-tesla-k80"]),
     ];
     /// Of none of the above.
-    const OTHERS: [&str; 6] = [
+    const OTHERS: [&str; 8] = [
+        "GRID-A100-10C",
+        "NVIDIA-A100-SXM4-80GB-SHARED",
         "NVIDIA-GeForce-RTX-4090-D",
         "NVIDIA-GeForce-RTX-4090-Laptop-GPU",
         "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb",

@@ -24,18 +24,23 @@ pub fn script(spec: &TaskSpec, finds_nodes: bool) -> String {
 /// Runs `setup` in a process of its own, so that neither its folder nor its `set -e` nor its `exit` is `run`'s. What it
 /// exports is, as with an activated environment: it is written down by `setup`'s own shell at its end, since nobody else
 /// knows it. A failed setup ends the task with its exit code; no `||` tells of that, since `set -e` has no effect
-/// before one.
+/// before one. It is handed to `eval` as a text: what is wrong in it, as a word that is not closed, ends the setup and
+/// not the script around it, and each of its lines is read once those before it have run.
 fn set_up(setup: &str) -> String {
     // Twice, since `setup` may have a trap of its own at its exit. Where the shell is, and how deep, is not carried over.
     format!(
         r#"fedq_exports="$(mktemp)" || exit
 fedq_export() {{
-  (unset -v PWD OLDPWD SHLVL; export -p) >"$fedq_exports" || exit 1
+  (
+    unset -v PWD OLDPWD SHLVL
+    export -p
+    if [ -n "${{BASH_VERSION-}}" ]; then export -pf; fi
+  ) >|"$fedq_exports" || exit 1
   return "$1"
 }}
 (
 trap 'fedq_export "$?"' EXIT
-{}
+eval {}
 fedq_export "$?"
 )
 fedq_status="$?"
@@ -48,7 +53,7 @@ fi
 rm -f -- "$fedq_exports"
 unset -v fedq_exports fedq_status
 unset -f fedq_export"#,
-        setup.trim_end_matches('\n')
+        quoted(setup.trim_end_matches('\n'))
     )
 }
 

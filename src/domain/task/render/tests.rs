@@ -266,6 +266,10 @@ fn a_setup_that_fails_ends_the_task_with_its_exit_code() {
         ("set -eu\n  echo $no_such\n  echo not here", 0),
         ("trap 'echo mine' EXIT\n  exit 6", 6),
         ("exec sh -c 'exit 8'", 8),
+        // Not a word of these reaches the script around it.
+        ("if true; then", 0),
+        ("echo )", 0),
+        ("echo 'never closed", 0),
     ] {
         for shell in SHELLS {
             let ran = ran(shell, &format!("setup: |\n  {setup}\nrun: echo not here\n"), (false, ""));
@@ -302,10 +306,24 @@ fn a_setup_leaves_to_its_run_what_it_exports_and_nothing_else() {
         ("export A='two  blanks '", "two  blanks "),
         (r#"export A="it's \"quoted\" \$HOME \\ \`x\` !""#, r#"it's "quoted" $HOME \ `x` !"#),
         ("export A='a\n\n  b\n  '", "a\n\nb\n"),
+        ("set -C; export A=1", "1"),
+        ("export A=1; : \\", "1"),
         ("export A='ä € \t$(false) *'", "ä € \t$(false) *"),
     ] {
         let ran = in_each_shell(&format!("setup: |\n  {setup}\nrun: printf '[%s]' \"$A\"\n"));
         assert_eq!(ran, Ran::well(&format!("[{found}]")), "{setup}");
+    }
+}
+
+#[test]
+fn a_setup_may_use_what_only_bash_has() {
+    for (setup, run) in [
+        ("f() { echo found; }\n  export -f f", "f"),
+        ("shopt -s extglob\n  case b in !(a)) export A=found;; esac", "echo $A"),
+        ("shopt -s expand_aliases\n  alias found='export A=found'\n  found", "echo $A"),
+    ] {
+        let ran = ran("bash", &format!("setup: |\n  {setup}\nrun: {run}\n"), (false, ""));
+        assert_eq!(ran, Ran::well("found\n"), "{setup}");
     }
 }
 
