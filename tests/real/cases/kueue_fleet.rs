@@ -135,12 +135,13 @@ pub async fn people_see_and_change_on_each_cluster_what_it_lets_them(fleet: &Fle
         Ok(Seen::when(code == 0 && both, || format!("{code}: {out}{err}")))
     })
     .await?;
-    follow_both(&ann, one, two).await?;
-    nothing_was_refused(marks)
+    let mut follower = follow_both(&ann, one, two).await?;
+    nothing_was_refused(marks)?;
+    follow_through_a_stop(&ann, &mut follower, one, two).await
 }
 
-/// Lists of both clusters, while workloads come and go and a server stops.
-async fn follow_both(ann: &Ann<'_, '_>, one: &Cluster, two: &Cluster) -> Result<()> {
+/// Lists of both clusters, while workloads come and go.
+async fn follow_both(ann: &Ann<'_, '_>, one: &Cluster, two: &Cluster) -> Result<Follower> {
     let mut follower = ann.follows(&format!("list workload -n {CASE} --all-clusters -w"))?;
     for (cluster, worker) in [("people-one", one), ("people-two", two)] {
         // More than the queue has, so that it stays pending.
@@ -155,14 +156,22 @@ async fn follow_both(ann: &Ann<'_, '_>, one: &Cluster, two: &Cluster) -> Result<
         Ok(Seen::when(clusters(&out) == ["people-two"], || format!("{out}{err}")))
     })
     .await?;
+    Ok(follower)
+}
 
-    // A server that stops is named, the other's are shown; what is followed goes on with the other.
+/// A server that stops is named, and what the other one has is shown; what is followed goes on with the other.
+async fn follow_through_a_stop(
+    ann: &Ann<'_, '_>,
+    follower: &mut Follower,
+    one: &Cluster,
+    two: &Cluster,
+) -> Result<()> {
     two.plane.kill_api_server()?;
     let (out, err, code) = ann.kueue("list cq --all-clusters")?;
     ensure!(code == 1 && clusters(&out) == ["people-one"], "{code}: {out}{err}");
     ensure!(err.contains("cluster people-two: "), "{err}");
     one.apply_object("fedq-test", job(CASE, "later", QUEUE, &[(GPU, "9")], "1s")).await?;
-    shows(&mut follower, "people-one", "job-later-", "PENDING").await?;
+    shows(follower, "people-one", "job-later-", "PENDING").await?;
     two.plane.restart_api_server().await?;
     eventually("both to be shown again", SOON, async || {
         let (out, err, code) = ann.kueue("list cq --all-clusters")?;

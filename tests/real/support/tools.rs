@@ -151,7 +151,16 @@ pub fn fedq_appwrapper() -> Result<PathBuf> {
     let path = fedq_appwrapper_path();
     let target = path.ancestors().nth(2).context("a target folder")?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo)
+    let mut build = Command::new(cargo);
+    // What cargo tells the test of itself is news to build scripts under it, which would run again.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") || text == "LD_LIBRARY_PATH"
+        {
+            build.env_remove(&name);
+        }
+    }
+    let built = build
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .args(["test", "--locked", "--no-run", "--test", "program", "--target-dir"])
         .arg(target)
