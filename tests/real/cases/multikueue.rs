@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::multikueue_stage::{
     NAMESPACE, check_says, check_tells, checks, config_is, decide, evictions, finishes, hub_queue,
-    install_ocm, is_active, mk, ocm, placement_check, runs_on, worker_queue, workload_of,
+    install_ocm, is_active, mk, ocm, placement_check, runs_on, was_not_evicted, worker_queue, workload_of,
 };
 use super::stage::{FEDQD, GPU, KUEUE, Recorder, SOON, Setup, Stage, clear, finish, job, queue};
 use crate::support::cluster::{Id, Part, id};
@@ -71,7 +71,7 @@ pub async fn jobs_run_where_a_placement_decides_and_no_change_of_it_evicts_them(
     check_says(hub, "placement-place", "True", "Active").await?;
 
     finishes(hub, one, case, "first").await?;
-    ensure!(evictions(hub, case, "first").await? == 0, "it was evicted");
+    was_not_evicted(hub, case, "first").await?;
     config_is(hub, "gpu", &["gpu-place-two"]).await.context("removed when empty")?;
     hub.wait_gone(mk("MultiKueueCluster", "gpu-place-one"), SOON).await?;
     hub.wait_gone(secret("place-one"), SOON).await?;
@@ -133,7 +133,7 @@ pub async fn running_work_outlives_tokens_restarts_and_comes_back_from_an_evicti
         tokio::time::sleep(Duration::from_millis(pause)).await;
     }
     config_is(hub, "gpu", &["gpu-rotate-two", "gpu-rotate-one"]).await?;
-    ensure!(evictions(hub, case, "long").await? == 0, "a restart evicted it");
+    was_not_evicted(hub, case, "long").await.context("after a restart")?;
     decide(hub, "gpu", &["rotate-one"]).await?;
     config_is(hub, "gpu", &["gpu-rotate-one"])
         .await
@@ -193,7 +193,7 @@ pub async fn a_token_that_is_void_before_its_time_is_replaced_once(fleet: &Fleet
     hub.wait(secret("void-one"), "another one", SOON * 2, renewed).await?;
     is_active(hub, "MultiKueueCluster", "gpu-void-one").await?;
     finishes(hub, one, case, "late").await?;
-    ensure!(evictions(hub, case, "late").await? == 0, "it was evicted");
+    was_not_evicted(hub, case, "late").await?;
     stage.rest().await?;
     let writes = hub.writes_since(mark, FEDQD).await?;
     let of_secret =
@@ -212,9 +212,10 @@ pub async fn a_worker_whose_api_server_stops_and_returns_finishes_its_work(fleet
         is_active(hub, "MultiKueueCluster", cluster).await?;
     }
     decide(hub, "gpu", &["outage-one"]).await?;
+    // A cluster that is let go just as Kueue gives it the workload costs an eviction, which would be counted below.
+    config_is(hub, "gpu", &["gpu-outage-one"]).await?;
     hub.apply_object("fedq-test", job(case, "long", case, &[(GPU, "4")], LONG)).await?;
     runs_on(hub, case, "long", "gpu-outage-one").await?;
-    config_is(hub, "gpu", &["gpu-outage-one"]).await?;
 
     let config = Recorder::start(hub, KUEUE, "MultiKueueConfig").await?;
     one.plane.kill_api_server()?;
@@ -223,7 +224,7 @@ pub async fn a_worker_whose_api_server_stops_and_returns_finishes_its_work(fleet
     one.plane.restart_api_server().await?;
     is_active(hub, "MultiKueueCluster", "gpu-outage-one").await.context("connected again")?;
     finishes(hub, one, case, "long").await?;
-    ensure!(evictions(hub, case, "long").await? == 0, "it was evicted");
+    was_not_evicted(hub, case, "long").await?;
     let states = config.stop()?;
     ensure!(
         states.iter().all(|config| config["spec"]["clusters"] == json!(["gpu-outage-one"])),

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use super::stage::{GPU, KUEUE, OCM_CRDS, SOON, condition, finish, ground, job_id};
@@ -186,6 +186,15 @@ pub async fn finishes(hub: &Cluster, worker: &Cluster, case: &str, job: &str) ->
         Ok(Seen::when(has_condition(&found, "Complete", "True"), || found["status"].to_string()))
     })
     .await
+}
+
+/// With what Kueue says of the Workload where it was, because how often alone tells nobody why.
+pub async fn was_not_evicted(hub: &Cluster, case: &str, job: &str) -> Result<()> {
+    if 0 < evictions(hub, case, job).await? {
+        let workload = workload_of(hub, case, job).await?.context("it has a Workload")?;
+        bail!("{job} was evicted: {:#}", workload["status"]);
+    }
+    Ok(())
 }
 
 /// How often Kueue has evicted the Job's Workload.

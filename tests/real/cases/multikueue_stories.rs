@@ -5,8 +5,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::multikueue_stage::{
-    NAMESPACE, OCM, check_says, checks, config_is, evictions, finishes, hub_queue, install_ocm, is_active,
-    runs_on, worker_queue, workload_of,
+    NAMESPACE, OCM, check_says, checks, config_is, finishes, hub_queue, install_ocm, is_active, runs_on,
+    was_not_evicted, worker_queue, workload_of,
 };
 use super::stage::{GPU, KUEUE, SOON, Setup, Stage, clear, job};
 use crate::support::cluster::{Cluster, Part, id};
@@ -176,7 +176,7 @@ async fn by_score(stage: &Stage<'_>, workers: &[(&str, &Cluster)]) -> Result<()>
     only_on(workers, "cluster2", "demo2", "job-demo2", hub).await.context("the older job stays")?;
     for (job, worker) in [("job-demo2", workers[1].1), ("job-demo3", workers[2].1)] {
         finishes(hub, worker, "demo2", job).await?;
-        ensure!(evictions(hub, "demo2", job).await? == 0, "{job} was evicted");
+        was_not_evicted(hub, "demo2", job).await?;
     }
     config_is(hub, "placement-demo2", &both[..1]).await.context("removed when empty")
 }
@@ -242,7 +242,7 @@ async fn handed_on(stage: &Stage<'_>, workers: &[(&str, &Cluster)]) -> Result<()
     config_is(hub, "placement-demo2", &both[1..]).await?;
     for job in ["late", "moved"] {
         finishes(hub, workers[2].1, "demo2", job).await?;
-        ensure!(evictions(hub, "demo2", job).await? == 0, "{job} was evicted");
+        was_not_evicted(hub, "demo2", job).await?;
     }
     Ok(())
 }

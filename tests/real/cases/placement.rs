@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::multikueue_stage::{
-    NAMESPACE, OCM, checks, config_is, evictions, finishes, hub_queue, is_active, ocm, runs_on, worker_queue,
+    NAMESPACE, OCM, checks, config_is, finishes, hub_queue, is_active, ocm, runs_on, was_not_evicted,
+    worker_queue,
 };
 use super::stage::{FEDQD, GPU, OCM_CRDS, SOON, Setup, Stage, clear, job};
 use crate::support::cluster::{Cluster, Part, has_condition, id};
@@ -154,7 +155,7 @@ pub async fn the_three_stories_end_in_finished_jobs(fleet: &Fleet) -> Result<()>
     score_is(hub, "story-one", -80).await?;
     decides(hub, "gpu", &["story-two"]).await?;
     for (job, worker) in [("first", two), ("second", one)] {
-        ensure!(evictions(hub, case, job).await? == 0, "{job} was evicted");
+        was_not_evicted(hub, case, job).await?;
         finishes(hub, worker, case, job).await?;
     }
     Ok(())

@@ -2,8 +2,9 @@
 //! (`truth`), every few moves all that is wrong is lifted and the quotas must be right to the unit, and the end is that
 //! of every scenario.
 //!
-//! `FEDQ_WALK_SEEDS=100..200 FEDQ_WALK_STEPS=100 cargo test --test sim -- --nocapture random_walks` walks 10,000 moves of
-//! other ways, and says each move and how many walks are over. A walk that fails says its seed.
+//! `FEDQ_WALK_SEEDS=100..200 FEDQ_WALK_STEPS=100 FEDQ_WALK_AT_ONCE=24 cargo test --profile bench --test sim -- --nocapture
+//! random_walks` walks 10,000 moves of other ways, and says each move and how many walks are over. A walk that fails says
+//! its seed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +22,7 @@ use super::truth::{self, Amounts, Nodes, Truth};
 use super::workloads::{self, Workload};
 
 const STEPS: usize = 40;
-/// So many walks at once keep a machine with two cores busy.
+/// So many walks at once keep a machine with two cores busy where nothing is optimized.
 const AT_ONCE: usize = 4;
 /// So many moves lie between two moments at which all has to be right.
 const SETTLE_EVERY: usize = 8;
@@ -69,13 +70,14 @@ fn asked(name: &str) -> Option<String> {
 async fn random_walks_end_where_they_would_have_without_faults() {
     let seeds = asked("FEDQ_WALK_SEEDS").unwrap_or_else(|| "1..5".to_owned());
     let (from, to) = seeds.split_once("..").expect("seeds as 1..5");
-    let steps = asked("FEDQ_WALK_STEPS").map_or(STEPS, |steps| steps.parse().expect("a number of steps"));
+    let number = |name, otherwise| asked(name).map_or(otherwise, |asked| asked.parse().expect("a number"));
+    let (steps, at_once) = (number("FEDQ_WALK_STEPS", STEPS), number("FEDQ_WALK_AT_ONCE", AT_ONCE));
     let mut seeds: std::ops::Range<u64> = from.parse().expect("a number")..to.parse().expect("a number");
     let mut walks = JoinSet::new();
     let mut over = 0;
     let mut failed = Vec::new();
     loop {
-        while walks.len() < AT_ONCE
+        while walks.len() < at_once
             && let Some(seed) = seeds.next()
         {
             let walk = tokio::spawn(async move { Walk::begin(seed).await.go(steps).await });
