@@ -51,9 +51,16 @@ fn asked(schema: &str) -> Option<Value> {
 
 fn answered(schema: &str) -> Option<Value> {
     let example = match schema {
+        "AuditEntry" => json!({
+            "at": SUBMITTED, "who": "ann@example.com", "verb": "cordon", "object": "clusters/oregon", "outcome": "ok",
+        }),
         "Capacity" => json!({
             "cluster": "oregon", "state": "Ready", "flavor": "on-demand", "resource": "gpu",
             "capacity": "16", "assigned": "8", "unassigned": "8",
+        }),
+        "CapacityChange" => json!({
+            "at": SUBMITTED, "cluster": "oregon", "flavor": "on-demand", "resource": "gpu", "capacity": "16",
+            "usable": "16",
         }),
         "Claim" => claim(),
         "ClaimChange" => json!({
@@ -66,6 +73,10 @@ fn answered(schema: &str) -> Option<Value> {
         "ClaimDetail" => json!({
             "name": "oregon-resource-claim", "resourceVersion": "4711", "generation": 3, "spec": claim_spec(),
             "state": claim(), "flavors": [flavor()], "foreign": {}, "holders": [cell()],
+        }),
+        "ClaimHistory" => json!({
+            "at": SUBMITTED, "claim": "oregon-resource-claim", "generation": 1, "who": "ann@example.com",
+            "after": claim_spec(),
         }),
         "Cluster" => json!({
             "name": "oregon", "state": "Ready", "cordoned": false, "source": "kubeconfig", "joined": SUBMITTED,
