@@ -248,6 +248,7 @@ fn refusal(status: StatusCode, bytes: &[u8], call: &Call<'_>) -> Error {
     };
     match status {
         StatusCode::NOT_FOUND => Error::NotFound(text),
+        StatusCode::FORBIDDEN => Error::Forbidden(text),
         StatusCode::CONFLICT => Error::Conflict(text),
         StatusCode::GONE => Error::Gone(text),
         StatusCode::TOO_MANY_REQUESTS => Error::Busy(text),

@@ -10,6 +10,9 @@ pub enum Error {
     /// The server says that there is no such object.
     #[error("{0}")]
     NotFound(String),
+    /// The server says that this is not allowed.
+    #[error("{0}")]
+    Forbidden(String),
     /// The server says that somebody else wrote first, or that it is another object.
     #[error("{0}")]
     Conflict(String),

@@ -28,6 +28,8 @@ const SILENT: Duration = Duration::from_secs(270);
 /// Before a broken watch begins again: at first, and at most.
 const SOON: Duration = Duration::from_millis(500);
 const LATER: Duration = Duration::from_secs(15);
+/// A server that has just come back refuses what it has not yet read that it allows.
+const READS_RIGHTS: Duration = Duration::from_secs(30);
 
 /// How long those that have answered wait for the others before their table is shown.
 const GATHER: Duration = Duration::from_secs(3);
@@ -187,6 +189,7 @@ enum Ended {
 impl<L: Listing> Follow<'_, L> {
     async fn run(mut self) {
         let mut wait = SOON;
+        let mut refuses_since = None;
         loop {
             let ended = self.once(&mut wait).await;
             let error = match ended {
@@ -194,7 +197,12 @@ impl<L: Listing> Follow<'_, L> {
                 Ended::Forgotten => continue,
                 Ended::Failed(error) => error,
             };
-            if !is_passing(&error) {
+            if is_passing(&error) {
+                refuses_since = None;
+            } else if wait == SOON
+                || !matches!(error, Error::Forbidden(_))
+                || READS_RIGHTS < refuses_since.get_or_insert_with(Instant::now).elapsed()
+            {
                 self.tell(News::Over(error)).await;
                 return;
             }
@@ -309,6 +317,7 @@ fn is_passing(error: &Error) -> bool {
         Error::Unreachable(_) | Error::Busy(_) => true,
         Error::Said(_)
         | Error::NotFound(_)
+        | Error::Forbidden(_)
         | Error::Conflict(_)
         | Error::Gone(_)
         | Error::Kubeconfig { .. }

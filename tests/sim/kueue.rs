@@ -273,10 +273,20 @@ async fn lists_of_both_are_followed_until_the_token_is_worth_nothing() {
             .unwrap();
         shows(&mut follower, &worker.state.name, queue).await;
     }
-    // A cluster that goes away for a moment is told of, and goes on.
+    // A cluster that goes away for a moment is told of, and goes on; also if it then refuses until it has read its rights.
     let two = &people.bed.workers[1];
+    let lists = || two.state.counts.requests()[&("list", "clusterqueues".to_owned())];
     two.power_off().await;
+    two.set_faults("list clusterqueues: forbidden".parse().unwrap());
+    // fedqd's own, and those of who follows.
+    let enough = lists() + 4;
     two.power_on().await.unwrap();
+    let began = Instant::now();
+    while lists() < enough {
+        assert!(began.elapsed() < WITHIN, "nobody tries any more");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    two.set_faults("".parse().unwrap());
     two.put(json!({"apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": {"name": "back"}, "spec": {}}))
         .await
         .unwrap();

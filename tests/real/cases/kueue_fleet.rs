@@ -179,6 +179,8 @@ async fn follow_through_a_stop(
         Ok(Seen::when(code == 0 && both, || format!("{code}: {out}{err}")))
     })
     .await?;
+    two.apply_object("fedq-test", job(CASE, "back", QUEUE, &[(GPU, "9")], "1s")).await?;
+    shows(follower, "people-two", "job-back-", "PENDING").await?;
     follower.interrupt();
     eventually("the command to end", SOON, async || {
         let ended = follower.ended()?;
