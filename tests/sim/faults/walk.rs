@@ -2,7 +2,7 @@
 //! (`truth`), every few moves all that is wrong is lifted and the quotas must be right to the unit, and the end is that
 //! of every scenario.
 //!
-//! `FEDQ_WALK_SEEDS=100..200 FEDQ_WALK_STEPS=100 FEDQ_WALK_AT_ONCE=24 cargo test --profile bench --test sim -- --nocapture
+//! `FEDQ_WALK_SEEDS=100..200 FEDQ_WALK_STEPS=100 FEDQ_WALK_AT_ONCE=16 cargo test --profile bench --test sim -- --nocapture
 //! random_walks` walks 10,000 moves of other ways, and says each move and how many walks are over. A walk that fails says
 //! its seed.
 
