@@ -59,7 +59,7 @@ impl ReadClaim {
 pub type ReadClaims = BTreeMap<ClaimName, Arc<ReadClaim>>;
 
 /// All claims, each with its verdict: of several for one cluster the oldest is in force, and of those made in the
-/// same second the one that is `in_force` already. An object that is the same as `before` is not read again.
+/// same second the one that is `in_force` already, or else, as after the loss of the store, whose status says so. An object that is the same as `before` is not read again.
 pub fn read_claims(
     claims: &Table<ClusterResourceClaim>,
     aliases: &Aliases,
@@ -70,7 +70,7 @@ pub fn read_claims(
     };
     let age = |claim: &ClusterResourceClaim| {
         let created = claim.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        (created, !is_in_force(claim), claim.metadata.name.clone())
+        (created, !is_in_force(claim), !says_accepted(claim), claim.metadata.name.clone())
     };
     let objects = claims.all();
     let mut first: HashMap<&str, &ClusterResourceClaim> = HashMap::new();
@@ -136,6 +136,11 @@ fn legible(text: &ClaimText, aliases: &Aliases) -> Vec<Assignment> {
         })
     };
     text.assignments.iter().filter_map(assignment).collect()
+}
+
+fn says_accepted(claim: &ClusterResourceClaim) -> bool {
+    let conditions = claim.status.iter().flat_map(|status| &status.conditions);
+    conditions.into_iter().any(|one| one.type_ == ConditionKind::Accepted.word() && one.status == "True")
 }
 
 /// The conditions that the claim has now; ones that are not fedq's are left out, and alone.
@@ -321,6 +326,23 @@ mod tests {
             ]},
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn of_two_claims_of_one_second_the_one_that_was_accepted_stays_when_the_store_is_lost() {
+        let table = Table::new();
+        table.absorb(of("a-turned-down", 100, "1"));
+        let mut accepted = of("z-accepted", 100, "6");
+        accepted.status = serde_json::from_value(json!({"conditions": [{
+            "type": "Accepted", "status": "True", "reason": "Accepted", "message": "", "lastTransitionTime": Time(at(200)),
+        }]}))
+        .unwrap();
+        table.absorb(accepted);
+        let read = read_claims(&table, &Aliases::default(), (&ReadClaims::new(), &BTreeSet::new()));
+        assert!(read["z-accepted"].in_force() && !read["a-turned-down"].in_force());
+        let read = BTreeSet::from(["a-turned-down"]);
+        let read = read_claims(&table, &Aliases::default(), (&ReadClaims::new(), &read));
+        assert!(read["a-turned-down"].in_force(), "what is known of here comes first");
     }
 
     #[test]

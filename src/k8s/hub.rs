@@ -125,8 +125,13 @@ impl Hub {
     }
 
     /// Whether it serves what a plan is made of. Where it does not, its queues are unknown, which is not the same as none.
+    /// A server that has just started serves one kind after the other: without the configs, a queue of MultiKueue
+    /// would be one that reaches no cluster.
     pub fn has_kueue(&self) -> bool {
-        !self.queues.is_absent() && !self.flavors.is_absent()
+        let multikueue = self.checks.is_absent()
+            || self.multikueue_configs.is_absent()
+            || self.multikueue_clusters.is_absent();
+        !self.queues.is_absent() && !self.flavors.is_absent() && !multikueue
     }
 
     /// Whether every cluster that a Secret or a ClusterProfile joins, or a ClusterMetrics object reports, is among

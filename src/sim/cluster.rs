@@ -370,7 +370,7 @@ impl State {
     pub fn serves(&self, kind: &Kind) -> bool {
         let installed =
             ![OCM_GROUP, PROFILES_GROUP].contains(&kind.group) || self.ocm.load(Ordering::Relaxed);
-        installed && !self.lacks(kind.group)
+        installed && !self.lacks(kind.group) && !self.lacks(kind.plural)
     }
 
     fn lacks(&self, group: &str) -> bool {
@@ -389,15 +389,15 @@ impl State {
         self.faults.break_connections();
     }
 
-    /// As a server that has just started and does not serve the kinds of a group yet; their objects are kept. Until
-    /// they are installed.
-    pub fn withhold(&self, group: &'static str) {
-        self.without.write().unwrap_or_else(PoisonError::into_inner).push(group);
+    /// As a server that has just started and does not serve the kinds of a group yet, or one kind (its plural); their
+    /// objects are kept. Until they are installed.
+    pub fn withhold(&self, what: &'static str) {
+        self.without.write().unwrap_or_else(PoisonError::into_inner).push(what);
         self.faults.break_connections();
     }
 
-    pub fn install(&self, group: &str) {
-        self.without.write().unwrap_or_else(PoisonError::into_inner).retain(|lacking| *lacking != group);
+    pub fn install(&self, what: &str) {
+        self.without.write().unwrap_or_else(PoisonError::into_inner).retain(|lacking| *lacking != what);
     }
 
     /// As when an older definition of a custom resource is installed, which lacks a field: `spec.fairSharing`. Objects

@@ -271,11 +271,13 @@ impl Member {
         let silence = if let Some(silence) = silence {
             silence
         } else {
-            // A restart does not start the clock of `lostTimeout` anew.
+            // A restart does not start the clock of `lostTimeout` anew. But nobody listened while fedqd was stopped, so that
+            // it cannot be over at once: the cluster has the time until it would be stale to answer.
             let stored = until_kept(|| self.context.all.store.cluster(&self.name)).await?;
             let now = self.context.all.clock.now();
             let since = stored.and_then(|row| row.last_seen).unwrap_or(now);
             let lasted = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+            let lasted = lasted.min(settings.lost_timeout.saturating_sub(settings.stale_after));
             silence.insert(Silence::new(since, lasted))
         };
         let mut wait = FIRST_RETRY;

@@ -36,7 +36,7 @@ impl QuotaController {
             gather::hub_queues(&self.context.hub);
         (round.unreadable, self.told.hub_objects) = (unreadable, seen);
         self.keep_unreadable(&mut queues, round);
-        self.restore_bases(&mut queues);
+        self.restore_bases(&mut queues, round);
         self.planner.set_flavors(Some(gather::flavors(&self.context.hub)));
         for name in self.told.queues.keys().filter(|name| !queues.contains_key(*name)) {
             self.planner.remove_queue(name);
@@ -133,8 +133,10 @@ impl QuotaController {
             && !self.recorded.knows(name)
     }
 
-    fn restore_bases(&mut self, queues: &mut BTreeMap<QueueName, HubQueueInput>) {
-        for (name, queue) in queues.iter_mut() {
+    fn restore_bases(&mut self, queues: &mut BTreeMap<QueueName, HubQueueInput>, round: &Round<'_>) {
+        // What stands for one that cannot be read is of the object before, which may not be the same one.
+        let read = queues.iter_mut().filter(|(name, _)| !round.unreadable.contains_key(*name));
+        for (name, queue) in read {
             if let Some(object) = self.told.hub_objects.get(name)
                 && let Some(news) = self.bases.restore(&object.metadata.uid, queue)
             {

@@ -209,7 +209,15 @@ impl Room {
         let flavors: BTreeSet<_> = cells.iter().map(|(cell, _)| &cell.flavor).chain(of_queues).collect();
         let flavors: Vec<FlavorName> = flavors.into_iter().cloned().collect();
         let capacity = input.capacity.clone().unwrap_or_default();
-        let built = constraints::build(&capacity, &input.headroom, resource, &flavors);
+        let mut built = constraints::build(&capacity, &input.headroom, resource, &flavors);
+        if input.nodes_are_old {
+            // What was stored may be from before nodes came, on which quota was given since.
+            let held = held(counted.clone(), resource, &flavors);
+            for constraint in &mut built.list {
+                let held: i64 = constraint.flavors.iter().map(|flavor| held[usize::from(*flavor)]).sum();
+                constraint.usable = constraint.usable.max(held);
+            }
+        }
         let unsettled: BTreeMap<_, _> =
             counted.filter(|queue| !queue.settled).map(|queue| (&queue.name, queue)).collect();
         let of_seen = unsettled.values().flat_map(|queue| queue.cells.keys());
@@ -284,6 +292,23 @@ impl Room {
             }
         }
     }
+}
+
+/// What queues hold now, by position of the flavor.
+fn held<'a>(
+    queues: impl Iterator<Item = &'a WorkerQueueInput>,
+    resource: &ResourceName,
+    flavors: &[FlavorName],
+) -> Vec<i64> {
+    let mut held = vec![0_i64; flavors.len()];
+    for (cell, quota) in queues.flat_map(|queue| &queue.cells) {
+        if cell.resource == *resource
+            && let Ok(at) = flavors.binary_search(&cell.flavor)
+        {
+            held[at] = held[at].saturating_add(quota.nominal.units());
+        }
+    }
+    held
 }
 
 impl CellModel {

@@ -165,8 +165,20 @@ async fn a_hub_queue_that_is_made_anew_between_two_rounds_keeps_what_its_maker_g
         stage.hub().remove("ClusterQueue", "team").await.unwrap();
         wait("the queue to be gone", stage.hub(), || stage.hub().get("ClusterQueue", "", "team").is_none())
             .await;
-        stage.hub().put(queue_objects("team", base, None).remove(0)).await.unwrap();
+        let made = queue_objects("team", base, None).remove(0);
+        let mut unreadable = made.clone();
+        unreadable["metadata"]["annotations"] = json!({"fedq.dev/cells": "{"});
+        // One whose maker first gave it what cannot be read is another one all the same.
+        let reads = base == 0;
+        stage.hub().put(if reads { made.clone() } else { unreadable }).await.unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+        if !reads {
+            // Nobody is told by an object that it cannot be read, since what it holds stands.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            stage.rests().await;
+            let readable = json!({"metadata": {"annotations": {"fedq.dev/cells": null}}});
+            merged(stage.hub(), "ClusterQueue", "team", readable).await;
+        }
         stage.has(stage.hub(), [base + 9, 9]).await;
         stage.rests().await;
         assert_eq!(gpus(stage.hub()), [Some(base + 9), Some(9)]);

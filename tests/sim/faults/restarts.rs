@@ -178,6 +178,52 @@ async fn a_hub_that_does_not_serve_kueue_at_a_start_lowers_no_quota() {
     assert_eq!(writes(stage.one()) + writes(stage.two()), before);
 }
 
+/// It serves one kind after the other. Without the configs of MultiKueue its queues would be ones that reach no cluster.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_that_serves_a_part_of_kueue_at_a_start_lowers_no_quota() {
+    let mut stage = Stage::set().await;
+    for (round, kind) in
+        ["admissionchecks", "multikueueconfigs", "multikueueclusters"].into_iter().enumerate()
+    {
+        stage.rests().await;
+        stage.kill();
+        stage.hub().state.withhold(kind);
+        stage.start();
+        for name in ["one", "two"] {
+            stage.bed.logs(&format!("Connected to `{name}`"), round + 2).await;
+        }
+        stage.claim_says(stage.one(), "QuotaSynced", "HubWithoutKueue").await;
+        stage.rests().await;
+        stage.hub().state.install(kind);
+    }
+    stage.kill();
+    stage.start();
+    stage.ends_with([[6, 4], [3, 5]]).await;
+}
+
+/// As a machine that is up before its network: nobody listened while fedqd was stopped, so nobody knows of a silence.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_first_answer_that_fails_after_a_long_stop_makes_no_cluster_lost() {
+    let mut stage = Stage::set_with("lostTimeout: 6s", "").await;
+    stage.rests().await;
+    stage.kill();
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    wrong(stage.one(), "server-errors");
+    let asked = |stage: &Stage| stage.one().state.counts.requests().values().sum::<u64>();
+    let before = asked(&stage);
+    stage.start();
+    let began = std::time::Instant::now();
+    while asked(&stage) == before {
+        assert!(began.elapsed() < super::super::bed::WITHIN, "it is not asked");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    wrong(stage.one(), "");
+    // That the hub's quota never fell meanwhile is looked for in its history.
+    stage.give(stage.one(), [7, 4]).await;
+    stage.ends_with([[7, 4], [3, 5]]).await;
+}
+
 /// Rows of nodes are stored with the labels that flavors went by then: with another one they say nothing of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_stored_without_a_new_label_of_a_flavor_do_not_read_as_no_capacity() {
