@@ -14,7 +14,7 @@ use super::{
     object::Object,
     show, stream,
 };
-use fedq_k8s::types::claim::ClusterResourceClaim;
+use fedq_k8s::{client::RetryClass, session::HubError, types::claim::ClusterResourceClaim};
 use fedq_values::ids::{ClaimName, ClusterName};
 use fedq_wire::{
     claim::{Assign, Claim, ClaimChange, ClaimDetail, ClaimHistory, ClaimSpec},
@@ -84,6 +84,7 @@ fn detail(state: &State, name: &ClaimName, claim: &ClusterResourceClaim) -> Clai
         resource_version: claim.metadata.resource_version.clone().unwrap_or_default(),
         generation: claim.metadata.generation.unwrap_or_default(),
         spec: claim_edit::spec(claim),
+        follows: claim_edit::follows(claim),
         state: overview.claims.get(name).map(|state| show::claim(name, state, aliases)),
         flavors: cluster.map(|cluster| show::flavors(cluster, aliases)).unwrap_or_default(),
         foreign: cluster.map(|cluster| show::quantities(&cluster.foreign, aliases)).unwrap_or_default(),
@@ -135,7 +136,8 @@ pub async fn assign(
     }
 }
 
-/// What an edit would give to and take from each queue. Nothing is changed.
+/// What an edit would give to and take from each queue. Nothing is changed. A claim that is not there yet is compared with
+/// one that assigns nothing.
 #[utoipa::path(
     post, path = "/claims/{claim}/diff", tag = "claims", request_body = ClaimSpec,
     params(("claim" = String, Path)), responses((status = OK, body = ClaimChange))
@@ -146,10 +148,18 @@ pub async fn diff_claim(
     Path(name): Path<ClaimName>,
     Json(wanted): Json<ClaimSpec>,
 ) -> Result<Json<ClaimChange>, Failure> {
-    let current = state.hub.session(&caller)?.claim(&name).await?;
-    let edit = claim_edit::judge(&state, &current, &wanted)?;
+    let current = match state.hub.session(&caller)?.claim(&name).await {
+        Ok(current) => Some(current),
+        Err(HubError::Api(error)) if error.class == RetryClass::NotFound => None,
+        Err(error) => return Err(error.into()),
+    };
+    let edit = match &current {
+        Some(current) => claim_edit::judge(&state, current, &wanted)?,
+        None => claim_edit::judge_new(&state, &name, &wanted)?,
+    };
+    let version = current.and_then(|current| current.metadata.resource_version);
     Ok(Json(ClaimChange {
-        resource_version: current.metadata.resource_version.unwrap_or_default(),
+        resource_version: version.unwrap_or_else(|| "0".to_owned()),
         dry_run: true,
         changes: edit.changes,
         warnings: edit.warnings,

@@ -16,7 +16,7 @@ use super::{
     object, show,
 };
 use fedq_domain::claim::{
-    self, AssignmentText, ClaimText,
+    self, AssignmentText, ClaimText, Owner,
     owners::Owners,
     review::{ClaimContext, Requester, Verdict, review},
 };
@@ -24,7 +24,7 @@ use fedq_k8s::{
     client::Caller,
     types::claim::{ClusterResourceClaim, ClusterResourceClaimSpec, QuantityText, ResourceAssignment},
 };
-use fedq_values::quantity::Quantity as Exact;
+use fedq_values::{ids::ClaimName, quantity::Quantity as Exact};
 use fedq_wire::{
     claim::{Assign, Assignment, CellChange, ClaimChange, ClaimSpec},
     problem::Code,
@@ -132,19 +132,34 @@ pub struct Edit {
     pub warnings: Vec<String>,
 }
 
+/// Keys of `nominalResources` that are fedq's alone.
+pub fn follows(claim: &ClusterResourceClaim) -> Vec<String> {
+    let text = ClaimText::from(claim);
+    text.nominal.keys().filter(|key| text.owners.owner(key) == Owner::Followed).cloned().collect()
+}
+
 /// Judges bringing `current` to `wanted`.
 pub fn judge(state: &State, current: &ClusterResourceClaim, wanted: &ClaimSpec) -> Result<Edit, Failure> {
     let old = ClaimText::from(current);
-    let new = text(&old, wanted);
+    compare(state, Some(&old), text(&old, wanted))
+}
+
+/// Judges making a claim of this name.
+pub fn judge_new(state: &State, name: &ClaimName, wanted: &ClaimSpec) -> Result<Edit, Failure> {
+    let nothing = ClaimText { name: name.to_string(), ..ClaimText::default() };
+    compare(state, None, text(&nothing, wanted))
+}
+
+fn compare(state: &State, old: Option<&ClaimText>, new: ClaimText) -> Result<Edit, Failure> {
     let context = ClaimContext::new(&state.overview(), &new.cluster, &state.aliases, Requester::Person);
-    let verdict = review(Some(&old), &new, &context);
+    let verdict = review(old, &new, &context);
     let warnings = match verdict {
         Verdict::Deny(problems) => return Err(Failure::claim(&problems)),
         Verdict::Allow { warnings } => warnings,
     };
     // A stored claim with a mistake in it can still be edited; then only the rest is compared.
     let valid = |text: &ClaimText| claim::validate(text, &state.aliases).ok();
-    let changes = claim::diff::diff(valid(&old).as_ref(), valid(&new).as_ref());
+    let changes = claim::diff::diff(old.and_then(valid).as_ref(), valid(&new).as_ref());
     let changes = changes.into_iter().map(|(cell, change)| {
         let text = |amount| show::quantity(amount, &cell.resource);
         let (sign, difference) =

@@ -1,17 +1,17 @@
 //! `fedq claim`.
 
 use super::{
-    DONE, FAILED, Session, USAGE,
+    DONE, Session,
     age::{age, age_of},
-    args::{AssignArgs, ClaimCommand, ConfirmRemovalArgs, DiffArgs, Format, HistoryArgs, ShowClaimArgs},
-    claim_edit, claim_text,
+    args::{AssignArgs, ClaimCommand, ConfirmRemovalArgs, Format, HistoryArgs, ShowClaimArgs},
+    claim_diff, claim_edit,
+    claim_text::Manifest,
     client::escape,
     cluster::{report, with_dry_run, words},
     error::CliError,
     list::{self, Row},
     print::Printer,
     quota::assignment,
-    settings,
     table::Table,
 };
 use fedq_values::amount::amount;
@@ -27,7 +27,7 @@ pub async fn run(command: ClaimCommand, session: &mut Session) -> Result<u8, Cli
         ClaimCommand::Show(args) => show(args, session).await,
         ClaimCommand::Edit(args) => claim_edit::run(args, session).await,
         ClaimCommand::Assign(args) => assign(args, session).await,
-        ClaimCommand::Diff(args) => Ok(diff(args, session).await),
+        ClaimCommand::Diff(args) => Ok(claim_diff::run(args, session).await),
         ClaimCommand::History(args) => history(args, session).await,
         ClaimCommand::ConfirmRemoval(args) => confirm_removal(args, session).await,
     }
@@ -73,13 +73,8 @@ async fn show(args: ShowClaimArgs, session: &mut Session) -> Result<u8, CliError
     let (api, printer) = session.both()?;
     let detail: ClaimDetail = api.get(&path(&args.name)).await?;
     match args.output.output {
-        Format::Json => printer.json(&detail)?,
-        // What `claim diff -f` reads.
-        Format::Yaml => {
-            let text = claim_text::body(&detail.name, &detail.spec);
-            let text = text.map_err(|message| CliError::Failed { message, next: None })?;
-            printer.raw(text.as_bytes())?;
-        }
+        Format::Json => printer.json(&Manifest::of(&detail))?,
+        Format::Yaml => printer.yaml(&Manifest::of(&detail))?,
         Format::Name => printer.line(&format!("clusterresourceclaim/{}", detail.name))?,
         Format::Table | Format::Wide => describe(&detail, printer)?,
     }
@@ -180,7 +175,7 @@ pub fn print_changes(change: &ClaimChange, printer: &mut Printer) {
     }
 }
 
-fn changes_table(change: &ClaimChange) -> Table {
+pub fn changes_table(change: &ClaimChange) -> Table {
     let mut table = Table::new(&["QUEUE", "FLAVOR", "RESOURCE", "BEFORE", "AFTER", "CHANGE"]);
     for cell in &change.changes {
         let text = |text: &str| amount(&cell.resource, text);
@@ -188,53 +183,6 @@ fn changes_table(change: &ClaimChange) -> Table {
         table.row([&cell.queue, &cell.flavor, &cell.resource, &before, &after, &change]);
     }
     table
-}
-
-/// 0: nothing, 1: something, 2: an error, as diff and kubectl diff have it.
-async fn diff(args: DiffArgs, session: &mut Session) -> u8 {
-    match try_diff(args, session).await {
-        Ok(code) => code,
-        Err(error) => {
-            session.printer.error(&error);
-            USAGE
-        }
-    }
-}
-
-async fn try_diff(args: DiffArgs, session: &mut Session) -> Result<u8, CliError> {
-    let text = settings::read_text(&args.filename)?;
-    let file = claim_text::parse_any(&text).map_err(|reason| {
-        CliError::usage(
-            format!("`{}` is not a claim: {reason}", args.filename.display()),
-            "fedq claim show NAME -o yaml prints one",
-        )
-    })?;
-    let (api, printer) = session.both()?;
-    let current: ClaimDetail = api.get(&path(&file.name)).await?;
-    let change: ClaimChange = api.post(&format!("{}/diff", path(&file.name)), &file.spec).await?;
-    for warning in &change.warnings {
-        printer.warning(warning);
-    }
-    match args.output.output {
-        Format::Json => printer.json(&change)?,
-        Format::Yaml => printer.yaml(&change)?,
-        Format::Name if change.changes.is_empty() => {}
-        Format::Name => printer.line(&format!("clusterresourceclaim/{}", file.name))?,
-        Format::Table | Format::Wide => {
-            let (before, after) =
-                (claim_text::body(&file.name, &current.spec), claim_text::body(&file.name, &file.spec));
-            let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
-            let lines = similar::TextDiff::from_lines(&before, &after);
-            let lines = lines.unified_diff().context_radius(2).header("now", "file").to_string();
-            lines.lines().try_for_each(|line| printer.line(line))?;
-            if !change.changes.is_empty() {
-                let table = changes_table(&change);
-                printer.table(&if args.output.no_headers { table.without_headers() } else { table })?;
-            }
-        }
-    }
-    let same = super::merge::is_same(&current.spec, &file.spec);
-    Ok(if same { DONE } else { FAILED })
 }
 
 async fn history(args: HistoryArgs, session: &mut Session) -> Result<u8, CliError> {

@@ -1,11 +1,12 @@
 //! A claim as text to edit: comments that say what there is to share out, and the part to change.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::{
     capacity::flavors_table,
     cluster::words,
-    merge::Collision,
+    merge::{self, Collision},
     quota::holders,
     table::{Table, clean},
 };
@@ -20,16 +21,48 @@ pub struct ClaimFile {
     pub spec: ClaimSpec,
 }
 
-/// A Kubernetes manifest, for `diff -f`.
-#[derive(Deserialize)]
-struct Manifest {
+const API_VERSION: &str = "galaxy.kubestellar.io/v1alpha1";
+const KIND: &str = "ClusterResourceClaim";
+
+/// A claim as Git and `kubectl apply` have it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Manifest {
+    api_version: &'static str,
+    kind: &'static str,
     metadata: Metadata,
-    spec: ClaimSpec,
+    spec: Value,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 struct Metadata {
     name: String,
+}
+
+impl Manifest {
+    pub fn of(detail: &ClaimDetail) -> Self {
+        Self::new(&detail.name, &said(detail, &detail.spec))
+    }
+
+    pub fn new(name: &str, spec: &ClaimSpec) -> Self {
+        let mut value = json!(spec);
+        if spec.nominal_resources.is_empty() {
+            // Whoever applies an empty map takes away what fedq writes into it, in the eyes of some engines.
+            value.as_object_mut().expect("a spec is a map").remove("nominalResources");
+        }
+        let metadata = Metadata { name: name.to_owned() };
+        Self { api_version: API_VERSION, kind: KIND, metadata, spec: value }
+    }
+}
+
+/// What `spec` says that people decide on. `nominalResources` that follow capacity are fedq's to write: in a file that is
+/// applied they would become caps. One that is written with another value is meant as a cap.
+pub fn said(detail: &ClaimDetail, spec: &ClaimSpec) -> ClaimSpec {
+    let mut spec = spec.clone();
+    let now = &detail.spec.nominal_resources;
+    spec.nominal_resources
+        .retain(|key, amount| !(detail.follows.contains(key) && merge::same(Some(amount), now.get(key))));
+    spec
 }
 
 pub fn parse(text: &str) -> Result<ClaimFile, String> {
@@ -37,12 +70,50 @@ pub fn parse(text: &str) -> Result<ClaimFile, String> {
     serde_saphyr::from_str(text).map_err(wrong)
 }
 
-/// Either form.
-pub fn parse_any(text: &str) -> Result<ClaimFile, String> {
-    let manifest = serde_saphyr::from_str::<Manifest>(text);
-    manifest
-        .map(|manifest| ClaimFile { name: manifest.metadata.name, spec: manifest.spec })
-        .or_else(|_| parse(text))
+/// The claims among the documents of a file. Those of other kinds are somebody else's, as queues that lie in the same folder.
+pub fn parse_all(text: &str) -> Result<Vec<ClaimFile>, String> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|error| error.to_string())?;
+    let mut claims = Vec::new();
+    for document in documents {
+        let kind = document.get("kind");
+        if kind.is_some_and(|kind| kind == "List" || kind == "ClusterResourceClaimList") {
+            let items = document["items"].as_array().into_iter().flatten();
+            claims.extend(items.map(read).collect::<Result<Vec<_>, _>>()?.into_iter().flatten());
+        } else {
+            claims.extend(read(&document)?);
+        }
+    }
+    Ok(claims)
+}
+
+/// A document with `name` and `spec` alone is what `claim edit` leaves behind.
+fn read(document: &Value) -> Result<Option<ClaimFile>, String> {
+    match document.get("kind") {
+        Some(kind) if kind == KIND => {}
+        Some(_) => return Ok(None),
+        None if document.is_null() => return Ok(None),
+        None => {
+            return ClaimFile::deserialize(texts(document)).map(Some).map_err(|error| error.to_string());
+        }
+    }
+    if document["apiVersion"] != API_VERSION {
+        return Err(format!("apiVersion of a {KIND} must be {API_VERSION}"));
+    }
+    let metadata =
+        Metadata::deserialize(&document["metadata"]).map_err(|error| format!("metadata: {error}"))?;
+    let spec = ClaimSpec::deserialize(texts(&document["spec"]));
+    let spec = spec.map_err(|error| format!("the spec of {}: {error}", metadata.name))?;
+    Ok(Some(ClaimFile { name: metadata.name, spec }))
+}
+
+/// Kubernetes takes `gpu: 8` for the quantity "8", and so does everybody who writes one.
+fn texts(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => Value::String(number.to_string()),
+        Value::Array(list) => list.iter().map(texts).collect(),
+        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), texts(value))).collect(),
+        other => other.clone(),
+    }
 }
 
 /// The part to change.

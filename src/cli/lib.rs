@@ -7,6 +7,7 @@ mod audit;
 mod capacity;
 mod check;
 mod claim;
+mod claim_diff;
 mod claim_edit;
 mod claim_text;
 mod client;

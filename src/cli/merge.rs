@@ -86,7 +86,8 @@ pub fn changes(before: &ClaimSpec, after: &ClaimSpec) -> Vec<String> {
     changed.map(|field| format!("{field} {} → {}", text(before.get(field)), text(after.get(field)))).collect()
 }
 
-fn same(one: Option<&Quantity>, other: Option<&Quantity>) -> bool {
+/// Whether two quantities are the same amount.
+pub fn same(one: Option<&Quantity>, other: Option<&Quantity>) -> bool {
     match (one, other) {
         (None, None) => true,
         (Some(one), Some(other)) => {

@@ -14,7 +14,7 @@ use super::{
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClaimSpec {
-    #[schema(min_length = 1, max_length = 63)]
+    #[schema(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length = 63)]
     pub cluster_name: String,
     #[serde(default)]
     pub nominal_resources: Quantities,
@@ -103,6 +103,9 @@ pub struct ClaimDetail {
     pub resource_version: String,
     pub generation: i64,
     pub spec: ClaimSpec,
+    /// Keys of the spec's `nominalResources` that fedq keeps at what the nodes have. A file that is applied leaves them
+    /// out: whoever writes one makes a cap of it.
+    pub follows: Vec<String>,
     /// What the daemon knows of it; absent before it has looked at it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Claim>,
@@ -117,7 +120,7 @@ pub struct ClaimDetail {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimChange {
-    /// The version after the edit; the one it was compared with for a diff or a dry run.
+    /// The version after the edit; the one it was compared with for a diff or a dry run, `0` where there is none yet.
     pub resource_version: String,
     pub dry_run: bool,
     /// What each queue gains and loses.
@@ -138,7 +141,7 @@ pub struct CellChange {
     pub change: String,
 }
 
-/// Sets one assignment; without resources, or all 0 and `remove`, it is taken away.
+/// Sets one assignment; without resources it is taken away.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Assign {

@@ -8,10 +8,14 @@ use std::{
     sync::Arc,
 };
 
+use serde_json::{Value, json};
+
 use super::{
     checked::Talk,
     server::{ANN, STRANGER, Served, served},
 };
+
+const CLAIMS: &str = "/apis/galaxy.kubestellar.io/v1alpha1/clusterresourceclaims";
 
 /// fedq with nothing of the surroundings.
 pub fn fedq(arguments: &[&str]) -> Command {
@@ -108,8 +112,7 @@ fn tables_are_for_people_and_the_rest_for_programs() {
          west   Quarantined   10/12   1000   -        10    -\n"
     );
     assert_eq!(stdout(&api.run(&["cluster", "list", "-o", "name"])), "cluster/east\ncluster/west\n");
-    let json: serde_json::Value =
-        serde_json::from_str(&stdout(&api.run(&["claim", "list", "-o", "json"]))).unwrap();
+    let json: Value = serde_json::from_str(&stdout(&api.run(&["claim", "list", "-o", "json"]))).unwrap();
     assert_eq!(json["items"][0]["short"]["gpu"], "1");
     let yaml = stdout(&api.run(&["quota", "list", "-o", "yaml"]));
     assert!(yaml.starts_with("items:\n"), "{yaml}");
@@ -146,9 +149,36 @@ fn a_claim_is_shown_with_what_keeps_its_queues_from_working() {
     let api = listening();
     let text = stdout(&api.run(&["claim", "show", "east-resource-claim"]));
     assert!(text.contains("QueueProblems:   `team-a` on `east`: its namespace is taken\n"), "{text}");
-    let json = stdout(&api.run(&["claim", "show", "east-resource-claim", "-o", "json"]));
-    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(json["state"]["notes"][0]["reason"], "NotWritten");
+}
+
+/// For a folder in Git: what fedq works out itself is not in it, or it would become a cap once it is applied.
+#[test]
+fn a_claim_is_printed_as_it_can_be_applied() {
+    let api = listening();
+    let show = |format: &str| stdout(&api.run(&["claim", "show", "east-resource-claim", "-o", format]));
+    let expected = json!({
+        "apiVersion": "galaxy.kubestellar.io/v1alpha1", "kind": "ClusterResourceClaim",
+        "metadata": {"name": "east-resource-claim"},
+        "spec": {
+            "clusterName": "east",
+            "resourceAssignments": [
+                {"clusterQueueName": "team-a", "flavor": "on-demand", "resources": {"cpu": "500", "gpu": "5"}},
+            ],
+        },
+    });
+    let read = |format: &str| serde_saphyr::from_str::<Value>(&show(format)).unwrap();
+    assert_eq!((read("yaml"), read("json")), (expected.clone(), expected));
+
+    let capped = show("yaml").replace("clusterName: east", "clusterName: east\n  nominalResources: {gpu: 8}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("claim.yaml");
+    std::fs::write(&file, &capped).unwrap();
+    let diff = api.run(&["claim", "diff", "-f", file.to_str().unwrap()]);
+    assert_eq!(diff.status.code(), Some(1), "{}", stderr(&diff));
+    assert!(stdout(&diff).contains("+  nominalResources:\n+    gpu: \"8\"\n"), "{}", stdout(&diff));
+    api.served.hub.world().objects.get_mut(&format!("{CLAIMS}/east-resource-claim")).unwrap()["metadata"]["managedFields"]
+        [0]["fieldsV1"] = json!({"f:spec": {"f:nominalResources": {"f:cpu": {}}}});
+    assert_eq!(read("yaml")["spec"]["nominalResources"], json!({"gpu": "10"}), "a person's cap is");
 }
 
 #[test]
@@ -266,6 +296,86 @@ fn diff_ends_with_0_1_or_2() {
     assert_eq!(api.run(&["claim", "diff", "-f", "/nowhere"]).status.code(), Some(2));
 }
 
+/// As the check of a pull request runs it.
+#[test]
+fn a_folder_is_compared_with_what_is_there() {
+    let api = listening();
+    let east = stdout(&api.run(&["claim", "show", "east-resource-claim", "-o", "yaml"]));
+    let west = east.replace("east", "west").replace("'5'", "2").replace("\"5\"", "2");
+    let queue = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {name: team-a}\n";
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let diff =
+        |more: &[&str]| api.run(&[&["claim", "diff", "-f", folder.path().to_str().unwrap()], more].concat());
+    let nothing = diff(&[]);
+    assert_eq!(nothing.status.code(), Some(2));
+    assert!(stderr(&nothing).contains("there is no ClusterResourceClaim in `"), "{}", stderr(&nothing));
+
+    write("queues/team-a.yaml", queue);
+    write(".git/broken.yaml", "a: [");
+    write("README.md", "a: [");
+    write("clusters/east.yaml", &format!("---\n{queue}---\n{east}"));
+    let same = diff(&["-o", "markdown"]);
+    assert_eq!(
+        (same.status.code(), stdout(&same)),
+        (Some(0), "No claim changes.\n".to_owned()),
+        "{}",
+        stderr(&same)
+    );
+
+    write("clusters/east.yaml", &format!("{queue}---\n{}", east.replace("'5'", "6").replace("\"5\"", "6")));
+    write("clusters/west.yml", &west);
+    let changed = diff(&["-o", "markdown"]);
+    assert_eq!(changed.status.code(), Some(1), "{}", stderr(&changed));
+    let expected = "\
+### Claim `east-resource-claim`
+
+| queue | flavor | resource | now | then | change |
+|---|---|---|---:|---:|---:|
+| team-a | on-demand | gpu | 5 | 6 | +1 |
+
+### Claim `west-resource-claim` (new)
+
+| queue | flavor | resource | now | then | change |
+|---|---|---|---:|---:|---:|
+| team-a | on-demand | cpu | 0 | 500 | +500 |
+| team-a | on-demand | gpu | 0 | 2 | +2 |
+";
+    assert_eq!(stdout(&changed), expected);
+    assert_eq!(
+        stdout(&diff(&["-o", "name"])),
+        "clusterresourceclaim/east-resource-claim\nclusterresourceclaim/west-resource-claim\n"
+    );
+    let read = |format: &str| serde_saphyr::from_str::<Value>(&stdout(&diff(&["-o", format]))).unwrap();
+    assert_eq!(read("json"), read("yaml"));
+    assert_eq!(read("json")["items"][1]["claim"], "west-resource-claim");
+    let text = stdout(&diff(&[]));
+    assert!(text.contains("+++ ") && text.contains("clusters/west.yml\n"), "{text}");
+
+    write("clusters/copy.json", &stdout(&api.run(&["claim", "show", "east-resource-claim", "-o", "json"])));
+    let doubled = diff(&[]);
+    assert_eq!(doubled.status.code(), Some(2));
+    assert!(stderr(&doubled).contains("claim `east-resource-claim` is in `"), "{}", stderr(&doubled));
+    for (text, says) in [
+        (east.replace("v1alpha1", "v1"), "apiVersion of a ClusterResourceClaim must be"),
+        (
+            east.replace("spec:", "spec: {}\nother:"),
+            "the spec of east-resource-claim: missing field `clusterName`",
+        ),
+        (east.replace("clusterName", "cluster"), "unknown field `cluster`"),
+        (east.replace("name:", "nome:"), "metadata: missing field `name`"),
+    ] {
+        write("clusters/copy.json", &text);
+        let wrong = diff(&[]);
+        assert_eq!(wrong.status.code(), Some(2), "{text}");
+        assert!(stderr(&wrong).contains(says), "{}", stderr(&wrong));
+    }
+}
+
 #[test]
 fn assign_says_what_changes() {
     let api = listening();
@@ -368,7 +478,7 @@ fn watching_prints_what_changes() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut next = || -> serde_json::Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
     assert_eq!((next()["name"].clone(), next()["name"].clone()), ("east".into(), "west".into()));
     let mut changed = super::server::overview();
     Arc::make_mut(changed.clusters.get_mut("east").unwrap()).cordoned = true;

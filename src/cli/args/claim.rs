@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::{DryRun, ListArgs, Output};
 
@@ -35,9 +35,11 @@ queue gains and loses. What somebody else changed meanwhile is kept; nothing you
     /// Show what a file would change: exit code 0 for nothing, 1 for something, 2 for an error
     #[command(after_help = "Examples:
   fedq claim diff -f claim.yaml
+  fedq claim diff -f clusters/ -o markdown
   fedq claim show eu-west-resource-claim -o yaml | sed 's/gpu: .*/gpu: 8/' | fedq claim diff -f -
 
-The file holds `name` and `spec`, as `fedq claim show -o yaml` prints them, or a whole manifest.")]
+Files hold manifests as `fedq claim show -o yaml` prints them. Of a folder, with those in it, all .yaml, .yml and .json files
+are read, and what is of other kinds is left alone. A claim that is not there yet is compared with none.")]
     Diff(DiffArgs),
     /// Show who changed a claim, and how
     #[command(after_help = "Examples:
@@ -91,11 +93,26 @@ pub struct AssignArgs {
 
 #[derive(Args, Debug)]
 pub struct DiffArgs {
-    /// File with the claim; - for stdin
-    #[arg(short, long, value_name = "FILE")]
-    pub filename: PathBuf,
-    #[command(flatten)]
-    pub output: Output,
+    /// File or folder with claims, may be given again; - for stdin
+    #[arg(short, long, required = true, value_name = "FILE")]
+    pub filename: Vec<PathBuf>,
+    /// Output format: table, json, yaml, name or markdown (for a comment on a pull request)
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT", hide_possible_values = true)]
+    pub output: DiffFormat,
+    /// Leave the headers of tables out
+    #[arg(long)]
+    pub no_headers: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+pub enum DiffFormat {
+    #[default]
+    Table,
+    Json,
+    Yaml,
+    /// Only names
+    Name,
+    Markdown,
 }
 
 #[derive(Args, Debug)]

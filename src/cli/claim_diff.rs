@@ -1,0 +1,219 @@
+//! `fedq claim diff`: what files would give to and take from queues, for a person before they apply and for the check of a
+//! pull request.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use super::{
+    DONE, FAILED, Session, USAGE,
+    args::{DiffArgs, DiffFormat},
+    claim::{changes_table, path},
+    claim_text::{self, ClaimFile, Manifest, said},
+    client::Api,
+    error::CliError,
+    merge,
+    print::Printer,
+    settings,
+    table::clean,
+};
+use fedq_values::amount::amount;
+use fedq_wire::{
+    claim::{ClaimChange, ClaimDetail, ClaimSpec},
+    problem::Code,
+};
+
+/// 0: nothing, 1: something, 2: an error, as diff and kubectl diff have it.
+pub async fn run(args: DiffArgs, session: &mut Session) -> u8 {
+    match try_run(args, session).await {
+        Ok(code) => code,
+        Err(error) => {
+            session.printer.error(&error);
+            USAGE
+        }
+    }
+}
+
+async fn try_run(args: DiffArgs, session: &mut Session) -> Result<u8, CliError> {
+    let claims = claims(&args.filename)?;
+    let (api, printer) = session.both()?;
+    let mut differences = Vec::new();
+    for (name, (file, spec)) in &claims {
+        differences.push(Difference::find(api, name, (file, spec)).await?);
+    }
+    differences.retain(|difference| !difference.is_same());
+    print(&differences, &args, printer)?;
+    Ok(if differences.is_empty() { DONE } else { FAILED })
+}
+
+/// By name, each with the file that it is in.
+type Claims = BTreeMap<String, (PathBuf, ClaimSpec)>;
+
+fn claims(paths: &[PathBuf]) -> Result<Claims, CliError> {
+    let mut claims = Claims::new();
+    for path in paths {
+        let files = if path.is_dir() { files(path)? } else { vec![path.clone()] };
+        for file in files {
+            let text = settings::read_text(&file)?;
+            let found = claim_text::parse_all(&text).map_err(|reason| {
+                CliError::usage(
+                    format!("cannot read claims from `{}`: {reason}", file.display()),
+                    "fedq claim show NAME -o yaml prints one",
+                )
+            })?;
+            for ClaimFile { name, spec } in found {
+                if let Some((earlier, _)) = claims.insert(name.clone(), (file.clone(), spec)) {
+                    return Err(CliError::usage(
+                        format!("claim `{name}` is in `{}` and in `{}`", earlier.display(), file.display()),
+                        "keep one of them: which of both is applied last cannot be known",
+                    ));
+                }
+            }
+        }
+    }
+    if claims.is_empty() {
+        let looked: Vec<String> = paths.iter().map(|path| format!("`{}`", path.display())).collect();
+        return Err(CliError::usage(
+            format!("there is no ClusterResourceClaim in {}", looked.join(", ")),
+            "fedq claim show NAME -o yaml prints one",
+        ));
+    }
+    Ok(claims)
+}
+
+/// Files of manifests in a folder and those below, by name. Links to folders are not followed: they may lead in circles.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
+    let failed = |source: io::Error| CliError::Read { path: folder.to_owned(), source };
+    let mut entries: Vec<_> =
+        fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>).map_err(failed)?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.path();
+        if entry.file_name().as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        if entry.file_type().map_err(failed)?.is_dir() {
+            found.extend(files(&path)?);
+        } else if path
+            .extension()
+            .is_some_and(|ending| ["yaml", "yml", "json"].iter().any(|one| ending == *one))
+        {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+/// What a file would make of a claim.
+#[derive(Serialize)]
+struct Difference {
+    claim: String,
+    #[serde(flatten)]
+    change: ClaimChange,
+    #[serde(skip)]
+    file: PathBuf,
+    /// `None`: it is not there yet.
+    #[serde(skip)]
+    before: Option<ClaimSpec>,
+    #[serde(skip)]
+    after: ClaimSpec,
+}
+
+impl Difference {
+    async fn find(api: &Api, name: &str, (file, spec): (&Path, &ClaimSpec)) -> Result<Self, CliError> {
+        let current = match api.get::<ClaimDetail>(&path(name)).await {
+            Ok(current) => Some(current),
+            Err(error) if error.code() == Some(Code::NotFound) => None,
+            Err(error) => return Err(error),
+        };
+        let change: ClaimChange = api.post(&format!("{}/diff", path(name)), spec).await?;
+        let after = current.as_ref().map_or_else(|| spec.clone(), |current| said(current, spec));
+        let before = current.map(|current| said(&current, &current.spec));
+        Ok(Self { claim: name.to_owned(), change, file: file.to_owned(), before, after })
+    }
+
+    fn is_same(&self) -> bool {
+        self.before.as_ref().is_some_and(|before| merge::is_same(before, &self.after))
+    }
+
+    /// As diff has it.
+    fn lines(&self) -> String {
+        let text = |spec: &ClaimSpec| serde_saphyr::to_string(&Manifest::new(&self.claim, spec));
+        let before = self.before.as_ref().map(text).transpose().unwrap_or_default().unwrap_or_default();
+        let after = text(&self.after).unwrap_or_default();
+        let lines = similar::TextDiff::from_lines(&before, &after);
+        let names = (format!("{} now", self.claim), self.file.display().to_string());
+        lines.unified_diff().context_radius(2).header(&names.0, &names.1).to_string()
+    }
+
+    /// For a comment on a pull request.
+    fn markdown(&self) -> String {
+        let is_new = if self.before.is_none() { " (new)" } else { "" };
+        let mut text = format!("### Claim `{}`{is_new}\n\n", self.claim);
+        if self.change.changes.is_empty() {
+            text.push_str("No queue gains or loses anything.\n");
+        } else {
+            text.push_str(
+                "| queue | flavor | resource | now | then | change |\n|---|---|---|---:|---:|---:|\n",
+            );
+        }
+        for cell in &self.change.changes {
+            let [now, then, change] =
+                [&cell.before.0, &cell.after.0, &cell.change].map(|text| amount(&cell.resource, text));
+            let (queue, flavor, resource) = (&cell.queue, &cell.flavor, &cell.resource);
+            text.push_str(&format!("| {queue} | {flavor} | {resource} | {now} | {then} | {change} |\n"));
+        }
+        let caps = |spec: &ClaimSpec| ClaimSpec {
+            nominal_resources: spec.nominal_resources.clone(),
+            ..ClaimSpec::default()
+        };
+        let before = self.before.as_ref().map(caps).unwrap_or_default();
+        let caps = merge::changes(&before, &caps(&self.after));
+        let caps: Vec<String> = caps.iter().map(|change| format!("- `{change}`\n")).collect();
+        let warnings = self.change.warnings.iter().map(|warning| format!("> Warning: {}\n", clean(warning)));
+        let warnings: Vec<String> = warnings.collect();
+        for part in [caps, warnings].iter().filter(|part| !part.is_empty()) {
+            text.push('\n');
+            text.push_str(&part.concat());
+        }
+        text
+    }
+}
+
+fn print(differences: &[Difference], args: &DiffArgs, printer: &mut Printer) -> Result<(), CliError> {
+    #[derive(Serialize)]
+    struct Items<'a> {
+        items: &'a [Difference],
+    }
+    if args.output != DiffFormat::Markdown {
+        differences
+            .iter()
+            .flat_map(|difference| &difference.change.warnings)
+            .for_each(|text| printer.warning(text));
+    }
+    match args.output {
+        DiffFormat::Json => printer.json(&Items { items: differences }),
+        DiffFormat::Yaml => printer.yaml(&Items { items: differences }),
+        DiffFormat::Name => differences
+            .iter()
+            .try_for_each(|difference| printer.line(&format!("clusterresourceclaim/{}", difference.claim))),
+        DiffFormat::Markdown if differences.is_empty() => printer.line("No claim changes."),
+        DiffFormat::Markdown => {
+            let texts: Vec<String> = differences.iter().map(Difference::markdown).collect();
+            printer.raw(texts.join("\n").as_bytes())
+        }
+        DiffFormat::Table => differences.iter().try_for_each(|difference| {
+            difference.lines().lines().try_for_each(|line| printer.line(line))?;
+            if difference.change.changes.is_empty() {
+                return Ok(());
+            }
+            let table = changes_table(&difference.change);
+            printer.table(&if args.no_headers { table.without_headers() } else { table })
+        }),
+    }
+}
