@@ -21,6 +21,10 @@ use super::{
 };
 use fedq_wire::problem::{Cause, Code};
 
+/// What is told of names that somebody else chose, in characters.
+const MOST_OF_A_NAME: usize = 80;
+const MOST_OF_A_PATH: usize = 400;
+
 pub struct Json<T>(pub T);
 
 impl<T: Serialize> IntoResponse for Json<T> {
@@ -92,23 +96,79 @@ fn refused(path: &str, error: &serde_json::Error) -> Failure {
             ),
             in_our_words(said),
         ),
-        Category::Syntax | Category::Eof | Category::Io => {
-            (Failure::bad_request("the body is no JSON"), said.to_owned())
-        }
+        Category::Eof => (Failure::bad_request("the body is no JSON"), "it ends too early".to_owned()),
+        Category::Syntax | Category::Io => (Failure::bad_request("the body is no JSON"), syntax(said)),
     };
-    let cause =
-        Cause { line: place(error.line()), column: place(error.column()), ..Cause::new(path, message) };
-    failure.0.causes = vec![cause];
+    let place = (place(error.line()), place(error.column()));
+    let path = cut(&with_missing(path, said), MOST_OF_A_PATH);
+    failure.0.causes = vec![Cause { line: place.0, column: place.1, ..Cause::new(&path, message) }];
     failure.next("/api/v1/openapi.json says what the body must be")
+}
+
+/// A field that is not there has no place in the body; it is told where it would be.
+fn with_missing(path: &str, said: &str) -> String {
+    let missing = said.strip_prefix("missing field").or_else(|| said.strip_prefix("duplicate field"));
+    match missing.and_then(named) {
+        Some(field) if path.is_empty() => field.to_owned(),
+        Some(field) if path.rsplit('.').next() != Some(field) => format!("{path}.{field}"),
+        _ => path.to_owned(),
+    }
+}
+
+/// What the reader quotes first.
+fn named(said: &str) -> Option<&str> {
+    let (_, rest) = said.split_once('`')?;
+    // A name may have the sign in it; what the reader adds behind it begins so.
+    let end = rest.find("`, ").or_else(|| rest.rfind('`'))?;
+    Some(&rest[..end])
+}
+
+/// As much as a person reads of what somebody else has written.
+fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+/// The reader's words for what is no JSON, in ours.
+fn syntax(said: &str) -> String {
+    let said = match said {
+        "control character (\\u0000-\\u001F) found while parsing a string" => {
+            "a control character must be written as an escape, such as \\n"
+        }
+        "expected ident" => "text must be in double quotes; without are true, false and null only",
+        "expected value" => "a value is missing, or is none of JSON",
+        "expected `:`" => "a colon is missing behind the name of a field",
+        "expected `,` or `}`" => "a comma is missing, or the end of the object",
+        "expected `,` or `]`" => "a comma is missing, or the end of the list",
+        "invalid escape" => "there is no such escape in JSON",
+        "invalid number" => "this is no number of JSON",
+        "invalid unicode code point"
+        | "lone leading surrogate in hex escape"
+        | "unexpected end of hex escape" => "this escape stands for no character",
+        "key must be a string" => "the name of a field must be in double quotes",
+        "number out of range" => "this number is too large",
+        "recursion limit exceeded" => "it is nested too deeply",
+        "trailing characters" => "there is more behind the end",
+        "trailing comma" => "a comma must not be the last",
+        other => other,
+    };
+    said.to_owned()
 }
 
 /// serde says what it found, which may be a secret, and then what it expected.
 fn in_our_words(said: &str) -> String {
-    if said.starts_with("missing field")
-        || said.starts_with("duplicate field")
-        || said.starts_with("unknown field")
-    {
-        return said.replace("expected", "there are");
+    let field = || cut(named(said).unwrap_or_default(), MOST_OF_A_NAME);
+    if said.starts_with("missing field") {
+        return format!("missing field `{}`", field());
+    }
+    if said.starts_with("duplicate field") {
+        return format!("duplicate field `{}`", field());
+    }
+    if said.starts_with("unknown field") {
+        let known = said.split_once("`, expected ").map(|(_, known)| known.trim_start_matches("one of "));
+        return format!("unknown field `{}`, there are {}", field(), known.unwrap_or("none"));
     }
     match said.rsplit_once(", expected ") {
         Some((_, expected)) => format!("must be {}", noun(expected)),
@@ -162,6 +222,32 @@ mod tests {
         assert_eq!(told, "422 nominalResources.cpu 1:53 must be text");
     }
 
+    /// For whoever reads them, and none is longer than what a person reads.
+    #[test]
+    fn what_is_wrong_is_told_in_our_words() {
+        let long = "x".repeat(5000);
+        for (body, expected) in [
+            ("{}", "422 name 1:2 missing field `name`"),
+            (
+                r#"{"expected": 1}"#,
+                "422 expected 1:11 unknown field `expected`, there are `name`, `kubeconfig`, `context`",
+            ),
+            (r#"{"name": "a", "name": "b"}"#, "422 name 1:20 duplicate field `name`"),
+            ("{", "400  1:1 it ends too early"),
+            ("{'name': 1}", "400  1:2 the name of a field must be in double quotes"),
+            (r#"{"name": hello}"#, "400 name 1:10 a value is missing, or is none of JSON"),
+            (r#"{"name": "a",}"#, "400  1:14 a comma must not be the last"),
+            (r#"{"name": "a"} x"#, "400  1:15 there is more behind the end"),
+        ] {
+            assert_eq!(told::<JoinCluster>(body.as_bytes()), expected, "{body}");
+        }
+        let told = told::<JoinCluster>(format!(r#"{{"{long}": 1}}"#).as_bytes());
+        assert!(
+            told.len() < 700 && told.contains("xxx…`, there are `name`, `kubeconfig`, `context`"),
+            "{told}"
+        );
+    }
+
     /// Where the document has bounds, and with the place in the body.
     #[test]
     fn what_is_larger_than_the_document_has_it_is_refused() {
@@ -201,7 +287,7 @@ mod tests {
                 r#"{"names": {"a": "a", "b": "a", "c": "a"}}"#,
                 "422 names 1:40 must be an object whose number of fields is at most 2",
             ),
-            (r#"{"name": "a", "name": "a"}"#, "422  1:20 duplicate field `name`"),
+            (r#"{"name": "a", "name": "a"}"#, "422 name 1:20 duplicate field `name`"),
         ] {
             assert_eq!(told_of::<Value>(body.as_bytes(), &shape), expected, "{body}");
         }

@@ -63,11 +63,12 @@ async fn page(
     query: &PageQuery,
 ) -> Result<List<Finding>, Failure> {
     let wrong = || Failure::bad_request("`continue` is not one this server gave");
-    let (after, told) = match query.next.as_deref().map(|next| next.rsplit_once('/')) {
-        None => ("", 0),
-        Some(Some((cluster, told))) => (cluster, told.parse::<usize>().map_err(|_| wrong())?),
-        Some(None) => return Err(wrong()),
-    };
+    let (after, told) =
+        match query.next.as_deref().filter(|next| !next.is_empty()).map(|next| next.rsplit_once('/')) {
+            None => ("", 0),
+            Some(Some((cluster, told))) => (cluster, told.parse::<usize>().map_err(|_| wrong())?),
+            Some(None) => return Err(wrong()),
+        };
     let limit = stream::limit(query.limit);
     let name = |cluster: &Option<ClusterName>| cluster.as_ref().map_or(String::new(), ToString::to_string);
     let rest: Vec<_> = clusters.into_iter().filter(|cluster| after <= name(cluster).as_str()).collect();

@@ -66,7 +66,9 @@ pub async fn get_cluster(
         return Ok(Object::new(show::managed(&name, managed, &state.aliases)));
     }
     let cluster = overview.clusters.get(&name).ok_or_else(|| unknown(&name))?;
-    Ok(Object::new(show::cluster(&name, cluster, &state.aliases)))
+    let shown = show::cluster(&name, cluster, &state.aliases);
+    let lasting = Cluster { last_seen: None, ..shown.clone() };
+    Ok(Object::as_lasts(shown, lasting))
 }
 
 /// Joins a cluster: checks the kubeconfig and keeps what is needed of it in a Secret on the hub.

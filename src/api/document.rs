@@ -219,7 +219,7 @@ fn headers() -> Value {
             "required": true, "schema": {"type": "string"},
         },
         "Location": {
-            "description": "Where it can be read.",
+            "description": "Where it can be read.", "required": true,
             "schema": {"type": "string", "format": "uri-reference"},
         },
         "RetryAfter": {

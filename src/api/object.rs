@@ -15,33 +15,45 @@ use super::Failure;
 /// An answer with one object.
 pub struct Object<T> {
     object: T,
+    /// The object without what is no news, where it has such.
+    lasting: Option<T>,
     /// What the hub calls it; goes before the dot of the ETag.
     version: Option<String>,
 }
 
 impl<T> Object<T> {
     pub fn new(object: T) -> Self {
-        Self { object, version: None }
+        Self { object, lasting: None, version: None }
     }
 
     /// The object can be edited, if it still has this version.
     pub fn of_version(object: T, version: String) -> Self {
-        Self { object, version: Some(version) }
+        Self { object, lasting: None, version: Some(version) }
+    }
+
+    /// The ETag goes by `lasting`, and says so: it is a weak one.
+    pub fn as_lasts(object: T, lasting: T) -> Self {
+        Self { object, lasting: Some(lasting), version: None }
     }
 }
 
 impl<T: Serialize> IntoResponse for Object<T> {
     fn into_response(self) -> Response {
-        let body = match serde_json::to_vec(&self.object) {
-            Ok(body) => body,
-            Err(error) => return Failure::internal("the answer cannot be written", &error).into_response(),
+        let written = |object: &T| {
+            serde_json::to_vec(object)
+                .map_err(|error| Failure::internal("the answer cannot be written", &error).into_response())
+        };
+        let (body, lasting) = match (written(&self.object), self.lasting.as_ref().map(written).transpose()) {
+            (Ok(body), Ok(lasting)) => (body, lasting),
+            (Err(failure), _) | (_, Err(failure)) => return failure,
         };
         // Enough that two answers never share one by chance.
-        let digest = Sha256::digest(&body)[..12]
+        let digest = Sha256::digest(lasting.as_ref().unwrap_or(&body))[..12]
             .iter()
             .fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
         let tag = match self.version {
             Some(version) => format!("\"{version}.{digest}\""),
+            None if lasting.is_some() => format!("W/\"{digest}\""),
             None => format!("\"{digest}\""),
         };
         let mut response = Body::from(body).into_response();
@@ -77,6 +89,7 @@ fn known(headers: &HeaderMap) -> Option<String> {
 }
 
 fn names(known: &str, tag: &HeaderValue) -> bool {
+    let tag = tag.to_str().unwrap_or_default().trim_start_matches("W/");
     let mut tags = known.split(',').map(|one| one.trim().trim_start_matches("W/"));
-    tags.any(|one| one == "*" || one.as_bytes() == tag.as_bytes())
+    tags.any(|one| one == "*" || one == tag)
 }

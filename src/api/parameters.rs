@@ -169,7 +169,9 @@ pub async fn check(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let operation = (request.method().clone(), path.as_str().to_owned());
+    // Who asks for the head alone asks for the same.
+    let method = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
+    let operation = (method.clone(), path.as_str().to_owned());
     let Some(operation) = known.0.get(&operation) else { return next.run(request).await };
     request.extensions_mut().insert(Arc::clone(&operation.body));
     match operation.check(request.uri().query().unwrap_or_default()) {

@@ -29,6 +29,11 @@ pub trait Source: Send + 'static {
 
     /// `false`: the daemon stops.
     fn changed(&mut self) -> impl Future<Output = bool> + Send;
+
+    /// Whether a row that is not among those of the last look is there all the same, because only some are looked at.
+    fn is_there(&self, _key: &str) -> impl Future<Output = Result<bool, Failure>> + Send {
+        std::future::ready(Ok(false))
+    }
 }
 
 struct OfOverview<T> {
@@ -199,8 +204,10 @@ impl<S: Source> Watch<S> {
             }
             self.sent.insert(key, row);
         }
-        for row in gone.values() {
-            self.line(&mut text, EventKind::Deleted, Some(row));
+        for (key, row) in &gone {
+            if !self.source.is_there(key).await.ok()? {
+                self.line(&mut text, EventKind::Deleted, Some(row));
+            }
         }
         Some(text)
     }

@@ -152,7 +152,7 @@ pub async fn list_tasks(
             review.boxed()
         };
         let held = Held::stream(&state, owner.user(), Box::new(review)).await?;
-        return Ok(watch(Newest { state, filter, views }, &headers, held));
+        return Ok(watch(Newest { state, filter, views, are_more: false }, &headers, held));
     }
     list::page(state, filter, &query).await
 }

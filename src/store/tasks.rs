@@ -152,24 +152,27 @@ pub struct TaskFilter {
     pub over: Option<bool>,
 }
 
+/// Scripts are most of a task, and no list shows them: a page of the longest ones would be a hundred megabytes.
+macro_rules! listed {
+    ($which:literal) => {
+        concat!(
+            "SELECT *, json_set(spec, '$.run', '', '$.setup', NULL, '$.envs', json('[]')) AS listed FROM tasks WHERE ",
+            $which,
+            " ORDER BY seq DESC LIMIT ?2"
+        )
+    };
+}
+
 impl TaskFilter {
     /// One for each filter: with one for all, SQLite would use no index.
     fn statement(&self) -> &'static str {
         match (&self.owner, self.over) {
-            (None, None) => "SELECT * FROM tasks WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2",
-            (None, Some(false)) => {
-                "SELECT * FROM tasks WHERE seq < ?1 AND over = 0 ORDER BY seq DESC LIMIT ?2"
-            }
-            (None, Some(true)) => {
-                "SELECT * FROM tasks WHERE seq < ?1 AND over = 1 ORDER BY seq DESC LIMIT ?2"
-            }
-            (Some(_), None) => "SELECT * FROM tasks WHERE seq < ?1 AND owner = ?3 ORDER BY seq DESC LIMIT ?2",
-            (Some(_), Some(false)) => {
-                "SELECT * FROM tasks WHERE seq < ?1 AND owner = ?3 AND over = 0 ORDER BY seq DESC LIMIT ?2"
-            }
-            (Some(_), Some(true)) => {
-                "SELECT * FROM tasks WHERE seq < ?1 AND owner = ?3 AND over = 1 ORDER BY seq DESC LIMIT ?2"
-            }
+            (None, None) => listed!("seq < ?1"),
+            (None, Some(false)) => listed!("seq < ?1 AND over = 0"),
+            (None, Some(true)) => listed!("seq < ?1 AND over = 1"),
+            (Some(_), None) => listed!("seq < ?1 AND owner = ?3"),
+            (Some(_), Some(false)) => listed!("seq < ?1 AND owner = ?3 AND over = 0"),
+            (Some(_), Some(true)) => listed!("seq < ?1 AND owner = ?3 AND over = 1"),
         }
     }
 }
@@ -297,14 +300,14 @@ impl Store {
         Ok(unknown.into_iter().collect())
     }
 
-    /// Newest first.
+    /// Newest first, without their scripts and variables.
     pub async fn tasks(&self, filter: &TaskFilter, page: &PageRequest) -> Result<Page<TaskRow>, StoreError> {
         let mut query = sqlx::query(filter.statement()).bind(page.before_id()?).bind(page.probe());
         if let Some(owner) = &filter.owner {
             query = query.bind(owner);
         }
         let rows = query
-            .try_map(|row| Ok((row.try_get::<i64, _>("seq")?, task(&row)?)))
+            .try_map(|row| Ok((row.try_get::<i64, _>("seq")?, task_of(&row, "listed")?)))
             .fetch_all(self.readers())
             .await
             .map_err(reading("list tasks"))?;
@@ -481,6 +484,10 @@ async fn append(connection: &mut SqliteConnection, seq: i64, event: &Event) -> s
 }
 
 fn task(row: &SqliteRow) -> sqlx::Result<TaskRow> {
+    task_of(row, "spec")
+}
+
+fn task_of(row: &SqliteRow, spec: &'static str) -> sqlx::Result<TaskRow> {
     Ok(TaskRow {
         id: column::name(row, "id")?,
         owner: row.try_get("owner")?,
@@ -491,7 +498,7 @@ fn task(row: &SqliteRow) -> sqlx::Result<TaskRow> {
             None => None,
         },
         submitted: column::time(row, "submitted_ms")?,
-        spec: column::json(row, "spec")?,
+        spec: column::json(row, spec)?,
         state: column::json(row, "state")?,
         dispatch: column::optional_json(row, "dispatch")?,
         restarts: row.try_get("restarts")?,

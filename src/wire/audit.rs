@@ -24,8 +24,10 @@ pub struct AuditEntry {
 #[derive(Clone, Debug, Default, Deserialize, Eq, IntoParams, PartialEq, Serialize)]
 #[into_params(parameter_in = Query)]
 pub struct AuditQuery {
+    /// How many items a page has at most; 0 leaves it to the server.
     #[serde(default)]
     pub limit: u32,
+    /// `continue` of the page before.
     #[serde(rename = "continue", default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
     /// Only what this person did.

@@ -24,7 +24,7 @@ pub struct ListQuery {
     #[serde(rename = "continue", default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
     /// Answer with a stream of changes instead: JSON lines, or server-sent events where the request
-    /// accepts `text/event-stream`.
+    /// accepts `text/event-stream`. `limit` and `continue` have no effect on it.
     #[serde(default, deserialize_with = "flag", skip_serializing_if = "is_false")]
     #[param(value_type = bool)]
     pub watch: bool,

@@ -318,7 +318,7 @@ pub struct TasksQuery {
     #[serde(rename = "continue", default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
     /// Answer with a stream of changes instead: JSON lines, or server-sent events where the request
-    /// accepts `text/event-stream`.
+    /// accepts `text/event-stream`. It tells of the newest 500; `limit` and `continue` have no effect on it.
     #[serde(default, deserialize_with = "flag", skip_serializing_if = "std::ops::Not::not")]
     #[param(value_type = bool)]
     pub watch: bool,
@@ -392,6 +392,7 @@ pub enum LogItem {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogLine {
+    /// When the container wrote it, as its cluster says: in UTC, with nine decimals, which tell lines of one moment apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ts: Option<String>,
     pub cluster: String,

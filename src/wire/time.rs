@@ -45,6 +45,7 @@ impl PartialSchema for Time {
         ObjectBuilder::new()
             .schema_type(Type::String)
             .format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
+            .pattern(Some(r"^[0-9]{4,6}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$"))
             .description(Some("In UTC, always with three decimals."))
             .examples(["2026-08-01T09:30:00.000Z"])
             .into()

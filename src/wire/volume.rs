@@ -79,7 +79,8 @@ pub struct Volume {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_class: Option<String>,
     pub access_modes: Vec<String>,
-    /// Pending, Bound, Lost or Deleting.
+    /// As the phase of its PersistentVolumeClaim, `Unknown` while nobody can ask its cluster, or `Terminating`.
+    #[schema(pattern = "^(Pending|Bound|Lost|Unknown|Terminating)$")]
     pub state: String,
     /// Why it is not Bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]

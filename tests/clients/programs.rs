@@ -118,7 +118,9 @@ fn the_commands_of_the_page_on_the_api_work() {
     let mut shell = Command::new("sh");
     shell.env("GOWORK", "off").env("CGO_ENABLED", "0").env_remove("GOFLAGS");
     let said = run(fedqd.tell(shell.current_dir(folder.path()).env("PATH", path).args(["-c", &script])));
-    for expected in ["succeeded", "SYNCED", "hello from", "412"] {
+    let over = |line: &str| line.starts_with("task ") && line.ends_with(" succeeded");
+    assert!(said.lines().any(over), "the task did not succeed:\n{said}");
+    for expected in ["SYNCED", "hello from", "412"] {
         assert!(said.contains(expected), "no {expected} in\n{said}");
     }
     assert_eq!(said.matches("submitted ").count(), 3, "{said}");

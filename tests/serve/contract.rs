@@ -106,9 +106,9 @@ async fn a_bad_body_is_told_by_field_and_place() {
         ("/tasks", large.into_bytes(), 413, "too-large", ""),
         ("/tasks", br#"{"file": 7}"#.to_vec(), 422, "invalid", "file"),
         ("/tasks", br#"{"file": "run: a", "fil": ""}"#.to_vec(), 422, "invalid", "fil"),
-        ("/tasks", br#"{"file": "run: a", "file": "run: b"}"#.to_vec(), 422, "invalid", ""),
+        ("/tasks", br#"{"file": "run: a", "file": "run: b"}"#.to_vec(), 422, "invalid", "file"),
         ("/tasks", br#"{"file": "run: a", "id": "A"}"#.to_vec(), 422, "invalid", "id"),
-        ("/clusters", br#"{"name": "new"}"#.to_vec(), 422, "invalid", ""),
+        ("/clusters", br#"{"name": "new"}"#.to_vec(), 422, "invalid", "kubeconfig"),
         ("/clusters", br#"{"name": "a b", "kubeconfig": "x"}"#.to_vec(), 422, "invalid", "name"),
         ("/volumes", b"{\"name\": \"a\\u0000\", \"size\": \"1Gi\"}".to_vec(), 422, "invalid", "name"),
     ];
@@ -142,6 +142,66 @@ async fn single_objects_are_sent_once() {
         }
         let other = ask(&served, &format!("GET {path}"), &[("if-none-match", "\"other\"")], "").await;
         assert_eq!((other.status, other.body), (200, first.body), "{path}");
+    }
+}
+
+/// It is seen every other second, and who asks for it as often is sent nothing all the same.
+#[tokio::test]
+async fn that_a_cluster_was_seen_is_no_other_cluster() {
+    let served = served().await;
+    let seen = |milliseconds: i64, cordoned: bool| {
+        let mut overview = super::server::overview();
+        let east = overview.clusters.values_mut().next().unwrap();
+        east.last_seen.set(jiff::Timestamp::from_millisecond(milliseconds).unwrap());
+        Arc::make_mut(east).cordoned = cordoned;
+        served.overview.send_replace(overview.into());
+    };
+    seen(1_700_000_000_000, false);
+    let first = ask(&served, "GET /clusters/east", &[], "").await;
+    assert!(first.json()["lastSeen"].is_string());
+    let known = first.headers["etag"].to_str().unwrap();
+    assert!(known.starts_with("W/\""), "{known} goes by less than the bytes");
+    seen(1_700_000_002_000, false);
+    let again = ask(&served, "GET /clusters/east", &[("if-none-match", known)], "").await;
+    assert_eq!(again.status, 304);
+    seen(1_700_000_004_000, true);
+    let changed = ask(&served, "GET /clusters/east", &[("if-none-match", known)], "").await;
+    assert_eq!(changed.status, 200, "it is cordoned");
+}
+
+/// As the loops of clients begin.
+#[tokio::test]
+async fn every_list_begins_with_an_empty_continue() {
+    let served = served().await;
+    let document = fedq_api::openapi();
+    let mut found = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        let parameters = item["get"]["parameters"].as_array().into_iter().flatten();
+        if !parameters.clone().any(|parameter| parameter["name"] == "continue") {
+            continue;
+        }
+        let path = path.trim_start_matches("/api/v1").replace("{cluster}", "east");
+        let path = path.replace("{claim}", "east-resource-claim").replace("{queue}", "team-a");
+        if path.contains('{') {
+            continue;
+        }
+        let answer = ask(&served, &format!("GET {path}?continue="), &[], "").await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.json());
+        found.push(path);
+    }
+    assert!(8 < found.len(), "{found:?}");
+}
+
+/// Who asks for the head alone asks for the same.
+#[tokio::test]
+async fn a_head_takes_the_parameters_of_a_get() {
+    let served = served().await;
+    for (path, status) in [("/clusters?limit=2", 200), ("/clusters?limits=2", 400), ("/version?a=1", 400)] {
+        let request =
+            Request::head(format!("/api/v1{path}")).header("authorization", format!("Bearer {ANN}"));
+        let request = request.body(Body::empty()).unwrap();
+        let answer = tower::ServiceExt::oneshot(served.router.clone(), request).await.unwrap();
+        assert_eq!(answer.status(), status, "{path}");
     }
 }
 

@@ -12,7 +12,7 @@ use fedq_domain::task::{
     record::NodeCounts,
     view::TaskViews,
 };
-use fedq_store::{KeptLogs, Live, TaskMove, TaskRow};
+use fedq_store::{KeptLogs, Live, PageRequest, TaskFilter, TaskMove, TaskRow};
 use fedq_values::ids::ClusterName;
 use http_body_util::BodyExt;
 use jiff::Timestamp;
@@ -369,6 +369,48 @@ async fn a_list_can_be_followed() {
     served.task_views.send_replace(Arc::default());
     let change = next().await;
     assert!(change.contains("MODIFIED") && change.contains("\"phase\":\"dispatching\""), "{change}");
+}
+
+/// A stream tells of so many. What newer ones push out is there all the same, so it is not told to be gone.
+#[tokio::test]
+async fn what_newer_tasks_push_out_of_a_stream_is_not_told_to_be_gone() {
+    let served = served_as(|parts| parts.max_live = Live { tasks: 1000, bytes: 16 << 20 }).await;
+    let oldest = submit(&served, ANN, "name: oldest\nrun: x\n").await;
+    for number in 0..498 {
+        submit(&served, ANN, &format!("name: t{number}\nrun: x\n")).await;
+    }
+    let newest = submit(&served, ANN, "name: newest\nrun: x\n").await;
+    let request = Request::get("/api/v1/tasks?watch=true&over=false");
+    let request = request.header("authorization", format!("Bearer {ANN}")).body(Body::empty()).unwrap();
+    let mut body = served.send(request).await.into_body();
+    let mut next = async || {
+        let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        String::from_utf8(frame.to_vec()).unwrap()
+    };
+    let begin = next().await;
+    assert!(begin.lines().count() == 501 && begin.contains(&oldest), "{} lines", begin.lines().count());
+    let id = submit(&served, ANN, "name: one-more\nrun: x\n").await;
+    served.call(ANN, &format!("POST /tasks/{newest}/stop"), Value::Null).await;
+    submit(&served, ANN, "name: and-another\nrun: x\n").await;
+    served.task_views.send_replace(Arc::default());
+    let change = next().await;
+    let told = |kind: &str, id: &str| {
+        change.lines().any(|line| line.contains(&format!("\"type\":\"{kind}\"")) && line.contains(id))
+    };
+    assert!(told("ADDED", &id) && told("DELETED", &newest), "{change}");
+    assert!(!change.contains(&oldest), "{change}");
+}
+
+/// Scripts are most of what a task is, and no list shows them.
+#[tokio::test]
+async fn lists_do_not_read_scripts() {
+    let served = served().await;
+    let id = submit(&served, ANN, "name: one\nsetup: s\nrun: script\nenvs: {A: b}\n").await;
+    let page = served.store.tasks(&TaskFilter::default(), &PageRequest::default()).await.unwrap();
+    let spec = &page.items[0].spec;
+    assert_eq!((spec.run.as_str(), spec.setup.as_deref(), spec.envs.len()), ("", None, 0));
+    let (_, task) = served.call(ANN, &format!("GET /tasks/{id}"), Value::Null).await;
+    assert_eq!(task["run"], "script");
 }
 
 #[tokio::test]

@@ -154,7 +154,11 @@ impl Document {
             };
             let value = match known["schema"]["type"].as_str() {
                 // As Kubernetes reads them, and clients made from the document do not write them.
-                Some("boolean") => json!(matches!(&*value, "1" | "true" | "True" | "")),
+                Some("boolean") => match &*value {
+                    "1" | "true" | "True" | "" => json!(true),
+                    "0" | "false" | "False" => json!(false),
+                    _ => Value::Null,
+                },
                 Some("integer") => json!(value.parse::<u64>().ok()),
                 _ => json!(value),
             };

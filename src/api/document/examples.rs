@@ -72,7 +72,7 @@ fn answered(schema: &str) -> Option<Value> {
         }),
         "ClaimDetail" => json!({
             "name": "oregon-resource-claim", "resourceVersion": "4711", "generation": 3, "spec": claim_spec(),
-            "state": claim(), "flavors": [flavor()], "foreign": {}, "holders": [cell()],
+            "follows": ["cpu", "gpu"], "state": claim(), "flavors": [flavor()], "foreign": {}, "holders": [cell()],
         }),
         "ClaimHistory" => json!({
             "at": SUBMITTED, "claim": "oregon-resource-claim", "generation": 1, "who": "ann@example.com",

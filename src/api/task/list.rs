@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::show;
 use crate::{Failure, State, audit, stream::Source};
-use fedq_domain::task::view::TaskViews;
+use fedq_domain::task::{names::TaskId, view::TaskViews};
 use fedq_store::{Cursor, PageRequest, TaskFilter, TaskRow};
 use fedq_wire::task::{Task, TasksQuery};
 
@@ -104,6 +104,8 @@ pub struct Newest {
     pub state: State,
     pub filter: TaskFilter,
     pub views: watch::Receiver<Arc<TaskViews>>,
+    /// There are more than were looked at.
+    pub are_more: bool,
 }
 
 impl Source for Newest {
@@ -112,10 +114,20 @@ impl Source for Newest {
     async fn rows(&mut self) -> Result<Vec<(String, Task)>, Failure> {
         let views = self.views.borrow_and_update().clone();
         let found = self.state.store.tasks(&self.filter, &PageRequest::first(FOLLOWED)).await?;
+        self.are_more = found.next.is_some();
         Ok(found.items.iter().map(|row| (row.id.to_string(), show::task(row, &views))).collect())
     }
 
     async fn changed(&mut self) -> bool {
         self.views.changed().await.is_ok()
+    }
+
+    /// Newer ones push out what is older.
+    async fn is_there(&self, id: &str) -> Result<bool, Failure> {
+        let Some(id) = Some(id).filter(|_| self.are_more).and_then(TaskId::parse) else {
+            return Ok(false);
+        };
+        let row = self.state.store.task(&id).await?;
+        Ok(row.is_some_and(|row| self.filter.over.is_none_or(|over| over == row.state.phase.is_over())))
     }
 }
