@@ -29,7 +29,11 @@ fn placement() -> Placement {
 }
 
 fn objects_in(task: &NewTask, gang: Gang) -> Vec<Value> {
-    let (id, placement) = (TaskId::parse("1a2b3c4d").expect("an id"), placement());
+    objects_with(task, gang, &placement())
+}
+
+fn objects_with(task: &NewTask, gang: Gang, placement: &Placement) -> Vec<Value> {
+    let id = TaskId::parse("1a2b3c4d").expect("an id");
     let tenant = Tenant { namespace: "team".to_owned(), service_account: Some("runner".to_owned()) };
     render(&Order {
         id: &id,
@@ -39,7 +43,7 @@ fn objects_in(task: &NewTask, gang: Gang) -> Vec<Value> {
         submitted: Timestamp::from_microsecond(1_759_667_696_789_012).expect("a time"),
         spec: &task.spec,
         secrets: &task.secrets,
-        placement: &placement,
+        placement,
         gang,
         tenant: &tenant,
         priority_class: Some("high"),
@@ -356,12 +360,53 @@ fn a_volume_at_two_paths_stands_in_the_pod_once() {
         json!([
             {"name": "data", "persistentVolumeClaim": {"claimName": "data-0a0a0a0a"}},
             {"name": "volume-1", "persistentVolumeClaim": {"claimName": "big-one-0a0a0a0b"}},
+            {"name": "fedq-shm", "emptyDir": {"medium": "Memory"}},
         ])
     );
     assert_eq!(
         spec["containers"][0]["volumeMounts"][1],
         json!({"name": "data", "mountPath": "/b", "subPath": "s"})
     );
+}
+
+#[test]
+fn every_pod_has_shared_memory_unless_the_task_mounts_its_own() {
+    let mounted = |volumes: &str, gang| {
+        let objects = objects(&format!("run: x\nnum_nodes: 2\nvolumes: {{{volumes}}}\n"), gang);
+        let spec = &templates(&objects)[0].0["spec"];
+        let shared = json!({"name": "fedq-shm", "emptyDir": {"medium": "Memory"}});
+        let place = json!({"name": "fedq-shm", "mountPath": "/dev/shm"});
+        let has = |list: &Value, entry: &Value| list.as_array().expect("a list").contains(entry);
+        let there = has(&spec["volumes"], &shared);
+        assert_eq!(there, has(&spec["containers"][0]["volumeMounts"], &place), "{spec:#}");
+        there
+    };
+    for gang in [Gang::PerNode, Gang::Indexed, Gang::JobSet] {
+        for (volumes, expected) in [
+            ("", true),
+            ("/data: data", true),
+            ("/dev/shm/cache: data", true),
+            ("/device: data", true),
+            ("/dev/shm: data", false),
+            ("/dev//shm/: data", false),
+            ("/dev: data", false),
+        ] {
+            assert_eq!(mounted(volumes, gang), expected, "{volumes}");
+        }
+    }
+}
+
+#[test]
+fn no_volume_of_a_task_is_called_as_one_of_ours() {
+    let own = |name: &str| {
+        let mut placement = placement();
+        placement.claims.insert(name.to_owned(), "claim".to_owned());
+        let task = new_task(&format!("run: x\nvolumes: {{/a: {name}}}\n"));
+        let objects = objects_with(&task, Gang::PerNode, &placement);
+        objects[0]["spec"]["template"]["spec"]["volumes"][0]["name"].as_str().expect("a name").to_owned()
+    };
+    assert_eq!(own("fedq-shm"), "volume-0");
+    assert_eq!(own("fedq"), "fedq");
 }
 
 #[test]
