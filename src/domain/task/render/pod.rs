@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::{CONTAINER, Gang, ID_LABEL, Order, script};
+use super::{CONTAINER, Gang, ID_LABEL, Order, script, upload_secret_names};
 use crate::task::{choose::verdict::per_node, names::task_label, spec::Limits};
 use fedq_values::quantity::Amount;
 
 /// What fedq calls volumes of its own begins with it, so that none of the task's has that name.
 const RESERVED: &str = "fedq-";
+const UPLOADS: &str = "fedq-uploads";
 const SHARED_MEMORY: &str = "fedq-shm";
 const SHARED_MEMORY_PATH: &str = "/dev/shm";
 
@@ -202,6 +203,12 @@ impl Order<'_> {
                 entry["subPath"] = json!(path);
             }
             mounts.push(entry);
+        }
+        if !self.spec.uploads.is_empty() {
+            let names = upload_secret_names(&self.object_name(), &self.spec.uploads);
+            let sources: Vec<Value> = names.iter().map(|name| json!({"secret": {"name": name}})).collect();
+            volumes.push(json!({"name": UPLOADS, "projected": {"sources": sources}}));
+            mounts.push(json!({"name": UPLOADS, "mountPath": script::UPLOADS, "readOnly": true}));
         }
         if !self.spec.volumes.iter().any(|mount| holds_shared_memory(&mount.path)) {
             volumes.push(json!({"name": SHARED_MEMORY, "emptyDir": {"medium": "Memory"}}));
