@@ -151,6 +151,7 @@ fn print_objects(told: &mut String, new: &NewTask, placement: &Placement) {
             submitted: "2025-10-05T12:34:56.789012Z".parse::<Timestamp>().unwrap(),
             spec: task,
             secrets: &new.secrets,
+            uploads: &[],
             placement,
             gang: *gang,
             tenant: &tenant,

@@ -18,6 +18,9 @@ const STREAMS_OF_ONE: usize = 200;
 /// Checks of clusters and simulations under way: each is many requests, or a second of a processor.
 const LOOKS: usize = 16;
 const LOOKS_OF_ONE: usize = 4;
+/// Uploads under way: each is in memory as a whole.
+const UPLOADS: usize = 8;
+const UPLOADS_OF_ONE: usize = 2;
 /// Refusals that are written down in a minute: whoever is refused again and again writes the log full else.
 const REFUSALS: usize = 300;
 const REFUSALS_OF_ONE: usize = 30;
@@ -26,6 +29,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 pub struct Callers {
     streams: Places,
     looks: Places,
+    uploads: Places,
     refusals: Mutex<Refusals>,
 }
 
@@ -41,6 +45,7 @@ impl Default for Callers {
         Self {
             streams: Places::new(STREAMS, STREAMS_OF_ONE),
             looks: Places::new(LOOKS, LOOKS_OF_ONE),
+            uploads: Places::new(UPLOADS, UPLOADS_OF_ONE),
             refusals: Mutex::new(Refusals { since: Instant::now(), all: 0, of: HashMap::new() }),
         }
     }
@@ -61,6 +66,12 @@ impl Callers {
             )
         };
         self.looks.take(user).await.map_err(busy)
+    }
+
+    /// For an upload, until it is on the disk.
+    pub(super) async fn upload(&self, user: &str) -> Result<Place, Failure> {
+        let busy = |_| Failure::too_many_requests("too many uploads are under way, of one person or in all");
+        self.uploads.take(user).await.map_err(busy)
     }
 
     /// Whether one more refusal of this person is written down.

@@ -8,6 +8,7 @@ mod links;
 
 use serde_json::{Map, Value, json};
 
+use super::upload::GZIP;
 use fedq_wire::list::EventKind;
 
 const METHODS: [&str; 4] = ["get", "put", "post", "delete"];
@@ -20,6 +21,7 @@ const SYNCED: &str = "WatchSynced";
 /// RFC 1123 subdomains, which Kubernetes' names are.
 const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 const TASK_ID: &str = "^[0-9a-z]{8}$";
+const DIGEST: &str = "^[0-9a-f]{64}$";
 
 /// The document, made whole.
 pub fn finish(document: &utoipa::openapi::OpenApi) -> Value {
@@ -243,6 +245,9 @@ fn complete(path: &str, method: &str, operation: &mut Value) {
     if id == "simulate_placement" {
         operation["requestBody"]["content"][JSON]["schema"] = placement();
     }
+    if id == "put_upload" {
+        operation["requestBody"]["content"][GZIP]["schema"] = json!({"type": "string", "format": "binary"});
+    }
     let summary = operation["summary"].clone();
     let object = method == "get" && is_object(&operation["responses"]["200"]["content"]);
     for (status, response) in operation["responses"].as_object_mut().into_iter().flatten() {
@@ -327,6 +332,7 @@ fn describe(parameter: &mut Value) {
             "claim" => (text(SUBDOMAIN, 253), "Name of the ClusterResourceClaim"),
             "queue" => (text(SUBDOMAIN, 253), "Name of the ClusterQueue"),
             "task" => (text(TASK_ID, 8), "Id of the task"),
+            "digest" => (text(DIGEST, 64), "SHA-256 of the archive, in hexadecimal digits"),
             "volume" => (text("^[-0-9a-z]+$", 54), "Id of the volume, or the name that its owner gave it"),
             "namespace" => (text(SUBDOMAIN, 63), "Namespace on the hub"),
             _ => (text(SUBDOMAIN, 253), "Name of the object"),

@@ -31,6 +31,7 @@ mod stream;
 mod system;
 mod task;
 mod token_file;
+mod upload;
 mod volume;
 pub mod webhook;
 
@@ -50,6 +51,7 @@ pub use self::{
     owner::UnprovenNames,
     routes::{openapi, router},
     token_file::{TokenFile, TokenFileError},
+    upload::UploadBounds,
 };
 use fedq_base::clock::Clock;
 use fedq_domain::{
@@ -101,6 +103,7 @@ pub struct Parts {
     pub kept_logs: Option<KeptLogs>,
     /// Of one person, that are not over.
     pub max_live: Live,
+    pub uploads: UploadBounds,
     /// What k8s-cli's `X-User` is believed for without a token.
     pub unproven_names: UnprovenNames,
     /// What one caller may take.

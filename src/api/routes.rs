@@ -17,7 +17,7 @@ use utoipa_axum::{
 use super::{
     Failure, State, audit, capacity, check, claim, cluster, document, k8s_cli, object,
     parameters::{self, Parameters},
-    placement, proxy, queue, reference, system, task, volume,
+    placement, proxy, queue, reference, system, task, upload, volume,
 };
 use fedq_wire::problem::{Code, Problem};
 
@@ -129,6 +129,7 @@ fn operations() -> Vec<UtoipaMethodRouter<State>> {
         routes!(task::explain_task),
         routes!(task::stop_task),
         routes!(task::logs::task_logs),
+        routes!(upload::get_upload, upload::put_upload),
         routes!(volume::list_volumes, volume::create_volume),
         routes!(volume::get_volume, volume::delete_volume),
         routes!(audit::list_audit),

@@ -5,6 +5,8 @@ pub mod logs;
 mod show;
 mod submit;
 
+use std::collections::BTreeMap;
+
 use axum::{
     extract::State as Extract,
     http::{HeaderMap, StatusCode, header},
@@ -30,6 +32,7 @@ use super::{
 use fedq_domain::task::{
     names::TaskId,
     sky::{self, Changes, Options},
+    upload::Archive,
 };
 use fedq_store::{TaskFilter, TaskRow};
 use fedq_values::ids::ClusterName;
@@ -60,11 +63,12 @@ pub async fn submit_task(
     Json(asked): Json<SubmitTask>,
 ) -> Result<Response, Failure> {
     let wanted = wanted(&asked)?;
-    let (text, options) = options(asked);
+    let dry_run = dry_run.is_set();
+    let uploads = submit::uploads(&state, &owner, &asked.uploads, dry_run).await?;
+    let (text, options) = options(asked, uploads);
     let file = sky::read_file(text.as_bytes(), &options).map_err(|error| refused(&error))?;
     let warnings = file.warnings.iter().map(ToString::to_string).collect();
     let checked = check(&state, &owner, file, &wanted).await?;
-    let dry_run = dry_run.is_set();
     let verdicts = checked.iter().map(|one| if dry_run { show::verdicts(&one.choice) } else { Vec::new() });
     let verdicts: Vec<_> = verdicts.collect();
     let rows = if dry_run {
@@ -118,14 +122,14 @@ fn wanted(asked: &SubmitTask) -> Result<Wanted, Failure> {
     })
 }
 
-fn options(asked: SubmitTask) -> (String, Options) {
+fn options(asked: SubmitTask, uploads: BTreeMap<String, Archive>) -> (String, Options) {
     let changes = Changes {
         name: asked.name,
         num_nodes: asked.num_nodes.map(|number| number.to_string()),
         accelerators: asked.accelerators,
         image: asked.image,
     };
-    (asked.file, Options { envs: asked.envs, secrets: asked.secrets, changes, strict: asked.strict })
+    (asked.file, Options { envs: asked.envs, secrets: asked.secrets, uploads, changes, strict: asked.strict })
 }
 
 /// One's own tasks, newest first.

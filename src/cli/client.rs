@@ -26,6 +26,8 @@ use fedq_wire::{
 const DEADLINE: Duration = Duration::from_secs(30);
 /// A diagnosis waits for clusters.
 const CHECK_DEADLINE: Duration = Duration::from_secs(90);
+/// What goes with a task has some MiB.
+const UPLOAD_DEADLINE: Duration = Duration::from_mins(10);
 /// No answer is that large; what is, is not ours.
 const MAX_ANSWER: usize = 64 << 20;
 /// The server sends an empty line each 20 s.
@@ -113,6 +115,28 @@ impl Api {
         self.call(Call { method: Method::PUT, path, body: Some(self.json(body)?), version }).await
     }
 
+    /// Sends a `tar.gz` of so many bytes. Slow lines get their time.
+    pub async fn put_archive<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        (length, body): (usize, Body),
+    ) -> Result<T, CliError> {
+        let work = async {
+            let call = Call { method: Method::PUT, path, body: None, version: None };
+            let request = self.request(&call, "application/json");
+            let request = request
+                .header(header::CONTENT_TYPE, "application/gzip")
+                .header(header::CONTENT_LENGTH, length)
+                .body(body);
+            let response = self.answered(request).await?;
+            self.read(response).await
+        };
+        match tokio::time::timeout(UPLOAD_DEADLINE, work).await {
+            Ok(answer) => answer,
+            Err(_) => Err(CliError::Timeout { server: self.server.clone(), after: UPLOAD_DEADLINE }),
+        }
+    }
+
     fn json(&self, body: &impl Serialize) -> Result<Vec<u8>, CliError> {
         serde_json::to_vec(body).map_err(|error| self.answer(&error))
     }
@@ -122,14 +146,18 @@ impl Api {
         let deadline = if path.ends_with("/check") { CHECK_DEADLINE } else { DEADLINE };
         let work = async {
             let response = self.send(call, "application/json").await?;
-            let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
-            let body = body.map_err(|error| self.answer(&error))?.to_bytes();
-            serde_json::from_slice(&body).map_err(|error| self.answer(&error))
+            self.read(response).await
         };
         match tokio::time::timeout(deadline, work).await {
             Ok(answer) => answer,
             Err(_) => Err(CliError::Timeout { server: self.server.clone(), after: deadline }),
         }
+    }
+
+    async fn read<T: DeserializeOwned>(&self, response: Response<Body>) -> Result<T, CliError> {
+        let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
+        let body = body.map_err(|error| self.answer(&error))?.to_bytes();
+        serde_json::from_slice(&body).map_err(|error| self.answer(&error))
     }
 
     /// Follows a list until `on_event` fails or the server ends the stream.
@@ -193,9 +221,9 @@ impl Api {
         Ok(response.map(Body::new))
     }
 
-    async fn send(&self, call: Call<'_>, accept: &str) -> Result<Response<Body>, CliError> {
+    fn request(&self, call: &Call<'_>, accept: &str) -> http::request::Builder {
         let mut request = Request::builder()
-            .method(call.method)
+            .method(call.method.clone())
             .uri(format!("{}/api/v1{}", self.server, call.path))
             .header(header::ACCEPT, format!("{accept}, {PROBLEM_JSON}"))
             .header(header::USER_AGENT, concat!("fedq/", env!("CARGO_PKG_VERSION")));
@@ -205,11 +233,19 @@ impl Api {
         if let Some(version) = call.version {
             request = request.header(header::IF_MATCH, format!("\"{version}\""));
         }
+        request
+    }
+
+    async fn send(&self, call: Call<'_>, accept: &str) -> Result<Response<Body>, CliError> {
+        let mut request = self.request(&call, accept);
         if call.body.is_some() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
-        let body = Body::from(call.body.unwrap_or_default());
-        let request = request.body(body).map_err(|_| CliError::BadServer { server: self.server.clone() })?;
+        self.answered(request.body(Body::from(call.body.unwrap_or_default()))).await
+    }
+
+    async fn answered(&self, request: http::Result<Request<Body>>) -> Result<Response<Body>, CliError> {
+        let request = request.map_err(|_| CliError::BadServer { server: self.server.clone() })?;
         let response = self.http.request(request).await.map_err(|error| self.unreachable(&error))?;
         let response = response.map(Body::new);
         if response.status().is_success() { Ok(response) } else { Err(self.refused(response).await) }

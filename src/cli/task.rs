@@ -2,9 +2,11 @@
 
 pub mod input;
 mod logs;
+mod pack;
 mod show;
 mod stop;
 mod submit;
+mod upload;
 mod validate;
 
 use super::{DONE, Session, args::TaskCommand, client::escape, error::CliError};

@@ -44,7 +44,7 @@ use fedq_values::ids::ClusterName;
 pub use self::keep::LogKeeping;
 use self::{
     awaited::Awaited, gather::Gathered, index::Index, job_sets::JobSets, keep::Keeping, rest::Rest,
-    secrets::SecretValues, target::Target, wishes::Past,
+    secrets::TaskContents, target::Target, wishes::Past,
 };
 
 mod awaited;
@@ -108,7 +108,7 @@ pub struct TaskController {
     clusters: BTreeMap<ClusterName, Cluster>,
     /// The hub itself, for tasks that MultiKueue dispatches.
     place: Option<Cluster>,
-    secrets: SecretValues,
+    contents: TaskContents,
     keeping: Keeping,
     tasks: Tasks,
     /// What follows the hub as its workers are.
@@ -195,7 +195,7 @@ impl TaskController {
             more_come: false,
             clusters: BTreeMap::new(),
             place: None,
-            secrets: SecretValues::default(),
+            contents: TaskContents::default(),
             keeping: Keeping::default(),
             tasks: Tasks::new(),
             follows: JoinSet::new(),

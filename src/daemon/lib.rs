@@ -450,6 +450,11 @@ async fn prune(
                 Err(error) => warn!("Could not prune {what}: {}", telemetry::chain(&error)),
             }
         }
+        match store.prune_uploads(config.tasks.uploads.keep_for, clock.now()).await {
+            Ok(0) => {}
+            Ok(count) => info!("Let go of {count} uploads that no task needs"),
+            Err(error) => warn!("Could not prune uploads: {}", telemetry::chain(&error)),
+        }
         if let Some(logs) = &logs {
             let keep_for = config.task_retention().keep_for;
             match prune_logs(&store, &logs.kept, keep_for, clock.now()).await {

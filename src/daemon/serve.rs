@@ -29,7 +29,7 @@ use tracing::{info, warn};
 use super::{Daemon, FIRST_RETRY, host};
 use crate::config::Listen;
 use fedq_api::{
-    Authenticator, Callers, Diagnose, TokenFile, UnprovenNames,
+    Authenticator, Callers, Diagnose, TokenFile, UnprovenNames, UploadBounds,
     connections::{self, Bounds},
     webhook::{Webhook, review::Judge},
 };
@@ -201,6 +201,7 @@ impl Daemon {
             tenants: self.config.tenants(),
             kept_logs: self.kept_logs.as_ref().map(|logs| logs.kept.clone()),
             max_live: self.config.max_live()?,
+            uploads: self.upload_bounds()?,
             unproven_names: self.unproven_names(),
             callers: Callers::default(),
             clock: self.clock.clone(),
@@ -222,6 +223,11 @@ impl Daemon {
         let served = connections::serve(listener.into_std()?, tls, router, bounds, cancel);
         self.tasks.spawn(async move { served.await.context("the API's listener failed") });
         Ok(())
+    }
+
+    fn upload_bounds(&self) -> anyhow::Result<UploadBounds> {
+        let (one_task, one_person) = self.config.upload_sizes()?;
+        Ok(UploadBounds { one_task, one_person })
     }
 
     /// Tells whoever reads the log or watches the metrics as well.

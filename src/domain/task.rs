@@ -15,6 +15,7 @@ pub mod spec;
 pub mod tenant;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod upload;
 pub mod view;
 pub mod volume;
 pub mod yaml;

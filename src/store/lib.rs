@@ -13,6 +13,7 @@
 //! | `hub_cells` | what each hub queue's `fedq.dev/cells` last said | a queue that is replaced without it keeps its base |
 //! | `tasks`, `task_events` | accepted tasks until they are over, and what happened to them | they have no other home |
 //! | `volumes` | the volumes people want, and where | their names have no other home; what is in them is on their clusters |
+//! | `uploads`, `upload_data`, `task_uploads` | archives of files that tasks bring along, and which tasks need them | a task that moves takes them to another cluster, and whoever sent them may be gone |
 //! | `audit` | who did what through fedq | the answer when Kubernetes' own audit log is out of reach |
 //!
 //! Other intent is not here: claims, queues and Placements live on the hub. Everything but tasks and
@@ -49,6 +50,7 @@ pub use self::{
     quota_cells::QuotaCell,
     retention::{Pruned, Retention},
     tasks::{Acceptance, Changes, Dispatch, Live, Submission, TaskFilter, TaskMove, TaskRow},
+    uploads::NewUpload,
     volumes::VolumeRow,
 };
 use self::{lock::Lock, writer::Writer};
@@ -71,6 +73,7 @@ mod plans;
 mod quota_cells;
 mod retention;
 mod tasks;
+mod uploads;
 mod volumes;
 mod writer;
 

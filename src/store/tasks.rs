@@ -12,7 +12,7 @@ use sqlx::{
 };
 
 use self::pipeline::follow_up;
-use super::{AuditEntry, Page, PageRequest, Store, StoreError, audit, column, error::reading};
+use super::{AuditEntry, Page, PageRequest, Store, StoreError, audit, column, error::reading, uploads};
 use fedq_domain::task::{
     choose::Placement,
     event::{Event, Reason},
@@ -22,6 +22,7 @@ use fedq_domain::task::{
     record::NodeCounts,
     render::Gang,
     spec::TaskSpec,
+    upload::Digest,
 };
 use fedq_values::ids::ClusterName;
 
@@ -135,13 +136,15 @@ pub struct Submission {
     pub deed: AuditEntry,
 }
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Acceptance {
     Accepted,
     /// An id is taken, so draw another.
     Taken,
     /// With what the person has.
     TooMuch(Live),
+    /// What it brings along is not there any more.
+    Gone(Digest),
 }
 
 /// All tasks where every field is `None`.
@@ -211,6 +214,10 @@ impl Store {
                 let live = live_of(&deed.who, &mut *connection).await?;
                 if !most.holds(live, adds) {
                     return Ok(Acceptance::TooMuch(live));
+                }
+                let specs = tasks.iter().map(|task| &task.spec);
+                if let Some(digest) = uploads::missing(connection, &deed.who, specs).await? {
+                    return Ok(Acceptance::Gone(digest));
                 }
                 insert_all(connection, &tasks).await?;
                 audit::append(connection, &deed).await?;
@@ -412,6 +419,7 @@ async fn insert_all(connection: &mut SqliteConnection, tasks: &[TaskRow]) -> sql
     for task in tasks {
         let seq = insert(connection, task).await?;
         append(connection, seq, &Event::submitted(task.submitted)).await?;
+        uploads::hold(connection, (seq, &task.owner), &task.spec).await?;
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ pub mod quantity;
 pub mod quota;
 pub mod task;
 pub mod time;
+pub mod upload;
 pub mod volume;
 
 use serde::{Deserialize, Serialize};

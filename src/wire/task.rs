@@ -28,6 +28,10 @@ pub struct SubmitTask {
     /// Values of secrets; they are kept in a Secret of Kubernetes and nowhere else.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, String>,
+    /// What was sent for `workdir` and `file_mounts` of the file (`PUT /api/v1/uploads/{digest}`): digests, by what the
+    /// file calls it there.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub uploads: BTreeMap<String, String>,
     /// Instead of the file's.
     #[schema(min_length = 1, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     #[serde(default, skip_serializing_if = "Option::is_none")]

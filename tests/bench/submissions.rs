@@ -14,7 +14,9 @@ use axum::{
     body::{Body, Bytes},
     http::{Request, Response},
 };
-use fedq_api::{Authenticator, Callers, Diagnose, Parts, State, TokenFile, UnprovenNames, router};
+use fedq_api::{
+    Authenticator, Callers, Diagnose, Parts, State, TokenFile, UnprovenNames, UploadBounds, router,
+};
 use fedq_base::clock::Clock;
 use fedq_domain::{
     check::Finding,
@@ -108,6 +110,7 @@ fn api(store: &Store) -> Router {
         tenants: Tenants(vec![everybody]),
         kept_logs: None,
         max_live: Live { tasks: u32::MAX, bytes: u64::MAX },
+        uploads: UploadBounds { one_task: 0, one_person: 0 },
         unproven_names: UnprovenNames::Refused,
         callers: Callers::default(),
         clock: Clock::system(),

@@ -19,4 +19,5 @@ mod refusals;
 mod server;
 mod task;
 mod tasks;
+mod uploads;
 mod volumes;

@@ -7,7 +7,9 @@ use axum::{
     body::Body,
     http::{Request, Response},
 };
-use fedq_api::{Authenticator, Callers, Diagnose, Parts, State, TokenFile, UnprovenNames, router};
+use fedq_api::{
+    Authenticator, Callers, Diagnose, Parts, State, TokenFile, UnprovenNames, UploadBounds, router,
+};
 use fedq_base::clock::Clock;
 use fedq_domain::{
     check::{Finding, Outcome},
@@ -124,6 +126,7 @@ pub async fn served_as(change: impl FnOnce(&mut Parts)) -> Served {
         tenants: tenants(),
         kept_logs: None,
         max_live: Live { tasks: 50, bytes: 16 << 20 },
+        uploads: UploadBounds { one_task: 1 << 20, one_person: 3 << 20 },
         unproven_names: UnprovenNames::Refused,
         callers: Callers::default(),
         clock: Clock::test(Timestamp::from_second(1_700_000_000).unwrap()),

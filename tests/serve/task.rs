@@ -26,6 +26,17 @@ fn a_valid_file_is_told_with_what_has_no_effect() {
 }
 
 #[test]
+fn what_would_be_sent_is_looked_at_and_stays_here() {
+    let (code, out, err) =
+        validate("workdir: .\nfile_mounts: {/etc/task.yaml: task.yaml}\nrun: x\n", &["--strict"]);
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    assert_eq!(out, "task.yaml: a task without a name is valid: 1 node\n");
+    let (code, out, err) = validate("workdir: nowhere\nrun: x\n", &[]);
+    assert_eq!((code, out.as_str()), (Some(2), ""));
+    assert!(err.contains("there is no `nowhere` here"), "{err}");
+}
+
+#[test]
 fn mistakes_are_told_by_line_and_column() {
     let (code, out, _) = validate("run: x\nresorces: {}\n", &[]);
     assert_eq!(code, Some(1));
@@ -90,7 +101,7 @@ mod served {
         fs,
         process::Stdio,
         sync::{
-            Arc,
+            Arc, Mutex,
             atomic::{AtomicBool, Ordering},
         },
     };
@@ -172,6 +183,110 @@ mod served {
         let stopped = api.run(&["task", "stop", &id]);
         assert_eq!((stopped.status.code(), stdout(&stopped)), (Some(0), format!("task {id} stopped\n")));
         assert_eq!(stderr(&api.run(&["task", "list", "--skip-finished"])), "Nothing found.\n");
+    }
+
+    /// Counts what is sent, by method and the first part of the path, with the bytes of its body.
+    fn counted(router: Router, sent: Arc<Mutex<Vec<(String, u64)>>>) -> Router {
+        router.layer(from_fn(move |request: Request, next: Next| {
+            let path =
+                request.uri().path().trim_start_matches("/api/v1/").split('/').next().unwrap_or_default();
+            let length = request
+                .headers()
+                .get("content-length")
+                .map_or(0, |text| text.to_str().unwrap().parse().unwrap());
+            sent.lock().unwrap().push((format!("{} {path}", request.method()), length));
+            next.run(request)
+        }))
+    }
+
+    #[test]
+    fn a_task_brings_along_its_folder_which_is_sent_once() {
+        let sent = Arc::<Mutex<Vec<(String, u64)>>>::default();
+        let api = listening_behind(|router| counted(router, Arc::clone(&sent)));
+        let folder = TempDir::new().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("code/train.py", "print(1)\n");
+        write("code/.skyignore", "*.bin\n");
+        write("code/data.bin", &"x".repeat(5 << 20));
+        write("home/.key", "k");
+        write(
+            "task.yaml",
+            "workdir: ./$WHERE\nenvs: {WHERE: }\nfile_mounts: {~/.key: ~/.key}\nrun: python train.py\n",
+        );
+        let run = |more: &[&str]| {
+            let arguments =
+                [&["task", "submit", "task.yaml", "-e", "WHERE=code", "-o", "name"], more].concat();
+            let mut command = api.fedq(&arguments);
+            let output =
+                command.current_dir(folder.path()).env("HOME", folder.path().join("home")).output().unwrap();
+            (output.status.code(), stderr(&output), std::mem::take(&mut *sent.lock().unwrap()))
+        };
+        let methods = |sent: &[(String, u64)]| sent.iter().map(|(line, _)| line.clone()).collect::<Vec<_>>();
+        let question = ["GET uploads", "GET uploads", "POST tasks"];
+        let (code, told, asked) = run(&["--dry-run"]);
+        assert_eq!((code, methods(&asked)), (Some(0), question.map(str::to_owned).to_vec()), "{told}");
+        let (code, told, asked) = run(&[]);
+        let all = ["GET uploads", "PUT uploads", "GET uploads", "PUT uploads", "POST tasks"];
+        assert_eq!((code, told.as_str()), (Some(0), ""), "nothing has no effect");
+        assert_eq!(methods(&asked), all);
+        let (code, told, asked) = run(&[]);
+        assert_eq!((code, methods(&asked)), (Some(0), question.map(str::to_owned).to_vec()), "{told}");
+        let bytes: u64 = asked.iter().map(|(_, bytes)| bytes).sum();
+        assert!(bytes < 1000, "{asked:?}");
+        let rows = api.block_on(api.served.store.live_tasks()).unwrap();
+        let places = rows[0].spec.uploads.iter().map(|upload| (upload.path.as_str(), upload.archive.file));
+        assert_eq!(places.collect::<Vec<_>>(), [("~/sky_workdir", false), ("~/.key", true)]);
+        assert_eq!(rows[0].spec.uploads, rows[1].spec.uploads);
+
+        write("code/train.py", "print(2)\n");
+        let (code, told, asked) = run(&[]);
+        let changed = ["GET uploads", "PUT uploads", "GET uploads", "POST tasks"];
+        assert_eq!((code, methods(&asked)), (Some(0), changed.map(str::to_owned).to_vec()), "{told}");
+    }
+
+    #[test]
+    fn what_cannot_be_brought_along_is_told_before_anything_is_submitted() {
+        let api = listening();
+        let folder = TempDir::new().unwrap();
+        fs::create_dir(folder.path().join("code")).unwrap();
+        let mut state = 1_u64;
+        let mut noise = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state.to_le_bytes()[7]
+        };
+        let large: Vec<u8> = (0..(3 << 19)).map(|_| noise()).collect();
+        fs::write(folder.path().join("code/weights"), large).unwrap();
+        std::os::unix::fs::symlink("/etc", folder.path().join("etc")).unwrap();
+        for (text, parts) in [
+            (
+                "workdir: code",
+                &[
+                    "`code` has 1.5 MiB, and at most 1.0 MiB can be sent; largest: weights (1.5 MiB)",
+                    ".skyignore",
+                ][..],
+            ),
+            ("workdir: nowhere", &["there is no `nowhere` here", "absolute path"]),
+            ("workdir: .", &["`.` cannot be sent", "etc", "link to `/etc`"]),
+            ("file_mounts: {/a: ~other/x}", &["`~other/x` is in another one's home"]),
+        ] {
+            fs::write(folder.path().join("task.yaml"), format!("{text}\nrun: x\n")).unwrap();
+            let output = api
+                .fedq(&["task", "submit", "task.yaml", "--detach"])
+                .current_dir(folder.path())
+                .env("HOME", "/")
+                .output()
+                .unwrap();
+            let told = stderr(&output);
+            assert_eq!(output.status.code(), Some(2), "{told}");
+            for part in parts {
+                assert!(told.contains(part), "{part}: {told}");
+            }
+        }
+        assert!(api.block_on(api.served.store.live_tasks()).unwrap().is_empty());
     }
 
     /// Tells of a hub that is away to the first who looks after something was asked for.

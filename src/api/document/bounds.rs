@@ -16,11 +16,13 @@ use fedq_k8s::kubeconfig;
 pub const MAX_TEXT: usize = 4096;
 /// More variables than anybody gives beside a file.
 const MAX_VARIABLES: usize = 1024;
+/// Of all tasks of a file; a bound of each task is the domain's.
+const MAX_UPLOADS: usize = 1024;
 /// Keys of a Secret have no more.
 const MAX_VARIABLE_NAME: usize = 253;
 
 /// A pointer below the schemas, the keyword and the bound.
-const BOUNDS: [(&str, &str, usize); 15] = [
+const BOUNDS: [(&str, &str, usize); 18] = [
     ("/ClaimSpec/properties/nominalResources", "maxProperties", MAX_NOMINAL),
     ("/ClaimSpec/properties/resourceAssignments", "maxItems", MAX_ASSIGNMENTS),
     ("/Assignment/properties/resources", "maxProperties", MAX_RESOURCES),
@@ -33,6 +35,9 @@ const BOUNDS: [(&str, &str, usize); 15] = [
     ("/SubmitTask/properties/envs", "maxProperties", MAX_VARIABLES),
     ("/SubmitTask/properties/envs/propertyNames", "maxLength", MAX_VARIABLE_NAME),
     ("/SubmitTask/properties/envs/additionalProperties", "maxLength", MAX_ARGUMENT),
+    ("/SubmitTask/properties/uploads", "maxProperties", MAX_UPLOADS),
+    ("/SubmitTask/properties/uploads/propertyNames", "maxLength", MAX_TEXT),
+    ("/SubmitTask/properties/uploads/additionalProperties", "maxLength", 64),
     ("/SubmitTask/properties/secrets", "maxProperties", MAX_VARIABLES),
     ("/SubmitTask/properties/secrets/propertyNames", "maxLength", MAX_VARIABLE_NAME),
     ("/SubmitTask/properties/secrets/additionalProperties", "maxLength", MAX_ARGUMENT),

@@ -103,6 +103,7 @@ fn answered(schema: &str) -> Option<Value> {
         }),
         "Queue" => queue(),
         "QueueExplanation" => json!({"queue": queue(), "plans": []}),
+        "Upload" => json!({"digest": "5f".repeat(32), "stored": true, "bytes": 48213, "maxBytes": 4_194_304}),
         "Stopped" => json!({"ids": ["k3v9x2ab"]}),
         "Submitted" => json!({
             "id": "k3v9x2ab", "name": "train", "namespace": "default", "queue": "main", "dryRun": false,
@@ -122,11 +123,7 @@ fn answered(schema: &str) -> Option<Value> {
             }),
         ),
         "Version" => json!({"version": env!("CARGO_PKG_VERSION"), "api": "v1"}),
-        "Volume" => json!({
-            "id": "p7d2m4qz", "name": "data", "user": "ann@example.com", "namespace": "default", "size": "100Gi",
-            "accessModes": ["ReadWriteMany"], "state": "Bound", "claim": "data-p7d2m4qz", "cluster": "oregon",
-            "created": SUBMITTED,
-        }),
+        "Volume" => volume(),
         _ => return None,
     };
     Some(example)
@@ -207,6 +204,14 @@ fn task() -> Value {
         "namespace": "default", "queue": "main", "numNodes": 1,
         "nodes": {"succeeded": 0, "failed": 0, "running": 1, "pending": 0}, "accelerators": "H100:8",
         "restarts": 0, "epoch": 1, "submitted": SUBMITTED, "changed": "2026-08-01T09:30:04.250Z",
+    })
+}
+
+fn volume() -> Value {
+    json!({
+        "id": "p7d2m4qz", "name": "data", "user": "ann@example.com", "namespace": "default", "size": "100Gi",
+        "accessModes": ["ReadWriteMany"], "state": "Bound", "claim": "data-p7d2m4qz", "cluster": "oregon",
+        "created": SUBMITTED,
     })
 }
 

@@ -26,15 +26,20 @@ pub const WAYS: [Way; 18] = [
         413,
         "TooLarge",
         &[Code::TooLarge],
-        "The body is larger than 2 MiB, or the task file than what is read of one.",
+        "The body is larger than 2 MiB, the task file than what is read of one, or an upload than what a task may bring along.",
     ),
     (
         415,
         "UnsupportedMediaType",
         &[Code::UnsupportedMediaType],
-        "The body's `Content-Type` is not `application/json`.",
+        "The body's `Content-Type` is not what the document has: `application/json`, of an upload `application/gzip`.",
     ),
-    (422, "Invalid", &[Code::Invalid], "The body is JSON, and breaks a rule. The causes name the fields."),
+    (
+        422,
+        "Invalid",
+        &[Code::Invalid],
+        "The body can be read, and breaks a rule. The causes name the fields.",
+    ),
     (
         422,
         REFUSED,

@@ -1,6 +1,6 @@
 //! A task from the request to the disk. It is acknowledged once it is there; whoever dispatches finds it.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use axum::http::StatusCode;
 use serde_json::json;
@@ -18,6 +18,7 @@ use fedq_domain::task::{
     pipeline::Stage,
     sky::{NewTask, Note, TaskFile, TaskFileError},
     spec::{Secrets, TaskSpec},
+    upload::{Archive, Digest},
     yaml::YamlError,
 };
 use fedq_store::{Acceptance, Live, Submission, TaskRow, VolumeRow};
@@ -70,6 +71,50 @@ pub fn refused(error: &TaskFileError) -> Failure {
 
 fn invalid(detail: impl Into<String>) -> Failure {
     Failure::new(StatusCode::UNPROCESSABLE_ENTITY, Code::Invalid, detail)
+}
+
+/// What was sent before, by what the file calls it. A dry run takes for granted that the rest would be.
+pub async fn uploads(
+    state: &State,
+    owner: &Owner,
+    asked: &BTreeMap<String, String>,
+    dry_run: bool,
+) -> Result<BTreeMap<String, Archive>, Failure> {
+    let mut found = BTreeMap::new();
+    if asked.is_empty() {
+        return Ok(found);
+    }
+    owner.may(state, "create", TASKS).await?;
+    for (source, digest) in asked {
+        let digest: Digest =
+            digest.parse().map_err(|error| Failure::field(&format!("uploads.{source}"), &error))?;
+        let archive = match state.store.use_upload(owner.user(), &digest, state.clock.now()).await? {
+            Some(archive) => archive,
+            None if dry_run => Archive { digest, bytes: 0, file: false },
+            None => return Err(not_sent(&digest)),
+        };
+        found.insert(source.clone(), archive);
+    }
+    Ok(found)
+}
+
+fn not_sent(digest: &Digest) -> Failure {
+    invalid(format!("you sent no archive {digest}, or so long ago that it is gone"))
+        .next("send it with PUT /api/v1/uploads/{digest} and submit the task again, as fedq task submit does")
+}
+
+/// All that one task brings along ends up on its cluster, in the database of that one's API server.
+fn fits(spec: &TaskSpec, most: u64) -> Result<(), Failure> {
+    let bytes = spec.uploads.iter().map(|upload| upload.archive.bytes).fold(0, u64::saturating_add);
+    if bytes <= most {
+        return Ok(());
+    }
+    let detail = format!(
+        "workdir and file_mounts have {bytes} bytes together, and a task brings along at most {most}"
+    );
+    Err(invalid(detail).next(
+        "leave out what the task does not need; data is for a volume; tasks.uploads.maxSize of fedqd is the bound",
+    ))
 }
 
 /// Finds out whether each task of a file may be accepted.
@@ -161,6 +206,7 @@ async fn check_one(
     wanted: &Wanted,
 ) -> Result<Checked, Failure> {
     let NewTask { mut spec, secrets } = task;
+    fits(&spec, state.uploads.one_task)?;
     if let Some(queue) = &wanted.queue {
         spec.queue = Some(queue.clone());
     }
@@ -328,6 +374,7 @@ async fn store<'a>(
         Acceptance::Accepted => Ok(true),
         Acceptance::Taken => Ok(false),
         Acceptance::TooMuch(live) => Err(too_much(live, adds, most)),
+        Acceptance::Gone(digest) => Err(not_sent(&digest)),
     }
 }
 

@@ -13,11 +13,13 @@ pub enum TaskCommand {
   fedq task submit train.yaml
   fedq task submit train.yaml -e EPOCHS=10 --secret HF_TOKEN=- --gpus H100:8 --nodes 4
   fedq task submit train.yaml --detach
+  cd project && fedq task submit train.yaml   # with workdir: . in it, the task starts in a copy of this folder
   fedq task submit train.yaml --dry-run
   fedq task submit --gpus A100:1 --image pytorch/pytorch -- python train.py --epochs 10
   cat train.yaml | fedq task submit - -o name
 
-The file is SkyPilot's YAML. Once this says so, the task is stored and waits for quota where it fits best. Its logs
+The file is SkyPilot's YAML. What workdir and file_mounts name of this machine is packed, without what .skyignore or
+.gitignore list, and sent unless the server has it. Once this says so, the task is stored and waits for quota where it fits best. Its logs
 follow; Ctrl-C ends only the looking. The exit code is then that of fedq task logs.")]
     Submit(Box<SubmitArgs>),
     /// List tasks, newest first

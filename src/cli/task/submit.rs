@@ -1,8 +1,8 @@
 //! `fedq task submit`
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use super::{input, logs, show};
+use super::{input, logs, pack::Packed, show, upload};
 use crate::{
     DONE, Session,
     args::{Format, LogsArgs, SubmitArgs},
@@ -10,7 +10,7 @@ use crate::{
     error::CliError,
     print::Printer,
 };
-use fedq_domain::task::names::TaskId;
+use fedq_domain::task::{names::TaskId, sky::Options};
 use fedq_wire::task::{SubmitTask, Submitted};
 
 /// After an answer that was lost; the id keeps the task from being submitted twice.
@@ -18,8 +18,9 @@ const TRIES: u32 = 4;
 const WAIT: Duration = Duration::from_millis(500);
 
 pub async fn run(args: Box<SubmitArgs>, session: &mut Session) -> Result<u8, CliError> {
-    let asked = request(&args).await?;
+    let (mut asked, packed) = request(&args).await?;
     let (api, printer) = session.both()?;
+    asked.uploads = upload::send_all(api, packed, args.dry_run, printer).await?;
     let submitted = send(api, &asked, args.dry_run, printer).await?;
     for warning in &submitted.warnings {
         printer.warning(warning);
@@ -41,7 +42,8 @@ pub async fn run(args: Box<SubmitArgs>, session: &mut Session) -> Result<u8, Cli
     Ok(DONE)
 }
 
-async fn request(args: &SubmitArgs) -> Result<SubmitTask, CliError> {
+/// The task, and what is to be sent before it.
+async fn request(args: &SubmitArgs) -> Result<(SubmitTask, BTreeMap<String, Packed>), CliError> {
     let file = match &args.file {
         Some(path) => {
             let text = input::read(path).await?;
@@ -52,11 +54,15 @@ async fn request(args: &SubmitArgs) -> Result<SubmitTask, CliError> {
         // JSON is YAML.
         None => serde_json::json!({"run": words(&args.command)}).to_string(),
     };
-    Ok(SubmitTask {
+    let envs = input::envs(&args.input).await?;
+    let options = Options { envs: envs.clone(), ..Options::default() };
+    let packed = upload::pack_all(file.as_bytes(), &options).await?;
+    let task = SubmitTask {
         file,
         id: Some(TaskId::draw(fastrand::u64(..)).to_string()),
-        envs: input::envs(&args.input).await?,
+        envs,
         secrets: input::secrets(&args.input)?,
+        uploads: BTreeMap::new(),
         name: args.name.clone(),
         queue: args.queue.clone(),
         cluster: args.cluster.clone(),
@@ -64,7 +70,8 @@ async fn request(args: &SubmitArgs) -> Result<SubmitTask, CliError> {
         accelerators: args.gpus.clone(),
         image: args.image.clone(),
         strict: args.input.strict,
-    })
+    };
+    Ok((task, packed))
 }
 
 /// The command as a shell reads it back.

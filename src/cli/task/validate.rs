@@ -4,7 +4,10 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::input::{self, read};
+use super::{
+    input::{self, read},
+    upload,
+};
 use crate::{
     DONE, FAILED,
     args::{Format, ValidateArgs},
@@ -54,12 +57,14 @@ impl From<Note> for Finding {
 
 pub async fn run(args: &ValidateArgs, printer: &mut Printer) -> Result<u8, CliError> {
     let text = read(&args.file).await?;
-    let options = Options {
+    let mut options = Options {
         envs: input::envs(&args.input).await?,
         secrets: input::secrets(&args.input)?,
         strict: args.input.strict,
         ..Options::default()
     };
+    // What would be sent is looked at as well, and goes nowhere.
+    options.uploads = upload::as_sent(&upload::pack_all(&text, &options).await?);
     let verdict = match sky::read_file(&text, &options) {
         Ok(file) => valid(file),
         Err(error) => Verdict {

@@ -249,7 +249,7 @@ impl TaskController {
         }
         let cluster = self.usable(name, joined)?;
         let mut seen = observe(cluster, row);
-        seen.refused = seen.refused.or_else(|| self.secrets.gone(id));
+        seen.refused = seen.refused.or_else(|| self.contents.gone(id));
         if let Some(step) = progress::next(&row.state.phase, &seen, (&row.spec.recovery, row.restarts)) {
             let nodes = over(&step, &seen, row);
             let mut next = decided(row, step, row.dispatch.clone(), live.destined.clone())?;

@@ -62,7 +62,7 @@ impl TaskController {
                 seen.refused = seen.refused.or_else(refused);
             }
         }
-        seen.refused = seen.refused.or_else(|| self.secrets.gone(&row.id));
+        seen.refused = seen.refused.or_else(|| self.contents.gone(&row.id));
         seen
     }
 

@@ -113,7 +113,7 @@ mod tests {
         let row = row("run: x\n", Phase::Withdrawing { cluster: cluster_one, then: Then::Requeue });
         let of = Dispatching { task: &row, dispatch: row.dispatch.as_ref().expect("it was dispatched") };
         let maker = Maker { hub_id: "hub", tenants: &BTreeMap::new(), default_image: "image" };
-        cluster.target.writer.want(wishes::create(of, None, &cluster.target, &maker, None));
+        cluster.target.writer.want(wishes::create(of, None, &cluster.target, &maker, &mut || None));
         while cluster.target.writer.sent().is_empty() {
             tokio::task::yield_now().await;
         }

@@ -14,21 +14,20 @@ use fedq_domain::task::{
     phase::Phase,
     pipeline::Stage,
     progress::pending_reason,
-    spec::Secrets,
     view::{TaskView, TaskViews, VolumeViews},
 };
 use fedq_k8s::{
     worker::JoinedClusters,
     write::{Change, Target},
 };
-use fedq_store::Run;
+use fedq_store::{Run, TaskRow};
 use fedq_values::ids::ClusterName;
 
 use super::{
     Cluster, Live, TaskController, decide,
     index::Whose,
     on_hub::is_dispatched,
-    secrets::Asking,
+    secrets::{Asking, Contents},
     wishes::{self, Cleaning, Dispatching, Maker, Past},
 };
 
@@ -38,6 +37,8 @@ type Place = Option<ClusterName>;
 /// Dispatches of which a cluster's writer is told at a time: more than it has under way, so that it never waits, and few
 /// enough that a look costs the same however many there are.
 const AT_ONCE: usize = 32;
+/// Files that tasks bring along, of those: each of its bytes is several in memory until it is on the cluster.
+const BYTES_AT_ONCE: u64 = 16 << 20;
 
 /// What is to be written where.
 #[derive(Default)]
@@ -54,6 +55,28 @@ impl Plan {
 
     fn add(&mut self, place: &Place, changes: Vec<Change>) {
         self.changes.entry(place.clone()).or_default().extend(changes);
+    }
+}
+
+/// What tasks' pods need is in memory, for as many of them at a time as that is bounded for.
+#[derive(Default)]
+struct Loads {
+    /// Bytes for each place: of tasks that are dispatched, and of those for which it failed before, which hold up nobody.
+    bytes: BTreeMap<(Place, bool), u64>,
+    used: HashSet<TaskId>,
+}
+
+impl Loads {
+    /// Whether it is this task's turn. One that is too large by itself has it when no other has.
+    fn admits(&mut self, row: &TaskRow, place: &Place, failed: bool) -> bool {
+        let own = row.spec.uploads.iter().map(|upload| upload.archive.bytes).fold(0, u64::saturating_add);
+        let bytes = self.bytes.entry((place.clone(), failed)).or_default();
+        let admitted = *bytes == 0 || bytes.saturating_add(own) <= BYTES_AT_ONCE;
+        if admitted {
+            *bytes = bytes.saturating_add(own);
+            self.used.insert(row.id.clone());
+        }
+        admitted
     }
 }
 
@@ -114,21 +137,19 @@ impl TaskController {
             .filter(|(_, live)| is_dispatched(&live.row) && is_starting(live))
             .filter_map(|(id, live)| Some((id.clone(), self.landed(&live.row)?.clone())))
             .collect();
-        let needs_secrets = |id: &TaskId| {
-            landed.contains_key(id) || self.live.get(id).is_some_and(|live| being_dispatched(live).is_some())
-        };
-        self.secrets.retain(needs_secrets);
-        let Self { live, clusters, place: on_hub, tasks, secrets, context, signal, settings, .. } = self;
+        let Self { live, clusters, place: on_hub, tasks, contents, context, signal, settings, .. } = self;
         let maker = Maker {
             hub_id: &context.hub_id,
             tenants: &settings.tenants,
             default_image: &settings.default_image,
         };
-        let asking = Asking { hub: &context.hub, signal, deadline: context.writer.deadline };
+        let deadline = context.writer.deadline;
+        let asking = Asking { hub: &context.hub, store: &context.store, signal, deadline };
         // None waits for those that were dispatched after it.
         let mut lives: Vec<&Live> = live.values().collect();
         lives.sort_by_key(|live| live.row.changed);
         let mut fresh: BTreeMap<Place, usize> = BTreeMap::new();
+        let mut loads = Loads::default();
         for live in lives {
             let Some(name) = live.row.state.phase.cluster() else { continue };
             let (place, cluster) = if is_dispatched(&live.row) {
@@ -136,13 +157,16 @@ impl TaskController {
             } else {
                 (Some(name.clone()), clusters.get(name))
             };
-            let mut values = || {
-                if live.row.spec.secrets.is_empty() {
+            let mut values = |place: &Place, failed: bool| {
+                let spec = &live.row.spec;
+                if spec.secrets.is_empty() && spec.uploads.is_empty() {
                     return Some(Arc::default());
                 }
-                secrets.get(&live.row.id, &asking, tasks)
+                loads.admits(&live.row, place, failed).then(|| contents.get(&live.row, &asking, tasks))?
             };
             if let Some(name) = landed.get(&live.row.id) {
+                let place = Some(name.clone());
+                let mut values = || values(&place, false);
                 equip(live, (name, &clusters[name]), (&maker, &mut values), plan);
             }
             let Some(cluster) = cluster else { continue };
@@ -156,14 +180,15 @@ impl TaskController {
                 if !failed && AT_ONCE <= *told {
                     continue;
                 }
-                let changes = wish(live, cluster, &maker, &mut values);
+                let changes = wish(live, cluster, &maker, &mut || values(&place, failed));
                 // One that waits for its secrets, or for what is being deleted, has nothing to write.
                 *told += usize::from(!failed && !changes.is_empty());
                 plan.add(&place, changes);
             } else if !held.contains(&(live.row.id.clone(), live.row.state.epoch)) {
-                plan.add(&place, wish(live, cluster, &maker, &mut values));
+                plan.add(&place, wish(live, cluster, &maker, &mut || None));
             }
         }
+        contents.retain(|id| loads.used.contains(id));
     }
 
     pub(super) fn publish(&mut self, joined: &JoinedClusters, volumes: VolumeViews) {
@@ -287,7 +312,7 @@ fn is_starting(live: &Live) -> bool {
 fn equip(
     live: &Live,
     (name, cluster): (&ClusterName, &Cluster),
-    (maker, values): (&Maker<'_>, &mut dyn FnMut() -> Option<Arc<Secrets>>),
+    (maker, values): (&Maker<'_>, &mut dyn FnMut() -> Option<Arc<Contents>>),
     plan: &mut Plan,
 ) {
     let (Some(dispatch), Some(here)) = (&live.row.dispatch, cluster.index.of(&live.row)) else { return };
@@ -300,7 +325,7 @@ fn equip(
     plan.need(&place, owned);
     let ours = here.copies.iter().filter(|job| job.epoch() == Some(live.row.state.epoch));
     let owners: Vec<_> = ours.filter(|job| !job.metadata.going).collect();
-    plan.add(&place, wishes::create_owned(of, &owners, &cluster.target, (maker, values())));
+    plan.add(&place, wishes::create_owned(of, &owners, &cluster.target, (maker, values)));
 }
 
 fn being_dispatched(live: &Live) -> Option<Dispatching<'_>> {
@@ -313,12 +338,12 @@ fn wish(
     live: &Live,
     cluster: &Cluster,
     maker: &Maker<'_>,
-    secrets: &mut dyn FnMut() -> Option<Arc<Secrets>>,
+    contents: &mut dyn FnMut() -> Option<Arc<Contents>>,
 ) -> Vec<Change> {
     let row = &live.row;
     let here = cluster.index.of(row);
     if let Some(of) = being_dispatched(live) {
-        return wishes::create(of, here.as_deref(), &cluster.target, maker, secrets());
+        return wishes::create(of, here.as_deref(), &cluster.target, maker, contents);
     }
     match (&row.state.phase, here) {
         (Phase::Withdrawing { .. }, Some(here)) => wishes::withdraw(here.jobs.iter()),
@@ -340,6 +365,34 @@ mod tests {
         rest::Rest,
         testing::{controller, row},
     };
+    use fedq_domain::task::{
+        testing::cluster_name,
+        upload::{Archive, Digest, Upload},
+    };
+
+    #[test]
+    fn files_of_few_tasks_are_in_memory_at_a_time_and_those_that_failed_hold_up_nobody() {
+        let (one, two) = (Some(cluster_name("one")), Some(cluster_name("two")));
+        let bringing = |number: u64, bytes: u64| {
+            let archive = Archive { digest: Digest::of([0; 32]), bytes, file: false };
+            let mut row = row("run: x\n", Phase::Pending);
+            row.id = TaskId::draw(number);
+            row.spec.uploads = vec![Upload { path: "~/a".to_owned(), archive }];
+            row
+        };
+        let mut loads = Loads::default();
+        let half = BYTES_AT_ONCE / 2;
+        assert!(loads.admits(&bringing(1, half), &one, true));
+        assert!(!loads.admits(&bringing(2, BYTES_AT_ONCE), &one, true));
+        for (number, place, admitted) in [(3, &one, true), (4, &one, true), (5, &one, false), (6, &two, true)]
+        {
+            assert_eq!(loads.admits(&bringing(number, half), place, false), admitted, "{number}");
+        }
+        assert!(loads.admits(&bringing(7, 0), &one, false), "one with secrets only takes no room");
+        assert!(loads.admits(&bringing(8, 2 * BYTES_AT_ONCE), &None, false), "by itself it has its turn");
+        let used: BTreeSet<TaskId> = [1, 3, 4, 6, 7, 8].map(TaskId::draw).into();
+        assert_eq!(loads.used.into_iter().collect::<BTreeSet<_>>(), used);
+    }
 
     #[tokio::test]
     async fn what_becomes_due_while_it_is_decided_is_not_left_until_the_next_period() {

@@ -1,5 +1,6 @@
-//! Values of tasks' secrets, on their way from the hub's Secrets to the clusters'. They are held only while a
-//! task is being dispatched.
+//! What a task's pods get that its row does not have: values of secrets, on their way from the hub's Secrets to the
+//! clusters', and files that it brings along, on their way from the store. They are held only while a task is being
+//! dispatched.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -27,12 +28,19 @@ use fedq_k8s::{
     client::{ApiError, RetryClass, call},
     hub::Hub,
 };
-use fedq_store::{Store, StoreError};
+use fedq_store::{Store, StoreError, TaskRow};
 
 use super::TaskController;
 
+/// The values of a task's secrets and the archives of its uploads, in their order.
+#[derive(Default)]
+pub(super) struct Contents {
+    pub secrets: Secrets,
+    pub uploads: Vec<Vec<u8>>,
+}
+
 #[derive(Clone)]
-pub(super) struct SecretValues {
+pub(super) struct TaskContents {
     known: Arc<Mutex<HashMap<TaskId, Found>>>,
     reads: Arc<Semaphore>,
 }
@@ -40,7 +48,7 @@ pub(super) struct SecretValues {
 /// However many tasks wait for theirs, the hub is not asked for more at a time.
 const READS: usize = 16;
 
-impl Default for SecretValues {
+impl Default for TaskContents {
     fn default() -> Self {
         Self { known: Arc::default(), reads: Arc::new(Semaphore::new(READS)) }
     }
@@ -48,14 +56,15 @@ impl Default for SecretValues {
 
 enum Found {
     Asked,
-    Values(Arc<Secrets>),
-    /// The hub says that there are none, so that the task can never run.
+    Values(Arc<Contents>),
+    /// Something of it is not there any more, so that the task can never run.
     Gone(String),
 }
 
-impl SecretValues {
-    /// The values of a task's secrets, once they are here; asks the hub where they are not known.
-    pub fn get(&self, id: &TaskId, ask: &Asking<'_>, tasks: &mut Tasks) -> Option<Arc<Secrets>> {
+impl TaskContents {
+    /// What a task needs, once it is here; asks hub and store where it is not known.
+    pub fn get(&self, row: &Arc<TaskRow>, ask: &Asking<'_>, tasks: &mut Tasks) -> Option<Arc<Contents>> {
+        let id = &row.id;
         let mut known = self.lock();
         match known.get(id) {
             Some(Found::Asked | Found::Gone(_)) => return None,
@@ -64,12 +73,13 @@ impl SecretValues {
         }
         known.insert(id.clone(), Found::Asked);
         drop(known);
-        let (values, id, hub) = (self.clone(), id.clone(), ask.hub.clone());
+        let (values, id, row) = (self.clone(), id.clone(), Arc::clone(row));
+        let (hub, store) = (ask.hub.clone(), ask.store.clone());
         let (signal, deadline) = (Arc::clone(ask.signal), ask.deadline);
         driver::spawn(tasks, async move {
             let found = {
                 let _turn = values.reads.acquire().await.expect("the semaphore is never closed");
-                read(&hub, &id, deadline).await
+                read((&hub, &store), &row, deadline).await
             };
             if found.is_none() {
                 tokio::time::sleep(RETRY).await;
@@ -86,7 +96,7 @@ impl SecretValues {
         None
     }
 
-    /// Why a task can never have its secrets.
+    /// Why a task can never have what it needs.
     pub fn gone(&self, id: &TaskId) -> Option<String> {
         match self.lock().get(id) {
             Some(Found::Gone(reason)) => Some(reason.clone()),
@@ -107,18 +117,46 @@ impl SecretValues {
 /// Whom to ask, and whom to wake with the answer.
 pub(super) struct Asking<'a> {
     pub hub: &'a Hub,
+    pub store: &'a Store,
     pub signal: &'a Arc<Notify>,
     pub deadline: Duration,
 }
 
-async fn read(hub: &Hub, id: &TaskId, deadline: Duration) -> Option<Found> {
+async fn read((hub, store): (&Hub, &Store), row: &TaskRow, deadline: Duration) -> Option<Found> {
+    let secrets = if row.spec.secrets.is_empty() {
+        Secrets::default()
+    } else {
+        match read_secrets(hub, &row.id, deadline).await? {
+            Ok(secrets) => secrets,
+            Err(gone) => return Some(Found::Gone(gone)),
+        }
+    };
+    let mut uploads = Vec::with_capacity(row.spec.uploads.len());
+    for upload in &row.spec.uploads {
+        match store.upload_data(&row.owner, &upload.archive.digest).await {
+            Ok(Some(data)) => uploads.push(data),
+            Ok(None) => {
+                let gone = format!("the files for {} are gone from the store of fedqd", upload.path);
+                return Some(Found::Gone(gone));
+            }
+            Err(error) => {
+                warn!(task.id = %row.id, "Could not read the files of task {}: {error}", row.id);
+                return None;
+            }
+        }
+    }
+    Some(Found::Values(Arc::new(Contents { secrets, uploads })))
+}
+
+/// `None`: it is asked again. `Err`: the hub says that there are none.
+async fn read_secrets(hub: &Hub, id: &TaskId, deadline: Duration) -> Option<Result<Secrets, String>> {
     let name = hub_secret_name(id);
     let path = format!("/api/v1/namespaces/{}/secrets/{name}", hub.namespace);
     let request = Request::get(path).body(Vec::new()).expect("names were checked, so the path is a URI");
     match call(deadline, hub.client.kube().request::<Secret>(request)).await {
-        Ok(secret) => Some(Found::Values(Arc::new(values(secret)))),
+        Ok(secret) => Some(Ok(values(secret))),
         Err(error) if error.class == RetryClass::NotFound => {
-            Some(Found::Gone("the values of its secrets are gone from the hub".to_owned()))
+            Some(Err("the values of its secrets are gone from the hub".to_owned()))
         }
         Err(error) => {
             warn!(task.id = %id, "Could not read the secrets of task {id}: {error}");
@@ -231,4 +269,43 @@ async fn try_to_look_through(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::testing::{controller, row};
+    use fedq_domain::task::{
+        phase::Phase,
+        testing::cluster_name,
+        upload::{Archive, Digest, Upload},
+    };
+    use fedq_store::NewUpload;
+
+    #[tokio::test]
+    async fn files_come_from_the_store_and_a_task_whose_files_are_gone_is_told_so() {
+        let (controller, _ground) = controller().await;
+        let (hub, store) = (&controller.context.hub, &controller.context.store);
+        let archive = Archive { digest: Digest::of([7; 32]), bytes: 3, file: false };
+        let mut row = row("run: x\n", Phase::Dispatching { cluster: cluster_name("one") });
+        row.spec.uploads = vec![Upload { path: "~/a".to_owned(), archive: archive.clone() }];
+        let row = Arc::new(row);
+        let (contents, signal, mut tasks) = (TaskContents::default(), Arc::new(Notify::new()), Tasks::new());
+        let asking = Asking { hub, store, signal: &signal, deadline: Duration::from_secs(5) };
+        assert!(contents.get(&row, &asking, &mut tasks).is_none(), "they are asked for");
+        signal.notified().await;
+        assert!(contents.get(&row, &asking, &mut tasks).is_none());
+        let gone = contents.gone(&row.id);
+        assert_eq!(gone.as_deref(), Some("the files for ~/a are gone from the store of fedqd"));
+
+        let now = controller.context.clock.now();
+        let upload = NewUpload { owner: row.owner.clone(), archive, data: vec![1, 2, 3], now, most: 10 };
+        assert_eq!(store.insert_upload(upload).await.expect("stored"), None);
+        contents.retain(|_| false);
+        assert!(contents.get(&row, &asking, &mut tasks).is_none());
+        signal.notified().await;
+        let found = contents.get(&row, &asking, &mut tasks).expect("they are here");
+        assert_eq!(found.uploads, [vec![1, 2, 3]]);
+        assert_eq!(contents.gone(&row.id), None);
+    }
 }

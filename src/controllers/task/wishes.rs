@@ -13,8 +13,7 @@ use serde_json::{Value, json};
 use fedq_domain::task::{
     names::{TaskId, object_name},
     phase::Phase,
-    render::{Gang, Order, Tenant, is_main, main_names, render},
-    spec::Secrets,
+    render::{Gang, Order, Tenant, is_main, main_names, render, upload_secret_names},
 };
 use fedq_k8s::{
     types::task::TaskJob,
@@ -25,6 +24,7 @@ use fedq_values::ids::ClusterName;
 
 use super::{
     index::{Index, OnCluster, Whose},
+    secrets::Contents,
     target::Target,
 };
 
@@ -59,14 +59,15 @@ impl Dispatching<'_> {
     /// What its pods need besides.
     pub fn owned(&self) -> Vec<write::Target> {
         let (name, namespace) = (self.object_name(), &self.task.namespace);
-        let secret = (!self.task.spec.secrets.is_empty())
-            .then(|| write::Target::namespaced(Kind::Secret, namespace, format!("{name}-env")));
+        let secret = |name: String| write::Target::namespaced(Kind::Secret, namespace, name);
+        let values = (!self.task.spec.secrets.is_empty()).then(|| secret(format!("{name}-env")));
+        let uploads = upload_secret_names(&name, &self.task.spec.uploads).into_iter().map(secret);
         let service = (1 < self.task.spec.num_nodes && self.dispatch.gang != Gang::JobSet)
-            .then(|| write::Target::namespaced(Kind::Service, namespace, name));
-        secret.into_iter().chain(service).collect()
+            .then(|| write::Target::namespaced(Kind::Service, namespace, &name));
+        values.into_iter().chain(uploads).chain(service).collect()
     }
 
-    fn render(&self, maker: &Maker<'_>, secrets: &Secrets) -> Vec<Value> {
+    fn render(&self, maker: &Maker<'_>, contents: &Contents) -> Vec<Value> {
         let TaskRow { id, owner, namespace, submitted, spec, state, .. } = self.task;
         let plain = Tenant { namespace: namespace.clone(), service_account: None };
         render(&Order {
@@ -76,7 +77,8 @@ impl Dispatching<'_> {
             owner,
             submitted: *submitted,
             spec,
-            secrets,
+            secrets: &contents.secrets,
+            uploads: &contents.uploads,
             placement: &self.dispatch.placement,
             gang: self.dispatch.gang,
             tenant: maker.tenants.get(namespace).unwrap_or(&plain),
@@ -94,7 +96,7 @@ pub(super) fn create(
     here: Option<&OnCluster>,
     target: &Target,
     maker: &Maker<'_>,
-    secrets: Option<Arc<Secrets>>,
+    contents: &mut dyn FnMut() -> Option<Arc<Contents>>,
 ) -> Vec<Change> {
     let jobs = here.map_or(&[][..], |here| &here.jobs);
     let epoch = of.task.state.epoch;
@@ -102,8 +104,12 @@ pub(super) fn create(
     let owners: Vec<&Arc<TaskJob>> = jobs.iter().map(|(_, job)| job).filter(|job| ours(job)).collect();
     let mains = of.mains();
     if owners.len() < mains.len() {
+        if !of.dispatch.by_multikueue {
+            // It is on its way while the Jobs are made.
+            contents();
+        }
         let taken = |name: &str| jobs.iter().any(|(_, job)| job.metadata.name == name);
-        let rendered = of.render(maker, &Secrets::default());
+        let rendered = of.render(maker, &Contents::default());
         let missing = rendered.into_iter().filter(is_main).filter(|object| {
             // What is being deleted has to be gone first.
             object["metadata"]["name"].as_str().is_some_and(|name| !taken(name))
@@ -113,7 +119,7 @@ pub(super) fn create(
     if of.dispatch.by_multikueue {
         return Vec::new();
     }
-    create_owned(of, &owners, target, (maker, secrets))
+    create_owned(of, &owners, target, (maker, contents))
 }
 
 /// What the pods need besides, as their Jobs' own; nothing where MultiKueue has yet to make those.
@@ -121,16 +127,16 @@ pub(super) fn create_owned(
     of: Dispatching<'_>,
     owners: &[&Arc<TaskJob>],
     target: &Target,
-    (maker, secrets): (&Maker<'_>, Option<Arc<Secrets>>),
+    (maker, contents): (&Maker<'_>, &mut dyn FnMut() -> Option<Arc<Contents>>),
 ) -> Vec<Change> {
     let Some(owner) = owners.first() else { return Vec::new() };
     let needed = of.owned();
     if needed.iter().all(|object| target.has_made(object, &owner.metadata.uid)) {
         return Vec::new();
     }
-    let Some(secrets) = secrets else { return Vec::new() };
+    let Some(contents) = contents() else { return Vec::new() };
     let references = references(of.dispatch.gang, owners);
-    let rendered = of.render(maker, &secrets).into_iter().filter(|object| !is_main(object));
+    let rendered = of.render(maker, &contents).into_iter().filter(|object| !is_main(object));
     rendered
         .filter_map(|mut object| {
             object["metadata"]["ownerReferences"] = references.clone();

@@ -157,6 +157,7 @@ fn durations(config: &Config, problems: &mut Vec<String>) {
         ("tasks.spillAfter", config.tasks.spill_after),
         ("tasks.keepObjects", config.tasks.keep_objects),
         ("tasks.history.keepFor", config.tasks.history.keep_for),
+        ("tasks.uploads.keepFor", config.tasks.uploads.keep_for),
     ] {
         if duration.is_zero() {
             problems.push(format!("{key}: must be longer than 0"));
@@ -185,6 +186,9 @@ fn tasks(config: &Config, problems: &mut Vec<String>) {
         problems.push(error.to_string());
     }
     if let Err(error) = config.max_live() {
+        problems.push(error.to_string());
+    }
+    if let Err(error) = config.upload_sizes() {
         problems.push(error.to_string());
     }
     if let Err(error) = config.task_logs() {

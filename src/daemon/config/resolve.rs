@@ -53,6 +53,11 @@ impl Config {
         self.tasks.max_live()
     }
 
+    /// How many bytes one task may bring along, and one person send.
+    pub fn upload_sizes(&self) -> Result<(u64, u64), Unusable> {
+        self.tasks.uploads.sizes()
+    }
+
     /// What fedqd keeps of one cluster: objects, and bytes of them.
     pub fn most_of_a_cluster(&self) -> Result<(usize, usize), Unusable> {
         self.clusters.most()

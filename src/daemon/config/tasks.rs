@@ -5,7 +5,7 @@ use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{resolve::Unusable, text};
-use fedq_domain::task::{choose, phase::LostPolicy, render::Gang};
+use fedq_domain::task::{choose, phase::LostPolicy, render::Gang, upload::MAX_BYTES};
 use fedq_store::Live;
 use fedq_values::quantity::Quantity;
 
@@ -36,6 +36,7 @@ pub struct Tasks {
     pub default_image: String,
     pub weights: TaskWeights,
     pub logs: TaskLogs,
+    pub uploads: TaskUploads,
     pub tenants: Vec<Tenant>,
 }
 
@@ -58,6 +59,19 @@ pub struct TaskLogs {
     /// Of all together.
     pub max_total: String,
     pub folder: PathBuf,
+}
+
+/// Files that tasks bring along.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct TaskUploads {
+    /// Of one task.
+    pub max_size: String,
+    /// Of one person.
+    pub max_per_user: String,
+    /// What no task needs that is not over.
+    #[serde(with = "text::duration")]
+    pub keep_for: Duration,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -109,6 +123,7 @@ impl Default for Tasks {
             default_image: "python:3.13-slim".to_owned(),
             weights: TaskWeights::default(),
             logs: TaskLogs::default(),
+            uploads: TaskUploads::default(),
             tenants: Vec::new(),
         }
     }
@@ -160,6 +175,35 @@ impl TaskLogs {
             return Err(unusable("one log would not fit in tasks.logs.maxTotal"));
         }
         Ok((usize::try_from(one).unwrap_or(usize::MAX), all))
+    }
+}
+
+impl Default for TaskUploads {
+    fn default() -> Self {
+        Self {
+            max_size: "4Mi".to_owned(),
+            max_per_user: "256Mi".to_owned(),
+            keep_for: Duration::from_hours(24),
+        }
+    }
+}
+
+impl TaskUploads {
+    /// Bytes of one task, and of one person.
+    pub(super) fn sizes(&self) -> Result<(u64, u64), Unusable> {
+        let (size, per_user) = ("tasks.uploads.maxSize", "tasks.uploads.maxPerUser");
+        let (one, all) = (bytes(size, &self.max_size)?, bytes(per_user, &self.max_per_user)?);
+        let unusable = |key: &str, reason: String| Err(Unusable { key: key.to_owned(), reason });
+        if MAX_BYTES < one {
+            return unusable(
+                size,
+                format!("{}Mi or less: it is in the database of the cluster's API server", MAX_BYTES >> 20),
+            );
+        }
+        if all < one {
+            return unusable(per_user, "one task would not fit in it".to_owned());
+        }
+        Ok((one, all))
     }
 }
 

@@ -317,6 +317,23 @@ fn what_a_person_may_have_is_bounded_by_number_and_size() {
 }
 
 #[test]
+fn what_tasks_bring_along_is_bounded_for_one_task_and_one_person() {
+    let sizes = layered("", &[], &[]).expect("valid").config.upload_sizes().expect("checked");
+    assert_eq!(sizes, (4 << 20, 256 << 20));
+    let none = layered("tasks: {uploads: {maxSize: 0}}\n", &[], &[]).expect("nothing may be sent");
+    assert_eq!(none.config.upload_sizes().expect("checked").0, 0);
+    for (text, start) in [
+        ("maxSize: 33Mi", "tasks.uploads.maxSize: 32Mi or less"),
+        ("maxSize: lots", "tasks.uploads.maxSize: "),
+        ("maxPerUser: 1Mi", "tasks.uploads.maxPerUser: one task would not fit"),
+        ("keepFor: 0s", "tasks.uploads.keepFor: must be longer than 0"),
+    ] {
+        let told = problems(&format!("tasks: {{uploads: {{{text}}}}}\n"));
+        assert!(told.starts_with(start), "{text}: {told}");
+    }
+}
+
+#[test]
 fn help_has_examples_and_flags_that_exclude_each_other_do() {
     let help = <Args as clap::CommandFactory>::command().render_long_help().to_string();
     assert!(help.contains("fedqd --config /etc/fedq/fedqd.yaml"), "{help}");

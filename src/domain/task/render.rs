@@ -9,6 +9,7 @@ mod script;
 
 use std::collections::BTreeMap;
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use jiff::{Timestamp, tz::TimeZone};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -18,6 +19,7 @@ use super::{
     names::{TaskId, node_name, object_name, task_label, user_label},
     phase::Epoch,
     spec::{Candidate, Secrets, TaskSpec},
+    upload::{Piece, Upload, pieces},
 };
 use crate::queue::objects::{HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ};
 
@@ -80,6 +82,8 @@ pub struct Order<'a> {
     pub spec: &'a TaskSpec,
     /// The values of all its `secrets`.
     pub secrets: &'a Secrets,
+    /// The archives of all its `uploads`; none where only Jobs are asked for.
+    pub uploads: &'a [Vec<u8>],
     pub placement: &'a Placement,
     pub gang: Gang,
     pub tenant: &'a Tenant,
@@ -93,6 +97,7 @@ pub struct Order<'a> {
 pub fn render(order: &Order<'_>) -> Vec<Value> {
     let mut objects = Vec::new();
     objects.extend(order.secret());
+    objects.extend(order.upload_secrets());
     if order.has_own_service() {
         objects.push(order.service());
     }
@@ -118,6 +123,11 @@ pub fn is_main_name(name: &str, object: &str, num_nodes: u32) -> bool {
     let rank = rest.strip_prefix("-node-").and_then(|rank| rank.parse().ok());
     rest.is_empty()
         || rank.is_some_and(|rank: u32| rank < num_nodes && node_name(object, rank, num_nodes) == name)
+}
+
+/// The names of the Secrets that hold what a task brings along.
+pub fn upload_secret_names(object: &str, uploads: &[Upload]) -> Vec<String> {
+    (0..pieces(uploads).len()).map(|number| format!("{object}-files-{number}")).collect()
 }
 
 /// Whether a rendered object is one of its Jobs, or its JobSet.
@@ -212,6 +222,31 @@ impl Order<'_> {
             "immutable": true,
             "stringData": values,
         }))
+    }
+
+    /// Secrets and not ConfigMaps: what people send may be anybody's secret, and fedq may make no other.
+    fn upload_secrets(&self) -> Vec<Value> {
+        if self.uploads.len() != self.spec.uploads.len() {
+            return Vec::new();
+        }
+        let names = upload_secret_names(&self.object_name(), &self.spec.uploads);
+        let secret = |(name, held): (String, Vec<Piece>)| {
+            let data: Map<String, Value> = held
+                .into_iter()
+                .map(|Piece { upload, bytes, key }| {
+                    let bytes = self.uploads[upload].get(bytes).unwrap_or_default();
+                    (key, BASE64_STANDARD.encode(bytes).into())
+                })
+                .collect();
+            json!({
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": self.metadata(&name, &self.labels(None)),
+                "immutable": true,
+                "data": data,
+            })
+        };
+        names.into_iter().zip(pieces(&self.spec.uploads)).map(secret).collect()
     }
 
     /// Gives each node a name that the others find before it is ready.

@@ -19,7 +19,10 @@ use self::{
     reader::{At, Notes},
 };
 pub use super::spec::NewTask;
-use super::yaml::{self, Node, YamlError};
+use super::{
+    upload::Archive,
+    yaml::{self, Node, YamlError},
+};
 
 /// A pipeline of more steps is a program's, and should be split up by it.
 pub const MAX_TASKS: usize = 100;
@@ -30,6 +33,8 @@ pub struct Options {
     /// Values given beside the file: they win, and fill in what the file leaves open.
     pub envs: BTreeMap<String, String>,
     pub secrets: BTreeMap<String, String>,
+    /// What was sent with the file, by what the file calls it with its variables put in.
+    pub uploads: BTreeMap<String, Archive>,
     /// Of the one task of the file.
     pub changes: Changes,
     /// Warnings are problems.
@@ -82,9 +87,23 @@ pub fn read_request(bytes: &[u8], options: &Options) -> Result<TaskFile, TaskFil
     read(vec![yaml::read_json(bytes).map_err(TaskFileError::Yaml)?], options)
 }
 
-fn read(mut documents: Vec<Node>, options: &Options) -> Result<TaskFile, TaskFileError> {
+/// What of the machine that the file is on its tasks need, as `workdir: .`: to be sent, and given as
+/// [`Options::uploads`]. A file that cannot be read names nothing, and is refused when it is read.
+pub fn sources(bytes: &[u8], options: &Options) -> Vec<String> {
+    yaml::read_yaml(bytes).map(|documents| walk(documents, options).notes.sources).unwrap_or_default()
+}
+
+/// All that is found in a file.
+struct Walked {
+    name: Option<String>,
+    /// `None`: one that cannot be run.
+    tasks: Vec<Option<NewTask>>,
+    notes: Notes,
+}
+
+fn walk(mut documents: Vec<Node>, options: &Options) -> Walked {
     let mut notes = Notes::default();
-    let overrides = Overrides { envs: &options.envs, secrets: &options.secrets };
+    let overrides = Overrides { envs: &options.envs, secrets: &options.secrets, uploads: &options.uploads };
     let headed = 1 < documents.len() && document::is_header(&documents[0]);
     let name = if headed { document::header(&At::root(&documents[0]), &mut notes) } else { None };
     let rest = &mut documents[usize::from(headed)..];
@@ -109,10 +128,23 @@ fn read(mut documents: Vec<Node>, options: &Options) -> Result<TaskFile, TaskFil
     };
     let tasks: Vec<_> = rest.iter().take(MAX_TASKS).enumerate().map(read).collect();
     document::names_differ(rest, &tasks, &mut notes);
-    if rest.is_empty() {
+    if let Some(first) = rest.first() {
+        let needless: Vec<_> =
+            options.uploads.keys().filter(|source| !notes.sources.contains(source)).collect();
+        for source in needless {
+            let message = format!("`{}` was sent with the file, which does not name it", yaml::shown(source));
+            notes.warn(&At::root(first), message);
+        }
+    }
+    Walked { name, tasks, notes }
+}
+
+fn read(documents: Vec<Node>, options: &Options) -> Result<TaskFile, TaskFileError> {
+    let Walked { name, tasks, notes } = walk(documents, options);
+    if tasks.is_empty() {
         return Err(TaskFileError::Empty);
     }
-    let Notes { mut problems, mut warnings } = notes;
+    let Notes { mut problems, mut warnings, .. } = notes;
     if options.strict {
         problems.append(&mut warnings);
     }

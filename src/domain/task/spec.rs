@@ -10,7 +10,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::quantity::Request;
+use super::{quantity::Request, upload::Upload};
 use fedq_values::ids::ClusterName;
 
 /// More pods than any gang of one job has; Kueue's podsets take no more with all their status.
@@ -33,6 +33,9 @@ pub struct TaskSpec {
     pub name: Option<String>,
     pub num_nodes: u32,
     pub workdir: Option<Workdir>,
+    /// Files of whoever submitted it, put in place before all else.
+    #[serde(default)]
+    pub uploads: Vec<Upload>,
     pub setup: Option<String>,
     pub run: String,
     /// In the order written, which is the order in which values may refer to each other.
@@ -59,7 +62,7 @@ pub struct TaskSpec {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Workdir {
-    /// A folder of the image or of a volume.
+    /// A folder of the image, of a volume, or of what the task brings along.
     Folder(String),
     /// Cloned by every node before `setup`.
     Git { url: String, reference: Option<String> },

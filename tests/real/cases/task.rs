@@ -28,7 +28,7 @@ pub async fn tasks_run_wait_move_and_stop_across_clusters(fleet: &Fleet) -> Resu
     ensure!(pods.len() == 4, "{} pods", pods.len());
 
     // 6 on two nodes: 2 are free on one, and two can never hold more than 4.
-    let waits = bed.submit((2, 3), LONG)?;
+    let waits = bed.submit_bringing((2, 3), LONG)?;
     let queued = eventually("Kueue's word on what is missing", SOON, async || {
         let status = bed.reaches(&waits, "queued").await?;
         let told = status["pendingReason"].as_str().is_some_and(|reason| reason.contains("quota on one: "));
@@ -41,6 +41,7 @@ pub async fn tasks_run_wait_move_and_stop_across_clusters(fleet: &Fleet) -> Resu
     let moved = bed.reaches(&waits, "running").await?;
     ensure!(moved["cluster"] == "two" && moved["epoch"] == 2, "{moved:#}");
     bed.is_gone(one, &waits).await?;
+    bed.has_files(two, &waits).await?;
 
     let behind = bed.submit((1, 8), LONG)?;
     bed.reaches(&behind, "queued").await?;
@@ -180,9 +181,12 @@ pub async fn a_queue_of_multikueue_dispatches_tasks_and_they_are_found_where_the
     let bed = Bed::set_as(&stage, [one.clone(), two.clone()], ["4", "8"]).await?;
     holds(stage.hub(), case, case, &[(GPU, "12")]).await?;
 
-    let gang = bed.submit((2, 4), LONG)?;
+    let gang = bed.submit_bringing((2, 4), LONG)?;
     let running = bed.reaches(&gang, "running").await?;
     ensure!(running["cluster"] == two.as_str(), "only there it fits: {running:#}");
+    bed.has_files(fleet.worker2(), &gang).await?;
+    let on_hub = bed.has(stage.hub(), ("v1", "Secret"), &gang).await?;
+    ensure!(on_hub.is_empty(), "what it brings along is where its pods are: {on_hub:?}");
     ensure!(running["nodes"]["running"] == 2, "{running:#}");
     let on_hub = bed.has(stage.hub(), ("batch/v1", "Job"), &gang).await?;
     ensure!(

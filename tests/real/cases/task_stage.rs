@@ -56,6 +56,20 @@ impl<'s, 'f> Bed<'s, 'f> {
         Ok(Self { stage, person: Person::new(stage, "ann", Some("cluster-admin")).await? })
     }
 
+    /// As [`Self::submit`], with a file of some mebibytes that it brings along: so large that it takes three Secrets.
+    pub fn submit_bringing(&self, (nodes, gpus): (u32, u32), runs: &str) -> Result<String> {
+        let mut random = fastrand::Rng::with_seed(7);
+        let text: String = (0..3 << 20).map(|_| random.alphanumeric()).collect();
+        let weights = self.stage.daemon.home().file("weights", &text)?.display().to_string();
+        self.hand_in(
+            json!({
+                "name": "train", "run": "python train.py", "num_nodes": nodes, "resources": {"accelerators": gpus},
+                "file_mounts": {"~/weights": weights},
+            }),
+            &[("pod-complete", runs)],
+        )
+    }
+
     /// Hands in a task of so many nodes with so many GPUs each.
     pub fn submit(&self, (nodes, gpus): (u32, u32), runs: &str) -> Result<String> {
         let resources = json!({"accelerators": gpus});
@@ -113,6 +127,20 @@ impl<'s, 'f> Bed<'s, 'f> {
         Ok(all.into_iter().filter(of).collect())
     }
 
+    /// That the Secrets with what it brings along are there, and that its pods mount them.
+    pub async fn has_files(&self, worker: &Cluster, id: &str) -> Result<()> {
+        let secrets = self.has(worker, ("v1", "Secret"), id).await?;
+        let mut names: Vec<&str> =
+            secrets.iter().filter_map(|one| one["metadata"]["name"].as_str()).collect();
+        names.sort_unstable();
+        ensure!(names == [0, 1, 2].map(|part| format!("train-{id}-files-{part}")), "{names:?}");
+        let pods = self.has(worker, ("v1", "Pod"), id).await?;
+        let mounted =
+            |pod: &Value| names.iter().all(|name| pod["spec"]["volumes"].to_string().contains(name));
+        ensure!(!pods.is_empty() && pods.iter().all(mounted), "{pods:#?}");
+        Ok(())
+    }
+
     pub async fn is_gone(&self, worker: &Cluster, id: &str) -> Result<()> {
         eventually(&format!("nothing of {id} on {}", worker.name), SOON, async || {
             let mut left = Vec::new();
@@ -121,6 +149,7 @@ impl<'s, 'f> Bed<'s, 'f> {
                 ("jobset.x-k8s.io/v1alpha2", "JobSet"),
                 ("v1", "Pod"),
                 ("v1", "Service"),
+                ("v1", "Secret"),
                 (KUEUE, "Workload"),
             ] {
                 left.extend(self.has(worker, kind, id).await?);

@@ -9,5 +9,6 @@ mod pipelines;
 mod running;
 pub mod stage;
 mod stopping;
+mod uploads;
 mod volumes;
 mod waiting;

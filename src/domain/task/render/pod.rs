@@ -4,9 +4,15 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::{CONTAINER, Gang, ID_LABEL, Order, script};
+use super::{CONTAINER, Gang, ID_LABEL, Order, script, upload_secret_names};
 use crate::task::{choose::verdict::per_node, names::task_label, spec::Limits};
 use fedq_values::quantity::Amount;
+
+/// What fedq calls volumes of its own begins with it, so that none of the task's has that name.
+const RESERVED: &str = "fedq-";
+const UPLOADS: &str = "fedq-uploads";
+const SHARED_MEMORY: &str = "fedq-shm";
+const SHARED_MEMORY_PATH: &str = "/dev/shm";
 
 /// Where a pod learns its rank.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -178,7 +184,8 @@ impl Order<'_> {
             .collect()
     }
 
-    /// A volume stands in the pod once, however often it is mounted.
+    /// A volume stands in the pod once, however often it is mounted. Processes of a task that share memory, as loaders
+    /// of data do, get more than the 64 MiB of container runtimes: as with SkyPilot, what the pod's memory allows.
     fn volumes(&self) -> (Vec<Value>, Vec<Value>) {
         let mut known: Vec<&str> = Vec::new();
         let (mut volumes, mut mounts) = (Vec::new(), Vec::new());
@@ -196,6 +203,16 @@ impl Order<'_> {
                 entry["subPath"] = json!(path);
             }
             mounts.push(entry);
+        }
+        if !self.spec.uploads.is_empty() {
+            let names = upload_secret_names(&self.object_name(), &self.spec.uploads);
+            let sources: Vec<Value> = names.iter().map(|name| json!({"secret": {"name": name}})).collect();
+            volumes.push(json!({"name": UPLOADS, "projected": {"sources": sources}}));
+            mounts.push(json!({"name": UPLOADS, "mountPath": script::UPLOADS, "readOnly": true}));
+        }
+        if !self.spec.volumes.iter().any(|mount| holds_shared_memory(&mount.path)) {
+            volumes.push(json!({"name": SHARED_MEMORY, "emptyDir": {"medium": "Memory"}}));
+            mounts.push(json!({"name": SHARED_MEMORY, "mountPath": SHARED_MEMORY_PATH}));
         }
         (volumes, mounts)
     }
@@ -220,6 +237,11 @@ impl Order<'_> {
     }
 }
 
+/// Whether what is mounted at `path` has the place of shared memory in it.
+fn holds_shared_memory(path: &str) -> bool {
+    std::path::Path::new(SHARED_MEMORY_PATH).starts_with(path)
+}
+
 /// The volume's own name where a pod may have it.
 fn pod_volume(name: &str, index: usize) -> String {
     let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -228,6 +250,7 @@ fn pod_volume(name: &str, index: usize) -> String {
         && name.ends_with(edge)
         && name.chars().all(legal)
         && task_label(name) == name
-        && !name.starts_with("volume-");
+        && !name.starts_with("volume-")
+        && !name.starts_with(RESERVED);
     if is_label { name.to_owned() } else { format!("volume-{index}") }
 }

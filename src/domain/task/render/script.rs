@@ -1,6 +1,13 @@
-//! What a task's container runs: find the other nodes, get the working directory, set up, run.
+//! What a task's container runs: find the other nodes, put the task's files in place, change to the working directory, set
+//! up, run.
 
-use crate::task::spec::{TaskSpec, Workdir};
+use crate::task::{
+    spec::{TaskSpec, Workdir},
+    upload::{self, Upload},
+};
+
+/// Where pods find the parts of what the task brings along.
+pub const UPLOADS: &str = "/run/fedq/uploads";
 
 /// Nodes of a gang are admitted together, and have their addresses before their images are pulled.
 const PATIENCE_SECONDS: u32 = 120;
@@ -10,6 +17,9 @@ pub fn script(spec: &TaskSpec, finds_nodes: bool) -> String {
     let mut lines = Vec::new();
     if finds_nodes {
         lines.push(find_nodes());
+    }
+    if !spec.uploads.is_empty() {
+        lines.push(unpack(&spec.uploads));
     }
     match &spec.workdir {
         None => {}
@@ -74,15 +84,60 @@ fi"#
     )
 }
 
+/// Puts what the task brings along in place. A file is unpacked beside where it goes, so that it is there whole or not
+/// at all, with its mode.
+fn unpack(uploads: &[Upload]) -> String {
+    let mut lines = vec![format!(
+        r#"for fedq_tool in cat gzip tar; do
+  command -v "$fedq_tool" >/dev/null || {{
+    echo "the image has no $fedq_tool, without which the files that the task brings along cannot be unpacked: take an image that has it, or put the files into the image" >&2
+    exit 1
+  }}
+done
+fedq_unpack() {{
+  mkdir -p -- "$2" && cat {UPLOADS}/"$1".* | gzip -dc | tar -xf - -C "$2" || {{
+    echo "the files that the task brings along could not be put into $2" >&2
+    exit 1
+  }}
+}}
+fedq_place() {{
+  mkdir -p -- "$2" && fedq_folder="$(mktemp -d "$2/.fedq-XXXXXX")" || {{
+    echo "a file that the task brings along could not be put into $2" >&2
+    exit 1
+  }}
+  fedq_unpack "$1" "$fedq_folder"
+  mv -f -- "$fedq_folder/{file}" "$3" && rmdir -- "$fedq_folder" || exit
+}}"#,
+        file = upload::FILE
+    )];
+    for (number, Upload { path, archive }) in uploads.iter().enumerate() {
+        let parts = upload::prefix(number);
+        if archive.file {
+            let folder = match path.rsplit_once('/') {
+                Some(("", _)) => "/",
+                Some((folder, _)) => folder,
+                None => ".",
+            };
+            lines.push(format!("fedq_place {parts} {} {}", at(folder), at(path)));
+        } else {
+            lines.push(format!("fedq_unpack {parts} {}", at(path)));
+        }
+    }
+    lines.push("unset -v fedq_tool fedq_folder\nunset -f fedq_unpack fedq_place".to_owned());
+    lines.join("\n")
+}
+
 fn change_to(folder: &str) -> String {
-    // `~` is expanded by the shell only outside quotes.
-    let folder = match folder.strip_prefix('~') {
+    format!("cd -- {} || exit", at(folder))
+}
+
+/// A path as a word of the shell, which expands `~` only outside quotes, and not before a quoted `/`.
+fn at(path: &str) -> String {
+    match path.strip_prefix('~') {
         Some("") => "~".to_owned(),
-        // Neither is it before a quoted `/`.
         Some(rest) if rest.starts_with('/') => format!("~/{}", quoted(&rest[1..])),
-        _ => quoted(folder),
-    };
-    format!("cd -- {folder} || exit")
+        _ => quoted(path),
+    }
 }
 
 fn clone(url: &str, reference: Option<&str>) -> String {

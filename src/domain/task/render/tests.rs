@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use sha2::{Digest as _, Sha256};
 
 use super::{
     script::{self, literal},
@@ -10,6 +11,7 @@ use crate::{
         choose::verdict::per_node,
         spec::NewTask,
         testing::{cluster_name, new_task, task},
+        upload::{self, Archive, Digest, Upload},
     },
 };
 use fedq_values::quantity::{Amount, Quantity};
@@ -29,7 +31,11 @@ fn placement() -> Placement {
 }
 
 fn objects_in(task: &NewTask, gang: Gang) -> Vec<Value> {
-    let (id, placement) = (TaskId::parse("1a2b3c4d").expect("an id"), placement());
+    objects_with(task, gang, &placement())
+}
+
+fn objects_with(task: &NewTask, gang: Gang, placement: &Placement) -> Vec<Value> {
+    let id = TaskId::parse("1a2b3c4d").expect("an id");
     let tenant = Tenant { namespace: "team".to_owned(), service_account: Some("runner".to_owned()) };
     render(&Order {
         id: &id,
@@ -39,7 +45,8 @@ fn objects_in(task: &NewTask, gang: Gang) -> Vec<Value> {
         submitted: Timestamp::from_microsecond(1_759_667_696_789_012).expect("a time"),
         spec: &task.spec,
         secrets: &task.secrets,
-        placement: &placement,
+        uploads: &[],
+        placement,
         gang,
         tenant: &tenant,
         priority_class: Some("high"),
@@ -356,12 +363,53 @@ fn a_volume_at_two_paths_stands_in_the_pod_once() {
         json!([
             {"name": "data", "persistentVolumeClaim": {"claimName": "data-0a0a0a0a"}},
             {"name": "volume-1", "persistentVolumeClaim": {"claimName": "big-one-0a0a0a0b"}},
+            {"name": "fedq-shm", "emptyDir": {"medium": "Memory"}},
         ])
     );
     assert_eq!(
         spec["containers"][0]["volumeMounts"][1],
         json!({"name": "data", "mountPath": "/b", "subPath": "s"})
     );
+}
+
+#[test]
+fn every_pod_has_shared_memory_unless_the_task_mounts_its_own() {
+    let mounted = |volumes: &str, gang| {
+        let objects = objects(&format!("run: x\nnum_nodes: 2\nvolumes: {{{volumes}}}\n"), gang);
+        let spec = &templates(&objects)[0].0["spec"];
+        let shared = json!({"name": "fedq-shm", "emptyDir": {"medium": "Memory"}});
+        let place = json!({"name": "fedq-shm", "mountPath": "/dev/shm"});
+        let has = |list: &Value, entry: &Value| list.as_array().expect("a list").contains(entry);
+        let there = has(&spec["volumes"], &shared);
+        assert_eq!(there, has(&spec["containers"][0]["volumeMounts"], &place), "{spec:#}");
+        there
+    };
+    for gang in [Gang::PerNode, Gang::Indexed, Gang::JobSet] {
+        for (volumes, expected) in [
+            ("", true),
+            ("/data: data", true),
+            ("/dev/shm/cache: data", true),
+            ("/device: data", true),
+            ("/dev/shm: data", false),
+            ("/dev//shm/: data", false),
+            ("/dev: data", false),
+        ] {
+            assert_eq!(mounted(volumes, gang), expected, "{volumes}");
+        }
+    }
+}
+
+#[test]
+fn no_volume_of_a_task_is_called_as_one_of_ours() {
+    let own = |name: &str| {
+        let mut placement = placement();
+        placement.claims.insert(name.to_owned(), "claim".to_owned());
+        let task = new_task(&format!("run: x\nvolumes: {{/a: {name}}}\n"));
+        let objects = objects_with(&task, Gang::PerNode, &placement);
+        objects[0]["spec"]["template"]["spec"]["volumes"][0]["name"].as_str().expect("a name").to_owned()
+    };
+    assert_eq!(own("fedq-shm"), "volume-0");
+    assert_eq!(own("fedq"), "fedq");
 }
 
 #[test]
@@ -484,5 +532,216 @@ fn pods_that_go_to_one_machine_ask_for_each_others() {
             assert_eq!(selector["task-id"], template["metadata"]["labels"]["task-id"]);
             assert!(template["spec"]["affinity"].get("nodeAffinity").is_none());
         }
+    }
+}
+
+/// What `tar` makes of these files: path, content.
+fn archive(files: &[(&str, &[u8])], file: bool) -> (Archive, Vec<u8>) {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (path, content) in files {
+        let path = folder.path().join("tree").join(path);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::write(path, content).expect("a file");
+    }
+    let what = if file { upload::FILE } else { "." };
+    let pack = "tar -C tree -cf - \"$0\" | gzip -c";
+    let packed =
+        std::process::Command::new("sh").args(["-c", pack, what]).current_dir(folder.path()).output();
+    let data = packed.expect("tar and gzip").stdout;
+    let bytes = u64::try_from(data.len()).expect("small");
+    (Archive { digest: Digest::of(Sha256::digest(&data).into()), bytes, file }, data)
+}
+
+/// A task with these uploads, and their archives.
+fn bringing(text: &str, uploads: Vec<(&str, (Archive, Vec<u8>))>) -> (NewTask, Vec<Vec<u8>>) {
+    let mut task = new_task(text);
+    let mut archives = Vec::new();
+    for (path, (archive, data)) in uploads {
+        task.spec.uploads.push(Upload { path: path.to_owned(), archive });
+        archives.push(data);
+    }
+    (task, archives)
+}
+
+fn objects_bringing((task, archives): &(NewTask, Vec<Vec<u8>>), gang: Gang) -> Vec<Value> {
+    let id = TaskId::parse("1a2b3c4d").expect("an id");
+    let tenant = Tenant { namespace: "team".to_owned(), service_account: None };
+    render(&Order {
+        id: &id,
+        epoch: 3,
+        hub_id: "hub",
+        owner: "user@example.com",
+        submitted: Timestamp::UNIX_EPOCH,
+        spec: &task.spec,
+        secrets: &task.secrets,
+        uploads: archives,
+        placement: &placement(),
+        gang,
+        tenant: &tenant,
+        priority_class: None,
+        by_multikueue: false,
+        default_image: "python:3.13-slim",
+    })
+}
+
+/// Each byte follows from all before it, so that it does not compress.
+fn noise(length: usize) -> Vec<u8> {
+    let mut noise = Vec::new();
+    while noise.len() < length {
+        noise.extend_from_slice(&Sha256::digest(noise.len().to_le_bytes()));
+    }
+    noise.truncate(length);
+    noise
+}
+
+/// Runs what a pod of `objects` is told to, with its Secrets where it would find them, in an empty home; what it says, and
+/// what is in the home then. `path`: where it finds programs.
+fn unpacked(
+    objects: &[Value],
+    shell: &str,
+    path: Option<&std::path::Path>,
+) -> (Ran, BTreeMap<String, Vec<u8>>) {
+    let place = tempfile::tempdir().expect("a folder");
+    let (parts, home) = (place.path().join("parts"), place.path().join("home"));
+    for folder in [&parts, &home] {
+        std::fs::create_dir(folder).expect("a folder");
+    }
+    let template = templates(objects)[0].0;
+    let volumes = template["spec"]["volumes"].as_array().expect("volumes");
+    let volume = volumes.iter().find(|volume| volume["name"] == "fedq-uploads").expect("the uploads");
+    for source in volume["projected"]["sources"].as_array().expect("sources") {
+        let named = |object: &&Value| {
+            object["kind"] == "Secret" && object["metadata"]["name"] == source["secret"]["name"]
+        };
+        let secret = objects.iter().find(named).expect("a Secret that the pod mounts is one of its objects");
+        for (key, text) in secret["data"].as_object().expect("data") {
+            let data = BASE64_STANDARD.decode(text.as_str().expect("text")).expect("base64");
+            std::fs::write(parts.join(key), data).expect("a part");
+        }
+    }
+    let script = template["spec"]["containers"][0]["args"][0].as_str().expect("a script");
+    let mounts = template["spec"]["containers"][0]["volumeMounts"].as_array().expect("mounts");
+    let mount = mounts.iter().find(|mount| mount["name"] == "fedq-uploads").expect("the uploads");
+    let at = mount["mountPath"].as_str().expect("a path");
+    let mut script = kubelet_expands(script).replace(at, parts.to_str().expect("UTF-8"));
+    script = script.replace("/absolute", &format!("{}/absolute", home.display()));
+    if let Some(path) = path {
+        script = format!("PATH={}\n{script}", path.display());
+    }
+    let ran = std::process::Command::new(shell)
+        .args(["-c", &script])
+        .current_dir(place.path())
+        .env("HOME", &home)
+        .output()
+        .expect("the shell runs");
+    let told = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(home.to_str().expect("a path"), "HOME");
+    let mut found = BTreeMap::new();
+    let mut open = vec![home.clone()];
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                let name = path.strip_prefix(&home).expect("below").to_str().expect("UTF-8").to_owned();
+                found.insert(name, std::fs::read(path).expect("a file"));
+            }
+        }
+    }
+    (Ran { code: ran.status.code(), out: told(&ran.stdout), err: told(&ran.stderr) }, found)
+}
+
+#[test]
+fn what_a_task_brings_along_is_in_secrets_beside_it_and_put_together_in_its_pods() {
+    let noise = noise(2 << 20);
+    let code = archive(&[("train.py", b"x"), ("data/weights", &noise)], false);
+    let text = "num_nodes: 2\nsecrets: {TOKEN: hush}\nrun: x\n";
+    let task =
+        bringing(text, vec![("~/sky_workdir", code), ("/absolute/one", archive(&[("file", b"1")], true))]);
+    for gang in [Gang::PerNode, Gang::Indexed, Gang::JobSet] {
+        let objects = objects_bringing(&task, gang);
+        let secrets: Vec<&Value> = objects.iter().filter(|object| object["kind"] == "Secret").collect();
+        let names: Vec<&str> =
+            secrets.iter().filter_map(|secret| secret["metadata"]["name"].as_str()).collect();
+        let files = (0..3).map(|number| format!("task-1a2b3c4d-1a2b3c4d-files-{number}"));
+        let expected: Vec<String> =
+            std::iter::once("task-1a2b3c4d-1a2b3c4d-env".to_owned()).chain(files).collect();
+        assert_eq!(names, expected);
+        assert_eq!(names[1..], upload_secret_names("task-1a2b3c4d-1a2b3c4d", &task.0.spec.uploads));
+        for secret in &secrets {
+            assert_eq!(secret["metadata"]["labels"][EPOCH_LABEL], "3");
+            assert!(secret.to_string().len() < 1_300_000, "API servers take no larger Secret");
+        }
+        let (main, owned): (Vec<_>, Vec<_>) = objects.iter().partition(|object| is_main(object));
+        assert!(owned.iter().all(|object| object["kind"] != "Job"));
+        assert!(main.iter().all(|object| {
+            !object.to_string().contains(secrets[1]["data"]["000.0000"].as_str().expect("data"))
+        }));
+        for shell in SHELLS {
+            let (ran, found) = unpacked(&objects, shell, None);
+            assert_eq!(ran.code, Some(127), "the program `x` is in no image: {ran:?}");
+            assert_eq!(found["sky_workdir/data/weights"], noise, "{gang:?} {shell}");
+            assert_eq!(
+                found.keys().collect::<Vec<_>>(),
+                ["absolute/one", "sky_workdir/data/weights", "sky_workdir/train.py"]
+            );
+        }
+    }
+    let (task, _) = task;
+    let jobs = objects_bringing(&(task, Vec::new()), Gang::Indexed);
+    assert_eq!(kinds(&jobs), ["Secret", "Service", "Job"], "without the archives there are the others only");
+}
+
+#[test]
+fn a_task_starts_in_what_it_brought_along_and_finds_its_files_there() {
+    let text = "workdir: ~/sky_workdir\nsetup: cat a\nrun: |\n  pwd; cat 'sub dir/b' ~/.env \"/absolute/it's/c\"; ls ~/keys\n";
+    let uploads = || {
+        vec![
+            ("~/sky_workdir", archive(&[("a", b"A\n"), ("sub dir/b", b"B\n")], false)),
+            ("~/.env", archive(&[("file", b"E\n")], true)),
+            ("/absolute/it's/c", archive(&[("file", b"C\n")], true)),
+            ("~/keys/", archive(&[("one", b"1"), (".two", b"2")], false)),
+        ]
+    };
+    let objects = objects_bringing(&bringing(text, uploads()), Gang::PerNode);
+    for shell in SHELLS {
+        let (ran, found) = unpacked(&objects, shell, None);
+        assert_eq!(ran, Ran::well("A\nHOME/sky_workdir\nB\nE\nC\none\n"), "{shell}");
+        assert!(!found.keys().any(|name| name.contains(".fedq-")), "{found:?}");
+    }
+}
+
+#[test]
+fn an_image_that_cannot_unpack_is_told_of_and_nothing_is_run() {
+    let uploads = vec![("~/sky_workdir", archive(&[("a", b"A")], false))];
+    let objects =
+        objects_bringing(&bringing("setup: echo not here\nrun: echo nor here\n", uploads), Gang::PerNode);
+    for missing in ["tar", "gzip"] {
+        let programs = tempfile::tempdir().expect("a folder");
+        for program in
+            ["cat", "gzip", "tar", "mkdir", "mktemp", "rm"].iter().filter(|program| **program != missing)
+        {
+            let found = std::process::Command::new("sh").args(["-c", "command -v \"$0\"", program]).output();
+            let found = String::from_utf8(found.expect("a shell").stdout).expect("a path");
+            std::os::unix::fs::symlink(found.trim(), programs.path().join(program)).expect("a link");
+        }
+        for shell in SHELLS {
+            let (ran, found) = unpacked(&objects, shell, Some(programs.path()));
+            assert_eq!((ran.code, ran.out.as_str(), found.len()), (Some(1), "", 0), "{shell}: {ran:?}");
+            assert!(ran.err.contains(&format!("the image has no {missing},")), "{ran:?}");
+        }
+    }
+}
+
+#[test]
+fn parts_that_are_not_whole_start_nothing() {
+    let (archive, data) = archive(&[("a", &noise(1000))], false);
+    let (task, mut archives) = bringing("run: echo not here\n", vec![("~/sky_workdir", (archive, data))]);
+    archives[0].truncate(300);
+    for shell in SHELLS {
+        let (ran, _) =
+            unpacked(&objects_bringing(&(task.clone(), archives.clone()), Gang::PerNode), shell, None);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{shell}: {ran:?}");
+        assert!(ran.err.ends_with("could not be put into HOME/sky_workdir\n"), "{ran:?}");
     }
 }

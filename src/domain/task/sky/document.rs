@@ -10,16 +10,20 @@ use super::{
 };
 use crate::task::{
     spec::{MAX_ARGUMENT, MAX_NODES, Mount, NewTask, Priority, Secrets, TaskSpec, Workdir},
+    upload::{Archive, Upload, WORKDIR},
     yaml::{Node, Value, shown},
 };
 
 /// Characters of a task's name.
 pub const MAX_NAME: usize = 200;
 const MAX_VOLUMES: usize = 64;
+const MAX_FILE_MOUNTS: usize = 32;
+/// Of all places of `file_mounts` together, since they stand in the script.
+const MAX_PLACES: usize = 4 << 10;
 /// Linux gives a program's arguments and environment together a quarter of its stack, 2 MiB.
 const MAX_ENVIRONMENT: usize = 1 << 20;
 /// What is put around `setup` and `run`.
-const AROUND_SCRIPT: usize = 8 << 10;
+const AROUND_SCRIPT: usize = 12 << 10;
 
 /// Set by fedq: a value of the file's own would be lost.
 const INJECTED: [&str; 2] = ["NODE_RANK", "NUM_NODES"];
@@ -28,6 +32,7 @@ const INJECTED_PREFIX: &str = "SKYPILOT_";
 pub struct Overrides<'a> {
     pub envs: &'a BTreeMap<String, String>,
     pub secrets: &'a BTreeMap<String, String>,
+    pub uploads: &'a BTreeMap<String, Archive>,
 }
 
 /// Whether the first of several documents describes the pipeline, and not a task.
@@ -84,10 +89,14 @@ pub fn task(at: &At<'_>, overrides: &Overrides<'_>, notes: &mut Notes) -> Option
     let secrets = secrets(&mut fields, overrides, notes);
     let variable =
         |name: &str| envs.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
-    let workdir = fields.take("workdir").and_then(|at| workdir(&at, &variable, notes));
+    let mut uploads = Vec::new();
+    let workdir = fields.take("workdir").and_then(|at| {
+        let sent = |source: &str| overrides.uploads.get(source).cloned();
+        workdir(&at, &variable, (&sent, &mut uploads), notes)
+    });
     let volumes = fields.take("volumes").map(|at| volumes(&at, &variable, notes)).unwrap_or_default();
     if let Some(at) = fields.take("file_mounts") {
-        file_mounts(&at, notes);
+        uploads.extend(file_mounts(&at, &variable, overrides, notes));
     }
     let setup = fields.take("setup").and_then(|at| at.text(notes).map(str::to_owned));
     let run = run(&mut fields, at, setup.as_deref(), notes);
@@ -102,6 +111,7 @@ pub fn task(at: &At<'_>, overrides: &Overrides<'_>, notes: &mut Notes) -> Option
         name,
         num_nodes: num_nodes?,
         workdir,
+        uploads,
         setup,
         run: run?,
         envs,
@@ -259,13 +269,29 @@ fn check_environment(at: &At<'_>, envs: &[(String, String)], secrets: &Secrets, 
 fn workdir<'v>(
     at: &At<'_>,
     variable: &impl Fn(&str) -> Option<&'v str>,
+    (sent, uploads): (&impl Fn(&str) -> Option<Archive>, &mut Vec<Upload>),
     notes: &mut Notes,
 ) -> Option<Workdir> {
     if !at.is_map() {
         let folder = expand(at.text(notes)?, variable);
-        if !folder.starts_with('/') {
-            notes
-                .warn(at, "is taken as a folder of the image: nothing is uploaded from where it was written");
+        if folder.starts_with('/') {
+            return Some(Workdir::Folder(folder));
+        }
+        notes.source(&folder);
+        match sent(&folder) {
+            Some(Archive { file: true, .. }) => {
+                notes.problem(at, "is a file: a task works in a folder");
+                return None;
+            }
+            Some(archive) => {
+                uploads.push(Upload { path: WORKDIR.to_owned(), archive });
+                return Some(Workdir::Folder(WORKDIR.to_owned()));
+            }
+            None => notes.warn(
+                at,
+                "is taken as a folder of the image: nothing of where it was written was sent with it, as fedq task \
+                 submit does",
+            ),
         }
         return Some(Workdir::Folder(folder));
     }
@@ -345,14 +371,60 @@ fn is_mount_path(path: &str) -> bool {
         && !path.split('/').any(|part| part == "..")
 }
 
-/// Local files stay where they are, as with k8s-cli; buckets a task cannot do without.
-fn file_mounts(at: &At<'_>, notes: &mut Notes) {
-    for (_, at) in at.entries(notes) {
+/// Files of where the task was written, each at its place in the pods. Buckets a task cannot do without.
+fn file_mounts<'v>(
+    at: &At<'_>,
+    variable: &impl Fn(&str) -> Option<&'v str>,
+    overrides: &Overrides<'_>,
+    notes: &mut Notes,
+) -> Vec<Upload> {
+    let mut uploads: Vec<Upload> = Vec::new();
+    let entries = at.entries(notes);
+    if MAX_FILE_MOUNTS < entries.len() {
+        notes.problem(
+            at,
+            format!("a task brings along at most {MAX_FILE_MOUNTS} files and folders beside its workdir"),
+        );
+        return uploads;
+    }
+    for (path, at) in entries {
         let is_bucket = at.is_map() || at.scalar().is_some_and(|source| source.text.contains("://"));
         if is_bucket {
             notes.problem(&at, "object stores cannot be mounted; use a volume, or copy in `setup`");
-        } else if at.text(notes).is_some() {
-            notes.warn(&at, "has no effect: files are not copied; put them into the image or a volume");
+            continue;
+        }
+        let Some(source) = at.text(notes).map(|source| expand(source, variable)) else { continue };
+        let path = expand(path, variable);
+        notes.source(&source);
+        let Some(archive) = overrides.uploads.get(&source).cloned() else {
+            notes.warn(
+                &at,
+                "has no effect: nothing of where it was written was sent with it, as fedq task submit does; put it \
+                 into the image or a volume",
+            );
+            continue;
+        };
+        if !is_place(&path) {
+            notes.problem(&at, "files are put at an absolute path or in the home (~/…), without `..`");
+        } else if uploads.iter().any(|upload| upload.path == path) {
+            notes.problem(&at, format!("two of them would be put at `{}`", shown(&path)));
+        } else if archive.file && (path.ends_with('/') || path == "~") {
+            notes.problem(&at, format!("`{}` is a file and needs a name there", shown(&source)));
+        } else {
+            uploads.push(Upload { path, archive });
         }
     }
+    if MAX_PLACES < uploads.iter().map(|upload| upload.path.len()).sum() {
+        notes.problem(at, format!("the paths have more than {MAX_PLACES} bytes together"));
+    }
+    uploads
+}
+
+fn is_place(path: &str) -> bool {
+    let below = path.strip_prefix('~').map_or(path, |rest| if rest.is_empty() { "/" } else { rest });
+    below.starts_with('/')
+        && path != "/"
+        && path.len() <= 1024
+        && !path.contains('\0')
+        && !path.split('/').any(|part| part == "..")
 }

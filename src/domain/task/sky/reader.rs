@@ -41,6 +41,8 @@ pub struct Notes {
     pub problems: Vec<Note>,
     /// What has no effect, or another than the writer may think.
     pub warnings: Vec<Note>,
+    /// What of the machine that the file is on is named, each once.
+    pub sources: Vec<String>,
 }
 
 impl Notes {
@@ -50,6 +52,12 @@ impl Notes {
 
     pub fn warn(&mut self, at: &At<'_>, message: impl Into<String>) {
         add(&mut self.warnings, at.note(message.into()));
+    }
+
+    pub fn source(&mut self, source: &str) {
+        if !self.sources.iter().any(|known| known == source) {
+            self.sources.push(source.to_owned());
+        }
     }
 }
 

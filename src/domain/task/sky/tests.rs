@@ -3,7 +3,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::task::spec::{Limits, MAX_NODES, Priority, Strategy as Recover, TaskSpec, Workdir};
+use crate::task::{
+    spec::{Limits, MAX_NODES, Priority, Strategy as Recover, TaskSpec, Workdir},
+    upload::{Digest, Upload, WORKDIR},
+};
 use fedq_values::ids::ClusterName;
 
 fn read(text: &str) -> Result<TaskFile, TaskFileError> {
@@ -487,4 +490,76 @@ proptest! {
             Err(error) => prop_assert!(!error.notes().is_empty()),
         }
     }
+}
+
+fn archive(number: u8, file: bool) -> Archive {
+    Archive { digest: Digest::of([number; 32]), bytes: 7, file }
+}
+
+fn read_with(text: &str, uploads: &[(&str, Archive)]) -> Result<TaskFile, TaskFileError> {
+    let uploads = uploads.iter().map(|(source, archive)| ((*source).to_owned(), archive.clone())).collect();
+    read_file(text.as_bytes(), &Options { uploads, ..Options::default() })
+}
+
+#[test]
+fn what_a_file_names_of_the_machine_it_is_on_is_known_before_it_is_read() {
+    let found = |text: &str| sources(text.as_bytes(), &Options::default());
+    let text = "run: x\nworkdir: .\nenvs: {V: data}\nfile_mounts: {/a: ./b, ~/c: ~/d, /e: /abs, /f: $V/g, /again: ./b}\n";
+    assert_eq!(found(text), [".", "./b", "~/d", "/abs", "data/g"]);
+    for none in
+        ["workdir: /w", "workdir: {url: 'https://a/b.git'}", "file_mounts: {/a: 's3://b'}", "name: a", "["]
+    {
+        assert!(found(&format!("run: x\n{none}\n")).is_empty(), "{none}");
+    }
+    assert_eq!(found("name: p\n---\nname: a\nworkdir: x\nrun: x\n---\nname: b\nworkdir: x\nrun: x\n"), ["x"]);
+    assert_eq!(
+        found("workdir: code\nnum_nodes: none\n"),
+        ["code"],
+        "what is wrong with it is told when it is read"
+    );
+}
+
+#[test]
+fn what_was_sent_with_a_file_takes_its_place_in_the_pods() {
+    let text = "run: x\nworkdir: ./code\nenvs: {V: keys}\nfile_mounts: {/data: ~/d, ~/.$V: ./k}\n";
+    let sent = [("./code", archive(1, false)), ("~/d", archive(2, false)), ("./k", archive(3, true))];
+    let file = read_with(text, &sent).expect("a task");
+    assert!(file.warnings.is_empty(), "{:?}", file.warnings);
+    let spec = &file.tasks[0].spec;
+    assert_eq!(spec.workdir, Some(Workdir::Folder(WORKDIR.to_owned())));
+    let places = [(WORKDIR, 1, false), ("/data", 2, false), ("~/.keys", 3, true)];
+    let expected =
+        places.map(|(path, number, file)| Upload { path: path.to_owned(), archive: archive(number, file) });
+    assert_eq!(spec.uploads, expected);
+    let kept = serde_json::to_string(spec).expect("JSON");
+    assert_eq!(serde_json::from_str::<TaskSpec>(&kept).expect("a task"), *spec);
+}
+
+#[test]
+fn what_cannot_be_put_in_place_is_refused_and_what_is_needless_is_told() {
+    let sent = [("a", archive(1, false)), ("b", archive(2, true))];
+    for (text, told) in [
+        ("workdir: b", "`workdir`: is a file"),
+        ("file_mounts: {data: a}", "an absolute path or in the home"),
+        ("file_mounts: {/x/../y: a}", "without `..`"),
+        ("file_mounts: {/: a}", "an absolute path or in the home"),
+        ("file_mounts: {~other/x: a}", "an absolute path or in the home"),
+        ("file_mounts: {/x/: b}", "`b` is a file and needs a name there"),
+        ("file_mounts: {'~': b}", "`b` is a file and needs a name there"),
+        ("envs: {V: x}\nfile_mounts: {/x: a, /$V: b}", "two of them would be put at `/x`"),
+    ] {
+        let error = read_with(&format!("run: x\n{text}\n"), &sent).expect_err(text);
+        assert!(error.notes().iter().any(|note| note.to_string().contains(told)), "{text}: {error}");
+    }
+    let many: Vec<String> = (0..=32).map(|number| format!("/{number}: a")).collect();
+    let error =
+        read_with(&format!("run: x\nfile_mounts: {{{}}}\n", many.join(", ")), &sent).expect_err("too many");
+    assert!(error.to_string().contains("at most 32 files and folders"), "{error}");
+    let long: Vec<String> = (0..5).map(|number| format!("/{number}{}: a", "l".repeat(1000))).collect();
+    let error =
+        read_with(&format!("run: x\nfile_mounts: {{{}}}\n", long.join(", ")), &sent).expect_err("too long");
+    assert!(error.to_string().contains("more than 4096 bytes together"), "{error}");
+    let file = read_with("run: x\nworkdir: a\n", &sent).expect("a task");
+    let told: Vec<String> = file.warnings.iter().map(Note::to_string).collect();
+    assert_eq!(told, ["line 1, column 1: `b` was sent with the file, which does not name it"]);
 }
