@@ -150,26 +150,37 @@ pub struct TaskFilter {
     pub owner: Option<String>,
     /// Whether it is over.
     pub over: Option<bool>,
+    /// Whether it is an AppWrapper.
+    pub wrapped: Option<bool>,
+}
+
+/// Tasks before one, of which that holds, newest first.
+macro_rules! listing {
+    ($holds:literal) => {
+        concat!("SELECT * FROM tasks WHERE seq < ?1", $holds, " ORDER BY seq DESC LIMIT ?2")
+    };
+    ($holds:literal, $wrapped:expr) => {
+        match $wrapped {
+            None => listing!($holds),
+            Some(true) => listing!(concat $holds, " AND json_type(spec, '$.wrapped') IS NOT NULL"),
+            Some(false) => listing!(concat $holds, " AND json_type(spec, '$.wrapped') IS NULL"),
+        }
+    };
+    (concat $holds:literal, $more:literal) => {
+        concat!("SELECT * FROM tasks WHERE seq < ?1", $holds, $more, " ORDER BY seq DESC LIMIT ?2")
+    };
 }
 
 impl TaskFilter {
     /// One for each filter: with one for all, SQLite would use no index.
     fn statement(&self) -> &'static str {
         match (&self.owner, self.over) {
-            (None, None) => "SELECT * FROM tasks WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2",
-            (None, Some(false)) => {
-                "SELECT * FROM tasks WHERE seq < ?1 AND over = 0 ORDER BY seq DESC LIMIT ?2"
-            }
-            (None, Some(true)) => {
-                "SELECT * FROM tasks WHERE seq < ?1 AND over = 1 ORDER BY seq DESC LIMIT ?2"
-            }
-            (Some(_), None) => "SELECT * FROM tasks WHERE seq < ?1 AND owner = ?3 ORDER BY seq DESC LIMIT ?2",
-            (Some(_), Some(false)) => {
-                "SELECT * FROM tasks WHERE seq < ?1 AND owner = ?3 AND over = 0 ORDER BY seq DESC LIMIT ?2"
-            }
-            (Some(_), Some(true)) => {
-                "SELECT * FROM tasks WHERE seq < ?1 AND owner = ?3 AND over = 1 ORDER BY seq DESC LIMIT ?2"
-            }
+            (None, None) => listing!("", self.wrapped),
+            (None, Some(false)) => listing!(" AND over = 0", self.wrapped),
+            (None, Some(true)) => listing!(" AND over = 1", self.wrapped),
+            (Some(_), None) => listing!(" AND owner = ?3", self.wrapped),
+            (Some(_), Some(false)) => listing!(" AND owner = ?3 AND over = 0", self.wrapped),
+            (Some(_), Some(true)) => listing!(" AND owner = ?3 AND over = 1", self.wrapped),
         }
     }
 }

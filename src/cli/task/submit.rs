@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::{input, logs, show};
 use crate::{
     DONE, Session,
@@ -20,7 +22,8 @@ const WAIT: Duration = Duration::from_millis(500);
 pub async fn run(args: Box<SubmitArgs>, session: &mut Session) -> Result<u8, CliError> {
     let asked = request(&args).await?;
     let (api, printer) = session.both()?;
-    let submitted = send(api, &asked, args.dry_run, printer).await?;
+    let path = if args.dry_run { "/tasks?dryRun=All" } else { "/tasks" };
+    let submitted = send(api, path, &asked, printer).await?;
     for warning in &submitted.warnings {
         printer.warning(warning);
     }
@@ -79,13 +82,13 @@ fn words(command: &[String]) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-async fn send(
+/// `asked`: with an id of its own, so that it can be asked again.
+pub async fn send(
     api: &Api,
-    asked: &SubmitTask,
-    dry_run: bool,
+    path: &str,
+    asked: &impl Serialize,
     printer: &mut Printer,
 ) -> Result<Submitted, CliError> {
-    let path = if dry_run { "/tasks?dryRun=All" } else { "/tasks" };
     let mut tries = 1;
     loop {
         match api.post(path, asked).await {

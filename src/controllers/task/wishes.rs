@@ -15,6 +15,7 @@ use fedq_domain::task::{
     phase::Phase,
     render::{Gang, Order, Tenant, is_main, main_names, render},
     spec::Secrets,
+    wrapped,
 };
 use fedq_k8s::{
     types::task::TaskJob,
@@ -49,9 +50,13 @@ impl Dispatching<'_> {
         object_name(self.task.spec.name.as_deref(), &self.task.id, self.task.spec.num_nodes)
     }
 
-    /// Its Jobs, or its JobSet.
+    /// Its Jobs, or its JobSet or AppWrapper.
     pub fn mains(&self) -> Vec<write::Target> {
-        let kind = if self.dispatch.gang == Gang::JobSet { Kind::JobSet } else { Kind::Job };
+        let kind = match self.dispatch.gang {
+            Gang::PerNode | Gang::Indexed => Kind::Job,
+            Gang::JobSet => Kind::JobSet,
+            Gang::AppWrapper => Kind::AppWrapper,
+        };
         let names = main_names(self.dispatch.gang, &self.object_name(), self.task.spec.num_nodes);
         names.into_iter().map(|name| write::Target::namespaced(kind, &self.task.namespace, name)).collect()
     }
@@ -61,7 +66,7 @@ impl Dispatching<'_> {
         let (name, namespace) = (self.object_name(), &self.task.namespace);
         let secret = (!self.task.spec.secrets.is_empty())
             .then(|| write::Target::namespaced(Kind::Secret, namespace, format!("{name}-env")));
-        let service = (1 < self.task.spec.num_nodes && self.dispatch.gang != Gang::JobSet)
+        let service = (1 < self.task.spec.num_nodes && self.dispatch.gang.needs_service())
             .then(|| write::Target::namespaced(Kind::Service, namespace, name));
         secret.into_iter().chain(service).collect()
     }
@@ -143,6 +148,7 @@ pub(super) fn create_owned(
 fn references(gang: Gang, owners: &[&Arc<TaskJob>]) -> Value {
     let (version, kind) = match gang {
         Gang::JobSet => ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+        Gang::AppWrapper => (wrapped::API_VERSION, "AppWrapper"),
         Gang::PerNode | Gang::Indexed => ("batch/v1", "Job"),
     };
     let reference = |owner: &&Arc<TaskJob>| {
@@ -158,6 +164,7 @@ fn created(object: Value) -> Option<Change> {
     let kind = match object["kind"].as_str()? {
         "Job" => Kind::Job,
         "JobSet" => Kind::JobSet,
+        "AppWrapper" => Kind::AppWrapper,
         "Secret" => Kind::Secret,
         "Service" => Kind::Service,
         _ => return None,

@@ -11,3 +11,4 @@ pub mod stage;
 mod stopping;
 mod volumes;
 mod waiting;
+mod wrapped;
