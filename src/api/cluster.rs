@@ -66,7 +66,10 @@ pub async fn get_cluster(
         return Ok(Object::new(show::managed(&name, managed, &state.aliases)));
     }
     let cluster = overview.clusters.get(&name).ok_or_else(|| unknown(&name))?;
-    let shown = show::cluster(&name, cluster, &state.aliases);
+    let views = state.task_views.borrow().clone();
+    let member = views.fleet.clusters.get(&name);
+    let app_wrappers = member.and_then(|member| member.app_wrappers.word()).map(str::to_owned);
+    let shown = Cluster { app_wrappers, ..show::cluster(&name, cluster, &state.aliases) };
     let lasting = Cluster { last_seen: None, ..shown.clone() };
     Ok(Object::as_lasts(shown, lasting))
 }

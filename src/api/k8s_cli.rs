@@ -139,9 +139,9 @@ async fn list_tasks(
     let all_users = refusal::all_users(query.as_deref())?;
     let failed = |failure| Refusal::failed(Operation::ListTasks, failure);
     let whose = owner.whose(&state, all_users, "list", TASKS).await.map_err(failed)?;
-    let live = TaskFilter { owner: whose.clone(), over: Some(false) };
+    let live = TaskFilter { owner: whose.clone(), over: Some(false), wrapped: None };
     let mut rows = task::all(&state, &live).await.map_err(failed)?;
-    let over = TaskFilter { owner: whose, over: Some(true) };
+    let over = TaskFilter { owner: whose, over: Some(true), wrapped: None };
     let over = state.store.tasks(&over, &PageRequest::first(FINISHED)).await;
     rows.extend(over.map_err(|error| failed(error.into()))?.items);
     let views = state.task_views.borrow().clone();

@@ -2,6 +2,7 @@
 //! intent to the hub as the person who asks; they never wait for a joined cluster, but to diagnose it, and where
 //! `proxy.rs` forwards what kueue's commands ask it.
 
+mod app_wrapper;
 mod audit;
 mod auth;
 mod body;

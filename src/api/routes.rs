@@ -15,7 +15,7 @@ use utoipa_axum::{
 };
 
 use super::{
-    Failure, State, audit, capacity, check, claim, cluster, document, k8s_cli, object,
+    Failure, State, app_wrapper, audit, capacity, check, claim, cluster, document, k8s_cli, object,
     parameters::{self, Parameters},
     placement, proxy, queue, reference, system, task, upload, volume,
 };
@@ -123,6 +123,7 @@ fn operations() -> Vec<UtoipaMethodRouter<State>> {
         routes!(queue::explain_queue),
         routes!(queue::set_base),
         routes!(task::list_tasks, task::submit_task),
+        routes!(app_wrapper::submit_app_wrapper),
         routes!(task::stop_tasks),
         routes!(task::get_task),
         routes!(task::task_events),

@@ -17,7 +17,7 @@ use serde_json::json;
 
 pub use self::{
     list::{Newest, all},
-    show::record,
+    show::{record, verdicts},
     submit::{Wanted, accept, check, refused, single},
 };
 use super::{
@@ -35,12 +35,11 @@ use fedq_domain::task::{
     upload::Archive,
 };
 use fedq_store::{TaskFilter, TaskRow};
-use fedq_values::ids::ClusterName;
 use fedq_wire::{
     list::{List, PageQuery},
     task::{
-        AllUsersQuery, ClusterVerdict, Stopped, SubmitTask, Submitted, SubmittedStage, Task, TaskDetail,
-        TaskEvent, TaskExplanation, TasksQuery,
+        AllUsersQuery, ClusterVerdict, Kind, Stopped, SubmitTask, Submitted, SubmittedStage, Task,
+        TaskDetail, TaskEvent, TaskExplanation, TasksQuery,
     },
 };
 
@@ -62,14 +61,14 @@ pub async fn submit_task(
     Query(dry_run): Query<DryRun>,
     Json(asked): Json<SubmitTask>,
 ) -> Result<Response, Failure> {
-    let wanted = wanted(&asked)?;
+    let wanted = Wanted::read(asked.id.as_deref(), asked.queue.clone(), asked.cluster.as_deref())?;
     let dry_run = dry_run.is_set();
     let uploads = submit::uploads(&state, &owner, &asked.uploads, dry_run).await?;
     let (text, options) = options(asked, uploads);
     let file = sky::read_file(text.as_bytes(), &options).map_err(|error| refused(&error))?;
     let warnings = file.warnings.iter().map(ToString::to_string).collect();
     let checked = check(&state, &owner, file, &wanted).await?;
-    let verdicts = checked.iter().map(|one| if dry_run { show::verdicts(&one.choice) } else { Vec::new() });
+    let verdicts = checked.iter().map(|one| if dry_run { verdicts(&one.choice) } else { Vec::new() });
     let verdicts: Vec<_> = verdicts.collect();
     let rows = if dry_run {
         checked.into_iter().map(|one| one.row).collect()
@@ -84,7 +83,7 @@ pub async fn submit_task(
     Ok((StatusCode::CREATED, location, Json(submitted)).into_response())
 }
 
-fn submitted(state: &State, rows: Vec<TaskRow>, verdicts: Vec<Vec<ClusterVerdict>>) -> Submitted {
+pub(super) fn submitted(state: &State, rows: Vec<TaskRow>, verdicts: Vec<Vec<ClusterVerdict>>) -> Submitted {
     let name = |row: &TaskRow| record(row, &state.task_views.borrow()).shown_name();
     let first = &rows[0];
     let of_pipeline = first.stage.as_ref().and_then(|stage| stage.name.clone());
@@ -112,16 +111,6 @@ fn submitted(state: &State, rows: Vec<TaskRow>, verdicts: Vec<Vec<ClusterVerdict
     submitted
 }
 
-fn wanted(asked: &SubmitTask) -> Result<Wanted, Failure> {
-    let id = asked.id.as_deref().map(str::parse::<TaskId>).transpose();
-    let cluster = asked.cluster.as_deref().map(ClusterName::new).transpose();
-    Ok(Wanted {
-        id: id.map_err(|error| Failure::field("id", &error))?,
-        queue: asked.queue.clone(),
-        cluster: cluster.map_err(|error| Failure::field("cluster", &error))?,
-    })
-}
-
 fn options(asked: SubmitTask, uploads: BTreeMap<String, Archive>) -> (String, Options) {
     let changes = Changes {
         name: asked.name,
@@ -143,7 +132,11 @@ pub async fn list_tasks(
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let whose = owner.whose(&state, query.all_users, "list", TASKS).await?;
-    let filter = TaskFilter { owner: whose, over: query.over };
+    let filter = TaskFilter {
+        owner: whose,
+        over: query.over,
+        wrapped: query.kind.map(|kind| kind == Kind::AppWrapper),
+    };
     if query.watch {
         let views = state.task_views.clone();
         let (again, asked, all_users) = (state.clone(), headers.clone(), query.all_users);
@@ -212,7 +205,7 @@ pub async fn explain_task(
     let row = find(&state, &owner, &id, "get", TASKS).await?;
     let choice = submit::choose(&state, &row).await?;
     let task = show::task(&row, &state.task_views.borrow());
-    Ok(Object::new(TaskExplanation { task, clusters: show::verdicts(&choice) }))
+    Ok(Object::new(TaskExplanation { task, clusters: verdicts(&choice) }))
 }
 
 /// Stops a task: what runs of it is taken off its cluster. One that is over stays as it is. Of a pipeline,
@@ -289,7 +282,7 @@ async fn withdraw(state: &State, row: TaskRow) -> Result<TaskRow, Failure> {
 pub async fn stop_all(state: &State, owner: &Owner, all_users: bool) -> Result<Vec<TaskRow>, Failure> {
     let verb = if all_users { "deletecollection" } else { "delete" };
     let whose = owner.whose(state, all_users, verb, TASKS).await?;
-    let mut rows = all(state, &TaskFilter { owner: whose, over: Some(false) }).await?;
+    let mut rows = all(state, &TaskFilter { owner: whose, over: Some(false), wrapped: None }).await?;
     let views = state.task_views.borrow().clone();
     rows.retain(|row| !record(row, &views).is_stopped());
     // Whoever asked may hang up in the middle: it is done to its end all the same, and written down.

@@ -206,7 +206,7 @@ pub async fn find(state: &State, owner: &Owner, id: &str, verb: &'static str) ->
 
 /// Which live tasks mount what: owner, name of the volume, id of the task.
 async fn uses(state: &State, owner: Option<String>) -> Result<Vec<(String, String, String)>, Failure> {
-    let rows = all(state, &TaskFilter { owner, over: Some(false) }).await?;
+    let rows = all(state, &TaskFilter { owner, over: Some(false), wrapped: None }).await?;
     let of_task = |row: fedq_store::TaskRow| {
         let (owner, id) = (row.owner, row.id.to_string());
         let mounts = row.spec.volumes.into_iter();

@@ -7,9 +7,12 @@ use kube::core::DynamicObject;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
+use fedq_wrapped::component::Component;
+
 use crate::{
-    api::{AppWrapper, Component},
+    api::AppWrapper,
     config::AppWrapperConfig,
+    immutable,
     inject::{self, Owner},
     names::{USER_ID_LABEL, USER_LABEL},
     pod_sets, review,
@@ -119,7 +122,7 @@ fn what_was_judged_does_not_change() {
             let value = value.as_str().expect("text").to_owned();
             new.metadata.labels.get_or_insert_default().insert(key.clone(), value);
         }
-        let said = validate::sentence(&validate::update(&old, &new));
+        let said = validate::sentence(&immutable::update(&old, &new));
         match &case.refused {
             Some(refused) => assert!(said.contains(refused), "{case:?}\nsaid: {said}"),
             None => assert_eq!(said, "[]", "{case:?}"),

@@ -8,8 +8,10 @@ use kube::{
 };
 use serde_json::Value;
 
+use fedq_wrapped::component::Component;
+
 use crate::{
-    api::{AppWrapper, AppWrapperStatus, Component},
+    api::{AppWrapper, AppWrapperStatus},
     conditions::{self, FALSE, TRUE, UNKNOWN},
     controller::{Context, Error},
     inject::{self, Owner},

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Map, Value, json};
 
+use fedq_wrapped::component::{PodSet, PodSetInfo};
+
 use crate::{
-    api::{PodSet, PodSetInfo},
     autopilot,
     config::AppWrapperConfig,
     names::APPWRAPPER_LABEL,

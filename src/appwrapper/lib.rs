@@ -1,7 +1,7 @@
 //! AppWrappers on a worker cluster: the framework controller and both webhooks, in the place of the upstream operator.
 //!
 //! What is decided is in functions that take objects and give decisions: [`lifecycle`] and [`running`] for the phases,
-//! [`validate`] for what an AppWrapper must be, [`pod_sets`] and [`inject`] for what is in it. [`controller`], `create`,
+//! [`inject`] for what is put into its objects; what it must be and where its pods are is `fedq-wrapped`'s. [`controller`], `create`,
 //! `remove` and [`review`] do what they say. Kueue's side of it (suspending, pod set infos, Workloads) is Kueue's own.
 
 pub mod api;
@@ -14,15 +14,12 @@ pub mod config;
 pub mod controller;
 mod create;
 pub mod duration;
+mod immutable;
 pub mod inject;
 pub mod kinds;
 mod lease;
 pub mod lifecycle;
 pub mod metrics;
-pub mod names;
-pub mod path;
-pub mod pod_sets;
-pub mod pod_template;
 pub mod pods;
 mod remove;
 pub mod review;
@@ -32,7 +29,10 @@ pub mod serve;
 pub mod tolerance;
 pub mod trust;
 mod upstream;
-pub mod validate;
+
+#[cfg(test)]
+use fedq_wrapped::pod_sets;
+use fedq_wrapped::{names, path, pod_template, validate};
 
 /// Who writes, in `metadata.managedFields` and in Events.
 pub const FIELD_MANAGER: &str = "fedq-appwrapper";

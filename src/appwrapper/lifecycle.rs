@@ -11,14 +11,14 @@
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    api::{AppWrapper, AppWrapperStatus, Phase},
+    api::{self, AppWrapper, AppWrapperStatus, Phase},
     conditions::{self, FALSE, TRUE},
     duration::GoDuration,
     names::{
         CONTROLLER, FINALIZER, annotation,
         condition::{DELETING_RESOURCES, PODS_READY, QUOTA_RESERVED, RESOURCES_DEPLOYED, UNHEALTHY},
     },
-    pod_sets, running,
+    running,
     tolerance::Tolerance,
     validate,
 };
@@ -178,7 +178,7 @@ impl Turn<'_> {
         let (mut outcome, meta) = (self.outcome(), &self.wrapper.metadata);
         let place = (meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default());
         let errors = validate::create(&self.wrapper.spec.components, place);
-        let status = match pod_sets::component_status(&self.wrapper.spec) {
+        let status = match api::component_status(&self.wrapper.spec) {
             Ok(status) if errors.is_empty() => status,
             // The webhook would have refused it, with the same words.
             _ => {

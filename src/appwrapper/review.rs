@@ -17,9 +17,12 @@ use kube::{
 };
 use serde_json::{Value, json};
 
+use fedq_wrapped::component::Component;
+
 use crate::{
-    api::{AppWrapper, Component},
+    api::AppWrapper,
     config::AppWrapperConfig,
+    immutable,
     kinds::{KindError, Kinds},
     names::{QUEUE_LABEL, USER_ID_LABEL, USER_LABEL},
     validate::{self, FieldError, label_value, template_field},
@@ -81,7 +84,7 @@ impl Judge {
                 }
                 Ok(self.unauthorized(&new.spec.components, (namespace, &request.user_info)).await)
             }
-            (Operation::Update, Some(old)) => Ok(validate::update(&read(old)?, &new)),
+            (Operation::Update, Some(old)) => Ok(immutable::update(&read(old)?, &new)),
             _ => Ok(Vec::new()),
         }
     }

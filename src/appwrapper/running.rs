@@ -102,7 +102,7 @@ pub fn pods(
 }
 
 fn expected(status: &ComponentStatus) -> i32 {
-    total(status.pod_sets.iter().map(crate::api::PodSet::replicas))
+    total(status.pod_sets.iter().map(fedq_wrapped::component::PodSet::replicas))
 }
 
 /// Users write the numbers: more than can be counted is as many as can be.

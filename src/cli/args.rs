@@ -1,5 +1,6 @@
 //! What may be typed. Nothing here does anything.
 
+mod app_wrapper;
 mod claim;
 mod cluster;
 mod placement;
@@ -10,7 +11,7 @@ use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use self::{claim::*, cluster::*, placement::*, task::*, volume::*};
+pub use self::{app_wrapper::*, claim::*, cluster::*, placement::*, task::*, volume::*};
 use super::print::Color;
 
 /// The first thing to try, where it is built in.
@@ -120,6 +121,9 @@ pub enum Command {
     /// Run tasks and see how they do
     #[command(subcommand)]
     Task(TaskCommand),
+    /// Run several objects as one, as AppWrappers do
+    #[command(name = "appwrapper", visible_alias = "aw", subcommand)]
+    AppWrapper(AppWrapperCommand),
     /// Storage that tasks mount
     #[command(subcommand)]
     Volume(VolumeCommand),

@@ -113,6 +113,7 @@ fn describe(cluster: &Cluster, printer: &mut Printer) -> Result<(), CliError> {
         ("Server:", text(&cluster.server)),
         ("Kubernetes:", text(&cluster.kubernetes_version)),
         ("Kueue:", text(&cluster.kueue_version)),
+        ("AppWrappers:", text(&cluster.app_wrappers)),
         ("Credential expires:", time(cluster.credential_expires)),
         ("Joined:", ago(cluster.joined)),
         ("Last seen:", ago(cluster.last_seen)),

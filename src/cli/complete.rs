@@ -159,6 +159,7 @@ impl<'c> Place<'c> {
             ("claim", "name") => Offer::Names("/claims"),
             ("placement", "name") => Offer::Names("/placements"),
             ("task", "id" | "ids") => Offer::Names("/tasks"),
+            ("appwrapper", "id" | "ids") => Offer::Names("/tasks?kind=appWrapper"),
             ("volume", "volume") => Offer::Names("/volumes"),
             (_, "cluster") => Offer::Names("/clusters"),
             (_, "queue") => Offer::Names("/queues"),
@@ -202,9 +203,12 @@ fn asked(path: &str, connection: &Connection) -> Result<Vec<String>, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime
         .map_err(|source| CliError::Failed { message: format!("cannot start: {source}"), next: None })?;
-    let list: Value =
-        runtime.block_on(async { Api::new(&settings)?.get(&format!("{path}?limit=100")).await })?;
-    let field = if path == "/tasks" { "id" } else { "name" };
+    let list: Value = runtime.block_on(async {
+        Api::new(&settings)?
+            .get(&format!("{path}{}limit=100", if path.contains('?') { '&' } else { '?' }))
+            .await
+    })?;
+    let field = if path.starts_with("/tasks") { "id" } else { "name" };
     let items = list["items"].as_array().into_iter().flatten();
     Ok(items.filter_map(|item| item[field].as_str()).map(str::to_owned).collect())
 }

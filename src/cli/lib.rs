@@ -2,6 +2,7 @@
 //! daemon's inside.
 
 mod age;
+mod app_wrapper;
 mod args;
 mod audit;
 mod capacity;
@@ -148,6 +149,7 @@ async fn dispatch(command: Command, session: &mut Session) -> Result<u8, CliErro
         Command::Capacity(args) => capacity::run(args, session).await,
         Command::Quota(command) => quota::run(command, session).await,
         Command::Task(command) => task::run(command, session).await,
+        Command::AppWrapper(command) => app_wrapper::run(command, session).await,
         Command::Volume(command) => volume::run(command, session).await,
         Command::Placement(command) => placement::run(command, session).await,
         Command::Audit(command) => audit::run(command, session).await,

@@ -1,11 +1,11 @@
 //! `fedq task …`
 
 pub mod input;
-mod logs;
+pub mod logs;
 mod pack;
-mod show;
-mod stop;
-mod submit;
+pub mod show;
+pub mod stop;
+pub mod submit;
 mod upload;
 mod validate;
 
@@ -14,7 +14,7 @@ use super::{DONE, Session, args::TaskCommand, client::escape, error::CliError};
 pub async fn run(command: TaskCommand, session: &mut Session) -> Result<u8, CliError> {
     match command {
         TaskCommand::Submit(args) => submit::run(args, session).await,
-        TaskCommand::List(args) => show::list(args, session).await.map(|()| DONE),
+        TaskCommand::List(args) => show::list(args, None, session).await.map(|()| DONE),
         TaskCommand::Status(args) => show::status(&args, session).await.map(|()| DONE),
         TaskCommand::Explain(args) => show::explain(&args, session).await.map(|()| DONE),
         TaskCommand::Logs(args) => logs::run(&args, session).await,

@@ -366,6 +366,7 @@ impl Context {
                 worker.synced()
                     && worker.tasks.jobs.all().is_empty()
                     && worker.tasks.job_sets.all().is_empty()
+                    && worker.tasks.app_wrappers.all().is_empty()
                     && !queues.iter().any(|queue| queue.metadata.is_labelled(&self.all.hub_id))
                     && !local_queues.iter().any(|queue| queue.metadata.is_labelled(&self.all.hub_id))
             }

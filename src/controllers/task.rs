@@ -34,6 +34,7 @@ use fedq_domain::{
         phase::{Epoch, LostPolicy, Move, State},
         progress::Step,
         render::{Gang, Tenant},
+        runtime::Runtime,
         view::{TaskView, TaskViews, VolumeViews},
     },
 };
@@ -43,10 +44,11 @@ use fedq_values::ids::ClusterName;
 
 pub use self::keep::LogKeeping;
 use self::{
-    awaited::Awaited, gather::Gathered, index::Index, job_sets::JobSets, keep::Keeping, rest::Rest,
+    asked::Asked, awaited::Awaited, gather::Gathered, index::Index, keep::Keeping, rest::Rest,
     secrets::TaskContents, target::Target, wishes::Past,
 };
 
+mod asked;
 mod awaited;
 mod chooser;
 mod decide;
@@ -59,6 +61,7 @@ mod on_hub;
 mod places;
 mod publish;
 mod rest;
+mod runtimes;
 mod secrets;
 mod target;
 #[cfg(test)]
@@ -141,7 +144,9 @@ struct Cluster {
     index: Index,
     /// What was being sent when the index was read.
     sent: HashSet<write::Target>,
-    job_sets: JobSets,
+    /// Whether JobSets are run there.
+    job_sets: Asked<bool>,
+    app_wrappers: Asked<Runtime>,
     /// Logs of it that may be read at a time.
     reading: Arc<Semaphore>,
 }
@@ -232,6 +237,7 @@ impl TaskController {
             return Ok(Next::AtPeriod);
         }
         self.ask_for_job_sets(&joined);
+        self.ask_for_runtimes(&joined);
         let mut volumes = self.context.store.volumes(None).await?;
         let mut now = self.context.clock.now();
         for _ in 0..ROUNDS {

@@ -16,12 +16,14 @@ use kube::{Api, api::PostParams, client::Body};
 use serde_json::Value;
 
 use super::{
+    app_wrappers,
     client::{ApiError, ClusterClient, ConnectError, RetryClass, call},
     rights::{HUB, KUEUE_DEPLOYMENT, KUEUE_NAMESPACE, Right, Scope, WORKER},
 };
 use fedq_domain::{
     check::{Finding, Outcome},
     cluster::{Connection, QuarantineReason},
+    task::runtime::{Absence, Runtime},
 };
 use fedq_values::ids::{ClusterName, FlavorName};
 
@@ -76,6 +78,7 @@ pub async fn look(subject: &Subject<'_>) -> Vec<Finding> {
     findings.push(clock);
     findings.extend([rights, kueue]);
     findings.extend(kinds);
+    findings.extend(subject.runtime().await);
     if let Role::Worker { without_nodes, .. } = &subject.role {
         findings.push(nodes(without_nodes));
     }
@@ -300,6 +303,21 @@ impl Subject<'_> {
         })
     }
 
+    /// Of a worker: whether AppWrappers can be sent there. Nobody has to want any.
+    async fn runtime(&self) -> Option<Finding> {
+        let Role::Worker { .. } = &self.role else { return None };
+        let served = self.get(self.client, "/apis/workload.codeflare.dev/v1beta2").await;
+        let runtime = match served {
+            Ok(_) => app_wrappers::runtime(&self.client.kube(), self.now, self.deadline).await,
+            Err(error) if error.class == RetryClass::NotFound => Ok(Runtime::None(Absence::NoKind)),
+            Err(error) => Err(error),
+        };
+        Some(match runtime {
+            Ok(runtime) => runs_app_wrappers(&runtime),
+            Err(error) => finding("appwrappers", Outcome::Warning, error.to_string(), None),
+        })
+    }
+
     async fn groups(&self, client: &ClusterClient) -> Result<BTreeSet<String>, ApiError> {
         let list = self.get(client, "/apis").await?;
         let groups = list["groups"].as_array().into_iter().flatten();
@@ -321,6 +339,17 @@ fn skew(ahead: SignedDuration, waited: SignedDuration) -> Finding {
     let (by, way) = (ahead.abs().as_secs(), if early <= ahead { "ahead of" } else { "behind" });
     let message = format!("is {by} s {way} fedq's: credentials may be taken for expired or not yet good");
     finding("clock", Outcome::Warning, message, Some("synchronise the clocks of both"))
+}
+
+fn runs_app_wrappers(runtime: &Runtime) -> Finding {
+    let (outcome, message) = match runtime {
+        Runtime::Upstream => (Outcome::Ok, "the AppWrapper operator runs them (upstream)".to_owned()),
+        Runtime::Fedq => (Outcome::Ok, "fedq-appwrapper runs them (fedq)".to_owned()),
+        Runtime::None(absence @ Absence::Refused(_)) => (Outcome::Warning, absence.to_string()),
+        Runtime::None(absence) => (Outcome::Ok, format!("none: {absence}")),
+        Runtime::Unknown => (Outcome::Warning, "it does not say who runs them".to_owned()),
+    };
+    finding("appwrappers", outcome, message, None)
 }
 
 fn kinds(hub: &BTreeSet<String>, worker: &BTreeSet<String>) -> Finding {

@@ -1,5 +1,6 @@
 //! The only user of `kube::Client`: connects, watches, reads objects into domain types, writes changes.
 
+pub mod app_wrappers;
 pub mod check;
 pub mod claims;
 pub mod client;

@@ -25,7 +25,7 @@ use fedq_values::ids::ClusterName;
 
 pub use connections::LogConnections;
 pub use kept::{gather, replay};
-pub use pods::LogPod;
+pub use pods::{LogPod, numbered};
 pub use render::{Style, json, missing, text};
 pub use session::{Session, open};
 

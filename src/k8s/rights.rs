@@ -2,6 +2,7 @@
 //! `fedq check`.
 
 use super::hub::ocm::{PLACEMENT_LEASE, REGISTRATION_LEASE};
+use fedq_domain::task::runtime::{FEDQS_LEASE, UPSTREAMS_LEASE};
 
 /// One rule.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -65,6 +66,15 @@ pub const WORKER: &[Right] = &[
     right("batch", "jobs/finalizers", &["update"], "letting what a task needs go with it"),
     right("jobset.x-k8s.io", "jobsets", TASKS, "running tasks of several nodes"),
     right("jobset.x-k8s.io", "jobsets/finalizers", &["update"], "letting what a task needs go with it"),
+    right("workload.codeflare.dev", "appwrappers", TASKS, "running AppWrappers"),
+    Right {
+        name: Some(UPSTREAMS_LEASE),
+        ..right("coordination.k8s.io", "leases", &["list"], "telling who runs AppWrappers")
+    },
+    Right {
+        name: Some(FEDQS_LEASE),
+        ..right("coordination.k8s.io", "leases", &["list"], "telling who runs AppWrappers")
+    },
     right("", "pods", FOLLOW, "seeing how tasks do"),
     right("", "pods/log", &["get"], "the logs of tasks"),
     right("", "services", &["create"], "names by which the nodes of a task find each other"),

@@ -56,6 +56,8 @@ followed! { stored
     pub struct TaskTables {
         jobs: TaskJob = Row::of(Kind::Job).ours().marked(TASK_LABEL).read_by(Wake::of_tasks);
         job_sets: TaskJob = Row::of(Kind::JobSet).ours().marked(TASK_LABEL).read_by(Wake::of_tasks);
+        app_wrappers: TaskJob =
+            Row::of(Kind::AppWrapper).ours().marked(TASK_LABEL).read_by(Wake::of_tasks).part(Part::Pods);
         pods: LogPod =
             Row::read_only("/api/v1", "pods").ours().marked(TASK_LABEL).read_by(Wake::of_tasks).part(Part::Pods);
         volume_claims: VolumeClaim =
@@ -162,6 +164,11 @@ impl Worker {
     /// Whether what is there of tasks, and what is not, is known and followed at this moment.
     pub fn follows_tasks(&self) -> bool {
         self.follows_jobs() && self.tasks.pods.is_current()
+    }
+
+    /// The same of AppWrappers: a cluster may let fedq see its Jobs, and not these.
+    pub fn follows_app_wrappers(&self) -> bool {
+        self.tasks.app_wrappers.is_current()
     }
 
     /// The same, where no pods are followed.

@@ -31,6 +31,7 @@ pub enum Kind {
     AddOnPlacementScore,
     Job,
     JobSet,
+    AppWrapper,
     Service,
     VolumeClaim,
 }
@@ -49,6 +50,7 @@ impl Kind {
             | Self::Workload => "/apis/kueue.x-k8s.io/v1beta2",
             Self::Job => "/apis/batch/v1",
             Self::JobSet => "/apis/jobset.x-k8s.io/v1alpha2",
+            Self::AppWrapper => "/apis/workload.codeflare.dev/v1beta2",
             Self::Claim | Self::ClusterMetrics => "/apis/galaxy.kubestellar.io/v1alpha1",
             Self::Placement | Self::PlacementDecision => "/apis/cluster.open-cluster-management.io/v1beta1",
             Self::ManagedCluster => "/apis/cluster.open-cluster-management.io/v1",
@@ -78,6 +80,7 @@ impl Kind {
             Self::AddOnPlacementScore => "addonplacementscores",
             Self::Job => "jobs",
             Self::JobSet => "jobsets",
+            Self::AppWrapper => "appwrappers",
             Self::Service => "services",
             Self::VolumeClaim => "persistentvolumeclaims",
         }

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::callers::{Authority, Identity, NotAccepted, Shown};
 use super::counts::Counts;
 use super::faults::{Faults, Plan};
-use super::kind::{KINDS, Kind, OCM_GROUP, PROFILES_GROUP};
+use super::kind::{APP_WRAPPERS_GROUP, KINDS, Kind, OCM_GROUP, PROFILES_GROUP};
 use super::logs::Logs;
 use super::nodes::{Herd, ServedHerd, Template};
 use super::rbac::User;
@@ -101,6 +101,9 @@ pub struct State {
     /// Fields that its definitions of custom resources lack, by their kinds.
     lacking: RwLock<Vec<(&'static str, &'static str)>>,
     ocm: AtomicBool,
+    /// Whether it knows AppWrappers, and whether something runs them.
+    app_wrappers: AtomicBool,
+    runs_app_wrappers: AtomicBool,
     pub(super) period: Duration,
     tokens: Mutex<BTreeMap<String, (User, Option<Timestamp>)>>,
     /// Of callers with certificates.
@@ -152,6 +155,8 @@ impl Cluster {
             without: RwLock::new(options.without),
             lacking: RwLock::default(),
             ocm: AtomicBool::new(options.ocm),
+            app_wrappers: AtomicBool::new(false),
+            runs_app_wrappers: AtomicBool::new(false),
             period: options.period,
             tokens: Mutex::default(),
             authority: Authority::new()?,
@@ -370,11 +375,23 @@ impl State {
     pub fn serves(&self, kind: &Kind) -> bool {
         let installed =
             ![OCM_GROUP, PROFILES_GROUP].contains(&kind.group) || self.ocm.load(Ordering::Relaxed);
+        let installed =
+            installed && (kind.group != APP_WRAPPERS_GROUP || self.app_wrappers.load(Ordering::Relaxed));
         installed && !self.lacks(kind.group) && !self.lacks(kind.plural)
     }
 
     fn lacks(&self, group: &str) -> bool {
         self.without.read().unwrap_or_else(PoisonError::into_inner).contains(&group)
+    }
+
+    /// From now on it knows the kind; `run`: and a controller makes what is wrapped.
+    pub fn serve_app_wrappers(&self, run: bool) {
+        self.app_wrappers.store(true, Ordering::Relaxed);
+        self.runs_app_wrappers.store(run, Ordering::Relaxed);
+    }
+
+    pub(super) fn runs_app_wrappers(&self) -> bool {
+        self.runs_app_wrappers.load(Ordering::Relaxed)
     }
 
     /// As when CRDs are removed: their objects go with them, and whoever watches them has to come back.

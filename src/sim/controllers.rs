@@ -22,6 +22,9 @@ const SETTLE: Duration = Duration::from_millis(10);
 const ROUNDS: usize = 50;
 const KUEUE: &str = "kueue";
 const CONTROLLER_MANAGER: &str = "kube-controller-manager";
+const APP_WRAPPERS: &str = "appwrapper-controller";
+/// What AppWrappers may have in them here besides Jobs.
+const WRAPPED: [&str; 2] = ["Service", "ConfigMap"];
 
 pub(super) async fn run(state: Arc<State>, cancel: CancellationToken) {
     let mut moved = state.store.moved();
@@ -54,6 +57,17 @@ async fn round(state: &Arc<State>) {
     for effect in kueue::run_jobs(&jobs, state.now()) {
         apply(state, CONTROLLER_MANAGER, effect).await;
     }
+    if state.runs_app_wrappers() {
+        let wrappers = kueue::WrappersView {
+            app_wrappers: all(state, "AppWrapper"),
+            jobs: all(state, "Job"),
+            pods: all(state, "Pod"),
+            objects: WRAPPED.into_iter().map(|kind| (kind, all(state, kind))).collect(),
+        };
+        for effect in kueue::run_app_wrappers(&wrappers, state.now()) {
+            apply(state, APP_WRAPPERS, effect).await;
+        }
+    }
     end_namespaces(state).await;
     garbage::collect(state).await;
     issue_tokens(state).await;
@@ -73,6 +87,7 @@ fn view(state: &State) -> kueue::View {
         checks: all(state, "AdmissionCheck"),
         workloads: all(state, "Workload"),
         jobs: all(state, "Job"),
+        app_wrappers: all(state, "AppWrapper"),
         namespaces: all(state, "Namespace"),
         topologies: all(state, "Topology"),
         priority_classes: all(state, "WorkloadPriorityClass"),

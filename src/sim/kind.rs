@@ -57,6 +57,9 @@ pub const OCM_GROUP: &str = "cluster.open-cluster-management.io";
 /// Installed with it.
 pub const PROFILES_GROUP: &str = "multicluster.x-k8s.io";
 
+/// Served where it is asked for only: of itself no cluster knows AppWrappers.
+pub const APP_WRAPPERS_GROUP: &str = "workload.codeflare.dev";
+
 pub static KINDS: &[Kind] = &[
     Kind {
         plural: "namespaces",
@@ -285,6 +288,15 @@ pub static KINDS: &[Kind] = &[
         ..GALAXY
     },
     Kind { plural: "clustermetrics", kind: "ClusterMetrics", ..GALAXY },
+    Kind {
+        group: APP_WRAPPERS_GROUP,
+        plural: "appwrappers",
+        kind: "AppWrapper",
+        namespaced: true,
+        short_names: &["aw"],
+        schema: Schema { lists: &[CONDITIONS, FINALIZERS, OWNERS], atomic_maps: &[] },
+        ..CUSTOM
+    },
     Kind {
         version: "v1",
         plural: "managedclusters",

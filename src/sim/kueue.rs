@@ -3,7 +3,7 @@
 //!
 //! Follows Kueue 0.19 with its default configuration: no fair sharing, all of the API's v1beta2.
 //! Left out: topology-aware scheduling, partial admission, elastic jobs, MultiKueue's own controllers,
-//! limit ranges, kinds of jobs other than batch/v1 Job.
+//! limit ranges, kinds of jobs other than batch/v1 Job and AppWrapper.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,10 +11,12 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 mod active;
+mod app_wrappers;
 mod assign;
 mod changes;
 mod default;
 mod jobs;
+mod operator;
 mod pods;
 mod preempt;
 mod queues;
@@ -30,6 +32,7 @@ mod workload;
 
 pub use self::{
     default::default,
+    operator::{WrappersView, run_app_wrappers},
     refusal::{Denial, Problem, Refusal, denied},
     run::{EXIT, JobsView, SECONDS, next_end, run_jobs},
 };
@@ -50,6 +53,7 @@ pub struct View {
     pub workloads: Objects,
     /// Of batch/v1.
     pub jobs: Objects,
+    pub app_wrappers: Objects,
     pub namespaces: Objects,
     /// WorkloadPriorityClasses.
     pub priority_classes: Objects,
@@ -100,12 +104,14 @@ pub fn validate(kind: &str, before: Option<&Value>, after: &Value) -> Vec<Refusa
 pub fn reconcile(view: &View, now: Timestamp) -> Vec<Effect> {
     let mut after = view.clone();
     jobs::reconcile(&mut after, now);
+    app_wrappers::reconcile(&mut after, now);
     workload::reconcile(&mut after, now);
     schedule::schedule(&mut after, now);
     queues::reconcile(&mut after, now);
     let mut effects = Vec::new();
     for (kind, before, after) in [
         ("Job", &view.jobs, &after.jobs),
+        ("AppWrapper", &view.app_wrappers, &after.app_wrappers),
         ("Workload", &view.workloads, &after.workloads),
         ("ClusterQueue", &view.cluster_queues, &after.cluster_queues),
         ("LocalQueue", &view.local_queues, &after.local_queues),

@@ -153,14 +153,26 @@ pub struct TaskFilter {
     pub owner: Option<String>,
     /// Whether it is over.
     pub over: Option<bool>,
+    /// Whether it is an AppWrapper.
+    pub wrapped: Option<bool>,
 }
 
-/// Scripts are most of a task, and no list shows them: a page of the longest ones would be a hundred megabytes.
-macro_rules! listed {
-    ($which:literal) => {
+/// Tasks before one, of which that holds, newest first, and without their scripts: those are most of a task, no list shows
+/// them, and a page of the longest ones would be a hundred megabytes.
+macro_rules! listing {
+    ($holds:literal, $wrapped:expr) => {
+        match $wrapped {
+            None => listing!(concat $holds, ""),
+            Some(true) => listing!(concat $holds, " AND json_type(spec, '$.wrapped') IS NOT NULL"),
+            Some(false) => listing!(concat $holds, " AND json_type(spec, '$.wrapped') IS NULL"),
+        }
+    };
+    (concat $holds:literal, $more:literal) => {
         concat!(
-            "SELECT *, json_set(spec, '$.run', '', '$.setup', NULL, '$.envs', json('[]')) AS listed FROM tasks WHERE ",
-            $which,
+            "SELECT *, json_set(spec, '$.run', '', '$.setup', NULL, '$.envs', json('[]')) AS listed FROM tasks \
+             WHERE seq < ?1",
+            $holds,
+            $more,
             " ORDER BY seq DESC LIMIT ?2"
         )
     };
@@ -170,12 +182,12 @@ impl TaskFilter {
     /// One for each filter: with one for all, SQLite would use no index.
     fn statement(&self) -> &'static str {
         match (&self.owner, self.over) {
-            (None, None) => listed!("seq < ?1"),
-            (None, Some(false)) => listed!("seq < ?1 AND over = 0"),
-            (None, Some(true)) => listed!("seq < ?1 AND over = 1"),
-            (Some(_), None) => listed!("seq < ?1 AND owner = ?3"),
-            (Some(_), Some(false)) => listed!("seq < ?1 AND owner = ?3 AND over = 0"),
-            (Some(_), Some(true)) => listed!("seq < ?1 AND owner = ?3 AND over = 1"),
+            (None, None) => listing!("", self.wrapped),
+            (None, Some(false)) => listing!(" AND over = 0", self.wrapped),
+            (None, Some(true)) => listing!(" AND over = 1", self.wrapped),
+            (Some(_), None) => listing!(" AND owner = ?3", self.wrapped),
+            (Some(_), Some(false)) => listing!(" AND owner = ?3 AND over = 0", self.wrapped),
+            (Some(_), Some(true)) => listing!(" AND owner = ?3 AND over = 1", self.wrapped),
         }
     }
 }

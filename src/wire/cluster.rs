@@ -30,6 +30,9 @@ pub struct Cluster {
     pub kubernetes_version: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kueue_version: Option<String>,
+    /// Who runs AppWrappers there: `upstream`, `fedq` or `none`. Told of a cluster that is asked for by its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app_wrappers: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential_expires: Option<Time>,
     /// When it last answered. A stream does not tell of this alone.

@@ -133,6 +133,7 @@ fn metadata(task: &Record) -> Map<String, Value> {
         Gang::PerNode => "per-node",
         Gang::Indexed => "indexed",
         Gang::JobSet => "jobset",
+        Gang::AppWrapper => "appwrapper",
     });
     let more = [
         ("queue", task.queue.as_deref()),

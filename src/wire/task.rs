@@ -114,6 +114,8 @@ pub struct SubmittedStage {
 #[serde(rename_all = "camelCase")]
 pub struct Task {
     pub id: String,
+    #[serde(default)]
+    pub kind: Kind,
     pub name: String,
     /// Who submitted it.
     pub user: String,
@@ -133,7 +135,7 @@ pub struct Task {
     pub queue: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
-    /// perNode, indexed or jobSet.
+    /// perNode, indexed, jobSet or appWrapper.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gang: Option<String>,
     pub num_nodes: u32,
@@ -151,6 +153,51 @@ pub struct Task {
     /// Where it stands among tasks that run one after the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<Stage>,
+}
+
+/// What a task is made of.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Kind {
+    /// A script.
+    #[default]
+    Task,
+    /// Objects that were handed in as an AppWrapper.
+    AppWrapper,
+}
+
+/// An AppWrapper that is to be run.
+#[derive(Clone, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SubmitAppWrapper {
+    /// The AppWrapper's manifest, of `workload.codeflare.dev/v1beta2`, in YAML or JSON.
+    #[schema(min_length = 1)]
+    pub file: String,
+    /// Eight lower-case letters and digits: a request that is repeated with it submits nothing twice.
+    #[schema(pattern = "^[0-9a-z]{8}$", max_length = 8)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The LocalQueue to wait in, instead of the one that its label names.
+    #[schema(
+        pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        max_length = 253
+    )]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// The only cluster it may run on.
+    #[schema(
+        pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        max_length = 63
+    )]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+}
+
+/// Without the manifest, since people put secrets there.
+impl fmt::Debug for SubmitAppWrapper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SubmitAppWrapper").field("id", &self.id).finish_non_exhaustive()
+    }
 }
 
 /// A task's place in a pipeline.
@@ -207,6 +254,9 @@ pub struct TaskDetail {
     pub secrets: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<Mounted>,
+    /// What an AppWrapper wraps, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub components: Vec<Component>,
     /// All tasks of its pipeline, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Task>,
@@ -239,6 +289,29 @@ pub struct Form {
 pub struct Mounted {
     pub path: String,
     pub volume: String,
+}
+
+/// An object that an AppWrapper wraps.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Component {
+    pub api_version: String,
+    pub kind: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its pods that are alike; none of an object that has no pods.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pod_sets: Vec<PodSet>,
+}
+
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodSet {
+    /// Where their template is.
+    pub path: String,
+    pub replicas: u32,
+    /// What each of them asks for.
+    pub requests: BTreeMap<String, String>,
 }
 
 /// One line of a task's history.
@@ -315,6 +388,9 @@ pub struct TasksQuery {
     /// Only those that are over (`true`), or are not (`false`).
     #[serde(default, deserialize_with = "some_flag", skip_serializing_if = "Option::is_none")]
     pub over: Option<bool>,
+    /// Only AppWrappers (`appWrapper`), or only what is none (`task`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<Kind>,
     /// How many items a page has at most; 0 leaves it to the server.
     #[serde(default)]
     pub limit: u32,

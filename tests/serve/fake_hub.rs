@@ -38,6 +38,8 @@ pub struct World {
     pub requests: Vec<String>,
     /// Runs before each PATCH of a claim: somebody else is faster.
     pub meanwhile: Vec<Value>,
+    /// Users and resources that they may not create.
+    pub denied: BTreeSet<(String, String)>,
     pub down: bool,
 }
 
@@ -151,7 +153,9 @@ fn access_review(world: &World, mut review: Value) -> Response {
     let writes = attributes["verb"] != "list";
     let everybodys = attributes["verb"] == "impersonate"
         || (attributes["group"] == "fedq.dev" && attributes["namespace"].is_null());
-    let denied = world.strangers.contains(user)
+    let resource = attributes["resource"].as_str().unwrap_or_default().to_owned();
+    let denied = world.denied.contains(&(user.to_owned(), resource))
+        || world.strangers.contains(user)
         || (writes && world.viewers.contains(user))
         || (everybodys && !world.admins.contains(user));
     review["status"] = json!({"allowed": !denied, "reason": "no rule matches"});

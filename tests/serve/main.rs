@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what they expect")]
 
 mod api;
+mod app_wrappers;
 mod callers;
 #[path = "../support/checked.rs"]
 mod checked;

@@ -10,6 +10,7 @@ use fedq_domain::task::{
     names::TaskId,
     phase::Move,
     record::NodeCounts,
+    runtime::Runtime,
     view::TaskViews,
 };
 use fedq_store::{KeptLogs, Live, PageRequest, TaskFilter, TaskMove, TaskRow};
@@ -718,6 +719,7 @@ fn half_known() -> TaskViews {
         promised: Arc::default(),
         priorities: Arc::default(),
         has_jobsets: false,
+        app_wrappers: Runtime::Unknown,
     };
     let fleet = Fleet {
         clusters: [(name("east"), east)].into(),

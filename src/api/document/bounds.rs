@@ -22,13 +22,14 @@ const MAX_UPLOADS: usize = 1024;
 const MAX_VARIABLE_NAME: usize = 253;
 
 /// A pointer below the schemas, the keyword and the bound.
-const BOUNDS: [(&str, &str, usize); 18] = [
+const BOUNDS: [(&str, &str, usize); 19] = [
     ("/ClaimSpec/properties/nominalResources", "maxProperties", MAX_NOMINAL),
     ("/ClaimSpec/properties/resourceAssignments", "maxItems", MAX_ASSIGNMENTS),
     ("/Assignment/properties/resources", "maxProperties", MAX_RESOURCES),
     ("/Assign/properties/resources", "maxProperties", MAX_RESOURCES),
     ("/JoinCluster/properties/kubeconfig", "maxLength", kubeconfig::MAX_BYTES),
     // Bytes are counted besides, of which a character may have several.
+    ("/SubmitAppWrapper/properties/file", "maxLength", MAX_BYTES),
     ("/SubmitTask/properties/file", "maxLength", MAX_BYTES),
     ("/SubmitTask/properties/name", "maxLength", MAX_NAME),
     ("/SubmitTask/properties/numNodes", "maximum", MAX_NODES as usize),

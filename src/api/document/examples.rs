@@ -43,6 +43,7 @@ fn asked(schema: &str) -> Option<Value> {
         "CreateVolume" => json!({"name": "data", "size": "100Gi", "accessModes": ["ReadWriteMany"]}),
         "JoinCluster" => json!({"name": "oregon", "kubeconfig": KUBECONFIG}),
         "SetBase" => json!({"flavor": "on-demand", "resource": "gpu", "base": "4"}),
+        "SubmitAppWrapper" => json!({"file": APP_WRAPPER, "queue": "main"}),
         "SubmitTask" => json!({"file": TASK, "queue": "main", "envs": {"EPOCHS": "100"}}),
         _ => return None,
     };
@@ -130,6 +131,22 @@ fn answered(schema: &str) -> Option<Value> {
 }
 
 const SUBMITTED: &str = "2026-08-01T09:30:00.000Z";
+const APP_WRAPPER: &str = r"apiVersion: workload.codeflare.dev/v1beta2
+kind: AppWrapper
+metadata: {name: train}
+spec:
+  components:
+  - template:
+      apiVersion: batch/v1
+      kind: Job
+      metadata: {name: train}
+      spec:
+        template:
+          spec:
+            restartPolicy: Never
+            containers:
+            - {name: train, image: pytorch/pytorch, resources: {requests: {nvidia.com/gpu: 8}}}
+";
 const TASK: &str = "name: train\nresources: {accelerators: H100:8}\nrun: python train.py\n";
 const KUBECONFIG: &str = "\
 apiVersion: v1
@@ -200,7 +217,7 @@ fn condition() -> Value {
 
 fn task() -> Value {
     json!({
-        "id": "k3v9x2ab", "name": "train", "user": "ann@example.com", "phase": "running", "cluster": "oregon",
+        "id": "k3v9x2ab", "kind": "task", "name": "train", "user": "ann@example.com", "phase": "running", "cluster": "oregon",
         "namespace": "default", "queue": "main", "numNodes": 1,
         "nodes": {"succeeded": 0, "failed": 0, "running": 1, "pending": 0}, "accelerators": "H100:8",
         "restarts": 0, "epoch": 1, "submitted": SUBMITTED, "changed": "2026-08-01T09:30:04.250Z",

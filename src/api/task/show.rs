@@ -1,5 +1,7 @@
 //! From what is stored and published of tasks to what people read.
 
+use serde_json::Value;
+
 use fedq_domain::task::{
     choose::{
         Choice, Outcome, Verdict,
@@ -14,6 +16,7 @@ use fedq_domain::task::{
     render::Gang,
     spec::{Accelerator, Candidate, TaskSpec},
     view::{TaskView, TaskViews},
+    wrapped::{Wrapped, WrappedPods},
 };
 use fedq_store::{Dispatch, TaskRow};
 use fedq_values::{
@@ -21,7 +24,8 @@ use fedq_values::{
     quantity::Amount,
 };
 use fedq_wire::task::{
-    ClusterVerdict, Form, Mounted, NodeCounts as Nodes, Numbers, Task, TaskDetail, TaskEvent,
+    ClusterVerdict, Component, Form, Kind, Mounted, NodeCounts as Nodes, Numbers, PodSet, Task, TaskDetail,
+    TaskEvent,
 };
 
 /// What is known of a task now.
@@ -107,6 +111,7 @@ pub fn task(row: &TaskRow, views: &TaskViews) -> Task {
     let was = row.dispatch.as_ref().filter(|_| dispatched).and_then(Dispatch::cluster);
     Task {
         id: row.id.to_string(),
+        kind: if row.spec.wrapped.is_some() { Kind::AppWrapper } else { Kind::Task },
         name: record.shown_name(),
         user: row.owner.clone(),
         phase: row.state.phase.word().to_owned(),
@@ -164,6 +169,7 @@ fn gang(gang: Gang) -> &'static str {
         Gang::PerNode => "perNode",
         Gang::Indexed => "indexed",
         Gang::JobSet => "jobSet",
+        Gang::AppWrapper => "appWrapper",
     }
 }
 
@@ -176,7 +182,9 @@ pub fn detail(row: &TaskRow, views: &TaskViews, events: &[Event], stages: &[Task
     };
     TaskDetail {
         task: task(row, views),
-        forms: candidates.iter().map(form).collect(),
+        // What an AppWrapper needs is what its pod sets do.
+        forms: if row.spec.wrapped.is_some() { Vec::new() } else { candidates.iter().map(form).collect() },
+        components: row.spec.wrapped.iter().flat_map(components).collect(),
         setup: setup.clone(),
         run: run.clone(),
         envs: envs.iter().map(|(name, _)| name.clone()).collect(),
@@ -184,6 +192,30 @@ pub fn detail(row: &TaskRow, views: &TaskViews, events: &[Event], stages: &[Task
         volumes: volumes.iter().map(mounted).collect(),
         stages: stages.iter().map(|row| task(row, views)).collect(),
         events: events.iter().map(event).collect(),
+    }
+}
+
+fn components(wrapped: &Wrapped) -> Vec<Component> {
+    let of_component = |(index, component): (usize, &fedq_wrapped::component::Component)| {
+        let text =
+            |pointer: &str| component.template.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        let sets = wrapped.pod_sets.iter().filter(|pods| pods.component == index);
+        Component {
+            api_version: text("/apiVersion").unwrap_or_default(),
+            kind: text("/kind").unwrap_or_default(),
+            name: text("/metadata/name").or_else(|| text("/metadata/generateName")),
+            pod_sets: sets.map(pods).collect(),
+        }
+    };
+    wrapped.components.iter().enumerate().map(of_component).collect()
+}
+
+fn pods(pods: &WrappedPods) -> PodSet {
+    let requests = pods.per_pod().into_iter();
+    PodSet {
+        path: pods.path.clone(),
+        replicas: pods.count,
+        requests: requests.map(|(resource, amount)| (resource.to_string(), amount.text(&resource))).collect(),
     }
 }
 

@@ -19,6 +19,7 @@ use fedq_domain::task::{
     sky::{NewTask, Note, TaskFile, TaskFileError},
     spec::{Secrets, TaskSpec},
     upload::{Archive, Digest},
+    wrapped::by_multikueue,
     yaml::YamlError,
 };
 use fedq_store::{Acceptance, Live, Submission, TaskRow, VolumeRow};
@@ -37,6 +38,15 @@ pub struct Wanted {
     pub id: Option<TaskId>,
     pub queue: Option<String>,
     pub cluster: Option<ClusterName>,
+}
+
+impl Wanted {
+    pub fn read(id: Option<&str>, queue: Option<String>, cluster: Option<&str>) -> Result<Self, Failure> {
+        let id = id.map(str::parse::<TaskId>).transpose().map_err(|error| Failure::field("id", &error))?;
+        let cluster = cluster.map(ClusterName::new).transpose();
+        let cluster = cluster.map_err(|error| Failure::field("cluster", &error))?;
+        Ok(Self { id, queue, cluster })
+    }
 }
 
 /// A task that nothing stands against.
@@ -226,8 +236,14 @@ async fn check_one(
         changed: now,
         stage: None,
     };
-    if row.queue.is_none() {
-        return Err(no_queue(state, owner));
+    let Some(queue) = &row.queue else { return Err(no_queue(state, owner)) };
+    let of_hub = (row.namespace.clone(), queue.clone());
+    let pinned = row.cluster.is_some();
+    if row.spec.wrapped.is_some()
+        && !pinned
+        && state.task_views.borrow().fleet.by_multikueue.contains(&of_hub)
+    {
+        return Err(invalid(by_multikueue(queue)));
     }
     if before == Before::There {
         // Whether it fits was found out when it was accepted, and is no matter any more.

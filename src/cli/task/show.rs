@@ -9,17 +9,22 @@ use crate::{
     print::Printer,
     table::Table,
 };
+use fedq_values::amount::amount;
 use fedq_wire::{
     list::List,
-    task::{ClusterVerdict, Numbers, Task, TaskDetail, TaskEvent, TaskExplanation},
+    task::{ClusterVerdict, Component, Kind, Numbers, Task, TaskDetail, TaskEvent, TaskExplanation},
 };
 
-pub async fn list(args: TaskListArgs, session: &mut Session) -> Result<(), CliError> {
+/// `kind`: only those.
+pub async fn list(args: TaskListArgs, kind: Option<&str>, session: &mut Session) -> Result<(), CliError> {
     let mut path = format!("/tasks?limit={}", args.limit);
     for (given, parameter) in [(args.all_users, "&allUsers=true"), (args.skip_finished, "&over=false")] {
         if given {
             path.push_str(parameter);
         }
+    }
+    if let Some(kind) = kind {
+        path = format!("{path}&kind={kind}");
     }
     if args.list.watch {
         return list::run::<Task>(&path, &args.list, session).await;
@@ -35,7 +40,7 @@ pub async fn list(args: TaskListArgs, session: &mut Session) -> Result<(), CliEr
 
 impl Row for Task {
     fn headers(wide: bool) -> &'static [&'static str] {
-        const HEADERS: [&str; 12] = [
+        const HEADERS: [&str; 13] = [
             "ID",
             "NAME",
             "PHASE",
@@ -45,6 +50,7 @@ impl Row for Task {
             "GPUS",
             "USER",
             "AGE",
+            "KIND",
             "NAMESPACE",
             "WORKLOAD",
             "REASON",
@@ -68,13 +74,21 @@ impl Row for Task {
         ];
         if wide {
             let reason = self.pending_reason.clone().or_else(|| self.failure.clone());
-            row.extend([self.namespace.clone(), text(&self.workload), reason.unwrap_or_default()]);
+            let (kind, reason) = (kind(self.kind).to_owned(), reason.unwrap_or_default());
+            row.extend([kind, self.namespace.clone(), text(&self.workload), reason]);
         }
         vec![row]
     }
 
     fn name(&self) -> String {
-        format!("task/{}", self.id)
+        format!("{}/{}", kind(self.kind), self.id)
+    }
+}
+
+fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Task => "task",
+        Kind::AppWrapper => "appwrapper",
     }
 }
 
@@ -115,11 +129,37 @@ fn print(detail: &TaskDetail, printer: &mut Printer) -> Result<(), CliError> {
         printer.table(&stages)?;
         printer.line("")?;
     }
+    if !detail.components.is_empty() {
+        let mut components = Table::new(&["KIND", "NAME", "PODS", "REQUESTS"]);
+        for component in &detail.components {
+            for row in component_rows(component) {
+                components.row(row);
+            }
+        }
+        printer.table(&components)?;
+        printer.line("")?;
+    }
     let mut events = Table::new(&["AGE", "PHASE", "REASON", "MESSAGE"]);
     for TaskEvent { at, phase, reason, message, .. } in &detail.events {
         events.row([&age(*at), phase, reason, message]);
     }
     printer.table(&events)
+}
+
+/// One for each of its pod sets, and one of what has no pods.
+fn component_rows(component: &Component) -> Vec<[String; 4]> {
+    let head = || (component.kind.clone(), component.name.clone().unwrap_or_default());
+    if component.pod_sets.is_empty() {
+        let (kind, name) = head();
+        return vec![[kind, name, String::new(), String::new()]];
+    }
+    let row = |set: &fedq_wire::task::PodSet| {
+        let (kind, name) = head();
+        let requests =
+            set.requests.iter().map(|(resource, text)| format!("{} {resource}", amount(resource, text)));
+        [kind, name, set.replicas.to_string(), requests.collect::<Vec<_>>().join(", ")]
+    };
+    component.pod_sets.iter().map(row).collect()
 }
 
 /// `2 of 3`

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use serde::Serialize;
+
 use super::{input, logs, pack::Packed, show, upload};
 use crate::{
     DONE, Session,
@@ -21,7 +23,8 @@ pub async fn run(args: Box<SubmitArgs>, session: &mut Session) -> Result<u8, Cli
     let (mut asked, packed) = request(&args).await?;
     let (api, printer) = session.both()?;
     asked.uploads = upload::send_all(api, packed, args.dry_run, printer).await?;
-    let submitted = send(api, &asked, args.dry_run, printer).await?;
+    let path = if args.dry_run { "/tasks?dryRun=All" } else { "/tasks" };
+    let submitted = send(api, path, &asked, printer).await?;
     for warning in &submitted.warnings {
         printer.warning(warning);
     }
@@ -86,13 +89,13 @@ fn words(command: &[String]) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-async fn send(
+/// `asked`: with an id of its own, so that it can be asked again.
+pub async fn send(
     api: &Api,
-    asked: &SubmitTask,
-    dry_run: bool,
+    path: &str,
+    asked: &impl Serialize,
     printer: &mut Printer,
 ) -> Result<Submitted, CliError> {
-    let path = if dry_run { "/tasks?dryRun=All" } else { "/tasks" };
     let mut tries = 1;
     loop {
         match api.post(path, asked).await {

@@ -17,6 +17,7 @@ use fedq_domain::{
         record::NodeCounts,
         render::{Gang, main_names},
         view::{NodePhase, TaskView},
+        wrapped::by_multikueue,
     },
 };
 use fedq_k8s::worker::JoinedClusters;
@@ -42,16 +43,20 @@ impl TaskController {
         now: Timestamp,
     ) -> Vec<(TaskId, Decided)> {
         let clusters = &self.clusters;
-        let runs_job_sets =
-            |name: &ClusterName| clusters.get(name).is_some_and(|cluster| cluster.job_sets.are_run());
-        let fleet = self.gathered.read(joined, &self.capacity.borrow(), runs_job_sets);
+        let runs = |name: &ClusterName| {
+            let cluster = clusters.get(name);
+            let job_sets = cluster.is_some_and(|cluster| cluster.job_sets.answer() == Some(true));
+            (job_sets, cluster.map(Cluster::runtime).unwrap_or_default())
+        };
+        let routes = self.gathered.routes(&self.context.hub).clone();
+        let mut fleet = self.gathered.read(joined, &self.capacity.borrow(), runs);
+        fleet.by_multikueue = Arc::new(routes.keys().cloned().collect());
         let in_flight = self.in_flight(&fleet);
         let mut chooser = Chooser::new(fleet, in_flight, volumes);
         if !self.more_come(&chooser.fleet.unknown, joined, now) {
             chooser.fleet.coming.clear();
         }
         self.gathered.replace(chooser.fleet.clone());
-        let routes = self.gathered.routes(&self.context.hub).clone();
         let mut decided = Vec::new();
         // What already has a place in mind comes first, then the order of submission.
         let mut ids: Vec<(bool, Timestamp, TaskId)> = self
@@ -167,6 +172,12 @@ impl TaskController {
             }
             // The answer comes in a moment, and decides on the form of the task.
             Outcome::Run(placement) if job_sets::is_asked(&self.clusters, &row, placement) => None,
+            Outcome::Run(placement)
+                if row.spec.wrapped.is_some() && route(&row, placement, routes).is_some() =>
+            {
+                live.judged = Some((revision, by_multikueue(&placement.queue)));
+                None
+            }
             Outcome::Run(placement) => {
                 let mut dispatch = self.dispatch(&row, placement, chooser);
                 chooser.take(&row, placement);
@@ -198,7 +209,8 @@ impl TaskController {
         let has_jobsets = member.is_some_and(|member| member.has_jobsets);
         let auto = Gang::auto(row.spec.num_nodes, true, has_jobsets);
         // One node has no gang to be made of.
-        let gang = self.settings.gang.filter(|_| 1 < row.spec.num_nodes).unwrap_or(auto);
+        let of_script = || self.settings.gang.filter(|_| 1 < row.spec.num_nodes).unwrap_or(auto);
+        let gang = if row.spec.wrapped.is_some() { Gang::AppWrapper } else { of_script() };
         let priority = row.spec.priority.as_ref();
         Dispatch {
             placement: placement.clone(),
@@ -248,6 +260,9 @@ impl TaskController {
             return decided(row, step, row.dispatch.clone(), live.destined.clone());
         }
         let cluster = self.usable(name, joined)?;
+        if row.spec.wrapped.is_some() && !cluster.index.has_app_wrappers {
+            return None;
+        }
         let mut seen = observe(cluster, row);
         seen.refused = seen.refused.or_else(|| self.contents.gone(id));
         if let Some(step) = progress::next(&row.state.phase, &seen, (&row.spec.recovery, row.restarts)) {
@@ -321,6 +336,8 @@ pub(super) fn observe(cluster: &Cluster, row: &TaskRow) -> Observed {
         nodes: row.spec.num_nodes,
     };
     let mut seen = cluster.index.observe(row, expected);
+    // An AppWrapper's controller makes pods anew that were ended; what it says at last is the end.
+    seen.disrupted &= row.spec.wrapped.is_none();
     let target = &cluster.target;
     match &row.state.phase {
         Phase::Dispatching { .. } => {

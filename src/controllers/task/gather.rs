@@ -20,7 +20,9 @@ use fedq_domain::{
             view::Access,
         },
         fleet::{Fleet, Member},
+        runtime::Runtime,
         spec::TaskSpec,
+        wrapped::WrappedPods,
     },
 };
 use fedq_k8s::{
@@ -30,7 +32,7 @@ use fedq_k8s::{
     worker::{Joined, JoinedClusters, Worker},
 };
 use fedq_values::{
-    ids::{ClusterName, FlavorName, QueueName},
+    ids::{ClusterName, FlavorName, QueueName, ResourceName},
     quantity::Amount,
 };
 
@@ -111,7 +113,7 @@ impl Gathered {
         &mut self,
         joined: &JoinedClusters,
         capacity: &CapacityView,
-        runs_job_sets: impl Fn(&ClusterName) -> bool,
+        runs: impl Fn(&ClusterName) -> (bool, Runtime),
     ) -> Fleet {
         self.known.retain(|name, _| joined.contains_key(name));
         let mut fleet = Fleet { weights: self.weights, ..Fleet::default() };
@@ -125,13 +127,15 @@ impl Gathered {
                 leave_out(&mut fleet, name, entry);
                 continue;
             };
+            let (has_jobsets, app_wrappers) = runs(name);
             let member = Member {
                 access: access(entry),
                 facts: Arc::clone(&known.facts),
                 local_queues: Arc::clone(&known.local_queues),
                 promised: self.promised.get(name).cloned().unwrap_or_default(),
                 priorities: Arc::clone(&known.priorities),
-                has_jobsets: runs_job_sets(name),
+                has_jobsets,
+                app_wrappers,
             };
             fleet.clusters.insert(name.clone(), member);
         }
@@ -230,8 +234,19 @@ pub(super) fn takes(
     placement: &Placement,
 ) -> Vec<(Cell, Amount)> {
     let Some(queue) = cluster_queue(fleet, namespace, placement) else { return Vec::new() };
+    if let Some(wrapped) = &spec.wrapped {
+        let of_set = |(pods, flavors): (&WrappedPods, &BTreeMap<ResourceName, FlavorName>)| {
+            let cell = |(resource, one): (ResourceName, Amount)| {
+                let flavor = flavors.get(&resource)?.clone();
+                let all = one.units().saturating_mul(i64::from(pods.count));
+                Some((Cell { queue: queue.clone(), flavor, resource }, Amount::new(all)))
+            };
+            pods.per_pod().into_iter().filter_map(cell).collect::<Vec<_>>()
+        };
+        return wrapped.pod_sets.iter().zip(&placement.pod_sets).flat_map(of_set).collect();
+    }
     let Some(candidate) = spec.candidates.get(placement.candidate) else { return Vec::new() };
-    let cell = |(resource, one): (fedq_values::ids::ResourceName, Amount)| {
+    let cell = |(resource, one): (ResourceName, Amount)| {
         let flavor = placement.flavors.get(&resource)?.clone();
         let all = one.units().saturating_mul(i64::from(spec.num_nodes));
         Some((Cell { queue: queue.clone(), flavor, resource }, Amount::new(all)))

@@ -10,7 +10,7 @@ use fedq_domain::task::{
     view::{NodePhase, NodeView},
 };
 use fedq_k8s::{
-    logs::LogPod,
+    logs::{LogPod, numbered},
     types::{
         kueue::{Condition, Workload},
         task::{TaskJob, TaskMeta},
@@ -31,7 +31,9 @@ const JOB_UID_LABEL: &str = "kueue.x-k8s.io/job-uid";
 pub(super) struct Index {
     /// Whether what it does not have was not there when it was read.
     pub current: bool,
-    stamp: Option<[u64; 4]>,
+    /// The same of AppWrappers.
+    pub has_app_wrappers: bool,
+    stamp: Option<[u64; 5]>,
     tasks: HashMap<TaskId, OnCluster>,
     /// By the UID of the Job or JobSet.
     workloads: HashMap<String, Arc<Workload>>,
@@ -89,9 +91,12 @@ impl Index {
     pub fn refresh(&mut self, worker: &Worker, current: bool) {
         let tables = &worker.tasks;
         self.current = current;
+        // Before they are read, so that the rows have all of it.
+        self.has_app_wrappers = worker.follows_app_wrappers();
         let stamp = [
             tables.jobs.revision(),
             tables.job_sets.revision(),
+            tables.app_wrappers.revision(),
             tables.pods.revision(),
             worker.direct_workloads.revision(),
         ];
@@ -102,7 +107,8 @@ impl Index {
         self.tasks.clear();
         let jobs = tables.jobs.all().into_iter().map(|job| (Kind::Job, job));
         let job_sets = tables.job_sets.all().into_iter().map(|job| (Kind::JobSet, job));
-        for (kind, job) in jobs.chain(job_sets) {
+        let app_wrappers = tables.app_wrappers.all().into_iter().map(|job| (Kind::AppWrapper, job));
+        for (kind, job) in jobs.chain(job_sets).chain(app_wrappers) {
             let id = job.metadata.labels.task.as_deref().and_then(TaskId::parse);
             // The Jobs that a JobSet makes are its own.
             let Some(id) = id.filter(|_| !job.metadata.labels.of_job_set) else { continue };
@@ -179,6 +185,7 @@ impl Index {
             seen.waits = seen.waits.or_else(|| waits(&workload.status.conditions));
             seen.place = seen.place.or_else(|| self.places.get(&workload.metadata.uid));
         }
+        seen.ready = !jobs.is_empty() && jobs.iter().all(|job| job.ready);
         here.add_nodes(expected.epoch, &mut seen);
         seen.end = end(&jobs, expected);
         seen
@@ -257,15 +264,25 @@ impl OnCluster {
             || phase(NodePhase::Succeeded).count() == usize::try_from(nodes).unwrap_or(usize::MAX)
     }
 
+    /// Each pod with its number among the nodes.
+    pub fn numbered(&self, epoch: Epoch) -> Vec<(Option<u32>, &LogPod)> {
+        numbered(self.pods(epoch).collect())
+    }
+
     /// The pod that says most of each node.
     pub fn add_nodes(&self, epoch: Epoch, seen: &mut Observed) {
         seen.disrupted |= self.disrupted.iter().any(|pod| pod.epoch() == Some(epoch));
-        for pod in self.pods.iter().filter(|pod| pod.epoch() == Some(epoch)) {
-            let rank = pod.rank().or((seen.nodes.len() == 1).then_some(0));
+        for (rank, pod) in self.numbered(epoch) {
+            let rank = rank.or((seen.nodes.len() == 1).then_some(0));
             let slot = rank.and_then(|rank| seen.nodes.get_mut(usize::try_from(rank).ok()?));
             let Some(slot) = slot else { continue };
             let view = pod.node_view();
-            if slot.phase <= view.phase {
+            let says = |phase: NodePhase| {
+                // A Job in an AppWrapper may make another pod in the place of one that failed.
+                let replaced = pod.first_node().is_some() && phase == NodePhase::Failed;
+                (phase != NodePhase::Waiting, !replaced, phase)
+            };
+            if says(slot.phase) <= says(view.phase) {
                 *slot = view;
             }
             if seen.unschedulable.is_none() {
@@ -396,6 +413,63 @@ mod tests {
             self.here().add_nodes(1, &mut seen);
             seen.disrupted
         }
+    }
+
+    fn of_wrapper(name: &str, labels: &Value, phase: &str) -> Arc<LogPod> {
+        let mut all = json!({"task-id": "1a2b3c4d", "fedq.dev/epoch": "1"});
+        for (key, value) in labels.as_object().expect("labels") {
+            all[key] = value.clone();
+        }
+        let metadata = json!({
+            "name": name, "uid": name, "resourceVersion": "1", "namespace": "team", "labels": all,
+        });
+        let pod = json!({"metadata": metadata, "spec": {"containers": []}, "status": {"phase": phase}});
+        Arc::new(serde_json::from_value(pod).expect("a pod"))
+    }
+
+    #[test]
+    fn pods_of_an_appwrapper_are_numbered_and_one_that_failed_gives_way_to_the_one_in_its_place() {
+        let single = json!({"fedq.dev/first-node": "0", "fedq.dev/nodes": "1", "node-idx": "0"});
+        // Of a Deployment: nobody numbers them.
+        let alike = json!({"fedq.dev/first-node": "1", "fedq.dev/nodes": "2"});
+        let indexed = |index: &str| {
+            json!({
+                "fedq.dev/first-node": "3", "fedq.dev/nodes": "2",
+                "batch.kubernetes.io/job-completion-index": index,
+            })
+        };
+        let here = OnCluster {
+            pods: vec![
+                of_wrapper("z", &alike, "Running"),
+                of_wrapper("late", &indexed("1"), "Pending"),
+                of_wrapper("again", &single, "Running"),
+                of_wrapper("first", &single, "Failed"),
+                of_wrapper("b", &alike, "Failed"),
+                of_wrapper("y", &alike, "Succeeded"),
+            ],
+            ..OnCluster::default()
+        };
+        let numbers: Vec<(Option<u32>, &str)> =
+            here.numbered(1).into_iter().map(|(number, pod)| (number, pod.metadata.name.as_str())).collect();
+        assert_eq!(
+            numbers,
+            [
+                (Some(0), "again"),
+                (Some(4), "late"),
+                (Some(1), "y"),
+                (Some(2), "z"),
+                (Some(2), "b"),
+                (Some(0), "first"),
+            ]
+        );
+        let mut seen = Observed { nodes: vec![NodeView::default(); 5], ..Observed::default() };
+        here.add_nodes(1, &mut seen);
+        let pods: Vec<Option<&str>> = seen.nodes.iter().map(|node| node.pod.as_deref()).collect();
+        assert_eq!(pods, [Some("again"), Some("y"), Some("z"), None, Some("late")]);
+        let only = OnCluster { pods: vec![of_wrapper("first", &single, "Failed")], ..OnCluster::default() };
+        let mut seen = Observed { nodes: vec![NodeView::default()], ..Observed::default() };
+        only.add_nodes(1, &mut seen);
+        assert_eq!(seen.nodes[0].phase, NodePhase::Failed, "while nothing is in its place");
     }
 
     fn forget<T: fedq_k8s::list_watch::Record>(table: &Table<T>) {

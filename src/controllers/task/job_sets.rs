@@ -1,12 +1,8 @@
 //! Whether JobSets are run on a cluster, asked again now and then.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
@@ -20,75 +16,34 @@ use fedq_k8s::{
 use fedq_store::TaskRow;
 use fedq_values::ids::ClusterName;
 
-use super::{Cluster, TaskController};
+use super::{Cluster, TaskController, asked::Asked};
 
 /// A controller that was installed is used after this long, and one that broke down no longer.
 const PERIOD: SignedDuration = SignedDuration::from_mins(5);
 
-#[derive(Default)]
-pub(super) struct JobSets(Arc<Mutex<Known>>);
-
-#[derive(Default)]
-struct Known {
-    /// `None`: nobody has answered yet.
-    are_run: Option<bool>,
-    ask_at: Option<Timestamp>,
-}
-
-impl JobSets {
-    pub fn are_run(&self) -> bool {
-        self.lock().are_run == Some(true)
-    }
-
-    /// Whether the answer is on its way.
-    pub fn is_asked(&self) -> bool {
-        let known = self.lock();
-        known.are_run.is_none() && known.ask_at.is_some()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        lock(&self.0)
-    }
-
-    fn is_due(&self, now: Timestamp) -> bool {
-        let mut known = self.lock();
-        let due = known.ask_at.is_none_or(|at| at <= now);
-        if due {
-            known.ask_at = now.checked_add(PERIOD).ok();
-        }
-        due
-    }
-
-    fn ask(
-        &self,
-        (worker, namespace): (&Arc<Worker>, &str),
-        (signal, deadline): (&Arc<Notify>, Duration),
-        tasks: &mut Tasks,
-    ) {
-        let (known, signal) = (Arc::clone(&self.0), Arc::clone(signal));
-        let (worker, namespace) = (Arc::clone(worker), namespace.to_owned());
-        driver::spawn(tasks, async move {
-            let name = &worker.name;
-            let client = worker.client.kube();
-            let asked = job_sets::are_run(&client, &namespace, deadline);
-            let Some(answer) = worker.cancel.run_until_cancelled(asked).await else { return };
-            let are_run = answer.unwrap_or_else(|error| {
-                warn!(cluster.name = %name, "JobSets are not used on `{name}`, which refuses one: {error}");
-                false
-            });
-            let mut known = lock(&known);
-            if known.are_run != Some(are_run) {
-                known.are_run = Some(are_run);
-                drop(known);
-                info!(cluster.name = %name, are_run, "Whether JobSets are run on `{name}`: {are_run}");
-                signal.notify_one();
-            }
+/// Asks one, off the controller's own task.
+fn ask(
+    job_sets: &Asked<bool>,
+    (worker, namespace): (&Arc<Worker>, &str),
+    (signal, deadline): (&Arc<Notify>, Duration),
+    tasks: &mut Tasks,
+) {
+    let (known, signal) = (job_sets.clone(), Arc::clone(signal));
+    let (worker, namespace) = (Arc::clone(worker), namespace.to_owned());
+    driver::spawn(tasks, async move {
+        let name = &worker.name;
+        let client = worker.client.kube();
+        let asked = job_sets::are_run(&client, &namespace, deadline);
+        let Some(answer) = worker.cancel.run_until_cancelled(asked).await else { return };
+        let are_run = answer.unwrap_or_else(|error| {
+            warn!(cluster.name = %name, "JobSets are not used on `{name}`, which refuses one: {error}");
+            false
         });
-    }
-}
-
-fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
-    known.lock().expect("no code panics while holding this lock")
+        if known.put(are_run) {
+            info!(cluster.name = %name, are_run, "Whether JobSets are run on `{name}`: {are_run}");
+            signal.notify_one();
+        }
+    });
 }
 
 /// Whether the form of a task that goes there waits for an answer.
@@ -98,7 +53,9 @@ pub(super) fn is_asked(
     placement: &Placement,
 ) -> bool {
     let cluster = clusters.get(&placement.cluster);
-    1 < row.spec.num_nodes && cluster.is_some_and(|cluster| cluster.job_sets.is_asked())
+    1 < row.spec.num_nodes
+        && row.spec.wrapped.is_none()
+        && cluster.is_some_and(|cluster| cluster.job_sets.is_asked())
 }
 
 impl TaskController {
@@ -115,9 +72,9 @@ impl TaskController {
             let Some(namespace) = self.gathered.namespace_of(name).filter(|_| has_kind && writable) else {
                 continue;
             };
-            if cluster.job_sets.is_due(now) {
+            if cluster.job_sets.is_due(now, PERIOD) {
                 let asking = (&self.signal, self.context.writer.deadline);
-                cluster.job_sets.ask((worker, &namespace), asking, &mut self.tasks);
+                ask(&cluster.job_sets, (worker, &namespace), asking, &mut self.tasks);
             }
         }
     }

@@ -93,7 +93,8 @@ impl TaskController {
                     }
                     None => {}
                 }
-                let pods = here.pods(run.1).filter_map(|pod| readable(pod, &cluster.target.worker));
+                let pods = here.numbered(run.1).into_iter();
+                let pods = pods.filter_map(|pod| readable(pod, &cluster.target.worker));
                 let pods: Vec<Pod> = pods.collect();
                 if !pods.is_empty() {
                     runs.insert(run.clone(), Progress::Reading);
@@ -145,10 +146,10 @@ impl TaskController {
 }
 
 /// `None` where there is nothing to read yet.
-fn readable(pod: &LogPod, worker: &Worker) -> Option<Pod> {
+fn readable((place, pod): (Option<u32>, &LogPod), worker: &Worker) -> Option<Pod> {
     let containers = pod.containers();
     let began = containers.iter().any(|one| !matches!(one.state, ContainerState::Waiting { .. }));
-    pod.of_task(worker, containers).filter(|_| began)
+    pod.of_task(worker, place, containers).filter(|_| began)
 }
 
 struct Reading {

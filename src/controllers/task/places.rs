@@ -11,7 +11,7 @@ use fedq_k8s::{
 };
 use fedq_values::ids::ClusterName;
 
-use super::{Cluster, HUB, TaskController, index::Index, job_sets::JobSets, keep, target::Target};
+use super::{Cluster, HUB, TaskController, asked::Asked, index::Index, keep, target::Target};
 
 impl Cluster {
     pub(super) fn new(target: Target) -> Self {
@@ -19,7 +19,8 @@ impl Cluster {
             target,
             index: Index::default(),
             sent: HashSet::new(),
-            job_sets: JobSets::default(),
+            job_sets: Asked::default(),
+            app_wrappers: Asked::default(),
             reading: Arc::new(Semaphore::new(keep::AT_ONCE)),
         }
     }

@@ -50,6 +50,7 @@ pub fn placement(cluster: &str) -> Placement {
         now: true,
         terms: BTreeMap::new(),
         flavors: BTreeMap::new(),
+        pod_sets: Vec::new(),
         claims: BTreeMap::new(),
     }
 }

@@ -14,6 +14,7 @@ use fedq_domain::task::{
     names::{TaskId, object_name},
     phase::Phase,
     render::{Gang, Order, Tenant, is_main, main_names, render, upload_secret_names},
+    wrapped,
 };
 use fedq_k8s::{
     types::task::TaskJob,
@@ -49,9 +50,13 @@ impl Dispatching<'_> {
         object_name(self.task.spec.name.as_deref(), &self.task.id, self.task.spec.num_nodes)
     }
 
-    /// Its Jobs, or its JobSet.
+    /// Its Jobs, or its JobSet or AppWrapper.
     pub fn mains(&self) -> Vec<write::Target> {
-        let kind = if self.dispatch.gang == Gang::JobSet { Kind::JobSet } else { Kind::Job };
+        let kind = match self.dispatch.gang {
+            Gang::PerNode | Gang::Indexed => Kind::Job,
+            Gang::JobSet => Kind::JobSet,
+            Gang::AppWrapper => Kind::AppWrapper,
+        };
         let names = main_names(self.dispatch.gang, &self.object_name(), self.task.spec.num_nodes);
         names.into_iter().map(|name| write::Target::namespaced(kind, &self.task.namespace, name)).collect()
     }
@@ -62,7 +67,7 @@ impl Dispatching<'_> {
         let secret = |name: String| write::Target::namespaced(Kind::Secret, namespace, name);
         let values = (!self.task.spec.secrets.is_empty()).then(|| secret(format!("{name}-env")));
         let uploads = upload_secret_names(&name, &self.task.spec.uploads).into_iter().map(secret);
-        let service = (1 < self.task.spec.num_nodes && self.dispatch.gang != Gang::JobSet)
+        let service = (1 < self.task.spec.num_nodes && self.dispatch.gang.needs_service())
             .then(|| write::Target::namespaced(Kind::Service, namespace, &name));
         values.into_iter().chain(uploads).chain(service).collect()
     }
@@ -149,6 +154,7 @@ pub(super) fn create_owned(
 fn references(gang: Gang, owners: &[&Arc<TaskJob>]) -> Value {
     let (version, kind) = match gang {
         Gang::JobSet => ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+        Gang::AppWrapper => (wrapped::API_VERSION, "AppWrapper"),
         Gang::PerNode | Gang::Indexed => ("batch/v1", "Job"),
     };
     let reference = |owner: &&Arc<TaskJob>| {
@@ -164,6 +170,7 @@ fn created(object: Value) -> Option<Change> {
     let kind = match object["kind"].as_str()? {
         "Job" => Kind::Job,
         "JobSet" => Kind::JobSet,
+        "AppWrapper" => Kind::AppWrapper,
         "Secret" => Kind::Secret,
         "Service" => Kind::Service,
         _ => return None,

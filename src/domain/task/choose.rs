@@ -64,12 +64,12 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// What else it would say is known once the queue is there.
-    pub fn has_queue_to_come(&self) -> bool {
+    /// What else it would say is known once the queue is there, or the cluster has said what it runs.
+    pub fn is_to_come(&self) -> bool {
+        let to_come =
+            |obstacle: &Obstacle| matches!(obstacle, Obstacle::QueueToCome { .. } | Obstacle::RuntimeUnknown);
         match self {
-            Self::Never(obstacles) => {
-                obstacles.iter().any(|obstacle| matches!(obstacle, Obstacle::QueueToCome { .. }))
-            }
+            Self::Never(obstacles) => obstacles.iter().any(to_come),
             Self::Fits(_) | Self::Waits(_) | Self::Away(..) => false,
         }
     }
@@ -104,6 +104,9 @@ pub struct Placement {
     /// From which flavor each resource is expected to come.
     #[serde(default)]
     pub flavors: BTreeMap<ResourceName, FlavorName>,
+    /// The same of each pod set of an AppWrapper, which may take one resource from several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pod_sets: Vec<BTreeMap<ResourceName, FlavorName>>,
     /// PersistentVolumeClaims by the names the task gives its volumes.
     pub claims: BTreeMap<String, String>,
 }
@@ -146,8 +149,7 @@ pub fn choose(task: &TaskSpec, wish: &Wish, view: &View, weights: Weights) -> Ch
         };
         verdicts.insert(cluster.name.clone(), verdict);
     }
-    let away =
-        verdicts.values().any(|verdict| matches!(verdict, Verdict::Away(..)) || verdict.has_queue_to_come());
+    let away = verdicts.values().any(|verdict| matches!(verdict, Verdict::Away(..)) || verdict.is_to_come());
     let outcome = match best {
         Some((_, placement)) => Outcome::Run(placement),
         None if away => Outcome::Wait,
@@ -228,6 +230,7 @@ fn place(task: &TaskSpec, cluster: &ClusterView, offer: &Offer) -> Placement {
             .iter()
             .map(|number| (number.resource.clone(), number.flavor.clone()))
             .collect(),
+        pod_sets: task.wrapped.as_ref().map(|_| offer.flavors.clone()).unwrap_or_default(),
         claims: task.volumes.iter().filter_map(|mount| claim(&mount.volume)).collect(),
     }
 }

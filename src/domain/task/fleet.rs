@@ -12,6 +12,7 @@ use super::{
         obstacle::Obstacle,
         view::{Access, ClusterView, View, VolumeView},
     },
+    runtime::Runtime,
     spec::{Priority, TaskSpec},
     volume::Known,
 };
@@ -27,6 +28,8 @@ pub struct Fleet {
     /// Joined, and as they are no task can be sent there.
     pub unusable: BTreeMap<ClusterName, Obstacle>,
     pub weights: Weights,
+    /// LocalQueues of the hub, by namespace and name, whose work MultiKueue dispatches.
+    pub by_multikueue: Arc<BTreeSet<(String, String)>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +44,7 @@ pub struct Member {
     pub priorities: Arc<BTreeMap<String, i64>>,
     /// And something that makes Jobs of them.
     pub has_jobsets: bool,
+    pub app_wrappers: Runtime,
 }
 
 /// Whose task it is, as far as that decides where it can run.
@@ -79,7 +83,10 @@ impl Fleet {
 
     /// `view`: as [`Fleet::view`] gives it. A cluster that is still unknown is no cluster that can never.
     pub fn choose_in(&self, task: &TaskSpec, wish: &Wish, view: &View) -> Choice {
-        let lacking = self.without_class(task);
+        let mut lacking = self.without_class(task);
+        for (name, obstacle) in self.without_runtime(task) {
+            lacking.entry(name).or_insert(obstacle);
+        }
         let mut choice = if lacking.is_empty() {
             choose(task, wish, view, self.weights)
         } else {
@@ -91,7 +98,8 @@ impl Fleet {
             self.unusable.iter().map(|(name, why)| (name.clone(), Verdict::Never(vec![why.clone()])));
         choice.verdicts.extend(unusable);
         let nothing_known = choice.verdicts.is_empty() || !self.unknown.is_empty();
-        if choice.outcome == Outcome::Never && nothing_known {
+        let to_come = choice.verdicts.values().any(Verdict::is_to_come);
+        if choice.outcome == Outcome::Never && (nothing_known || to_come) {
             choice.outcome = Outcome::Wait;
         }
         choice
@@ -107,6 +115,22 @@ impl Fleet {
                 (name.clone(), Obstacle::NoPriorityClass { wanted: wanted.clone(), there })
             })
             .collect()
+    }
+
+    /// Clusters on which nothing would make the objects of an AppWrapper: Kueue would admit it there all the same.
+    fn without_runtime(&self, task: &TaskSpec) -> BTreeMap<ClusterName, Obstacle> {
+        let lacking = |(name, member): (&ClusterName, &Member)| {
+            let obstacle = match &member.app_wrappers {
+                Runtime::Upstream | Runtime::Fedq => return None,
+                Runtime::Unknown => Obstacle::RuntimeUnknown,
+                Runtime::None(absence) => Obstacle::NoRuntime(absence.clone()),
+            };
+            Some((name.clone(), obstacle))
+        };
+        if task.wrapped.is_none() {
+            return BTreeMap::new();
+        }
+        self.clusters.iter().filter_map(lacking).collect()
     }
 
     /// The names of the LocalQueues that a namespace has anywhere.
@@ -169,6 +193,7 @@ mod tests {
                 priorities.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
             ),
             has_jobsets: false,
+            app_wrappers: Runtime::Unknown,
         }
     }
 

@@ -11,6 +11,7 @@ use super::{
 
 /// What one dispatch of a task has on its cluster, as far as it is known for sure.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is seen by itself, and may hold beside the others")]
 pub struct Observed {
     /// Its Jobs, or its JobSet, that are there and stay.
     pub objects: usize,
@@ -26,6 +27,8 @@ pub struct Observed {
     /// Why it has not taken them so far, though it was asked often enough.
     pub turned_away: Option<String>,
     pub admitted: bool,
+    /// Its controller says that all its pods have run, also those that fedq does not see.
+    pub ready: bool,
     /// Why Kueue took its quota back.
     pub evicted: Option<String>,
     pub end: Option<End>,
@@ -96,7 +99,7 @@ pub fn next(phase: &Phase, seen: &Observed, (recovery, restarts): (&Recovery, u3
             if !seen.admitted && !queued {
                 return Some(Step::new(Move::Evicted, seen.evicted.clone()));
             }
-            if seen.admitted && !running && seen.all_started() {
+            if seen.admitted && !running && (seen.ready || seen.all_started()) {
                 return plain(Move::Started);
             }
             if seen.admitted && queued { plain(Move::Admitted) } else { None }
@@ -229,7 +232,7 @@ pub fn undecided(choice: &Choice, unknown: &[&str]) -> String {
         Outcome::Wait if !away.is_empty() => {
             format!("no cluster takes it now; it could run on {}, which cannot be used", away.join(", "))
         }
-        Outcome::Wait if choice.verdicts.values().any(Verdict::has_queue_to_come) => never(choice),
+        Outcome::Wait if choice.verdicts.values().any(Verdict::is_to_come) => never(choice),
         Outcome::Wait if !unknown.is_empty() => {
             format!("no cluster takes it so far, and {} did not answer yet", unknown.join(", "))
         }

@@ -1,6 +1,6 @@
 //! The objects of a task, exactly as they are sent to its cluster.
 //!
-//! Three forms. One node, or no queue: a Job for each node, as k8s-cli makes them. Several nodes in a
+//! Three forms, and what is handed in as an AppWrapper. One node, or no queue: a Job for each node, as k8s-cli makes them. Several nodes in a
 //! queue: one object, so that Kueue admits all of them or none, a JobSet where the cluster has them,
 //! else an Indexed Job. Labels are the same in all forms; status, stop and logs go by them, never by names.
 
@@ -14,12 +14,18 @@ use jiff::{Timestamp, tz::TimeZone};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use fedq_wrapped::{
+    names::{KIND, USER_ID_LABEL, USER_LABEL},
+    validate::label_value,
+};
+
 use super::{
     choose::Placement,
     names::{TaskId, node_name, object_name, task_label, user_label},
     phase::Epoch,
     spec::{Candidate, Secrets, TaskSpec},
     upload::{Piece, Upload, pieces},
+    wrapped::API_VERSION,
 };
 use crate::queue::objects::{HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ};
 
@@ -34,7 +40,7 @@ pub const NODE_LABEL: &str = "node-idx";
 /// The container that runs the task: what else is in its pods, as of a service mesh, was put there by others.
 pub const CONTAINER: &str = "task";
 const QUEUE_LABEL: &str = "kueue.x-k8s.io/queue-name";
-const PRIORITY_LABEL: &str = "kueue.x-k8s.io/priority-class";
+pub const PRIORITY_LABEL: &str = "kueue.x-k8s.io/priority-class";
 const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
 /// The reason why a Job failed whose pod was drained, preempted or lost, and of a JobSet that has such a Job.
 pub const POD_FAILURE_POLICY: &str = "PodFailurePolicy";
@@ -50,9 +56,16 @@ pub enum Gang {
     PerNode,
     Indexed,
     JobSet,
+    /// What was handed in, as it is.
+    AppWrapper,
 }
 
 impl Gang {
+    /// Its nodes find each other by a Service that fedq makes: of JobSets and AppWrappers that is their own matter.
+    pub fn needs_service(self) -> bool {
+        matches!(self, Self::PerNode | Self::Indexed)
+    }
+
     /// The form that makes one Workload of one task.
     pub fn auto(num_nodes: u32, queued: bool, has_jobsets: bool) -> Self {
         match (num_nodes, queued, has_jobsets) {
@@ -105,6 +118,7 @@ pub fn render(order: &Order<'_>) -> Vec<Value> {
         Gang::PerNode => objects.extend((0..order.spec.num_nodes).map(|rank| order.node_job(rank))),
         Gang::Indexed => objects.push(order.indexed_job()),
         Gang::JobSet => objects.push(order.job_set()),
+        Gang::AppWrapper => objects.extend(order.app_wrapper()),
     }
     objects
 }
@@ -113,7 +127,7 @@ pub fn render(order: &Order<'_>) -> Vec<Value> {
 pub fn main_names(gang: Gang, object: &str, num_nodes: u32) -> Vec<String> {
     match gang {
         Gang::PerNode => (0..num_nodes).map(|rank| node_name(object, rank, num_nodes)).collect(),
-        Gang::Indexed | Gang::JobSet => vec![object.to_owned()],
+        Gang::Indexed | Gang::JobSet | Gang::AppWrapper => vec![object.to_owned()],
     }
 }
 
@@ -132,7 +146,7 @@ pub fn upload_secret_names(object: &str, uploads: &[Upload]) -> Vec<String> {
 
 /// Whether a rendered object is one of its Jobs, or its JobSet.
 pub fn is_main(object: &Value) -> bool {
-    matches!(object["kind"].as_str(), Some("Job" | "JobSet"))
+    matches!(object["kind"].as_str(), Some("Job" | "JobSet" | "AppWrapper"))
 }
 
 impl Order<'_> {
@@ -144,9 +158,8 @@ impl Order<'_> {
         &self.spec.candidates[self.placement.candidate]
     }
 
-    /// JobSet makes its own.
     fn has_own_service(&self) -> bool {
-        1 < self.spec.num_nodes && self.gang != Gang::JobSet
+        1 < self.spec.num_nodes && self.gang.needs_service()
     }
 
     fn secret_name(&self) -> Option<String> {
@@ -335,6 +348,24 @@ impl Order<'_> {
         })
     }
 
+    /// What was handed in, found and queued as a task is. The labels of its user are for whoever looks; a webhook of the
+    /// cluster may put fedq's own account there.
+    fn app_wrapper(&self) -> Option<Value> {
+        let wrapped = self.spec.wrapped.as_ref()?;
+        let mut labels = wrapped.labels.clone();
+        labels.extend(self.queued(None));
+        labels.insert(USER_LABEL.to_owned(), label_value(self.owner));
+        labels.insert(USER_ID_LABEL.to_owned(), label_value(wrapped.user_id.as_deref().unwrap_or_default()));
+        let mut metadata = self.metadata(&self.object_name(), &labels);
+        let annotations = wrapped.annotations.iter();
+        for (key, value) in annotations {
+            metadata["annotations"][key] = json!(value);
+        }
+        let mut spec = json!({"components": wrapped.labelled(&self.own_labels(None))});
+        self.suspend(&mut spec);
+        Some(json!({"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}))
+    }
+
     /// Kueue's webhook would do both; without it, nothing runs before its turn either.
     fn suspend(&self, spec: &mut Value) {
         spec["suspend"] = json!(true);
@@ -353,6 +384,7 @@ impl Order<'_> {
             Gang::PerNode => format!("{name}-node-{rank}.{name}"),
             Gang::Indexed => format!("{name}-{rank}.{name}"),
             Gang::JobSet => format!("{name}-{REPLICATED_JOB}-{rank}-0.{name}"),
+            Gang::AppWrapper => name.clone(),
         };
         Some((0..self.spec.num_nodes).map(host).collect::<Vec<_>>().join("\n"))
     }

@@ -10,7 +10,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{quantity::Request, upload::Upload};
+use super::{quantity::Request, upload::Upload, wrapped::Wrapped};
 use fedq_values::ids::ClusterName;
 
 /// More pods than any gang of one job has; Kueue's podsets take no more with all their status.
@@ -57,6 +57,9 @@ pub struct TaskSpec {
     pub recovery: Recovery,
     pub limits: Limits,
     pub pod: PodExtras,
+    /// Objects that it is instead of a script: an AppWrapper. Then `num_nodes` counts all their pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wrapped: Option<Wrapped>,
 }
 
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]

@@ -109,6 +109,43 @@ impl Scalar {
     }
 }
 
+impl Scalar {
+    fn to_json(&self) -> serde_json::Value {
+        let text = &*self.text;
+        if self.is_null() {
+            return serde_json::Value::Null;
+        }
+        if !self.plain {
+            return text.into();
+        }
+        match text {
+            "true" | "True" | "TRUE" => true.into(),
+            "false" | "False" | "FALSE" => false.into(),
+            _ => number(text).unwrap_or_else(|| text.into()),
+        }
+    }
+}
+
+fn number(text: &str) -> Option<serde_json::Value> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if !digits.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+        return None;
+    }
+    let octal =
+        digits.strip_prefix("0o").or_else(|| digits.strip_prefix('0').filter(|rest| !rest.is_empty()));
+    let whole = match (digits.strip_prefix("0x"), octal) {
+        (Some(hexadecimal), _) => i64::from_str_radix(hexadecimal, 16).ok(),
+        (None, Some(octal)) => i64::from_str_radix(octal, 8).ok(),
+        (None, None) => digits.parse().ok(),
+    };
+    if let Some(whole) = whole {
+        return Some(if text.starts_with('-') { whole.checked_neg()?.into() } else { whole.into() });
+    }
+    let fraction = digits.bytes().all(|byte| byte.is_ascii_digit() || b".eE+-".contains(&byte));
+    let number: f64 = text.parse().ok().filter(|_| fraction)?;
+    serde_json::Number::from_f64(number).map(serde_json::Value::Number)
+}
+
 impl Node {
     pub fn null() -> Self {
         Self { place: None, value: Value::Scalar(Scalar { text: "".into(), plain: true }) }
@@ -116,6 +153,17 @@ impl Node {
 
     pub fn is_null(&self) -> bool {
         matches!(&self.value, Value::Scalar(scalar) if scalar.is_null())
+    }
+
+    /// As Kubernetes reads a manifest: what is not quoted may be a number, a truth value or nothing, and `0644` is octal.
+    pub fn to_json(&self) -> serde_json::Value {
+        match &self.value {
+            Value::Scalar(scalar) => scalar.to_json(),
+            Value::List(items) => items.iter().map(Self::to_json).collect(),
+            Value::Map(entries) => {
+                entries.iter().map(|(key, node)| (key.text.to_string(), node.to_json())).collect()
+            }
+        }
     }
 
     fn cost(&self) -> usize {

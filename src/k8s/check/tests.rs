@@ -65,7 +65,7 @@ async fn a_good_worker_has_nothing_to_complain_about() {
     let (client, hub) = (server.client(), hub.client());
     let role = Role::Worker { hub: &hub, without_nodes: BTreeSet::new() };
     let findings = look(&subject(&client, role, "2026-11-21T12:00:03Z")).await;
-    let expected = ["reachable", "credential", "clock", "rights", "kueue", "kinds", "flavors"];
+    let expected = ["reachable", "credential", "clock", "rights", "kueue", "kinds", "appwrappers", "flavors"];
     assert_eq!(outcomes(&findings), expected.map(|name| (name, Outcome::Ok)), "{findings:?}");
 }
 

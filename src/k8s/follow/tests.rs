@@ -38,6 +38,7 @@ fn each_kind_is_asked_for_where_it_is_served() {
         [
             "/apis/batch/v1/jobs fedq.dev/hub=hub,skypilot-task=true",
             "/apis/jobset.x-k8s.io/v1alpha2/jobsets fedq.dev/hub=hub,skypilot-task=true",
+            "/apis/workload.codeflare.dev/v1beta2/appwrappers fedq.dev/hub=hub,skypilot-task=true",
             "/api/v1/pods fedq.dev/hub=hub,skypilot-task=true",
             "/api/v1/persistentvolumeclaims fedq.dev/hub=hub,skypilot-volume=true",
         ]

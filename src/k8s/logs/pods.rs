@@ -1,5 +1,7 @@
 //! What of a Pod says whether its containers have logs to read.
 
+use std::{collections::HashMap, ops::Deref};
+
 use serde::{Deserialize, Serialize};
 
 use super::{Container, ContainerState, Pod};
@@ -13,6 +15,7 @@ use fedq_domain::task::{
     phase::Epoch,
     render::{CONTAINER, EPOCH_LABEL, ID_LABEL, NODE_LABEL},
     view::{NodePhase, NodeView},
+    wrapped::{FIRST_NODE_LABEL, NODES_LABEL, NODES_OF_JOB_LABEL},
 };
 
 /// A Pod, projected; a [`crate::list_watch::Table`] can keep it.
@@ -114,9 +117,30 @@ struct Condition {
     message: String,
 }
 
+const JOB_INDEX_LABEL: &str = "jobset.sigs.k8s.io/job-index";
+const COMPLETION_INDEX_LABEL: &str = "batch.kubernetes.io/job-completion-index";
 /// Of the Job within a JobSet, and of the Indexed Job, which each of a JobSet's is too.
-const RANK_LABELS: [&str; 3] =
-    [NODE_LABEL, "jobset.sigs.k8s.io/job-index", "batch.kubernetes.io/job-completion-index"];
+const RANK_LABELS: [&str; 2] = [JOB_INDEX_LABEL, COMPLETION_INDEX_LABEL];
+/// By which Jobs, StatefulSets and Kubeflow number the pods that are alike.
+const POD_INDEX_LABELS: [&str; 3] =
+    [COMPLETION_INDEX_LABEL, "apps.kubernetes.io/pod-index", "training.kubeflow.org/replica-index"];
+
+/// Each pod of one run with its number among its task's nodes. Those that are alike and that nobody numbers, as of a
+/// Deployment, are numbered by name, those that failed last: others took their places.
+pub fn numbered<P: Deref<Target = LogPod>>(mut pods: Vec<P>) -> Vec<(Option<u32>, P)> {
+    pods.sort_by_cached_key(|pod| (pod.node_view().phase == NodePhase::Failed, pod.metadata.name.clone()));
+    let mut next: HashMap<u32, u32> = HashMap::new();
+    let mut number = |pod: &LogPod| {
+        pod.rank().or_else(|| {
+            let first = pod.first_node()?;
+            let free = next.entry(first).or_insert(first);
+            let number = (*free).min(pod.last_node().unwrap_or(first));
+            *free = free.saturating_add(1);
+            Some(number)
+        })
+    };
+    pods.into_iter().map(|pod| (number(&pod), pod)).collect()
+}
 
 impl LogPod {
     pub fn task(&self) -> Option<TaskId> {
@@ -130,13 +154,45 @@ impl LogPod {
 
     /// Of the task's node that it is.
     pub fn rank(&self) -> Option<u32> {
-        RANK_LABELS.iter().find_map(|label| self.metadata.labels.get(*label)?.parse().ok())
+        if let Some(rank) = self.number(NODE_LABEL) {
+            return Some(rank);
+        }
+        if let Some(first) = self.first_node() {
+            return first.checked_add(self.index_in_pod_set()?);
+        }
+        RANK_LABELS.iter().find_map(|label| self.number(label))
+    }
+
+    /// Of a pod of an AppWrapper: the number of the first of those that are alike.
+    pub fn first_node(&self) -> Option<u32> {
+        self.number(FIRST_NODE_LABEL)
+    }
+
+    /// And of the last.
+    pub fn last_node(&self) -> Option<u32> {
+        self.first_node()?.checked_add(self.number(NODES_LABEL)?.checked_sub(1)?)
+    }
+
+    /// `None` where its controller does not number its pods.
+    fn index_in_pod_set(&self) -> Option<u32> {
+        let Some(job) = self.number(JOB_INDEX_LABEL) else {
+            return POD_INDEX_LABELS.iter().find_map(|label| self.number(label));
+        };
+        let of_job = self.number(NODES_OF_JOB_LABEL).unwrap_or(1);
+        // Alone in its Job, it has the number of that.
+        let within = if of_job == 1 { 0 } else { self.number(COMPLETION_INDEX_LABEL)? };
+        job.checked_mul(of_job)?.checked_add(within)
+    }
+
+    fn number(&self, label: &str) -> Option<u32> {
+        self.metadata.labels.get(label)?.parse().ok()
     }
 
     /// To read it by; its containers are for the caller to look at before.
-    pub fn of_task(&self, worker: &Worker, containers: Vec<Container>) -> Option<Pod> {
+    /// `place`: its number, where it has none of its own.
+    pub fn of_task(&self, worker: &Worker, place: Option<u32>, containers: Vec<Container>) -> Option<Pod> {
         Some(Pod {
-            node: self.rank()?,
+            node: self.rank().or(place)?,
             cluster: worker.name.clone(),
             connections: worker.logs.clone(),
             namespace: self.metadata.namespace.clone()?,
@@ -147,7 +203,12 @@ impl LogPod {
     }
 
     pub fn node_view(&self) -> NodeView {
-        let task = self.status.container_statuses.iter().find(|status| status.name == CONTAINER);
+        let mut containers = self.status.container_statuses.iter();
+        let task = match self.status.container_statuses.as_slice() {
+            // What a container of an AppWrapper is called is its owner's matter.
+            [only] if self.first_node().is_some() => Some(only),
+            _ => containers.find(|status| status.name == CONTAINER),
+        };
         let ended = task.and_then(|status| {
             let terminated = status.state.as_ref()?.terminated.as_ref()?;
             Some((terminated.exit_code, terminated.reason.clone()))
@@ -282,6 +343,11 @@ mod tests {
         assert_eq!(rank(&json!({index: "3"})), Some(3));
         assert_eq!(rank(&json!({"node-idx": "1"})), Some(1));
         assert_eq!(rank(&json!({})), None);
+        let (first, of_job) = ("fedq.dev/first-node", "fedq.dev/nodes-of-job");
+        assert_eq!(rank(&json!({first: "4", index: "2"})), Some(6));
+        assert_eq!(rank(&json!({first: "4", job: "2", index: "0"})), Some(6));
+        assert_eq!(rank(&json!({first: "4", of_job: "3", job: "1", index: "2"})), Some(9));
+        assert_eq!(rank(&json!({first: "4"})), None, "of a Deployment nobody numbers them");
     }
 
     #[test]

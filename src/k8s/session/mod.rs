@@ -4,6 +4,7 @@
 
 mod claims;
 mod clusters;
+mod kinds;
 mod queues;
 pub(crate) mod reviews;
 mod tasks;
@@ -17,6 +18,7 @@ use kube::Client;
 
 pub use self::{
     clusters::ClusterSecretError,
+    kinds::ServedKind,
     queues::BaseError,
     reviews::{Asker, FEDQ_GROUP, Permission},
 };

@@ -9,6 +9,9 @@ use fedq_domain::task::{
     render::{FAIL_JOB_SET, POD_FAILURE_POLICY},
 };
 
+/// The condition of an AppWrapper that its pods run, or have run to their end.
+const PODS_READY: &str = "PodsReady";
+
 /// Metadata of something that belongs to a task or volume of this hub.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -58,12 +61,14 @@ pub struct TaskLabels {
     pub dispatched: bool,
 }
 
-/// A Job or JobSet.
+/// A Job, JobSet or AppWrapper.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(from = "RawJob", into = "RawJob")]
 pub struct TaskJob {
     pub metadata: TaskMeta,
     pub suspended: bool,
+    /// An AppWrapper whose pods have all run.
+    pub ready: bool,
     pub end: Option<JobEnd>,
 }
 
@@ -102,6 +107,9 @@ struct RawSpec {
 struct RawStatus {
     #[serde(default)]
     conditions: Vec<RawCondition>,
+    /// Of an AppWrapper.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    phase: String,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -133,12 +141,32 @@ impl From<RawJob> for TaskJob {
             let message = condition.message.clone();
             (condition.status == "True").then_some(JobEnd { succeeded, disrupted, message, at })
         };
+        let RawStatus { conditions, phase } = &raw.status;
+        let ready = |condition: &RawCondition| condition.kind == PODS_READY && condition.status == "True";
         Self {
-            metadata: raw.metadata,
             suspended: raw.spec.suspend,
-            end: raw.status.conditions.iter().find_map(ended),
+            ready: conditions.iter().any(ready),
+            end: conditions.iter().find_map(ended).or_else(|| wrapper_end(phase, conditions)),
+            metadata: raw.metadata,
         }
     }
+}
+
+/// Of an AppWrapper, whose phase says that it is over, and a condition what was wrong. Whether its cluster or a program ended
+/// it nobody says, and its controller has tried again as often as it was told to.
+fn wrapper_end(phase: &str, conditions: &[RawCondition]) -> Option<JobEnd> {
+    let succeeded = match phase {
+        "Succeeded" => true,
+        "Failed" => false,
+        _ => return None,
+    };
+    let unhealthy = conditions.iter().find(|one| one.kind == "Unhealthy" && one.status == "True");
+    let message = unhealthy.filter(|_| !succeeded).map(|one| match one.message.as_str() {
+        "" => one.reason.clone(),
+        message => format!("{}: {message}", one.reason),
+    });
+    let times = conditions.iter().filter_map(|one| one.last_transition_time.as_ref()?.parse().ok());
+    Some(JobEnd { succeeded, disrupted: false, message: message.unwrap_or_default(), at: times.max() })
 }
 
 /// A PersistentVolumeClaim.
@@ -165,10 +193,20 @@ impl From<TaskJob> for RawJob {
             message: end.message,
             last_transition_time: end.at.map(|at| at.to_string()),
         };
+        let ready = || RawCondition {
+            kind: PODS_READY.to_owned(),
+            status: "True".to_owned(),
+            reason: String::new(),
+            message: String::new(),
+            last_transition_time: None,
+        };
         Self {
             metadata: job.metadata,
             spec: RawSpec { suspend: job.suspended },
-            status: RawStatus { conditions: job.end.into_iter().map(ended).collect() },
+            status: RawStatus {
+                conditions: job.end.into_iter().map(ended).chain(job.ready.then(ready)).collect(),
+                phase: String::new(),
+            },
         }
     }
 }
@@ -240,6 +278,28 @@ mod tests {
             assert_eq!(ended.end.as_ref().map(|end| end.disrupted), Some(disrupted), "{reason}");
             let kept = serde_json::to_vec(&ended).expect("JSON");
             assert_eq!(serde_json::from_slice::<TaskJob>(&kept).expect("a Job"), ended);
+        }
+        let condition = |kind: &str, status: &str, message: &str| {
+            json!({
+                "type": kind, "status": status, "reason": "FoundFailedPods", "message": message,
+                "lastTransitionTime": "2025-10-05T12:34:56Z",
+            })
+        };
+        for (phase, unhealthy, end) in [
+            ("Suspended", "False", None),
+            ("Running", "True", None),
+            ("Resetting", "True", None),
+            ("Succeeded", "True", Some((true, ""))),
+            ("Failed", "True", Some((false, "FoundFailedPods: 1 failed"))),
+            ("Failed", "False", Some((false, ""))),
+        ] {
+            let conditions =
+                [condition("PodsReady", "True", ""), condition("Unhealthy", unhealthy, "1 failed")];
+            let wrapper = job(&json!({"phase": phase, "conditions": conditions}));
+            let told = wrapper.end.as_ref().map(|end| (end.succeeded, end.message.as_str()));
+            assert_eq!((told, wrapper.ready), (end, true), "{phase}");
+            let kept = serde_json::to_vec(&wrapper).expect("JSON");
+            assert_eq!(serde_json::from_slice::<TaskJob>(&kept).expect("an AppWrapper"), wrapper, "{phase}");
         }
         let failing = job(&json!({"conditions": [{"type": "Failed", "status": "False"}]}));
         assert_eq!(failing.end, None);

@@ -51,15 +51,20 @@ pub(super) fn reconcile(view: &mut View, now: Timestamp) {
 /// Namespace, name and UID of a Job.
 type Owner = (String, String, String);
 
-fn owner(workload: &Value) -> Option<&Value> {
+pub(super) fn owner(workload: &Value) -> Option<&Value> {
     items(workload, &["metadata", "ownerReferences"]).iter().find(|owner| owner["controller"] == true)
 }
 
-/// Workloads whose Job is gone end, and let go of their quota.
+/// Workloads whose Job or AppWrapper is gone end, and let go of their quota.
 fn orphans(view: &mut View, now: Timestamp) {
     for (key, workload) in &mut view.workloads {
-        let Some(owner) = owner(workload).filter(|owner| owner["kind"] == "Job") else { continue };
-        let job = view.jobs.get(&(key.0.clone(), text(owner, &["name"]).to_owned()));
+        let Some(owner) = owner(workload) else { continue };
+        let objects = match owner["kind"].as_str() {
+            Some("Job") => &view.jobs,
+            Some("AppWrapper") => &view.app_wrappers,
+            _ => continue,
+        };
+        let job = objects.get(&(key.0.clone(), text(owner, &["name"]).to_owned()));
         let alive = job.is_some_and(|job| job["metadata"]["uid"] == owner["uid"] && !is_deleted(job));
         if alive {
             continue;
@@ -229,7 +234,7 @@ fn follow(view: &View, job: &mut Value, workload: &mut Value, now: Timestamp) {
 }
 
 /// The evicted job has ended: its quota is free, and it waits again if it was merely preempted.
-fn give_back(workload: &mut Value, now: Timestamp) {
+pub(super) fn give_back(workload: &mut Value, now: Timestamp) {
     let Some(evicted) = condition(workload, "Evicted") else { return };
     let (reason, message) = (text(evicted, &["reason"]).to_owned(), text(evicted, &["message"]).to_owned());
     let holds = matches!(reason.as_str(), "Preempted" | "NodeFailures");
@@ -376,7 +381,7 @@ fn workload_name(name: &str, uid: &str) -> String {
 }
 
 /// The class a job names, by label, by its pods or by default, and its value.
-fn priority(view: &View, job: &Value) -> Option<(Option<Value>, i64)> {
+pub(super) fn priority(view: &View, job: &Value) -> Option<(Option<Value>, i64)> {
     let found =
         |classes: &super::Objects, name: &str| classes.get(&(String::new(), name.to_owned())).cloned();
     let reference = |group: &str, kind: &str, name: &str| json!({"group": group, "kind": kind, "name": name});

@@ -41,6 +41,7 @@ fn dispatch() -> Dispatch {
             now: true,
             terms: [("gpu".to_owned(), ["h100".to_owned()].into())].into(),
             flavors: [].into(),
+            pod_sets: Vec::new(),
             claims: [("data".to_owned(), "data-1".to_owned())].into(),
         },
         gang: Gang::JobSet,
@@ -123,7 +124,7 @@ async fn lists_are_read_by_an_index_that_has_nothing_else() {
         (Some("ann"), None, "tasks_by_owner"),
         (Some("ann"), Some(false), "tasks_live_by_owner"),
     ] {
-        let filter = TaskFilter { owner: owner.map(str::to_owned), over };
+        let filter = TaskFilter { owner: owner.map(str::to_owned), over, wrapped: None };
         let explain = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", filter.statement()));
         let plan = sqlx::query(explain).fetch_all(store.readers()).await.expect("a plan");
         let plan: Vec<String> = plan.iter().map(|row| row.get("detail")).collect();
@@ -171,7 +172,7 @@ async fn lists_are_by_owner_newest_first_and_in_pages() {
         }
     }
     let list = async |owner: Option<&str>, over: Option<bool>| {
-        let filter = TaskFilter { owner: owner.map(str::to_owned), over };
+        let filter = TaskFilter { owner: owner.map(str::to_owned), over, wrapped: None };
         let page = store.tasks(&filter, &PageRequest::default()).await.expect("listed");
         page.items.into_iter().map(|task| task.id).collect::<Vec<_>>()
     };
@@ -431,4 +432,27 @@ async fn a_task_that_goes_to_and_fro_keeps_its_beginning_and_its_last_events() {
     assert_eq!(events[0], Event::submitted(at(0)));
     assert_eq!(events.last().map(|event| event.epoch), Some(task.state.epoch));
     assert_eq!(events.last().map(|event| event.at), Some(at(i64::try_from(moves).expect("small") - 1)));
+}
+
+#[tokio::test]
+async fn app_wrappers_are_listed_apart() {
+    let (_folder, store) = store().await;
+    let script = row(1, "ann");
+    let mut wrapper = row(2, "ann");
+    wrapper.spec.wrapped = Some(fedq_domain::task::wrapped::Wrapped::default());
+    for task in [&script, &wrapper] {
+        assert!(store.insert_task(task).await.expect("stored"));
+    }
+    for (wrapped, expected) in [
+        (None, vec![&wrapper.id, &script.id]),
+        (Some(true), vec![&wrapper.id]),
+        (Some(false), vec![&script.id]),
+    ] {
+        for (owner, over) in [(None, None), (Some(script.owner.clone()), Some(false))] {
+            let filter = TaskFilter { owner, over, wrapped };
+            let found = store.tasks(&filter, &PageRequest::default()).await.expect("listed");
+            let ids: Vec<_> = found.items.iter().map(|task| &task.id).collect();
+            assert_eq!(ids, expected, "{filter:?}");
+        }
+    }
 }

@@ -2,6 +2,7 @@
 //! other; one that stops or slows a shared server is serial.
 
 pub mod appwrapper;
+pub mod appwrapper_hub;
 pub mod appwrapper_stage;
 pub mod bed;
 pub mod capacity;
@@ -78,6 +79,7 @@ pub fn all() -> Vec<Case> {
         appwrapper::upstreams_cases_end_well_under_ours,
         appwrapper::upstreams_cases_end_well_under_upstreams,
         appwrapper::killed_at_any_moment_it_makes_each_component_once,
+        appwrapper_hub::appwrappers_go_from_the_hub_to_the_worker_that_runs_them,
         multikueue_stories::the_three_stories_of_the_guide_end_with_finished_jobs,
         logs::four_nodes_are_one_log_through_a_restart_of_their_api_server,
         capacity::two_joined_workers_fill_the_queues_of_the_hub_and_run_jobs,

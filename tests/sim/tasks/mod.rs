@@ -12,3 +12,4 @@ mod stopping;
 mod uploads;
 mod volumes;
 mod waiting;
+mod wrapped;

@@ -39,8 +39,23 @@ impl Stage {
         workers: &[(&str, u32)],
         (clusters, tasks, more): (&str, &str, &str),
     ) -> Self {
+        Self::set_all(hub, workers, (clusters, tasks, more), async |_| ()).await
+    }
+
+    /// With more keys of `tasks`, and the clusters prepared before anything follows them.
+    pub async fn set_prepared(workers: &[(&str, u32)], tasks: &str, prepare: impl AsyncFnOnce(&Bed)) -> Self {
+        Self::set_all(Options::named("hub"), workers, ("", tasks, ""), prepare).await
+    }
+
+    async fn set_all(
+        hub: Options,
+        workers: &[(&str, u32)],
+        (clusters, tasks, more): (&str, &str, &str),
+        prepare: impl AsyncFnOnce(&Bed),
+    ) -> Self {
         let names: Vec<&str> = workers.iter().map(|(name, _)| *name).collect();
         let bed = Bed::with_hub(hub, &names).await;
+        prepare(&bed).await;
         let tokens = bed.path("tokens");
         std::fs::write(&tokens, format!("{TOKEN},ann@example.com,u-1,\"system:masters\"\n")).unwrap();
         std::fs::set_permissions(&tokens, std::fs::Permissions::from_mode(0o600)).unwrap();

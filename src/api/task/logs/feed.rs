@@ -12,7 +12,7 @@ use tracing::{error, warn};
 use crate::{State, task::show};
 use fedq_domain::task::{phase::Phase, view::TaskViews};
 use fedq_k8s::{
-    logs::{LogPod, Options, Pods, Session, open as open_session, replay},
+    logs::{LogPod, Options, Pods, Session, numbered, open as open_session, replay},
     worker::{JoinedClusters, Worker},
 };
 use fedq_store::{Dispatch, TaskRow};
@@ -190,20 +190,30 @@ impl Feed {
                 && pod.epoch() == Some(self.row.state.epoch)
                 && pod.task().as_ref() == Some(&self.row.id)
         };
-        let pods = self.candidates(&worker).into_iter().filter(mine);
-        let pods = pods.filter_map(|pod| pod.of_task(&worker, pod.containers()));
+        let pods = self.candidates(&worker, mine).into_iter();
+        let pods = pods.filter_map(|(place, pod)| pod.of_task(&worker, place, pod.containers()));
         Pods { pods: pods.collect(), complete }
     }
 
-    /// Those that are published, by name: to look at all pods of the cluster each time would cost too much.
-    fn candidates(&self, worker: &Worker) -> Vec<Arc<LogPod>> {
+    /// Those that are published, by name and with their places: to look at all pods of the cluster each time would cost
+    /// too much.
+    fn candidates(
+        &self,
+        worker: &Worker,
+        mine: impl Fn(&Arc<LogPod>) -> bool,
+    ) -> Vec<(Option<u32>, Arc<LogPod>)> {
         let views = self.views.borrow();
         match views.tasks.get(&self.row.id) {
             Some(view) => {
-                let names = view.nodes.iter().filter_map(|node| node.pod.as_deref());
-                names.filter_map(|name| worker.tasks.pods.get(Some(&self.row.namespace), name)).collect()
+                let names =
+                    (0..).zip(&view.nodes).filter_map(|(place, node)| Some((place, node.pod.as_deref()?)));
+                let pod = |(place, name): (u32, &str)| {
+                    let pod = worker.tasks.pods.get(Some(&self.row.namespace), name)?;
+                    mine(&pod).then_some((Some(place), pod))
+                };
+                names.filter_map(pod).collect()
             }
-            None => worker.tasks.pods.all(),
+            None => numbered(worker.tasks.pods.all().into_iter().filter(mine).collect()),
         }
     }
 }

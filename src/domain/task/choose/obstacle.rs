@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::hardware::Told;
+use super::{super::runtime::Absence, hardware::Told};
 use fedq_values::{
     ids::{ClusterName, FlavorName, ResourceName},
     quantity::Amount,
@@ -24,6 +24,10 @@ pub enum Obstacle {
     /// It is known by what it reports to the hub only.
     OutOfReach,
     NoKueue,
+    /// Nothing runs AppWrappers there, or nothing that fedq may see.
+    NoRuntime(Absence),
+    /// Who runs AppWrappers there is still being asked.
+    RuntimeUnknown,
     /// Pods that request what their queue does not cover are never admitted.
     NotCovered {
         queue: String,
@@ -96,6 +100,8 @@ impl fmt::Display for Obstacle {
                 f.write_str("nothing can be sent there: it only reports what it has to the hub")
             }
             Self::NoKueue => f.write_str("Kueue 0.16 or newer does not run there"),
+            Self::NoRuntime(absence) => absence.fmt(f),
+            Self::RuntimeUnknown => f.write_str("it is being asked who runs AppWrappers there"),
             Self::NotCovered { queue, resource } => write!(f, "queue {queue} has no quota for {resource}"),
             Self::NoAccelerator { queue, kind, there } => {
                 write!(f, "no flavor of queue {queue} has {kind}{}", told(there))

@@ -1,5 +1,7 @@
 //! Whether one queue of one cluster can take a task in one of its forms, with the numbers.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{
     hardware::{self, Terms},
     obstacle::Obstacle,
@@ -8,7 +10,10 @@ use super::{
 use crate::{
     capacity::Toleration,
     resources::Resources,
-    task::spec::{Candidate, TaskSpec},
+    task::{
+        spec::{Candidate, TaskSpec},
+        wrapped::WrappedPods,
+    },
 };
 use fedq_values::{
     ids::{FlavorName, ResourceName},
@@ -61,6 +66,8 @@ pub struct Offer {
     pub active: bool,
     /// One for each resource, by name.
     pub numbers: Vec<Number>,
+    /// Of each of its pod sets, from which flavor each resource would come: one set where it is no AppWrapper.
+    pub flavors: Vec<BTreeMap<ResourceName, FlavorName>>,
     /// What pods must ask for by label so that they get the flavor's nodes.
     pub terms: Terms,
     /// Wishes that no flavor of the queue can tell apart, and so are not asked for.
@@ -113,9 +120,10 @@ pub fn volume_obstacles(task: &TaskSpec, cluster: &ClusterView) -> Vec<Obstacle>
 /// What `queue` offers to one form of the task, or why it never can.
 pub fn judge(task: &TaskSpec, index: usize, queue: &QueueView) -> Result<Offer, Vec<Obstacle>> {
     let candidate = &task.candidates[index];
-    let needs = per_node(candidate);
+    let sets = pod_sets(task, candidate);
     let mut obstacles = Vec::new();
-    for resource in needs.keys() {
+    let resources: BTreeSet<&ResourceName> = sets.iter().flat_map(|set| set.per_pod.keys()).collect();
+    for resource in resources {
         let covered = queue.groups.iter().flat_map(|group| &group.flavors);
         if !covered.clone().any(|flavor| flavor.cells.contains_key(resource)) {
             let queue = queue.local.clone();
@@ -131,28 +139,42 @@ pub fn judge(task: &TaskSpec, index: usize, queue: &QueueView) -> Result<Offer, 
         pending: queue.pending,
         active: queue.active,
         numbers: Vec::new(),
+        flavors: Vec::new(),
         terms: Terms::new(),
         unmet: unmet(candidate, queue),
     };
-    for group in &queue.groups {
-        let of_group: Resources = needs
-            .iter()
-            .filter(|(resource, _)| group.flavors.iter().any(|flavor| flavor.cells.contains_key(*resource)))
-            .map(|(resource, amount)| (resource.clone(), *amount))
-            .collect();
-        if of_group.is_empty() {
-            continue;
-        }
-        let needed = Needed { queue, group, task, candidate, per_node: &of_group };
-        match needed.best() {
-            Ok((numbers, terms)) => {
-                offer.numbers.extend(numbers);
-                offer.terms.extend(terms);
+    // By flavor and resource. What a set takes is not there for the next, as Kueue assigns them one after the other.
+    let mut taken: BTreeMap<(ResourceName, FlavorName), Number> = BTreeMap::new();
+    for set in &sets {
+        let mut flavors = BTreeMap::new();
+        let before = taken.clone();
+        for group in &queue.groups {
+            let of_group: Resources = set
+                .per_pod
+                .iter()
+                .filter(|(resource, _)| {
+                    group.flavors.iter().any(|flavor| flavor.cells.contains_key(*resource))
+                })
+                .map(|(resource, amount)| (resource.clone(), *amount))
+                .collect();
+            if of_group.is_empty() {
+                continue;
             }
-            Err(found) => obstacles.extend(found),
+            let needed = Needed { queue, group, set, candidate, per_node: &of_group, before: &before };
+            match needed.best() {
+                Ok((numbers, terms)) => {
+                    offer.terms.extend(terms);
+                    for number in numbers {
+                        flavors.insert(number.resource.clone(), number.flavor.clone());
+                        taken.insert((number.resource.clone(), number.flavor.clone()), number);
+                    }
+                }
+                Err(found) => obstacles.extend(found),
+            }
         }
+        offer.flavors.push(flavors);
     }
-    offer.numbers.sort();
+    offer.numbers.extend(taken.into_values());
     if obstacles.is_empty() { Ok(offer) } else { Err(obstacles) }
 }
 
@@ -164,13 +186,45 @@ fn unmet(candidate: &Candidate, queue: &QueueView) -> Vec<&'static str> {
     wishes.into_iter().filter(|(unmet, _)| *unmet).map(|(_, field)| field).collect()
 }
 
-/// What a task needs of one group of resources, all of it from one flavor.
+/// Pods that are alike, as Kueue assigns flavors to them.
+struct Pods<'a> {
+    count: u32,
+    per_pod: Resources,
+    /// All of them run on one machine.
+    one_machine: bool,
+    node_selector: &'a BTreeMap<String, String>,
+    tolerations: &'a [serde_json::Value],
+}
+
+fn pod_sets<'a>(task: &'a TaskSpec, candidate: &Candidate) -> Vec<Pods<'a>> {
+    let Some(wrapped) = &task.wrapped else {
+        return vec![Pods {
+            count: task.num_nodes,
+            per_pod: per_node(candidate),
+            one_machine: task.one_machine,
+            node_selector: &task.pod.node_selector,
+            tolerations: &task.pod.tolerations,
+        }];
+    };
+    let of_set = |pods: &'a WrappedPods| Pods {
+        count: pods.count,
+        per_pod: pods.per_pod(),
+        one_machine: false,
+        node_selector: &pods.node_selector,
+        tolerations: &pods.tolerations,
+    };
+    wrapped.pod_sets.iter().map(of_set).collect()
+}
+
+/// What a pod set needs of one group of resources, all of it from one flavor.
 struct Needed<'a> {
     queue: &'a QueueView,
     group: &'a GroupView,
-    task: &'a TaskSpec,
+    set: &'a Pods<'a>,
     candidate: &'a Candidate,
     per_node: &'a Resources,
+    /// What the sets before it take.
+    before: &'a BTreeMap<(ResourceName, FlavorName), Number>,
 }
 
 impl Needed<'_> {
@@ -209,8 +263,9 @@ impl Needed<'_> {
                 obstacles.push(Obstacle::NotCovered { queue, resource: resource.clone() });
                 continue;
             };
-            let needed =
-                one.units().checked_mul(i64::from(self.task.num_nodes)).map_or(Amount::MAX, Amount::new);
+            let of_set = one.units().checked_mul(i64::from(self.set.count)).map_or(Amount::MAX, Amount::new);
+            let before = self.before.get(&(resource.clone(), flavor.name.clone()));
+            let needed = before.map_or(of_set, |before| before.needed.saturating_add(of_set));
             if cell.ceiling < needed {
                 obstacles.push(Obstacle::TooMuch {
                     queue: self.queue.local.clone(),
@@ -220,13 +275,13 @@ impl Needed<'_> {
                     ceiling: cell.ceiling,
                 });
             }
-            let on_one = if self.task.one_machine { needed } else { *one };
+            let on_one = if self.set.one_machine { needed } else { *one };
             if let Some(largest) = flavor.largest_node.get(resource).filter(|largest| **largest < on_one) {
                 obstacles.push(Obstacle::NodeTooSmall {
                     resource: resource.clone(),
                     flavor: flavor.name.clone(),
                     needed: on_one,
-                    one_machine: self.task.one_machine,
+                    one_machine: self.set.one_machine,
                     largest: *largest,
                 });
             }
@@ -270,13 +325,13 @@ impl Needed<'_> {
         let queue = || self.queue.local.clone();
         // Keys that no flavor of the group has are between the pod and the scheduler.
         let known = |key: &String| self.group.flavors.iter().any(|other| other.node_labels.contains_key(key));
-        let selector = self.task.pod.node_selector.iter();
+        let selector = self.set.node_selector.iter();
         for (key, value) in selector.filter(|(key, _)| known(key)) {
             if flavor.node_labels.get(key) != Some(value) {
                 return Err(Obstacle::NotSelected { queue: queue(), key: key.clone() });
             }
         }
-        let tolerations = tolerations(self.task);
+        let tolerations = tolerations(self.set.tolerations);
         match flavor.taints.iter().find(|taint| !tolerations.iter().any(|one| one.tolerates(taint))) {
             None => Ok(()),
             Some(taint) => {
@@ -287,7 +342,7 @@ impl Needed<'_> {
     }
 }
 
-fn tolerations(task: &TaskSpec) -> Vec<Toleration> {
+fn tolerations(tolerations: &[serde_json::Value]) -> Vec<Toleration> {
     let read = |json: &serde_json::Value| {
         let text = |key: &str| json[key].as_str().unwrap_or_default().to_owned();
         Toleration {
@@ -297,7 +352,7 @@ fn tolerations(task: &TaskSpec) -> Vec<Toleration> {
             effect: text("effect"),
         }
     };
-    task.pod.tolerations.iter().map(read).collect()
+    tolerations.iter().map(read).collect()
 }
 
 fn number(resource: &ResourceName, flavor: &FlavorView, needed: Amount, cell: &CellView) -> Number {

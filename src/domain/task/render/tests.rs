@@ -23,6 +23,7 @@ fn placement() -> Placement {
         queue: "default".to_owned(),
         now: true,
         terms: BTreeMap::new(),
+        pod_sets: Vec::new(),
         flavors: BTreeMap::new(),
         claims: [("data", "data-0a0a0a0a"), ("Big_One", "big-one-0a0a0a0b")]
             .map(|(name, claim)| (name.to_owned(), claim.to_owned()))

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::{
-    api::{AppWrapperSpec, Component, ComponentStatus, PodSet},
+    component::PodSet,
     names::tas,
     path::{self, PathError},
     pod_template::{self, TemplateError},
@@ -142,14 +142,4 @@ pub fn compare(declared: &[PodSet], inferred: &[PodSet]) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// The status of every component before anything is made. Whoever changes the spec later does not change it.
-pub fn component_status(spec: &AppWrapperSpec) -> Result<Vec<ComponentStatus>, InferError> {
-    let status = |component: &Component| {
-        let declared = &component.pod_sets;
-        let pod_sets = if declared.is_empty() { infer(&component.template)? } else { declared.clone() };
-        Ok(ComponentStatus { pod_sets, ..ComponentStatus::default() })
-    };
-    spec.components.iter().map(status).collect()
 }

@@ -5,8 +5,8 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::{
-    api::{AppWrapper, Component, PodSet},
-    names::{GROUP, KIND, USER_ID_LABEL, USER_LABEL},
+    component::{Component, PodSet},
+    names::{GROUP, KIND},
     pod_sets, pod_template,
 };
 
@@ -18,7 +18,6 @@ const MAX_COMPONENTS: usize = 100;
 const MAX_LABEL_VALUE: usize = 63;
 /// Of a value that an error quotes.
 const MAX_QUOTED: usize = 200;
-const IMMUTABLE: &str = "attempt to change immutable field";
 
 /// In the words of Kubernetes' own validation.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -45,7 +44,7 @@ impl FieldError {
         Self { field, problem: Problem::Internal, detail: detail.into() }
     }
 
-    fn invalid(field: String, value: &impl serde::Serialize, detail: impl Into<String>) -> Self {
+    pub fn invalid(field: String, value: &impl serde::Serialize, detail: impl Into<String>) -> Self {
         let mut value = serde_json::to_string(value).unwrap_or_default();
         if let Some((end, _)) = value.char_indices().nth(MAX_QUOTED) {
             value.truncate(end);
@@ -170,45 +169,6 @@ fn check_path(template: &Value, pod_set: &PodSet, field: String, errors: &mut Ve
         let detail = format!("path does not refer to a v1.PodSpecTemplate: {error}");
         errors.push(FieldError::invalid(field, &pod_set.path, detail));
     }
-}
-
-/// What was judged when it was made stays as it is.
-pub fn update(old: &AppWrapper, new: &AppWrapper) -> Vec<FieldError> {
-    let changed = |field: String| FieldError::forbidden(field, IMMUTABLE);
-    let (before, after) = (&old.spec.components, &new.spec.components);
-    if before.len() != after.len() {
-        return vec![changed("spec.components".to_owned())];
-    }
-    let mut errors = Vec::new();
-    for (index, (before, after)) in before.iter().zip(after).enumerate() {
-        let field = format!("spec.components[{index}]");
-        if before.template != after.template {
-            errors.push(changed(format!("{field}.template.raw")));
-        }
-        if before.pod_sets.len() != after.pod_sets.len() {
-            errors.push(changed(format!("{field}.podsets")));
-            continue;
-        }
-        for (index, (before, after)) in before.pod_sets.iter().zip(&after.pod_sets).enumerate() {
-            if before.replicas() != after.replicas() {
-                errors.push(changed(format!("{field}.podsets[{index}].replicas")));
-            }
-            if before.path != after.path {
-                errors.push(changed(format!("{field}.podsets[{index}].path")));
-            }
-        }
-    }
-    for label in [USER_LABEL, USER_ID_LABEL] {
-        let of =
-            |wrapper: &AppWrapper| wrapper.metadata.labels.as_ref().and_then(|all| all.get(label)).cloned();
-        if of(old) != of(new) {
-            errors.push(changed(format!("metadata.labels[{label}]")));
-        }
-    }
-    if old.spec.managed_by != new.spec.managed_by {
-        errors.push(changed("spec.managedBy".to_owned()));
-    }
-    errors
 }
 
 /// A user's name or id as the value of a label: 63 characters, others than letters, digits, `-`, `_` and `.` replaced.
