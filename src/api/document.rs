@@ -8,7 +8,7 @@ mod links;
 
 use serde_json::{Map, Value, json};
 
-use super::upload::GZIP;
+use super::upload::BYTES;
 use fedq_wire::list::EventKind;
 
 const METHODS: [&str; 4] = ["get", "put", "post", "delete"];
@@ -246,7 +246,7 @@ fn complete(path: &str, method: &str, operation: &mut Value) {
         operation["requestBody"]["content"][JSON]["schema"] = placement();
     }
     if id == "put_upload" {
-        operation["requestBody"]["content"][GZIP]["schema"] = json!({"type": "string", "format": "binary"});
+        operation["requestBody"]["content"][BYTES]["schema"] = json!({"type": "string", "format": "binary"});
     }
     let summary = operation["summary"].clone();
     let object = method == "get" && is_object(&operation["responses"]["200"]["content"]);

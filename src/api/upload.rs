@@ -59,7 +59,7 @@ pub async fn get_upload(
 /// `create` `tasks.fedq.dev` in the tenant's namespace on the hub.
 #[utoipa::path(
     put, path = "/uploads/{digest}", tag = "tasks", params(("digest" = String, Path)),
-    request_body(content = inline(String), content_type = "application/gzip"),
+    request_body(content = inline(String), content_type = "application/octet-stream"),
     responses((status = OK, body = Upload))
 )]
 pub async fn put_upload(
@@ -70,28 +70,34 @@ pub async fn put_upload(
 ) -> Result<Response, Failure> {
     let digest = parse(&digest)?;
     owner.may(&state, "create", TASKS).await?;
-    let _place = state.callers.upload(owner.user()).await?;
+    let place = state.callers.upload(owner.user()).await?;
     let media = request.headers().get(header::CONTENT_TYPE).and_then(|media| media.to_str().ok());
-    if media.is_none_or(|media| !media.trim().eq_ignore_ascii_case(GZIP)) {
-        let detail = "the body must be a tar.gz, and its Content-Type application/gzip";
+    if media.is_none_or(|media| !media.trim().eq_ignore_ascii_case(BYTES)) {
+        let detail = "the body must be a tar.gz, and its Content-Type application/octet-stream";
         return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::UnsupportedMediaType, detail));
     }
     let length =
         request.headers().get(header::CONTENT_LENGTH).and_then(|text| text.to_str().ok()?.parse().ok());
     let data = receive(request.into_body(), length.unwrap_or(0), state.uploads.one_task).await?;
     let most = state.uploads.one_task.saturating_mul(MAX_GROWTH);
-    let look = move || (Digest::of(Sha256::digest(&data).into()), archive::inspect(&data, most), data);
+    let wanted = digest.clone();
+    // Whoever hangs up meanwhile does not stop this, and has the place until it is over.
+    let look = move || {
+        let found = Digest::of(Sha256::digest(&data).into());
+        let holds = (found == wanted).then(|| archive::inspect(&data, most));
+        (found, holds, data, place)
+    };
     let looked = tokio::task::spawn_blocking(look).await;
-    let (found, holds, data) =
+    let (found, holds, data, _place) =
         looked.map_err(|error| Failure::internal("the upload could not be looked at", &error))?;
-    if found != digest {
+    let Some(holds) = holds else {
         return Err(Failure::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             Code::Invalid,
             format!("what arrived is not what the path names: its SHA-256 is {found}"),
         )
         .next("send it again"));
-    }
+    };
     let holds = holds.map_err(|error| {
         let detail = format!("the archive is not taken: {error}");
         Failure::new(StatusCode::UNPROCESSABLE_ENTITY, Code::Invalid, detail)
@@ -118,7 +124,7 @@ pub async fn put_upload(
     Ok(Json(told(&state, digest, Some(bytes))).into_response())
 }
 
-pub const GZIP: &str = "application/gzip";
+pub const BYTES: &str = "application/octet-stream";
 /// Whoever sends slower than that keeps others from sending.
 const PATIENCE: Duration = Duration::from_mins(10);
 

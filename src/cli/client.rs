@@ -125,7 +125,7 @@ impl Api {
             let call = Call { method: Method::PUT, path, body: None, version: None };
             let request = self.request(&call, "application/json");
             let request = request
-                .header(header::CONTENT_TYPE, "application/gzip")
+                .header(header::CONTENT_TYPE, "application/octet-stream")
                 .header(header::CONTENT_LENGTH, length)
                 .body(body);
             let response = self.answered(request).await?;

@@ -169,8 +169,8 @@ macro_rules! listing {
     };
     (concat $holds:literal, $more:literal) => {
         concat!(
-            "SELECT *, json_set(spec, '$.run', '', '$.setup', NULL, '$.envs', json('[]')) AS listed FROM tasks \
-             WHERE seq < ?1",
+            "SELECT *, json_replace(spec, '$.run', '', '$.setup', NULL, '$.envs', json('[]'), '$.wrapped.components', \
+             json('[]')) AS listed FROM tasks WHERE seq < ?1",
             $holds,
             $more,
             " ORDER BY seq DESC LIMIT ?2"

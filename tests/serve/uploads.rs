@@ -37,7 +37,7 @@ fn digested(data: Vec<u8>) -> (Vec<u8>, String) {
 }
 
 async fn put(served: &Served, token: &str, digest: &str, body: impl Into<Body>) -> (u16, Value) {
-    put_as(served, token, digest, (Some("application/gzip"), body.into())).await
+    put_as(served, token, digest, (Some("application/octet-stream"), body.into())).await
 }
 
 async fn put_as(
@@ -159,7 +159,7 @@ async fn what_is_not_whole_not_harmless_or_too_much_is_refused_and_leaves_nothin
             .method("PUT")
             .uri(format!("/api/v1/uploads/{digest}"))
             .header("authorization", format!("Bearer {ANN}"))
-            .header("content-type", "application/gzip");
+            .header("content-type", "application/octet-stream");
         if let Some(length) = length {
             request = request.header("content-length", length);
         }

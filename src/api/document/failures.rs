@@ -32,7 +32,7 @@ pub const WAYS: [Way; 18] = [
         415,
         "UnsupportedMediaType",
         &[Code::UnsupportedMediaType],
-        "The body's `Content-Type` is not what the document has: `application/json`, of an upload `application/gzip`.",
+        "The body's `Content-Type` is not what the document has: `application/json`, of an upload `application/octet-stream`.",
     ),
     (
         422,

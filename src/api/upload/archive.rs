@@ -7,7 +7,7 @@ use std::{
 };
 
 use flate2::bufread::MultiGzDecoder;
-use tar::{Archive, Entry, EntryType};
+use tar::{Archive, Entry, EntryType, PaxExtensions};
 
 use fedq_domain::task::upload::{FILE, link_stays};
 
@@ -16,6 +16,9 @@ const MAX_ENTRIES: usize = 100_000;
 /// Of what stands before an entry to say more of it, as a long name.
 const MAX_EXTENSION: u64 = 64 << 10;
 const MAX_DEPTH: usize = 128;
+/// Of one name, and of all names and of the folders above them together: what is kept while an archive is looked at.
+const MAX_NAME: usize = 4096;
+const MAX_NAMES: usize = 32 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
@@ -23,7 +26,7 @@ pub enum ArchiveError {
     Broken(io::Error),
     #[error("it is more than {0} bytes when unpacked")]
     TooLarge(u64),
-    #[error("it has more than {MAX_ENTRIES} entries")]
+    #[error("it has more than {MAX_ENTRIES} entries, or names too long for so many")]
     TooMany,
     #[error("it is empty")]
     Empty,
@@ -41,11 +44,12 @@ pub enum Holds {
 
 /// Reads it from its beginning to its end, of which it has at most `most` bytes unpacked.
 pub fn inspect(data: &[u8], most: u64) -> Result<Holds, ArchiveError> {
-    // What an entry is called may itself be large, and is read whole by whoever looks at entries as they are meant.
+    // What an entry is called may itself be large, and is read whole by whoever looks at entries as they are meant. Both
+    // looks must see the same entries: what gives one another size than its header has is refused here.
     read(data, most, |archive| {
         let mut count = 0;
         for entry in archive.entries().map_err(ArchiveError::Broken)?.raw(true) {
-            let entry = entry.map_err(ArchiveError::Broken)?;
+            let mut entry = entry.map_err(ArchiveError::Broken)?;
             count += 1;
             if MAX_ENTRIES < count {
                 return Err(ArchiveError::TooMany);
@@ -58,6 +62,9 @@ pub fn inspect(data: &[u8], most: u64) -> Result<Holds, ArchiveError> {
             if extends && MAX_EXTENSION < entry.size() {
                 return Err(refused(&entry, "has a name that no tool can have given it"));
             }
+            if kind.is_gnu_sparse() || (extends && is_resized(&mut entry)?) {
+                return Err(refused(&entry, "is a sparse file or says another size than it has"));
+            }
         }
         Ok(())
     })?;
@@ -68,6 +75,23 @@ pub fn inspect(data: &[u8], most: u64) -> Result<Holds, ArchiveError> {
         }
         tree.holds()
     })
+}
+
+/// Whether a record that says more of an entry says its size.
+fn is_resized<R: Read>(entry: &mut Entry<'_, R>) -> Result<bool, ArchiveError> {
+    let kind = entry.header().entry_type();
+    if !kind.is_pax_local_extensions() && !kind.is_pax_global_extensions() {
+        return Ok(false);
+    }
+    let mut records = Vec::new();
+    entry.take(MAX_EXTENSION).read_to_end(&mut records).map_err(ArchiveError::Broken)?;
+    for record in PaxExtensions::new(&records) {
+        let key = record.map_err(ArchiveError::Broken)?.key_bytes().to_owned();
+        if key == b"size" || key.starts_with(b"GNU.sparse.") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn read<T>(
@@ -122,7 +146,11 @@ enum Kind {
 
 /// What there is by then, by its path. The archive's own folder is the empty path.
 #[derive(Default)]
-struct Tree(BTreeMap<String, Kind>);
+struct Tree {
+    kinds: BTreeMap<String, Kind>,
+    /// Of all paths.
+    bytes: usize,
+}
 
 impl Tree {
     fn add<R: Read>(&mut self, entry: &Entry<'_, R>) -> Result<(), ArchiveError> {
@@ -139,6 +167,9 @@ impl Tree {
         let no = |reason| Err(refused(entry, reason));
         let bytes = entry.path_bytes();
         let Ok(text) = std::str::from_utf8(&bytes) else { return no("has a name that is not UTF-8") };
+        if MAX_NAME < text.len() {
+            return no("has a name that no tool can have given it");
+        }
         if text.starts_with('/') {
             return no("is an absolute path");
         }
@@ -161,21 +192,36 @@ impl Tree {
             }
         }
         // What stands behind a link would be written to wherever that leads.
-        for length in 1..parts.len() {
-            let above = self.0.entry(parts[..length].join("/")).or_insert(Kind::Folder);
-            if *above != Kind::Folder {
-                return no("stands below what is no folder");
+        let mut missing = Vec::new();
+        for (at, _) in path.rmatch_indices('/') {
+            match self.kinds.get(&path[..at]) {
+                None => missing.push(at),
+                Some(Kind::Folder) => break,
+                Some(_) => return no("stands below what is no folder"),
             }
         }
-        match self.0.insert(path, kind) {
+        for at in missing {
+            self.put(path[..at].to_owned(), Kind::Folder)?;
+        }
+        match self.put(path, kind)? {
             None => Ok(()),
             Some(Kind::Folder) if kind == Kind::Folder => Ok(()),
             Some(_) => no("is there twice"),
         }
     }
 
+    /// What was there before.
+    fn put(&mut self, path: String, kind: Kind) -> Result<Option<Kind>, ArchiveError> {
+        self.bytes += path.len();
+        let before = self.kinds.insert(path, kind);
+        if MAX_ENTRIES < self.kinds.len() || MAX_NAMES < self.bytes {
+            return Err(ArchiveError::TooMany);
+        }
+        Ok(before)
+    }
+
     fn holds(&self) -> Result<Holds, ArchiveError> {
-        let mut kinds = self.0.iter();
+        let mut kinds = self.kinds.iter();
         match (kinds.next(), kinds.next()) {
             (None, _) => Err(ArchiveError::Empty),
             (Some((path, Kind::File)), None) if path == FILE => Ok(Holds::File),
@@ -237,11 +283,34 @@ mod tests {
                 &[(D, "a/", ""), (F, "a/b", "x"), (L, "a/c", "b"), (L, "d", "a/c"), (D, "a/", "")],
                 Holds::Folder,
             ),
-            (&[(EntryType::XGlobalHeader, "pax", "12 comment=a\n"), (F, "a", "")], Holds::Folder),
+            (&[(EntryType::XGlobalHeader, "pax", "13 comment=a\n"), (F, "a", "")], Holds::Folder),
         ] {
             let found = inspect(&archive(entries), MOST).expect("taken");
             assert_eq!(found, holds, "{entries:?}");
         }
+    }
+
+    /// Few bytes may name many folders, and each of them is kept.
+    #[test]
+    fn folders_above_entries_count() {
+        let names: Vec<String> = (0..2500).map(|number| format!("{number}{}", "/a".repeat(45))).collect();
+        let entries: Vec<_> = names.iter().map(|name| (F, name.as_str(), "")).collect();
+        assert!(matches!(inspect(&archive(&entries), 8 * MOST), Err(ArchiveError::TooMany)));
+        assert!(inspect(&archive(&entries[..1000]), 8 * MOST).is_ok());
+    }
+
+    /// Whoever reads entries as they are meant would find others.
+    #[test]
+    fn what_says_another_size_than_it_has_is_refused() {
+        for record in ["10 size=0\n", "22 GNU.sparse.major=1\n"] {
+            let entries = [(EntryType::XHeader, "pax", record), (F, "a", "x")];
+            let error = inspect(&archive(&entries), MOST).expect_err("refused").to_string();
+            assert!(error.contains("says another size than it has"), "{record}: {error}");
+        }
+        let entries = [(EntryType::XHeader, "pax", "13 comment=a\n"), (F, "a", "x")];
+        assert!(inspect(&archive(&entries), MOST).is_ok());
+        let error = inspect(&archive(&[(EntryType::GNUSparse, "a", "")]), MOST).expect_err("refused");
+        assert!(error.to_string().contains("is a sparse file"), "{error}");
     }
 
     #[test]

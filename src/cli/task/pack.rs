@@ -165,6 +165,11 @@ impl Source<'_> {
             found.push(Found { name: name.to_owned(), path: path.to_owned(), metadata });
         }
         found.sort_by(|one, other| one.name.cmp(&other.name));
+        // What is said of the folder itself would become of the place that it is put into, which may be `/tmp` or a home.
+        // Without it, one that is empty would be no archive, and one of a single `file` would stand for that file.
+        if 2 < found.len() || found.get(1).is_some_and(|only| only.name != FILE) {
+            found.remove(0);
+        }
         Ok(found)
     }
 
@@ -196,7 +201,6 @@ fn append(builder: &mut Builder<GzEncoder<Limited>>, found: &Found) -> io::Resul
     let mut header = Header::new_gnu();
     // Times, owners and all of the mode but whether it is run are this machine's.
     header.set_metadata_in_mode(&found.metadata, HeaderMode::Deterministic);
-    header.set_mtime(0);
     header.set_size(0);
     let kind = found.metadata.file_type();
     if kind.is_dir() {
@@ -294,7 +298,8 @@ mod tests {
             let header = entry.header();
             let owner =
                 (header.uid().expect("one"), header.gid().expect("one"), header.mtime().expect("one"));
-            assert_eq!(owner, (0, 0, 0));
+            // A time that zip can say, which some programs make of what they are given.
+            assert_eq!(owner, (0, 0, 1_153_704_088));
             let mode = header.mode().expect("one");
             let mut text = String::new();
             match entry.link_name().expect("readable") {

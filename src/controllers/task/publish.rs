@@ -71,7 +71,7 @@ impl Loads {
     fn admits(&mut self, row: &TaskRow, place: &Place, failed: bool) -> bool {
         let own = row.spec.uploads.iter().map(|upload| upload.archive.bytes).fold(0, u64::saturating_add);
         let bytes = self.bytes.entry((place.clone(), failed)).or_default();
-        let admitted = *bytes == 0 || bytes.saturating_add(own) <= BYTES_AT_ONCE;
+        let admitted = own == 0 || *bytes == 0 || bytes.saturating_add(own) <= BYTES_AT_ONCE;
         if admitted {
             *bytes = bytes.saturating_add(own);
             self.used.insert(row.id.clone());
@@ -166,7 +166,11 @@ impl TaskController {
             };
             if let Some(name) = landed.get(&live.row.id) {
                 let place = Some(name.clone());
-                let mut values = || values(&place, false);
+                let target = &clusters[name].target;
+                let owned = live.row.dispatch.as_ref();
+                let owned = owned.map(|dispatch| Dispatching { task: &live.row, dispatch }.owned());
+                let failed = owned.iter().flatten().any(|object| target.failure(object).is_some());
+                let mut values = || values(&place, failed);
                 equip(live, (name, &clusters[name]), (&maker, &mut values), plan);
             }
             let Some(cluster) = cluster else { continue };

@@ -104,7 +104,18 @@ impl Wrapped {
     pub fn objects(&self) -> Vec<WrappedObject> {
         let mut found = Vec::new();
         for (index, component) in self.components.iter().enumerate() {
-            collect(&component.template, &format!("spec.components[{index}].template"), &mut found);
+            let field = format!("spec.components[{index}].template");
+            collect(&component.template, (&field, true), &mut found);
+        }
+        found
+    }
+
+    /// Where labels stand by which fedq tells tasks' objects apart. An object with those of another task would pass for
+    /// one of that task.
+    pub fn marks(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for (index, component) in self.components.iter().enumerate() {
+            marks(&component.template, &format!("spec.components[{index}].template"), &mut found);
         }
         found
     }
@@ -129,22 +140,44 @@ pub struct WrappedObject {
     pub namespace: Option<String>,
 }
 
-/// A reference to an object has a kind too, but no metadata.
-fn collect(value: &Value, field: &str, found: &mut Vec<WrappedObject>) {
+fn marks(value: &Value, field: &str, found: &mut Vec<String>) {
+    let labels = value.pointer("/metadata/labels").and_then(Value::as_object);
+    let keys = labels.into_iter().flat_map(Map::keys).filter(|key| is_mark(key));
+    found.extend(keys.map(|key| format!("{field}.metadata.labels[{key}]")));
+    match value {
+        Value::Object(fields) => {
+            fields.iter().for_each(|(key, value)| marks(value, &format!("{field}.{key}"), found));
+        }
+        Value::Array(items) => {
+            let items = items.iter().enumerate();
+            items.for_each(|(index, value)| marks(value, &format!("{field}[{index}]"), found));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn is_mark(key: &str) -> bool {
+    key.starts_with("fedq.dev/") || ["task-id", "skypilot-task", "node-idx", "username"].contains(&key)
+}
+
+/// A reference to an object has a kind too, but neither metadata nor what a Secret holds.
+fn collect(value: &Value, (field, is_component): (&str, bool), found: &mut Vec<WrappedObject>) {
+    let has = |key: &str| value.get(key).is_some_and(Value::is_object);
     let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
     if let (Some(api_version), Some(kind)) = (text("apiVersion"), text("kind"))
-        && value.get("metadata").is_some_and(Value::is_object)
+        && (is_component || has("metadata") || has("data") || has("stringData"))
     {
         let namespace = value.pointer("/metadata/namespace").and_then(Value::as_str).map(str::to_owned);
         found.push(WrappedObject { field: field.to_owned(), api_version, kind, namespace });
     }
     match value {
         Value::Object(fields) => {
-            fields.iter().for_each(|(key, value)| collect(value, &format!("{field}.{key}"), found));
+            let mut each = |key: &str, value| collect(value, (&format!("{field}.{key}"), false), found);
+            fields.iter().for_each(|(key, value)| each(key, value));
         }
         Value::Array(items) => {
             let items = items.iter().enumerate();
-            items.for_each(|(index, value)| collect(value, &format!("{field}[{index}]"), found));
+            items.for_each(|(index, value)| collect(value, (&format!("{field}[{index}]"), false), found));
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }

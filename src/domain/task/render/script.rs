@@ -106,6 +106,10 @@ fedq_place() {{
     exit 1
   }}
   fedq_unpack "$1" "$fedq_folder"
+  if [ -d "$3" ]; then
+    echo "a file that the task brings along would replace the folder $3: name a file in file_mounts" >&2
+    exit 1
+  fi
   mv -f -- "$fedq_folder/{file}" "$3" && rmdir -- "$fedq_folder" || exit
 }}"#,
         file = upload::FILE

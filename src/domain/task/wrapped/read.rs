@@ -19,8 +19,6 @@ use crate::task::{
     yaml::{self, Node},
 };
 
-/// Kueue's labels that a user sets; the others are Kueue's own.
-const USERS_LABELS: [&str; 1] = ["kueue.x-k8s.io/max-exec-time-seconds"];
 /// Of an object that was read from a cluster.
 const OF_SERVER: [&str; 6] =
     ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink"];
@@ -199,6 +197,12 @@ impl Notes {
 
     /// What is written out within a component is made as it is.
     fn nested(&mut self, wrapped: &Wrapped, namespace: &str) {
+        for field in wrapped.marks() {
+            self.problem(
+                &field,
+                "Forbidden: fedq tells its tasks' objects apart by this label: leave it out",
+            );
+        }
         for WrappedObject { field, api_version, kind, namespace: elsewhere } in wrapped.objects() {
             let group = api_version.split_once('/').map_or("", |(group, _)| group);
             if group.is_empty() && kind == "Secret" {
@@ -268,7 +272,7 @@ impl Notes {
         let Metadata { labels, annotations, .. } = &mut read;
         for (map, field) in [(labels, "metadata.labels"), (annotations, "metadata.annotations")] {
             map.retain(|key, _| {
-                let theirs = !is_reserved(key) || USERS_LABELS.contains(&key.as_str());
+                let theirs = !is_reserved(key);
                 if !theirs {
                     self.warn(&format!("{field}[{key}]"), "has no effect: fedq and Kueue set it themselves");
                 }

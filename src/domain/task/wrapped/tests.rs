@@ -104,7 +104,7 @@ fn labels_of_kueue_say_where_it_waits_and_all_others_of_its_stay_kueues() {
     assert_eq!(task.spec.priority, Some(Priority::Class("urgent".to_owned())));
     let wrapped = task.spec.wrapped.expect("it is one");
     let labels: Vec<&str> = wrapped.labels.keys().map(String::as_str).collect();
-    assert_eq!(labels, ["kueue.x-k8s.io/max-exec-time-seconds", "mine"]);
+    assert_eq!(labels, ["mine"]);
     let annotations: Vec<&str> = wrapped.annotations.keys().map(String::as_str).collect();
     assert_eq!(annotations, ["workload.codeflare.dev.appwrapper/retryLimit"]);
     assert!(wrapped.components[0].pod_set_infos.is_empty());
@@ -114,6 +114,7 @@ fn labels_of_kueue_say_where_it_waits_and_all_others_of_its_stay_kueues() {
         [
             "metadata.finalizers",
             "metadata.labels[fedq.dev/hub]",
+            "metadata.labels[kueue.x-k8s.io/max-exec-time-seconds]",
             "metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]",
             "metadata.annotations[fedq.dev/owner]",
             "spec.managedBy",
@@ -193,6 +194,27 @@ fn objects_that_a_cluster_would_refuse_are_refused_with_field_and_reason() {
         ),
         (manifest(&[one(), secret.clone()]), "spec.components[1].template", "no secrets with it"),
         (within(secret), inner, "no secrets with it"),
+        (
+            within(json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"a": "b"}})),
+            inner,
+            "no secrets with it",
+        ),
+        (
+            changed(|all| {
+                all["spec"]["components"][0]["template"]["metadata"]["labels"] =
+                    json!({"fedq.dev/epoch": "1"});
+            }),
+            "spec.components[0].template.metadata.labels[fedq.dev/epoch]",
+            "tells its tasks' objects apart",
+        ),
+        (
+            changed(|all| {
+                let template = &mut all["spec"]["components"][0]["template"]["spec"]["template"];
+                template["metadata"]["labels"] = json!({"task-id": "k3v9x2ab"});
+            }),
+            "spec.components[0].template.spec.template.metadata.labels[task-id]",
+            "tells its tasks' objects apart",
+        ),
     ]);
 }
 
@@ -251,7 +273,7 @@ fn its_pods_carry_the_labels_of_the_task_and_their_numbers() {
         "spec": {"replicatedJobs": [{"name": "w", "replicas": 2, "template": {"spec": job("a", 3, &json!({}))["spec"]}}]},
     });
     job_set["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"] =
-        json!({"labels": {"mine": "x", "task-id": "stolen"}});
+        json!({"labels": {"mine": "x"}});
     let wrapped = wrapped(&manifest(&[job("driver", 1, &json!({})), job_set]));
     let labels = BTreeMap::from([("task-id".to_owned(), "1a2b3c4d".to_owned())]);
     let components = wrapped.labelled(&labels);
