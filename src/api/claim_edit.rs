@@ -141,25 +141,25 @@ pub fn follows(claim: &ClusterResourceClaim) -> Vec<String> {
 /// Judges bringing `current` to `wanted`.
 pub fn judge(state: &State, current: &ClusterResourceClaim, wanted: &ClaimSpec) -> Result<Edit, Failure> {
     let old = ClaimText::from(current);
-    compare(state, Some(&old), text(&old, wanted))
+    compare(state, Some(&old), &text(&old, wanted))
 }
 
 /// Judges making a claim of this name.
 pub fn judge_new(state: &State, name: &ClaimName, wanted: &ClaimSpec) -> Result<Edit, Failure> {
     let nothing = ClaimText { name: name.to_string(), ..ClaimText::default() };
-    compare(state, None, text(&nothing, wanted))
+    compare(state, None, &text(&nothing, wanted))
 }
 
-fn compare(state: &State, old: Option<&ClaimText>, new: ClaimText) -> Result<Edit, Failure> {
+fn compare(state: &State, old: Option<&ClaimText>, new: &ClaimText) -> Result<Edit, Failure> {
     let context = ClaimContext::new(&state.overview(), &new.cluster, &state.aliases, Requester::Person);
-    let verdict = review(old, &new, &context);
+    let verdict = review(old, new, &context);
     let warnings = match verdict {
         Verdict::Deny(problems) => return Err(Failure::claim(&problems)),
         Verdict::Allow { warnings } => warnings,
     };
     // A stored claim with a mistake in it can still be edited; then only the rest is compared.
     let valid = |text: &ClaimText| claim::validate(text, &state.aliases).ok();
-    let changes = claim::diff::diff(old.and_then(valid).as_ref(), valid(&new).as_ref());
+    let changes = claim::diff::diff(old.and_then(valid).as_ref(), valid(new).as_ref());
     let changes = changes.into_iter().map(|(cell, change)| {
         let text = |amount| show::quantity(amount, &cell.resource);
         let (sign, difference) =
@@ -173,7 +173,7 @@ fn compare(state: &State, old: Option<&ClaimText>, new: ClaimText) -> Result<Edi
             flavor: cell.flavor.to_string(),
         }
     });
-    Ok(Edit { spec: written(&new), changes: changes.collect(), warnings })
+    Ok(Edit { spec: written(new), changes: changes.collect(), warnings })
 }
 
 /// What the claim would say. A quantity of the same value keeps its text, and with it its owner: only

@@ -14,7 +14,7 @@ use super::Failure;
 
 /// An answer with one object.
 pub struct Object<T> {
-    object: T,
+    shown: T,
     /// The object without what is no news, where it has such.
     lasting: Option<T>,
     /// What the hub calls it; goes before the dot of the ETag.
@@ -23,29 +23,28 @@ pub struct Object<T> {
 
 impl<T> Object<T> {
     pub fn new(object: T) -> Self {
-        Self { object, lasting: None, version: None }
+        Self { shown: object, lasting: None, version: None }
     }
 
     /// The object can be edited, if it still has this version.
     pub fn of_version(object: T, version: String) -> Self {
-        Self { object, lasting: None, version: Some(version) }
+        Self { shown: object, lasting: None, version: Some(version) }
     }
 
     /// The ETag goes by `lasting`, and says so: it is a weak one.
     pub fn as_lasts(object: T, lasting: T) -> Self {
-        Self { object, lasting: Some(lasting), version: None }
+        Self { shown: object, lasting: Some(lasting), version: None }
     }
 }
 
 impl<T: Serialize> IntoResponse for Object<T> {
     fn into_response(self) -> Response {
-        let written = |object: &T| {
-            serde_json::to_vec(object)
-                .map_err(|error| Failure::internal("the answer cannot be written", &error).into_response())
-        };
-        let (body, lasting) = match (written(&self.object), self.lasting.as_ref().map(written).transpose()) {
+        let written = |object: &T| serde_json::to_vec(object);
+        let (body, lasting) = match (written(&self.shown), self.lasting.as_ref().map(written).transpose()) {
             (Ok(body), Ok(lasting)) => (body, lasting),
-            (Err(failure), _) | (_, Err(failure)) => return failure,
+            (Err(error), _) | (_, Err(error)) => {
+                return Failure::internal("the answer cannot be written", &error).into_response();
+            }
         };
         // Enough that two answers never share one by chance.
         let digest = Sha256::digest(lasting.as_ref().unwrap_or(&body))[..12]

@@ -166,7 +166,8 @@ impl Difference {
             let [now, then, change] =
                 [&cell.before.0, &cell.after.0, &cell.change].map(|text| amount(&cell.resource, text));
             let (queue, flavor, resource) = (&cell.queue, &cell.flavor, &cell.resource);
-            text.push_str(&format!("| {queue} | {flavor} | {resource} | {now} | {then} | {change} |\n"));
+            let row = [queue, flavor, resource, &now, &then, &change].map(String::as_str).join(" | ");
+            text.extend(["| ", &row, " |\n"]);
         }
         let caps = |spec: &ClaimSpec| ClaimSpec {
             nominal_resources: spec.nominal_resources.clone(),
