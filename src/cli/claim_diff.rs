@@ -3,10 +3,12 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    ffi::OsStr,
+    io,
     path::{Path, PathBuf},
 };
 
+use ignore::WalkBuilder;
 use serde::Serialize;
 
 use super::{
@@ -85,25 +87,20 @@ fn claims(paths: &[PathBuf]) -> Result<Claims, CliError> {
     Ok(claims)
 }
 
-/// Files of manifests in a folder and those below, by name. Links to folders are not followed: they may lead in circles.
+/// Files of manifests in a folder and those below, by name, without what is hidden. Links to folders are not followed: they
+/// may lead in circles.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
-    let failed = |source: io::Error| CliError::Read { path: folder.to_owned(), source };
-    let mut entries: Vec<_> =
-        fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>).map_err(failed)?;
-    entries.sort_by_key(fs::DirEntry::file_name);
     let mut found = Vec::new();
-    for entry in entries {
-        let path = entry.path();
-        if entry.file_name().as_encoded_bytes().starts_with(b".") {
-            continue;
-        }
-        if entry.file_type().map_err(failed)?.is_dir() {
-            found.extend(files(&path)?);
-        } else if path
-            .extension()
-            .is_some_and(|ending| ["yaml", "yml", "json"].iter().any(|one| ending == *one))
-        {
-            found.push(path);
+    let walk =
+        WalkBuilder::new(folder).standard_filters(false).hidden(true).sort_by_file_name(Ord::cmp).build();
+    for entry in walk {
+        let entry = entry.map_err(|error| CliError::Read {
+            path: folder.to_owned(),
+            source: error.into_io_error().unwrap_or_else(|| io::Error::other("it cannot be walked")),
+        })?;
+        let ending = entry.path().extension().and_then(OsStr::to_str);
+        if !entry.path().is_dir() && ending.is_some_and(|ending| ["yaml", "yml", "json"].contains(&ending)) {
+            found.push(entry.into_path());
         }
     }
     Ok(found)
