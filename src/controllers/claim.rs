@@ -2,7 +2,7 @@
 //! capacity, takes away what nobody uses, and writes down who changed what.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -27,7 +27,7 @@ use fedq_k8s::{
     list_watch::State,
     types::claim::ClusterResourceClaim,
     worker::JoinedClusters,
-    write::{Action, Change},
+    write::{Action, Change, Target},
 };
 use fedq_store::{ClaimRow, PageRequest, StoreError};
 use fedq_values::ids::{ClaimName, ClusterName};
@@ -67,9 +67,11 @@ pub struct ClaimController {
     /// Clusters whose claims need nothing while capacity and claims are these.
     at_rest: BTreeMap<ClusterName, Basis>,
     refused: BTreeMap<String, Refusal>,
-    /// Claims that are being written as they were when that was decided, to tell what it changed: the
-    /// watch may be faster than the answer.
+    /// Claims that are being written as they were when that was first decided, to tell what it changed once nothing
+    /// more is under way: the watch may be faster than the answer, and the answer may be lost.
     before: BTreeMap<String, Option<Arc<ClusterResourceClaim>>>,
+    /// Its writer wakes it by this.
+    signal: Arc<Notify>,
     /// Clusters whose claim's name is taken, already told.
     taken: BTreeSet<ClusterName>,
 }
@@ -124,6 +126,7 @@ impl ClaimController {
         inputs: Inputs,
         (events, sender): (Events, EventSender),
     ) -> Self {
+        let signal = Arc::new(Notify::new());
         Self {
             claims: context.hub.claims.changed(),
             context,
@@ -131,7 +134,7 @@ impl ClaimController {
             inputs,
             events,
             sender: Some(sender),
-            writer: Writer::default(),
+            writer: Writer::waking(Arc::clone(&signal)),
             outcomes: mpsc::unbounded_channel(),
             tasks: Tasks::new(),
             tried: Instant::now(),
@@ -140,6 +143,7 @@ impl ClaimController {
             at_rest: BTreeMap::new(),
             refused: BTreeMap::new(),
             before: BTreeMap::new(),
+            signal,
             taken: BTreeSet::new(),
         }
     }
@@ -156,11 +160,12 @@ impl ClaimController {
             let _ = tell.send((change.clone(), outcome.clone()));
         };
         let _stop = self.writer.start(place, config, heard, (&mut self.tasks, &stop));
-        Driver { signal: Arc::new(Notify::new()), metrics }.run(self, stop).await
+        Driver { signal: Arc::clone(&self.signal), metrics }.run(self, stop).await
     }
 
     async fn look(&mut self) -> Result<(), StoreError> {
-        // Before the tables that they changed are read: what a write changed is told by what was there before.
+        // Before the tables are read, which then show what became of every other write.
+        let open = self.writer.open();
         while let Ok((change, outcome)) = self.outcomes.1.try_recv() {
             self.finish_write(&change, outcome);
         }
@@ -189,8 +194,10 @@ impl ClaimController {
             outcome => outcome?,
         }
         let changes = self.decide(&joined, &capacity, (&overview, complete));
+        self.tell_written(&open, &changes);
         for Change { target, .. } in &changes {
-            self.before.insert(target.name.clone(), self.context.hub.claims.get(None, &target.name));
+            let seen = || self.known.get(&target.name).map(|known| Arc::clone(&known.object));
+            self.before.entry(target.name.clone()).or_insert_with(seen);
         }
         self.writer.want(changes);
         Ok(())
@@ -285,36 +292,28 @@ impl ClaimController {
 
     fn finish_write(&mut self, change: &Change, outcome: Outcome) {
         let name = &change.target.name;
-        let before = self.before.get(name).cloned().flatten();
         match outcome {
-            Ok(answer) => {
+            Ok(_) => {
                 self.refused.remove(name);
-                self.before.remove(name);
                 if matches!(change.action, Action::Delete { .. }) {
                     info!(claim = %name, "Deleted the empty claim of a cluster that left");
-                    return;
-                }
-                match serde_json::from_value::<ClusterResourceClaim>(answer) {
-                    Ok(after) => self.tell(before.as_deref(), &after),
-                    Err(error) => warn!(claim = %name, "The claim that was written cannot be read: {error}"),
                 }
             }
             Err(error) if error.class == RetryClass::Conflict => {
-                self.before.remove(name);
                 let taken: BTreeSet<String> = error
                     .conflicting_fields()
                     .filter_map(|(field, _)| conflicting_key(field))
                     .map(str::to_owned)
                     .collect();
-                self.refuse(name, before.as_deref(), taken);
+                self.refuse(name, taken);
             }
             // The writer said why, and tries again.
             Err(_) => {}
         }
     }
 
-    fn refuse(&mut self, name: &str, seen: Option<&ClusterResourceClaim>, keys: BTreeSet<String>) {
-        let version = seen.and_then(|claim| claim.metadata.resource_version.clone()).unwrap_or_default();
+    fn refuse(&mut self, name: &str, keys: BTreeSet<String>) {
+        let version = self.known.get(name).map(|known| known.claim.version.clone()).unwrap_or_default();
         let mut refusal = Refusal { version, keys: (!keys.is_empty()).then_some(keys) };
         if let Some(known) = self.refused.get(name).filter(|known| known.version == refusal.version)
             && let (Some(known), Some(keys)) = (&known.keys, &mut refusal.keys)
@@ -322,6 +321,21 @@ impl ClaimController {
             keys.extend(known.iter().cloned());
         }
         self.refused.insert(name.to_owned(), refusal);
+    }
+
+    /// Tells what became of the claims of which nothing is under way any more.
+    fn tell_written(&mut self, open: &HashSet<Target>, changes: &[Change]) {
+        let under_way: HashSet<&str> =
+            open.iter().chain(changes.iter().map(|change| &change.target)).map(|target| &*target.name).collect();
+        let ended: Vec<_> = self.before.extract_if(.., |name, _| !under_way.contains(&**name)).collect();
+        for (name, before) in ended {
+            let Some(Known { object, claim, .. }) = self.known.get(&name) else { continue };
+            let before = before.filter(|before| before.metadata.uid == object.metadata.uid);
+            // One that was not there was perhaps made by somebody who was faster.
+            if before.is_some() || claim.made_by_fedq {
+                self.tell(before.as_deref(), object);
+            }
+        }
     }
 
     fn tell(&self, before: Option<&ClusterResourceClaim>, after: &ClusterResourceClaim) {

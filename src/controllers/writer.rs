@@ -239,6 +239,13 @@ impl Writer {
         self.lock().objects.values().filter_map(|pace| pace.in_flight.clone()).collect()
     }
 
+    /// The objects that wait to be written or are being sent: what is left of them is not known yet.
+    pub fn open(&self) -> HashSet<Target> {
+        let state = self.lock();
+        let sent = state.objects.iter().filter(|(_, pace)| pace.in_flight.is_some()).map(|(target, _)| target);
+        sent.chain(state.wanted.keys()).cloned().collect()
+    }
+
     /// The objects that are being sent at this moment.
     pub fn sent(&self) -> HashSet<Target> {
         let state = self.lock();

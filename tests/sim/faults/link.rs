@@ -8,7 +8,7 @@ use fedq_sim::cluster::Cluster;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use super::super::bed::{WITHIN, gpu_node};
+use super::super::bed::{WITHIN, gpu_node, wait};
 use super::stage::{Stage, wrong};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -342,4 +342,32 @@ async fn a_hub_that_hangs_or_fails_is_waited_for_and_no_quota_moves() {
         stage.mark();
     }
     stage.ends_with([[9, 4], [3, 5]]).await;
+}
+
+/// The reasons and notes of the events about a claim.
+fn events_of(stage: &Stage, claim: &str) -> Vec<(String, String)> {
+    let events = stage.hub().list("Event");
+    let about = events.iter().filter(|event| event["regarding"]["name"] == claim);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    about.map(|event| (text(&event["reason"]), text(&event["note"]))).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_is_told_to_be_created_though_the_answer_was_lost() {
+    let stage = Stage::unjoined("", "").await;
+    wrong(stage.hub(), "patch clusterresourceclaims: lose-answers 100%");
+    stage.bed.join_unseen(stage.one()).await;
+    let told = || events_of(&stage, "one-resource-claim");
+    wait("the event of the new claim", stage.hub(), || {
+        told().iter().any(|(reason, _)| reason == "ClaimCreated")
+    })
+    .await;
+    wrong(stage.hub(), "");
+    wait("the event of what it assigns", stage.hub(), || told().len() == 2).await;
+    stage.rests().await;
+    let told = told();
+    let note = |reason: &str| told.iter().find(|(of, _)| of == reason).map(|(_, note)| note.as_str());
+    assert_eq!(note("ClaimCreated"), Some("Created for cluster one with the capacity found there"), "{told:?}");
+    assert_eq!(note("QuotaApplied"), Some("the claim assigns nothing to any queue"), "{told:?}");
+    assert_eq!(told.len(), 2, "{told:?}");
 }
