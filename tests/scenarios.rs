@@ -314,6 +314,7 @@ fn worker_queue(name: &QueueName, queue: &WorkerQueue) -> WorkerQueueInput {
         active: !queue.inactive,
         settled: !queue.unsettled,
         cells: queue.cells.iter().map(one).collect(),
+        asked: Vec::new(),
     }
 }
 

@@ -325,8 +325,11 @@ impl ClaimController {
 
     /// Tells what became of the claims of which nothing is under way any more.
     fn tell_written(&mut self, open: &HashSet<Target>, changes: &[Change]) {
-        let under_way: HashSet<&str> =
-            open.iter().chain(changes.iter().map(|change| &change.target)).map(|target| &*target.name).collect();
+        let under_way: HashSet<&str> = open
+            .iter()
+            .chain(changes.iter().map(|change| &change.target))
+            .map(|target| &*target.name)
+            .collect();
         let ended: Vec<_> = self.before.extract_if(.., |name, _| !under_way.contains(&**name)).collect();
         for (name, before) in ended {
             let Some(Known { object, claim, .. }) = self.known.get(&name) else { continue };

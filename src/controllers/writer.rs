@@ -38,6 +38,9 @@ mod place;
 const CONCURRENT: usize = 8;
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LAST_RETRY: Duration = Duration::from_mins(1);
+/// An API server carries no request on for longer than this (kube-apiserver's `--request-timeout`, by default): what it
+/// has not done by then it does not do.
+const MAY_ARRIVE: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Debug)]
 pub struct WriterConfig {
@@ -70,6 +73,8 @@ struct State {
     moved: Vec<(u64, Change)>,
     /// When somebody last found that the server answers again.
     answered: Option<Instant>,
+    /// What was sent and not answered, and since when its time runs: it may have arrived, or arrive later.
+    unanswered: Vec<(Instant, Change)>,
 }
 
 /// When an object may be written again.
@@ -234,6 +239,27 @@ impl Writer {
         self.lock().moves
     }
 
+    /// What was sent to an object and not answered, or not yet: it may come into force without being seen. And when there
+    /// will be less of it by time alone.
+    pub fn unanswered(&self, target: &Target) -> (Vec<Change>, Option<Instant>) {
+        let mut guard = self.lock();
+        let State { objects, unanswered, .. } = &mut *guard;
+        let now = Instant::now();
+        unanswered.retain(|(since, _)| now < *since + MAY_ARRIVE);
+        let of_it = unanswered.iter().filter(|(_, change)| change.target == *target);
+        let sent = objects.get(target).and_then(|pace| pace.in_flight.as_ref());
+        let changes = of_it.clone().map(|(_, change)| change).chain(sent).cloned().collect();
+        (changes, of_it.map(|(since, _)| *since + MAY_ARRIVE).min())
+    }
+
+    /// All that was sent and not answered, as far as it may come into force still.
+    pub fn all_unanswered(&self) -> Vec<Change> {
+        let now = Instant::now();
+        let state = self.lock();
+        let unanswered = state.unanswered.iter().filter(|(since, _)| now < *since + MAY_ARRIVE);
+        unanswered.map(|(_, change)| change.clone()).collect()
+    }
+
     /// What is being sent at this moment.
     pub fn in_flight(&self) -> Vec<Change> {
         self.lock().objects.values().filter_map(|pace| pace.in_flight.clone()).collect()
@@ -242,7 +268,8 @@ impl Writer {
     /// The objects that wait to be written or are being sent: what is left of them is not known yet.
     pub fn open(&self) -> HashSet<Target> {
         let state = self.lock();
-        let sent = state.objects.iter().filter(|(_, pace)| pace.in_flight.is_some()).map(|(target, _)| target);
+        let sent =
+            state.objects.iter().filter(|(_, pace)| pace.in_flight.is_some()).map(|(target, _)| target);
         sent.chain(state.wanted.keys()).cloned().collect()
     }
 
@@ -352,6 +379,10 @@ impl Writer {
     fn answered(&self) {
         let mut state = self.lock();
         state.answered = Some(Instant::now());
+        // A server that stood still goes on with what it had taken.
+        for (since, _) in &mut state.unanswered {
+            *since = Instant::now();
+        }
         for pace in state.objects.values_mut() {
             if pace.failed.as_ref().is_some_and(|failed| failed.unanswered) {
                 pace.not_before = None;
@@ -416,6 +447,10 @@ impl Writer {
                 pace.failures = pace.failures.saturating_add(1);
                 pace.not_before = Some(now + wait);
                 pace.failed = Some(failed(false, error));
+                if pace.failed.as_ref().is_some_and(|failed| failed.unanswered) {
+                    state.unanswered.retain(|(since, known)| known != change && now < *since + MAY_ARRIVE);
+                    state.unanswered.push((now, change.clone()));
+                }
                 // Wanted still, unless a newer wish came meanwhile: one that leaves it out has seen that the
                 // write arrived though its answer did not.
                 if pace.wish == state.wishes {

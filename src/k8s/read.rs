@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use fedq_domain::{
     capacity::{Flavor, Taint, Toleration},
-    quota::{Dispatch, HubQueueInput, ManagedCell, WorkerCell, WorkerQueueInput},
+    quota::{AskedCell, Dispatch, HubQueueInput, ManagedCell, WorkerCell, WorkerQueueInput},
     resource_groups::{FlavorQuotas, ResourceGroup, ResourceGroups, ResourceQuota, Written},
     resources::FlavorResource,
 };
@@ -249,7 +250,24 @@ pub fn worker_queue(
         active: active.is_some_and(|condition| condition.status == "True"),
         settled: active.is_some_and(|condition| condition.observed_generation == queue.metadata.generation),
         cells,
+        asked: Vec::new(),
     })
+}
+
+/// What a body of a ClusterQueue that was sent asks for; nothing, where it says nothing of quota.
+pub fn asked_cells(body: &Value) -> Option<BTreeMap<FlavorResource, AskedCell>> {
+    let groups = body.pointer("/spec/resourceGroups")?;
+    let groups = self::groups(&Vec::deserialize(groups).ok()?).ok()?;
+    let flavors = groups.0.iter().flat_map(|group| &group.flavors);
+    let quotas = flavors.flat_map(|flavor| flavor.resources.iter().map(|quota| (flavor.name.clone(), quota)));
+    let cells = quotas.map(|(flavor, quota)| {
+        let asked = AskedCell {
+            nominal: quota.nominal.amount(),
+            lending: quota.lending.as_ref().map(Written::amount),
+        };
+        (FlavorResource { flavor, resource: quota.name.clone() }, asked)
+    });
+    Some(cells.collect())
 }
 
 fn usage(flavors: &[FlavorUsage]) -> impl Iterator<Item = (FlavorResource, Amount)> + '_ {
@@ -310,7 +328,7 @@ fn reservation(workload: &Workload) -> Option<(&str, Vec<(FlavorResource, Amount
 mod tests {
     use super::*;
 
-    fn queue(json: serde_json::Value) -> ClusterQueue {
+    fn queue(json: Value) -> ClusterQueue {
         serde_json::from_value(json).expect("a ClusterQueue")
     }
 

@@ -61,6 +61,7 @@ fn cluster(number: usize, nominal: i64) -> ClusterInput {
         active: true,
         settled: true,
         cells: [(at(), cell)].into(),
+        asked: Vec::new(),
     };
     input.worker_queues = (0..QUEUES).map(worker).collect();
     input

@@ -225,11 +225,15 @@ impl ClusterFacts<'_> {
                 .map(|one| one.queue.as_str())
                 .collect();
             match worker_queues(worker, seen, hub_id, (&claimed, self.target)) {
-                Some(queues) => input.worker_queues = queues,
+                Some((queues, until)) => {
+                    input.worker_queues = queues;
+                    next = until;
+                }
                 // Quota that cannot be read is not zero: nothing may grow beside it.
                 None => input.mode = Mode::Frozen,
             }
-            next = settling.observe(self.name, &mut input.worker_queues, now);
+            let settled = settling.observe(self.name, &mut input.worker_queues, now);
+            next = next.into_iter().chain(settled).min();
         }
         (input, next)
     }
@@ -253,14 +257,19 @@ pub(super) fn worker_queues(
     seen: &Seen<String>,
     hub_id: &str,
     (claimed, target): (&BTreeSet<&str>, Option<&Target>),
-) -> Option<Vec<WorkerQueueInput>> {
+) -> Option<(Vec<WorkerQueueInput>, Option<Instant>)> {
     if let Some(skipped) = worker.queues.skipped().first() {
         warn!(cluster.name = %worker.name, "`{}` is left as it is, since a ClusterQueue there cannot be read: {}", worker.name, skipped.reason);
         return None;
     }
     let direct = read::direct_use(worker);
     let none = BTreeMap::new();
-    let mut queues = Vec::new();
+    let (mut queues, mut next) = (Vec::new(), None);
+    let mut asked = |queue: &str, version: Option<&str>| {
+        let (asked, until) = target.map(|target| target.asked(queue, version)).unwrap_or_default();
+        next = next.into_iter().chain(until).min();
+        asked
+    };
     for (name, queue) in seen {
         let handed_over = queue.metadata.is_handed_over() && claimed.contains(name.as_str());
         let ours = queue.metadata.is_labelled(hub_id) || handed_over;
@@ -268,6 +277,7 @@ pub(super) fn worker_queues(
             Ok(mut input) => {
                 input.cohort = input.cohort.map(|cohort| lending_tree(worker, cohort));
                 input.settled &= !target.is_some_and(|target| target.is_being_written(name));
+                input.asked = asked(name, Some(&queue.metadata.resource_version));
                 queues.push(input);
             }
             Err(error) => {
@@ -288,10 +298,21 @@ pub(super) fn worker_queues(
     for queue in made.filter(|queue| !seen.contains_key(&queue.metadata.name)) {
         if let Ok(input) = read::worker_queue(&queue, true, &none) {
             let cohort = input.cohort.map(|cohort| lending_tree(worker, cohort));
-            queues.push(WorkerQueueInput { settled: false, cohort, ..input });
+            let asked = asked(&queue.metadata.name, None);
+            queues.push(WorkerQueueInput { settled: false, asked, cohort, ..input });
         }
     }
-    Some(queues)
+    let mut known: BTreeSet<_> = queues.iter().map(|queue| queue.name.clone()).collect();
+    for queue in target.into_iter().flat_map(Target::queues_perhaps_made) {
+        if let Ok(input) = read::worker_queue(&queue, true, &none)
+            && known.insert(input.name.clone())
+        {
+            let cohort = input.cohort.map(|cohort| lending_tree(worker, cohort));
+            let asked = asked(&queue.metadata.name, None);
+            queues.push(WorkerQueueInput { settled: true, cells: BTreeMap::new(), asked, cohort, ..input });
+        }
+    }
+    Some((queues, next))
 }
 
 /// Cohorts under one parent lend to each other as the queues of one do: all of them count as the topmost. One with quota

@@ -114,6 +114,7 @@ mod tests {
                 at,
                 WorkerCell { nominal: Amount::new(nominal), ..WorkerCell::default() },
             )]),
+            asked: Vec::new(),
         }
     }
 

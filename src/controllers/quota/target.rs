@@ -1,12 +1,13 @@
 //! Where quota is written: the hub, and each worker with a writer of its own.
 
 use std::{
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -15,7 +16,7 @@ use crate::{
     writer::{Outcome, Place, Writer, WriterConfig},
 };
 use fedq_base::{clock::Clock, telemetry::Metrics};
-use fedq_domain::resource_groups::ResourceGroups;
+use fedq_domain::{quota::AskedCell, resource_groups::ResourceGroups, resources::FlavorResource};
 use fedq_k8s::{
     read,
     types::kueue::ClusterQueue,
@@ -84,16 +85,45 @@ impl Target {
 
     /// Queues whose creation is under way, as they will be.
     pub fn queues_being_made(&self) -> Vec<ClusterQueue> {
-        let made = self.writer.in_flight().into_iter().filter_map(|change| match change.action {
-            write::Action::Create(body) if change.target.kind == Kind::ClusterQueue => Some(body),
+        created(self.writer.in_flight())
+    }
+
+    /// Queues that may be made still, or are without being seen: nobody answered.
+    pub fn queues_perhaps_made(&self) -> Vec<ClusterQueue> {
+        created(self.writer.all_unanswered())
+    }
+
+    /// What unanswered writes to a queue ask for, of those that its version, as it was seen, does not rule out; and when
+    /// one of them has lost its time.
+    pub fn asked(
+        &self,
+        queue: &str,
+        version: Option<&str>,
+    ) -> (Vec<BTreeMap<FlavorResource, AskedCell>>, Option<Instant>) {
+        let target = write::Target::cluster_scoped(Kind::ClusterQueue, queue);
+        let (changes, until) = self.writer.unanswered(&target);
+        let asked = changes.iter().filter_map(|change| match (&change.action, version) {
+            (write::Action::Merge(body), Some(version)) => {
+                let of_it = body.pointer("/metadata/resourceVersion") == Some(&json!(version));
+                of_it.then(|| read::asked_cells(body)).flatten()
+            }
+            (write::Action::Create(body), None) => read::asked_cells(body),
             _ => None,
         });
-        made.filter_map(|body| serde_json::from_value(body).ok()).collect()
+        (asked.collect(), until)
     }
 
     pub fn is_being_written(&self, queue: &str) -> bool {
         self.writer.is_in_flight(&write::Target::cluster_scoped(Kind::ClusterQueue, queue))
     }
+}
+
+fn created(changes: Vec<Change>) -> Vec<ClusterQueue> {
+    let bodies = changes.into_iter().filter_map(|change| match change.action {
+        write::Action::Create(body) if change.target.kind == Kind::ClusterQueue => Some(body),
+        _ => None,
+    });
+    bodies.filter_map(|body| serde_json::from_value(body).ok()).collect()
 }
 
 fn lock(latency: &Mutex<Latency>) -> MutexGuard<'_, Latency> {

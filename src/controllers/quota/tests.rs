@@ -158,7 +158,8 @@ async fn sibling_cohorts_under_one_parent_count_as_one() {
         object["spec"]["cohortName"] = json!(cohort);
         seen.insert(name.to_owned(), Arc::new(serde_json::from_value(object).expect("a ClusterQueue")));
     }
-    let queues = gather::worker_queues(&worker, &seen, "hub", (&BTreeSet::new(), None)).expect("readable");
+    let (queues, _) =
+        gather::worker_queues(&worker, &seen, "hub", (&BTreeSet::new(), None)).expect("readable");
     let cohorts: Vec<_> = queues.iter().filter_map(|queue| Some(queue.cohort.as_ref()?.as_str())).collect();
     assert_eq!(cohorts, ["all", "all", "apart", "alone", "egg"]);
 }
@@ -316,7 +317,7 @@ async fn a_queue_is_handed_over_only_where_a_claim_names_it() {
     }
     let claimed = BTreeSet::from(["claimed"]);
     let seen = gather::seen(Some(&worker));
-    let queues = gather::worker_queues(&worker, &seen, "hub", (&claimed, None)).expect("readable");
+    let (queues, _) = gather::worker_queues(&worker, &seen, "hub", (&claimed, None)).expect("readable");
     let ours: BTreeMap<&str, bool> = queues.iter().map(|queue| (queue.name.as_str(), queue.ours)).collect();
     assert_eq!(ours, BTreeMap::from([("claimed", true), ("elsewhere", false)]));
 }

@@ -50,8 +50,8 @@ pub(super) struct Growth<'a> {
     room: &'a Room,
     /// The room's cells.
     cells: &'a mut [CellModel],
-    /// The most each cell may have to be counted with until the worker confirms: the greater of what
-    /// was seen and what is written now.
+    /// The most each cell may have to be counted with until the worker confirms: the greatest of what
+    /// was seen, what was written without an answer, and what is written now.
     counted: Vec<Holder>,
     /// Σ of what may come to be held, by constraint.
     held: Vec<i128>,
@@ -59,7 +59,7 @@ pub(super) struct Growth<'a> {
 
 impl<'a> Growth<'a> {
     pub fn new(room: &'a Room, cells: &'a mut [CellModel]) -> Self {
-        let counted: Vec<_> = cells.iter().map(CellModel::holder).collect();
+        let counted: Vec<_> = cells.iter().map(CellModel::holder_at_most).collect();
         let mut growth = Self { room, cells, counted, held: Vec::new() };
         let by_flavor = growth.held_by_flavor();
         let of = |flavors: &[u16]| flavors.iter().map(|flavor| by_flavor[usize::from(*flavor)]).sum();

@@ -121,6 +121,16 @@ pub struct WorkerQueueInput {
     /// cohort (until then a peer may have borrowed what the shrink has since taken away).
     pub settled: bool,
     pub cells: BTreeMap<FlavorResource, WorkerCell>,
+    /// What writes of ours to this queue ask for that were sent and not answered: they may be in force
+    /// already, or come to be, without being seen.
+    pub asked: Vec<BTreeMap<FlavorResource, AskedCell>>,
+}
+
+/// One quota as an unanswered write has it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct AskedCell {
+    pub nominal: Amount,
+    pub lending: Option<Amount>,
 }
 
 /// One quota of a worker queue as last seen.

@@ -99,6 +99,8 @@ pub(super) struct CellModel {
     pub direct: i64,
     pub last_term: i64,
     pub lending: Option<i64>,
+    /// The most that unanswered writes may have made of `nominal`, and of the part that is not lent.
+    pub asked: (i64, i64),
     /// Its shares of the hub cell's limits.
     pub lending_share: Option<i64>,
     pub borrowing_share: Option<i64>,
@@ -133,6 +135,13 @@ impl CellModel {
         let guaranteed = guaranteed(self.nominal, self.lending, self.group.is_some());
         Holder { nominal: self.nominal, reserved: self.reserved, guaranteed }
     }
+
+    /// What it holds at most, whatever became of writes that were not answered.
+    pub fn holder_at_most(&self) -> Holder {
+        let seen = self.holder();
+        let (nominal, guaranteed) = self.asked;
+        Holder { nominal: seen.nominal.max(nominal), guaranteed: seen.guaranteed.max(guaranteed), ..seen }
+    }
 }
 
 /// Every cell the cluster has to do with, by resource, queue and flavor; `None`: not assigned.
@@ -146,7 +155,8 @@ pub(super) fn list_cells(input: &ClusterInput) -> Vec<(Cell, Option<Amount>)> {
         }
     }
     for queue in input.worker_queues.iter().filter(|queue| queue.ours) {
-        for FlavorResource { flavor, resource } in queue.cells.keys().cloned() {
+        let asked = queue.asked.iter().flat_map(BTreeMap::keys);
+        for FlavorResource { flavor, resource } in queue.cells.keys().chain(asked).cloned() {
             cells.entry(Cell { queue: queue.name.clone(), flavor, resource }).or_default();
         }
     }
@@ -184,6 +194,7 @@ impl Model {
                     room.groups[group].ours.push(position);
                     of_cell.group = u32::try_from(group).ok();
                 }
+                of_cell.asked = asked(queue, cell, of_cell.group.is_some());
                 model.cells.push(of_cell);
             }
             room.add_foreign(input, &mut groups);
@@ -294,6 +305,19 @@ impl Room {
     }
 }
 
+/// The most that unanswered writes give a cell: quota, and how much of it is not lent.
+fn asked(queue: Option<&WorkerQueueInput>, cell: &Cell, in_cohort: bool) -> (i64, i64) {
+    let writes = queue.filter(|queue| queue.ours).map_or(&[][..], |queue| &queue.asked);
+    if writes.is_empty() {
+        return (0, 0);
+    }
+    let at = FlavorResource { flavor: cell.flavor.clone(), resource: cell.resource.clone() };
+    writes.iter().filter_map(|write| write.get(&at)).fold((0, 0), |(most, kept), asked| {
+        let nominal = asked.nominal.units();
+        (most.max(nominal), kept.max(guaranteed(nominal, asked.lending.map(Amount::units), in_cohort)))
+    })
+}
+
 /// What queues hold now, by position of the flavor.
 fn held<'a>(
     queues: impl Iterator<Item = &'a WorkerQueueInput>,
@@ -346,6 +370,7 @@ impl CellModel {
             direct: quota.direct.units(),
             last_term: last_term.map_or(0, |term| term.units()),
             lending: quota.lending.map(Amount::units),
+            asked: (0, 0),
             lending_share: None,
             borrowing_share: None,
             outcome: Outcome::default(),

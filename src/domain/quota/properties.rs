@@ -101,6 +101,7 @@ fn worker_queue(i: usize) -> impl Strategy<Value = WorkerQueueInput> {
             active,
             settled,
             cells: cells.into_iter().map(|((f, r), cell)| (at(f, r), cell)).collect(),
+            asked: Vec::new(),
         },
     )
 }

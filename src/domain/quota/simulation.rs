@@ -5,7 +5,7 @@
 //! every cell must reach what it is to have. Where people change lendingLimits meanwhile, peers may
 //! borrow just before a limit falls, so there the quotas themselves are what must fit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::{prelude::*, test_runner::TestCaseError};
 
@@ -57,7 +57,7 @@ struct Write {
     /// What it was made from; a queue changed since refuses it.
     version: Option<u64>,
     cells: BTreeMap<usize, Quotas>,
-    /// What the hub knew of the nodes.
+    /// The most that the hub knew of the nodes since.
     classes: [i64; 3],
 }
 
@@ -72,6 +72,8 @@ struct World {
     lending: [[Option<i64>; FLAVORS]; QUEUES],
     lending_changes: bool,
     writes: Vec<Write>,
+    /// Sent, and given up for lost: what arrives of them does so later.
+    unanswered: Vec<Write>,
     hub: BTreeMap<usize, (ResourceGroups, BTreeMap<FlavorResource, ManagedCell>)>,
 }
 
@@ -89,10 +91,14 @@ enum Step {
     },
     ReadStatus,
     Plan,
-    /// One of the writes on their way arrives, or is lost.
+    /// One of the writes on their way arrives, or is given up.
     Arrive {
         which: usize,
         lost: bool,
+    },
+    /// One that was given up arrives all the same.
+    ArriveLate {
+        which: usize,
     },
     Claim {
         queue: usize,
@@ -119,6 +125,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         5 => Just(Step::ReadStatus),
         5 => Just(Step::Plan),
         8 => (0..8_usize, prop::bool::weighted(0.1)).prop_map(|(which, lost)| Step::Arrive { which, lost }),
+        2 => (0..8_usize).prop_map(|which| Step::ArriveLate { which }),
         3 => (place.clone(), 0_i64..15).prop_map(|((queue, flavor), units)| Step::Claim { queue, flavor, units }),
         1 => (0..3_usize, 0_i64..12).prop_map(|(class, units)| Step::Nodes { class, units }),
         1 => (place, prop::option::of(0_i64..10)).prop_map(|((queue, flavor), units)| Step::Lending { queue, flavor, units }),
@@ -140,6 +147,7 @@ impl World {
             lending: [[None; FLAVORS]; QUEUES],
             lending_changes: true,
             writes: Vec::new(),
+            unanswered: Vec::new(),
             hub: BTreeMap::new(),
         }
     }
@@ -184,9 +192,17 @@ impl World {
             Step::Arrive { which, lost } => {
                 if !self.writes.is_empty() {
                     let write = self.writes.remove(which % self.writes.len());
-                    if !lost {
+                    if lost {
+                        self.unanswered.push(write);
+                    } else {
                         self.arrive(write)?;
                     }
+                }
+            }
+            Step::ArriveLate { which } => {
+                if !self.unanswered.is_empty() {
+                    let write = self.unanswered.remove(which % self.unanswered.len());
+                    self.arrive(write)?;
                 }
             }
             Step::Claim { queue, flavor, units } => self.claim[queue][flavor] = units,
@@ -262,7 +278,19 @@ impl World {
             active: true,
             settled: written_at <= self.status.read_at && !self.writes.iter().any(on_its_way),
             cells: of.cells.iter().map(cell).collect(),
+            asked: self.asked(name),
         }
+    }
+
+    /// Of a version that the queue is past, nothing can come any more.
+    fn asked(&self, name: usize) -> Vec<BTreeMap<FlavorResource, AskedCell>> {
+        let version = self.queues.get(&name).map(|queue| queue.version);
+        let writes = self.unanswered.iter().filter(|write| write.queue == name && write.version == version);
+        let asked = |(f, quotas): (&usize, &Quotas)| {
+            let (nominal, lending) = (Amount::new(quotas.nominal), quotas.lending.map(Amount::new));
+            (at(*f, 0), AskedCell { nominal, lending })
+        };
+        writes.map(|write| write.cells.iter().map(asked).collect()).collect()
     }
 
     fn input(&self) -> PlanInput {
@@ -271,11 +299,13 @@ impl World {
         of_cluster.worker_queues =
             self.queues.iter().map(|(name, of)| self.worker_queue(*name, of)).collect();
         // Queues that are being created: not seen yet, so given as not settled.
-        let created =
-            self.writes.iter().map(|write| write.queue).filter(|name| !self.queues.contains_key(name));
-        of_cluster.worker_queues.extend(created.map(|name| {
+        let unseen = |writes: &[Write]| -> BTreeSet<usize> {
+            writes.iter().map(|write| write.queue).filter(|name| !self.queues.contains_key(name)).collect()
+        };
+        let (created, given_up) = (unseen(&self.writes), unseen(&self.unanswered));
+        of_cluster.worker_queues.extend(created.union(&given_up).map(|&name| {
             let of = Queue { cohort: self.cohorts[name], ..Queue::default() };
-            WorkerQueueInput { settled: false, ..self.worker_queue(name, &of) }
+            WorkerQueueInput { settled: !created.contains(&name), ..self.worker_queue(name, &of) }
         }));
         let assignments = self.claim.iter().enumerate().flat_map(|(q, flavors)| {
             flavors.iter().enumerate().map(move |(f, units)| Assignment {
@@ -322,6 +352,12 @@ impl World {
     /// Plans, writes the hub at once and sends the worker's writes on their way. How many there were.
     fn plan(&mut self) -> usize {
         let (plan, _) = plan(&self.input());
+        // What is given beside them counts on the nodes of now.
+        for write in &mut self.unanswered {
+            for (known, now) in write.classes.iter_mut().zip(self.classes) {
+                *known = now.max(*known);
+            }
+        }
         for (q, name) in (0..QUEUES).map(|q| (q, queue(q))) {
             let hub = &plan.queues[&name];
             self.hub.insert(q, (hub.groups.clone(), hub.managed.clone()));
@@ -397,7 +433,7 @@ impl World {
             queue.reserved = [0; FLAVORS];
         }
         for _ in 0..20 {
-            while let Some(write) = self.writes.pop() {
+            while let Some(write) = self.unanswered.pop().or_else(|| self.writes.pop()) {
                 self.now += 1;
                 self.arrive(write)?;
             }

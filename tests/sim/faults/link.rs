@@ -367,7 +367,11 @@ async fn a_claim_is_told_to_be_created_though_the_answer_was_lost() {
     stage.rests().await;
     let told = told();
     let note = |reason: &str| told.iter().find(|(of, _)| of == reason).map(|(_, note)| note.as_str());
-    assert_eq!(note("ClaimCreated"), Some("Created for cluster one with the capacity found there"), "{told:?}");
+    assert_eq!(
+        note("ClaimCreated"),
+        Some("Created for cluster one with the capacity found there"),
+        "{told:?}"
+    );
     assert_eq!(note("QuotaApplied"), Some("the claim assigns nothing to any queue"), "{told:?}");
     assert_eq!(told.len(), 2, "{told:?}");
 }

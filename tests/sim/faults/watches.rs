@@ -144,3 +144,21 @@ async fn servers_that_restart_are_followed_on() {
     }
     stage.ends_with([[9, 4], [3, 5]]).await;
 }
+
+/// What may have arrived counts as if it had: the same GPUs are not given a second time beside it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_nobody_answered_and_nobody_saw_counts_as_done() {
+    let mut stage = Stage::set().await;
+    wrong(stage.one(), "patch clusterqueues: lose-answers 100%; watch clusterqueues: lose-events 100%");
+    // Of 16 GPUs 2 are the worker's own, so that 1 is left.
+    stage.give(stage.one(), [9, 4]).await;
+    stage.has(stage.one(), [9, 4]).await;
+    stage.logs("Could not write clusterqueues team on `one`").await;
+    // As fedqd sees it, 4 are left: of these it gave 3 to `team`.
+    stage.give(stage.one(), [6, 7]).await;
+    stage.has(stage.one(), [9, 5]).await;
+    stage.may_fall = true;
+    wrong(stage.one(), "");
+    stage.one().state.faults.break_connections();
+    stage.ends_with([[6, 7], [3, 5]]).await;
+}
