@@ -1,7 +1,7 @@
 //! Every write of quota on every cluster, read from the histories of the simulated servers, and what must
 //! hold of each one of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use fedq_sim::cluster::Cluster;
@@ -18,10 +18,20 @@ pub struct Mark(pub u64);
 /// Quota in force by queue.
 type Nominals = BTreeMap<String, i64>;
 
+/// A queue's part in what may come to be held.
+#[derive(Clone, Copy, Debug, Default)]
+struct Holder {
+    nominal: i64,
+    /// What its status says that workloads hold.
+    reserved: i64,
+    in_cohort: bool,
+}
+
 /// What happened on one cluster since a mark.
 pub struct Segment {
     name: String,
     queues: Nominals,
+    holders: BTreeMap<String, Holder>,
     /// What the nodes had at its start, and from each change of one on.
     capacity: Vec<(Option<Instant>, i64)>,
     changes: Vec<Change>,
@@ -43,8 +53,11 @@ impl Segment {
             there.insert(name, change.after.as_ref().map_or(0, |node| gpus_of(node)));
             capacity.push((Some(change.at), there.values().sum()));
         }
-        let queues = then(queues).into_iter().filter_map(|((_, name), queue)| Some((name, nominal(&queue)?)));
-        let segment = Self { name: cluster.state.name.clone(), queues: queues.collect(), capacity, changes };
+        let then = then(queues);
+        let holders = then.iter().map(|((_, name), queue)| (name.clone(), Holder::of(queue))).collect();
+        let queues = then.into_iter().filter_map(|((_, name), queue)| Some((name, nominal(&queue)?)));
+        let name = cluster.state.name.clone();
+        let segment = Self { name, queues: queues.collect(), holders, capacity, changes };
         (segment, Mark(until))
     }
 
@@ -73,6 +86,37 @@ impl Segment {
             assert!(
                 !ours || after <= before || sum <= capacity,
                 "on `{worker}` `{name}` grew from {before} to {after}, to {sum} of {capacity} in all: {queues:?}"
+            );
+        }
+    }
+
+    /// Nor what queues may come to hold, by workloads that hold more than a quota that shrank. Who is in a cohort is
+    /// known late, so the way it was at any time since the mark that allows the most.
+    pub fn never_lets_more_be_held_than_there_is(&self) {
+        let mut holders = self.holders.clone();
+        let cohorts = |holders: &BTreeMap<String, Holder>| -> BTreeSet<String> {
+            holders.iter().filter(|(_, holder)| holder.in_cohort).map(|(name, _)| name.clone()).collect()
+        };
+        let mut seen = vec![cohorts(&holders)];
+        for change in &self.changes {
+            let (name, before, after) = step(change);
+            match &change.after {
+                Some(queue) => drop(holders.insert(name.clone(), Holder::of(queue))),
+                None => drop(holders.remove(&name)),
+            }
+            let now = cohorts(&holders);
+            if !seen.contains(&now) {
+                seen.push(now);
+            }
+            if !change.after.as_ref().is_some_and(is_ours) || after <= before {
+                continue;
+            }
+            let held = seen.iter().map(|cohort| held(&holders, cohort)).min().unwrap_or_default();
+            let capacity = self.capacity(change.at);
+            assert!(
+                held <= capacity,
+                "on `{}` `{name}` grew from {before} to {after}, and {held} of {capacity} may come to be held: {holders:?}",
+                self.name
             );
         }
     }
@@ -110,6 +154,35 @@ impl Segment {
             |(name, before, after): &(String, i64, i64)| before != after && QUEUES.contains(&name.as_str());
         self.changes.iter().map(step).filter(moved).collect()
     }
+}
+
+impl Holder {
+    fn of(queue: &Value) -> Self {
+        let usage = queue["status"]["flavorsReservation"].as_array().into_iter().flatten();
+        let of_flavor = usage.filter(|usage| usage["name"] == FLAVOR);
+        let resources = of_flavor.filter_map(|usage| usage["resources"].as_array()).flatten();
+        let gpus = resources.filter(|resource| resource["name"] == GPU);
+        let reserved = gpus.filter_map(|gpus| gpus["total"].as_str()?.parse::<i64>().ok()).sum();
+        Self {
+            nominal: nominal(queue).unwrap_or_default(),
+            reserved,
+            in_cohort: queue["spec"]["cohortName"].as_str().is_some_and(|name| !name.is_empty()),
+        }
+    }
+}
+
+/// Of queues that lend each other all they have, and of others: the greater of quota and what is reserved.
+fn held(holders: &BTreeMap<String, Holder>, cohort: &BTreeSet<String>) -> i64 {
+    let (mut nominal, mut reserved, mut alone) = (0, 0, 0);
+    for (name, holder) in holders {
+        if cohort.contains(name) {
+            nominal += holder.nominal;
+            reserved += holder.reserved;
+        } else {
+            alone += holder.nominal.max(holder.reserved);
+        }
+    }
+    alone + nominal.max(reserved)
 }
 
 /// Whose quota it was, before and after.

@@ -290,6 +290,7 @@ fn check(segments: &[(Segment, Mark)], may_fall: bool, beside: [i64; 2]) {
     let workers: Vec<&Segment> = segments.collect();
     for worker in &workers {
         worker.never_promises_more_than_there_is();
+        worker.never_lets_more_be_held_than_there_is();
     }
     hub.promises_what_workers_confirmed(&workers, beside);
     for segment in workers.iter().chain([&hub]).filter(|_| !may_fall) {
