@@ -334,18 +334,23 @@ impl ClaimController {
         for (name, before) in ended {
             let Some(Known { object, claim, .. }) = self.known.get(&name) else { continue };
             let before = before.filter(|before| before.metadata.uid == object.metadata.uid);
-            // One that was not there was perhaps made by somebody who was faster.
-            if before.is_some() || claim.made_by_fedq {
-                self.tell(before.as_deref(), object);
+            // One that was not there was perhaps made by somebody who was faster, and what changed by a person.
+            let kept = before.map(|before| (kept_claim(&before, BTreeSet::new()), before));
+            if kept.is_some() || claim.made_by_fedq {
+                self.tell(kept.as_ref().map(|(kept, before)| (kept, &**before)), (claim, object));
             }
         }
     }
 
-    fn tell(&self, before: Option<&ClusterResourceClaim>, after: &ClusterResourceClaim) {
+    fn tell(
+        &self,
+        before: Option<(&KeptClaim, &ClusterResourceClaim)>,
+        (kept, after): (&KeptClaim, &ClusterResourceClaim),
+    ) {
         let name = after.metadata.name.as_deref().unwrap_or_default();
         let cluster = &after.spec.cluster_name;
         let now = self.context.clock.now();
-        let Some(before) = before else {
+        let Some((kept_before, before)) = before else {
             info!(claim = name, cluster.name = cluster, "Created claim `{name}` for `{cluster}`");
             let note = format!("Created for cluster {cluster} with the capacity found there");
             self.events.tell(after, Happening::ClaimCreated, note, now);
@@ -358,6 +363,10 @@ impl ClaimController {
             before.spec.nominal_resources.keys().chain(after.spec.nominal_resources.keys()).collect();
         let changed: Vec<String> = keys
             .into_iter()
+            .filter(|key| {
+                let there = after.spec.nominal_resources.contains_key(*key);
+                if there { kept.owns(key) } else { kept_before.owns(key) }
+            })
             .map(|key| (key, text(before, key), text(after, key)))
             .filter(|(_, before, after)| before != after)
             .map(|(key, before, after)| format!("{key} {before} → {after}"))

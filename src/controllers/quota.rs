@@ -117,6 +117,8 @@ pub struct QuotaController {
     /// The hub's, once it runs.
     to_hub: Option<Arc<Target>>,
     targets: BTreeMap<ClusterName, Target>,
+    /// What was sent to clusters and not answered, until there is a connection to them again.
+    unanswered: BTreeMap<ClusterName, Vec<Change>>,
     /// What the planner was last told, so that it is told only what is new.
     told: Told,
     /// The terms each cluster was last counted with: kept while it does not answer.
@@ -237,6 +239,7 @@ impl QuotaController {
             writing,
             to_hub: None,
             targets: BTreeMap::new(),
+            unanswered: BTreeMap::new(),
             told: Told::default(),
             terms,
             recorded: record::Recorded::default(),
@@ -335,11 +338,25 @@ impl QuotaController {
 
     fn keep_targets(&mut self, joined: &JoinedClusters) {
         let stop = &self.context.stop;
+        // What was sent on a connection that is no more may still arrive.
+        for (name, target) in &self.targets {
+            let worker = joined.get(name).and_then(|entry| entry.worker.as_ref());
+            if !gather::same(worker, target.worker.as_ref()) {
+                let unanswered = target.writer.all_unanswered();
+                self.unanswered.entry(name.clone()).or_default().extend(unanswered);
+            }
+        }
+        self.unanswered.retain(|name, unanswered| joined.contains_key(name) && !unanswered.is_empty());
         keep_for_workers(
             &mut self.targets,
             joined,
             |target| target.worker.as_ref(),
-            |worker| Target::start(Place::Worker(Arc::clone(worker)), &self.writing, (&mut self.tasks, stop)),
+            |worker| {
+                let place = Place::Worker(Arc::clone(worker));
+                let target = Target::start(place, &self.writing, (&mut self.tasks, stop));
+                target.writer.inherit(self.unanswered.remove(&worker.name).unwrap_or_default());
+                target
+            },
         );
     }
 

@@ -25,7 +25,7 @@ use fedq_base::telemetry::Metrics;
 use fedq_k8s::{
     client::{ApiError, RetryClass},
     worker::{JoinedClusters, Worker},
-    write::{self, Change, Target},
+    write::{self, Change, Kind, Target},
 };
 use fedq_values::ids::ClusterName;
 
@@ -38,9 +38,6 @@ mod place;
 const CONCURRENT: usize = 8;
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LAST_RETRY: Duration = Duration::from_mins(1);
-/// An API server carries no request on for longer than this (kube-apiserver's `--request-timeout`, by default): what it
-/// has not done by then it does not do.
-const MAY_ARRIVE: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Debug)]
 pub struct WriterConfig {
@@ -48,10 +45,29 @@ pub struct WriterConfig {
     pub merge_window: Duration,
     /// For one request.
     pub deadline: Duration,
+    /// A write that was not answered may arrive for so long after the server answers at all. Then its object is looked at.
+    pub may_arrive: Duration,
+}
+
+impl WriterConfig {
+    /// kube-apiserver carries no request on for longer (`--request-timeout`, by default).
+    pub const MAY_ARRIVE: Duration = Duration::from_mins(1);
 }
 
 /// What became of a write, told to whoever owns the writer.
 pub type Outcome = Result<Value, ApiError>;
+
+/// What is learnt of an object that is written.
+enum Told<'a> {
+    Outcome(&'a Outcome),
+    /// As it is, after a write that was not answered.
+    Seen(&'a Value),
+}
+
+/// Whether it matters that it may have been done unseen: what quota gives must not be given a second time.
+fn is_quota(change: &Change) -> bool {
+    change.target.kind == Kind::ClusterQueue && !change.target.status
+}
 
 #[derive(Clone, Default)]
 pub struct Writer {
@@ -73,8 +89,22 @@ struct State {
     moved: Vec<(u64, Change)>,
     /// When somebody last found that the server answers again.
     answered: Option<Instant>,
-    /// What was sent and not answered, and since when its time runs: it may have arrived, or arrive later.
-    unanswered: Vec<(Instant, Change)>,
+    /// Quota that was sent and not answered: it may be in force, or come to be, without being seen.
+    unanswered: Vec<Unanswered>,
+}
+
+struct Unanswered {
+    change: Change,
+    /// Since when its time runs.
+    since: Instant,
+    /// Its object is being looked at.
+    looked_at: bool,
+}
+
+impl Unanswered {
+    fn new(change: Change) -> Self {
+        Self { change, since: Instant::now(), looked_at: false }
+    }
 }
 
 /// When an object may be written again.
@@ -239,25 +269,26 @@ impl Writer {
         self.lock().moves
     }
 
-    /// What was sent to an object and not answered, or not yet: it may come into force without being seen. And when there
-    /// will be less of it by time alone.
-    pub fn unanswered(&self, target: &Target) -> (Vec<Change>, Option<Instant>) {
-        let mut guard = self.lock();
-        let State { objects, unanswered, .. } = &mut *guard;
-        let now = Instant::now();
-        unanswered.retain(|(since, _)| now < *since + MAY_ARRIVE);
-        let of_it = unanswered.iter().filter(|(_, change)| change.target == *target);
-        let sent = objects.get(target).and_then(|pace| pace.in_flight.as_ref());
-        let changes = of_it.clone().map(|(_, change)| change).chain(sent).cloned().collect();
-        (changes, of_it.map(|(since, _)| *since + MAY_ARRIVE).min())
+    /// Quota that was sent to an object and not answered, or not yet: it may come into force without being seen. The
+    /// controller is woken when it is less.
+    pub fn unanswered(&self, target: &Target) -> Vec<Change> {
+        let state = self.lock();
+        let unanswered = state.unanswered.iter().map(|one| &one.change);
+        let sent = state.objects.get(target).and_then(|pace| pace.in_flight.as_ref());
+        unanswered.filter(|change| change.target == *target).chain(sent).cloned().collect()
     }
 
-    /// All that was sent and not answered, as far as it may come into force still.
+    /// The same of all objects.
     pub fn all_unanswered(&self) -> Vec<Change> {
-        let now = Instant::now();
         let state = self.lock();
-        let unanswered = state.unanswered.iter().filter(|(since, _)| now < *since + MAY_ARRIVE);
-        unanswered.map(|(_, change)| change.clone()).collect()
+        let unanswered = state.unanswered.iter().map(|one| one.change.clone());
+        let sent = state.objects.values().filter_map(|pace| pace.in_flight.clone());
+        unanswered.chain(sent.filter(is_quota)).collect()
+    }
+
+    /// Of a writer to the same cluster that went before.
+    pub fn inherit(&self, unanswered: Vec<Change>) {
+        self.lock().unanswered.extend(unanswered.into_iter().map(Unanswered::new));
     }
 
     /// What is being sent at this moment.
@@ -296,9 +327,12 @@ impl Writer {
         let (writer, stop) = (self.clone(), stop.child_token());
         let stopped = stop.clone();
         let (client, answers) = (place.client().kube(), place.client().answers().listen());
-        let report = move |change: &Change, outcome: &Outcome| {
-            heard(change, outcome);
-            place.report(change, outcome, &metrics);
+        let report = move |change: &Change, told: Told<'_>| match told {
+            Told::Outcome(outcome) => {
+                heard(change, outcome);
+                place.report(change, outcome, &metrics);
+            }
+            Told::Seen(object) => place.absorb(change, object),
         };
         driver::spawn(tasks, async move { writer.run((client, answers), config, report, stopped).await });
         stop.drop_guard()
@@ -309,12 +343,21 @@ impl Writer {
         &self,
         (client, mut answers): (Client, watch::Receiver<()>),
         config: WriterConfig,
-        mut report: impl FnMut(&Change, &Outcome),
+        mut report: impl FnMut(&Change, Told<'_>),
         stop: CancellationToken,
     ) {
-        let mut under_way = FuturesUnordered::new();
+        let (mut under_way, mut looks) = (FuturesUnordered::new(), FuturesUnordered::new());
         loop {
+            let (due, look_at) = self.due(config.may_arrive);
+            for change in due {
+                let (client, deadline) = (client.clone(), config.deadline);
+                looks.push(async move {
+                    let seen = write::look(&client, &change.target, deadline).await;
+                    (change, seen)
+                });
+            }
             let (ready, next) = self.take(CONCURRENT - under_way.len(), !stop.is_cancelled());
+            let next = next.into_iter().chain(look_at).min();
             for change in ready {
                 let (client, deadline) = (client.clone(), config.deadline);
                 under_way.push(async move {
@@ -329,8 +372,17 @@ impl Writer {
             tokio::select! {
                 Some((change, outcome)) = under_way.next() => {
                     // The answer is absorbed before the write ends: in between, nobody would know of it.
-                    report(&change, &outcome);
+                    report(&change, Told::Outcome(&outcome));
                     self.finish(&change, &outcome, &config);
+                    if let Some(controller) = &self.ended {
+                        controller.notify_one();
+                    }
+                }
+                Some((change, seen)) = looks.next() => {
+                    if let Ok(Some(object)) = &seen {
+                        report(&change, Told::Seen(object));
+                    }
+                    self.looked(&change, seen.is_ok());
                     if let Some(controller) = &self.ended {
                         controller.notify_one();
                     }
@@ -378,14 +430,47 @@ impl Writer {
     /// What failed because the server did not answer is tried again.
     fn answered(&self) {
         let mut state = self.lock();
-        state.answered = Some(Instant::now());
-        // A server that stood still goes on with what it had taken.
-        for (since, _) in &mut state.unanswered {
-            *since = Instant::now();
+        let now = Instant::now();
+        let before = state.answered.replace(now);
+        // A server that stood still goes on with what it had taken, from its first answer on.
+        for one in state.unanswered.iter_mut().filter(|one| before.is_none_or(|before| before < one.since)) {
+            one.since = now;
         }
         for pace in state.objects.values_mut() {
             if pace.failed.as_ref().is_some_and(|failed| failed.unanswered) {
                 pace.not_before = None;
+            }
+        }
+    }
+
+    /// Unanswered writes that can no longer arrive, so that their objects tell what became of them; and when the next one
+    /// cannot.
+    fn due(&self, may_arrive: Duration) -> (Vec<Change>, Option<Instant>) {
+        let now = Instant::now();
+        let mut state = self.lock();
+        let (mut due, mut next) = (Vec::new(), None);
+        for one in state.unanswered.iter_mut().filter(|one| !one.looked_at) {
+            let at = one.since + may_arrive;
+            if at <= now {
+                one.looked_at = true;
+                due.push(one.change.clone());
+            } else {
+                next = next.into_iter().chain([at]).min();
+            }
+        }
+        (due, next)
+    }
+
+    fn looked(&self, change: &Change, seen: bool) {
+        let mut state = self.lock();
+        if seen {
+            state.unanswered.retain(|one| !(one.looked_at && one.change == *change));
+            state.moves += 1;
+            let moves = state.moves;
+            state.moved.push((moves, change.clone()));
+        } else {
+            for one in state.unanswered.iter_mut().filter(|one| one.change == *change) {
+                (one.looked_at, one.since) = (false, Instant::now());
             }
         }
     }
@@ -409,6 +494,8 @@ impl Writer {
                 let before = pace.vain.take();
                 let is_latest = pace.wish == state.wishes;
                 *pace = Pace { not_before: Some(now + config.merge_window), ..Pace::default() };
+                // What was sent before was for a version that is past.
+                state.unanswered.retain(|one| one.change.target != change.target);
                 let fields = change.not_taken(answer);
                 if fields.is_empty() {
                     // Decided on while this one was under way: by whoever did not see yet that it is there.
@@ -446,10 +533,13 @@ impl Writer {
                 }
                 pace.failures = pace.failures.saturating_add(1);
                 pace.not_before = Some(now + wait);
-                pace.failed = Some(failed(false, error));
-                if pace.failed.as_ref().is_some_and(|failed| failed.unanswered) {
-                    state.unanswered.retain(|(since, known)| known != change && now < *since + MAY_ARRIVE);
-                    state.unanswered.push((now, change.clone()));
+                let failed = failed(false, error);
+                let unanswered = failed.unanswered;
+                pace.failed = Some(failed);
+                // Whatever came of an answer that cannot be read, it may have been done.
+                if is_quota(change) && (unanswered || error.status.is_none()) {
+                    state.unanswered.retain(|one| one.change != *change);
+                    state.unanswered.push(Unanswered::new(change.clone()));
                 }
                 // Wanted still, unless a newer wish came meanwhile: one that leaves it out has seen that the
                 // write arrived though its answer did not.
@@ -501,10 +591,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use fedq_k8s::{
-        client::Answers,
-        write::{Action, Kind},
-    };
+    use fedq_k8s::{client::Answers, write::Action};
 
     const WINDOW: Duration = Duration::from_millis(80);
 
@@ -573,7 +660,16 @@ mod tests {
 
     /// Runs the writer for a while, beside what `act` does.
     async fn run(server: &Server, writer: &Writer, act: impl Future<Output = ()>) -> usize {
-        let config = WriterConfig { merge_window: WINDOW, deadline: Duration::from_secs(5) };
+        run_with(server, writer, WriterConfig::MAY_ARRIVE, act).await
+    }
+
+    async fn run_with(
+        server: &Server,
+        writer: &Writer,
+        may_arrive: Duration,
+        act: impl Future<Output = ()>,
+    ) -> usize {
+        let config = WriterConfig { merge_window: WINDOW, deadline: Duration::from_secs(5), may_arrive };
         let cancel = CancellationToken::new();
         let mut reports = 0;
         let link = (server.client.clone(), server.answers.listen());
@@ -583,6 +679,47 @@ mod tests {
             cancel.cancel();
         });
         reports
+    }
+
+    #[tokio::test]
+    async fn what_nobody_answered_counts_until_its_object_is_looked_at() {
+        let (server, writer) = (Server::new(vec![504], WINDOW), Writer::default());
+        server.older.store(true, Ordering::Relaxed);
+        let (lost, other) = (change("lost", 1), Target::cluster_scoped(Kind::ClusterQueue, "other"));
+        let looks = || server.times("clusterqueues").len();
+        run_with(&server, &writer, WINDOW * 25, async {
+            writer.want(vec![lost.clone()]);
+            until(|| !writer.in_flight().is_empty()).await;
+            writer.want(Vec::new());
+            until(|| writer.in_flight().is_empty()).await;
+            assert_eq!((writer.unanswered(&lost.target), writer.unanswered(&other)), (vec![lost], vec![]));
+            // A server that is well answers probes all the time.
+            while looks() == 0 {
+                server.answers.tell();
+                tokio::time::sleep(WINDOW / 4).await;
+            }
+            until(|| writer.all_unanswered().is_empty()).await;
+        })
+        .await;
+        assert_eq!((server.times("lost").len(), looks()), (1, 1), "it is looked at once, and not sent again");
+    }
+
+    async fn until(mut holds: impl FnMut() -> bool) {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_tells_what_became_of_what_was_sent_before() {
+        let (server, writer) = (Server::new(vec![504], Duration::ZERO), Writer::default());
+        run(&server, &writer, async {
+            writer.want(vec![change("queue", 1)]);
+            until(|| !writer.all_unanswered().is_empty() && writer.in_flight().is_empty()).await;
+            until(|| server.times("queue").len() == 2 && writer.is_idle()).await;
+            assert_eq!(writer.all_unanswered(), []);
+        })
+        .await;
     }
 
     #[tokio::test]

@@ -86,6 +86,7 @@ impl Daemon {
         WriterConfig {
             merge_window: self.config.quota.merge_window,
             deadline: self.config.clusters.request_timeout,
+            may_arrive: WriterConfig::MAY_ARRIVE,
         }
     }
 

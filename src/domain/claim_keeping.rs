@@ -149,7 +149,7 @@ fn is_left_over(claim: &KeptClaim, input: &KeepingInput<'_>) -> bool {
 
 impl KeptClaim {
     /// Whether fedq is among the owners of the key.
-    fn owns(&self, key: &str) -> bool {
+    pub fn owns(&self, key: &str) -> bool {
         self.text.owners.managers(key).any(|manager| manager == CAPACITY_MANAGER)
     }
 

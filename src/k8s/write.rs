@@ -283,6 +283,15 @@ pub async fn send(client: &Client, change: &Change, deadline: Duration) -> Resul
     call(deadline, client.request::<Value>(request)).await
 }
 
+/// The object as it is now, or that there is none, by the right to list: fedq may not get what it writes.
+pub async fn look(client: &Client, target: &Target, deadline: Duration) -> Result<Option<Value>, ApiError> {
+    let uri = format!("{}?fieldSelector=metadata.name%3D{}", target.collection(), target.name);
+    let request = Request::get(uri).body(Vec::new()).expect("names were checked, so the path is a URI");
+    let mut list = call(deadline, client.request::<Value>(request)).await?;
+    let items = list["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
+    Ok(items.into_iter().find(|item| item["metadata"]["name"] == target.name.as_str()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

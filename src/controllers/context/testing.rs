@@ -21,7 +21,11 @@ pub async fn context(router: Router) -> (Context, Ground) {
         store: Store::open(&folder.path().join("fedq.db")).await.expect("opens"),
         clock: Clock::test(Timestamp::UNIX_EPOCH),
         metrics: Metrics::new(),
-        writer: WriterConfig { merge_window: Duration::ZERO, deadline: Duration::from_secs(1) },
+        writer: WriterConfig {
+            merge_window: Duration::ZERO,
+            deadline: Duration::from_secs(1),
+            may_arrive: WriterConfig::MAY_ARRIVE,
+        },
         stop: CancellationToken::new(),
     };
     (context, (server, folder))

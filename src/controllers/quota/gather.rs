@@ -225,15 +225,11 @@ impl ClusterFacts<'_> {
                 .map(|one| one.queue.as_str())
                 .collect();
             match worker_queues(worker, seen, hub_id, (&claimed, self.target)) {
-                Some((queues, until)) => {
-                    input.worker_queues = queues;
-                    next = until;
-                }
+                Some(queues) => input.worker_queues = queues,
                 // Quota that cannot be read is not zero: nothing may grow beside it.
                 None => input.mode = Mode::Frozen,
             }
-            let settled = settling.observe(self.name, &mut input.worker_queues, now);
-            next = next.into_iter().chain(settled).min();
+            next = settling.observe(self.name, &mut input.worker_queues, now);
         }
         (input, next)
     }
@@ -257,18 +253,16 @@ pub(super) fn worker_queues(
     seen: &Seen<String>,
     hub_id: &str,
     (claimed, target): (&BTreeSet<&str>, Option<&Target>),
-) -> Option<(Vec<WorkerQueueInput>, Option<Instant>)> {
+) -> Option<Vec<WorkerQueueInput>> {
     if let Some(skipped) = worker.queues.skipped().first() {
         warn!(cluster.name = %worker.name, "`{}` is left as it is, since a ClusterQueue there cannot be read: {}", worker.name, skipped.reason);
         return None;
     }
     let direct = read::direct_use(worker);
     let none = BTreeMap::new();
-    let (mut queues, mut next) = (Vec::new(), None);
-    let mut asked = |queue: &str, version: Option<&str>| {
-        let (asked, until) = target.map(|target| target.asked(queue, version)).unwrap_or_default();
-        next = next.into_iter().chain(until).min();
-        asked
+    let mut queues = Vec::new();
+    let asked = |queue: &str, version: Option<&str>| {
+        target.map(|target| target.asked(queue, version)).unwrap_or_default()
     };
     for (name, queue) in seen {
         let handed_over = queue.metadata.is_handed_over() && claimed.contains(name.as_str());
@@ -277,7 +271,9 @@ pub(super) fn worker_queues(
             Ok(mut input) => {
                 input.cohort = input.cohort.map(|cohort| lending_tree(worker, cohort));
                 input.settled &= !target.is_some_and(|target| target.is_being_written(name));
-                input.asked = asked(name, Some(&queue.metadata.resource_version));
+                let (asked, more) = asked(name, Some(&queue.metadata.resource_version));
+                input.asked = asked;
+                input.settled &= !more;
                 queues.push(input);
             }
             Err(error) => {
@@ -298,7 +294,7 @@ pub(super) fn worker_queues(
     for queue in made.filter(|queue| !seen.contains_key(&queue.metadata.name)) {
         if let Ok(input) = read::worker_queue(&queue, true, &none) {
             let cohort = input.cohort.map(|cohort| lending_tree(worker, cohort));
-            let asked = asked(&queue.metadata.name, None);
+            let (asked, _) = asked(&queue.metadata.name, None);
             queues.push(WorkerQueueInput { settled: false, asked, cohort, ..input });
         }
     }
@@ -308,11 +304,11 @@ pub(super) fn worker_queues(
             && known.insert(input.name.clone())
         {
             let cohort = input.cohort.map(|cohort| lending_tree(worker, cohort));
-            let asked = asked(&queue.metadata.name, None);
+            let (asked, _) = asked(&queue.metadata.name, None);
             queues.push(WorkerQueueInput { settled: true, cells: BTreeMap::new(), asked, cohort, ..input });
         }
     }
-    Some((queues, next))
+    Some(queues)
 }
 
 /// Cohorts under one parent lend to each other as the queues of one do: all of them count as the topmost. One with quota

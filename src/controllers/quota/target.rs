@@ -93,24 +93,31 @@ impl Target {
         created(self.writer.all_unanswered())
     }
 
-    /// What unanswered writes to a queue ask for, of those that its version, as it was seen, does not rule out; and when
-    /// one of them has lost its time.
+    /// What unanswered writes to a queue ask for, of those that its version, as it was seen, does not rule out; and
+    /// whether one changes more than amounts, as the cohort.
     pub fn asked(
         &self,
         queue: &str,
         version: Option<&str>,
-    ) -> (Vec<BTreeMap<FlavorResource, AskedCell>>, Option<Instant>) {
+    ) -> (Vec<BTreeMap<FlavorResource, AskedCell>>, bool) {
         let target = write::Target::cluster_scoped(Kind::ClusterQueue, queue);
-        let (changes, until) = self.writer.unanswered(&target);
-        let asked = changes.iter().filter_map(|change| match (&change.action, version) {
-            (write::Action::Merge(body), Some(version)) => {
-                let of_it = body.pointer("/metadata/resourceVersion") == Some(&json!(version));
-                of_it.then(|| read::asked_cells(body)).flatten()
+        let (mut asked, mut more) = (Vec::new(), false);
+        for change in self.writer.unanswered(&target) {
+            let of_it = match (&change.action, version) {
+                (write::Action::Merge(body), Some(version)) => {
+                    body.pointer("/metadata/resourceVersion") == Some(&json!(version))
+                }
+                (write::Action::Create(_), None) => true,
+                _ => false,
+            };
+            if let write::Action::Merge(body) | write::Action::Create(body) = &change.action
+                && of_it
+            {
+                asked.extend(read::asked_cells(body));
+                more |= policy_fields(&change).next().is_some();
             }
-            (write::Action::Create(body), None) => read::asked_cells(body),
-            _ => None,
-        });
-        (asked.collect(), until)
+        }
+        (asked, more)
     }
 
     pub fn is_being_written(&self, queue: &str) -> bool {

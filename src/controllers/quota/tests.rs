@@ -17,7 +17,7 @@ use fedq_domain::{
 };
 use fedq_k8s::{
     events::event_channel,
-    worker::{CLUSTER_METRICS, Joined, Worker},
+    worker::{CLUSTER_METRICS, Joined, KUBECONFIG, Worker},
 };
 use fedq_store::ClaimInForce;
 use fedq_values::ids::{FlavorName, ResourceName};
@@ -158,8 +158,7 @@ async fn sibling_cohorts_under_one_parent_count_as_one() {
         object["spec"]["cohortName"] = json!(cohort);
         seen.insert(name.to_owned(), Arc::new(serde_json::from_value(object).expect("a ClusterQueue")));
     }
-    let (queues, _) =
-        gather::worker_queues(&worker, &seen, "hub", (&BTreeSet::new(), None)).expect("readable");
+    let queues = gather::worker_queues(&worker, &seen, "hub", (&BTreeSet::new(), None)).expect("readable");
     let cohorts: Vec<_> = queues.iter().filter_map(|queue| Some(queue.cohort.as_ref()?.as_str())).collect();
     assert_eq!(cohorts, ["all", "all", "apart", "alone", "egg"]);
 }
@@ -317,7 +316,7 @@ async fn a_queue_is_handed_over_only_where_a_claim_names_it() {
     }
     let claimed = BTreeSet::from(["claimed"]);
     let seen = gather::seen(Some(&worker));
-    let (queues, _) = gather::worker_queues(&worker, &seen, "hub", (&claimed, None)).expect("readable");
+    let queues = gather::worker_queues(&worker, &seen, "hub", (&claimed, None)).expect("readable");
     let ours: BTreeMap<&str, bool> = queues.iter().map(|queue| (queue.name.as_str(), queue.ours)).collect();
     assert_eq!(ours, BTreeMap::from([("claimed", true), ("elsewhere", false)]));
 }
@@ -456,4 +455,32 @@ async fn a_cluster_that_left_and_came_back_as_it_was_keeps_its_share_when_it_fal
     Arc::make_mut(bed.joined.get_mut(&name("east")).expect("joined")).connection = stale;
     bed.round();
     assert_eq!(share(&bed), Amount::new(1000), "silence is no loss");
+}
+
+#[tokio::test]
+async fn what_a_lost_connection_did_not_answer_may_arrive_on_the_next() {
+    let mut bed = Bed::new().await;
+    let connected = |bed: &Bed| {
+        let mut joined = Joined::new(Connection::Ready, KUBECONFIG);
+        joined.worker = Some(Arc::new(bed.worker("east")));
+        Arc::new(joined)
+    };
+    let keep = |bed: &mut Bed| bed.controller.keep_targets(&bed.joined.clone());
+    let first = connected(&bed);
+    bed.joined.insert(name("east"), first);
+    keep(&mut bed);
+    let change = Change {
+        target: WriteTarget::cluster_scoped(Kind::ClusterQueue, "queue"),
+        action: Action::Create(json!({"kind": "ClusterQueue"})),
+        manager: MANAGER,
+    };
+    bed.controller.targets[&name("east")].writer.inherit(vec![change.clone()]);
+    let silent = Joined::new(Connection::Connecting, KUBECONFIG);
+    bed.joined.insert(name("east"), Arc::new(silent));
+    keep(&mut bed);
+    assert!(bed.controller.targets.is_empty());
+    let again = connected(&bed);
+    bed.joined.insert(name("east"), again);
+    keep(&mut bed);
+    assert_eq!(bed.controller.targets[&name("east")].writer.all_unanswered(), [change]);
 }

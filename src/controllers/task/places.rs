@@ -106,7 +106,11 @@ mod tests {
         let server = Server::start(Router::new().route("/apis/batch/v1/namespaces/team/jobs", post(create)));
         let (mut tasks, cancel) = (Tasks::new(), CancellationToken::new());
         let worker = Worker::new(cluster_name("one"), server.client(), "uid".to_owned(), cancel.clone());
-        let config = WriterConfig { merge_window: Duration::ZERO, deadline: Duration::from_secs(10) };
+        let config = WriterConfig {
+            merge_window: Duration::ZERO,
+            deadline: Duration::from_secs(10),
+            may_arrive: WriterConfig::MAY_ARRIVE,
+        };
         let ended = Arc::new(Notify::new());
         let told = (Metrics::new(), Arc::clone(&ended));
         let mut cluster = Cluster::new(Target::start(&Arc::new(worker), config, told, (&mut tasks, &cancel)));

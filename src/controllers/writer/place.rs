@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use tracing::{debug, info, warn};
 
 use super::{Outcome, not_taken};
@@ -38,6 +39,14 @@ impl Place {
         }
     }
 
+    /// Takes over the object of a change as the server has it.
+    pub(super) fn absorb(&self, change: &Change, object: &Value) {
+        match self {
+            Self::Hub(hub) => hub.absorb_answer(change, object),
+            Self::Worker(worker) => worker.absorb_answer(change, object),
+        }
+    }
+
     pub(super) fn report(&self, change: &Change, outcome: &Outcome, metrics: &Metrics) {
         let (place, target, verb) = (self.name(), &change.target, change.verb());
         match outcome {
@@ -50,10 +59,7 @@ impl Place {
                 } else {
                     info!(cluster.name = place, verb, "Wrote {target} on `{place}`");
                 }
-                match self {
-                    Self::Hub(hub) => hub.absorb_answer(change, answer),
-                    Self::Worker(worker) => worker.absorb_answer(change, answer),
-                }
+                self.absorb(change, answer);
             }
             Err(error) if is_decided_anew(change, error) => {
                 debug!(cluster.name = place, verb, "{target} on `{place}` is not as it was: {error}");

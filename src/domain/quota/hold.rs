@@ -146,10 +146,11 @@ impl<'a> Growth<'a> {
     fn lending_of_shrink(&self, i: usize, target: i64) -> Option<i64> {
         let cell = &self.cells[i];
         let share = cell.lending_share.map(|share| share.min(target));
-        if self.counted(i, target, share) == self.counted[i] || self.fits(i, target, share) {
+        let seen = cell.holder().guaranteed;
+        if guaranteed(target, share, cell.group.is_some()) <= seen || self.fits(i, target, share) {
             return share;
         }
-        let guaranteed = cell.holder().guaranteed;
+        let guaranteed = seen;
         cell.lending.map(|_| target - guaranteed.min(target))
     }
 

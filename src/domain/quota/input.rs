@@ -104,7 +104,8 @@ pub struct Assignment {
 }
 
 /// A ClusterQueue as it was last seen on a worker, whoever owns it. One that fedq has created is given
-/// as it was written until it is seen, so that no second plan hands out the same capacity.
+/// as it was written until it is seen, so that no second plan hands out the same capacity; one whose creation was not
+/// answered has no cells, and what it would have as `asked`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "four independent facts about one object")]
 pub struct WorkerQueueInput {
@@ -117,7 +118,7 @@ pub struct WorkerQueueInput {
     /// Condition `Active`. A queue that we hold for a cordon is not active; `cordoned` decides there.
     pub active: bool,
     /// Whether `reserved` can be relied on: the status is of the current generation, no write of ours
-    /// to this queue is unanswered, and the status is newer than the last shrink of any queue of its
+    /// to this queue is on its way, and the status is newer than the last shrink of any queue of its
     /// cohort (until then a peer may have borrowed what the shrink has since taken away).
     pub settled: bool,
     pub cells: BTreeMap<FlavorResource, WorkerCell>,
