@@ -320,6 +320,9 @@ async fn large_answers_are_compressed_where_that_is_asked_for() {
     flate2::read::GzDecoder::new(packed.as_ref()).read_to_end(&mut text).unwrap();
     assert_eq!(text, plain.body);
     assert!(5 * packed.len() < plain.body.len(), "{} of {}", packed.len(), plain.body.len());
+    let page = Request::builder().uri("/api/v1/docs").header("accept-encoding", "gzip");
+    let page = tower::ServiceExt::oneshot(served.router.clone(), page.body(Body::empty()).unwrap());
+    assert_eq!(page.await.unwrap().headers()["content-encoding"], "gzip");
 }
 
 /// A cluster that answers is seen all the time.
