@@ -82,6 +82,12 @@ pub fn fit<T: DeserializeOwned>(value: &Value) -> Result<T, Failure> {
     serde_path_to_error::deserialize(value).map_err(|error| refused(&error.path().to_string(), error.inner()))
 }
 
+/// What fedqd itself stored.
+pub fn stored<T: DeserializeOwned>(value: Value) -> Result<T, Failure> {
+    serde_json::from_value(value)
+        .map_err(|error| Failure::internal("what was stored is not in the form it is shown in", &error))
+}
+
 fn refused(path: &str, error: &serde_json::Error) -> Failure {
     let place = |number: usize| u32::try_from(number).ok().filter(|number| 0 < *number);
     let said = error.to_string();

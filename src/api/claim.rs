@@ -9,6 +9,7 @@ use super::{
     Failure, State,
     audit::{self, Deed},
     auth::require,
+    body,
     claim_edit::{self, EditOptions},
     extract::{DryRun, Json, Path, Person, Query, Reader},
     object::Object,
@@ -123,6 +124,7 @@ pub async fn assign(
     Query(dry_run): Query<DryRun>,
     Json(assign): Json<Assign>,
 ) -> Result<Json<ClaimChange>, Failure> {
+    claim_edit::must_be_legible(&assign, &state.aliases)?;
     let session = state.hub.session(&caller)?;
     let mut attempts = 0;
     loop {
@@ -180,15 +182,18 @@ pub async fn claim_history(
 ) -> Result<Json<List<ClaimHistory>>, Failure> {
     let page = audit::page(query.limit, query.next.as_deref())?;
     let found = state.store.claim_history(Some(&name), &page).await?;
-    let items = found.items.into_iter().map(|change| ClaimHistory {
-        at: change.at.into(),
-        claim: change.name.to_string(),
-        generation: change.generation,
-        who: change.who,
-        before: change.old_spec,
-        after: change.new_spec,
+    let items = found.items.into_iter().map(|change| {
+        Ok(ClaimHistory {
+            at: change.at.into(),
+            claim: change.name.to_string(),
+            generation: change.generation,
+            who: change.who,
+            before: change.old_spec.map(body::stored).transpose()?,
+            after: change.new_spec.map(body::stored).transpose()?,
+        })
     });
-    Ok(Json(List { items: items.collect(), next: found.next.map(|next| next.to_string()) }))
+    let items = items.collect::<Result<_, Failure>>()?;
+    Ok(Json(List { items, next: found.next.map(|next| next.to_string()) }))
 }
 
 /// Says that the removal of many claims at once is meant; without it nothing is written after one.

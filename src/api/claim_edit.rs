@@ -15,16 +15,22 @@ use super::{
     extract::{DryRun, Query},
     object, show,
 };
-use fedq_domain::claim::{
-    self, AssignmentText, ClaimText, Owner,
-    owners::Owners,
-    review::{ClaimContext, Requester, Verdict, review},
+use fedq_domain::{
+    claim::{
+        self, AssignmentText, ClaimText, Owner,
+        owners::Owners,
+        review::{ClaimContext, Requester, Verdict, review},
+    },
+    resources::Aliases,
 };
 use fedq_k8s::{
     client::Caller,
     types::claim::{ClusterResourceClaim, ClusterResourceClaimSpec, QuantityText, ResourceAssignment},
 };
-use fedq_values::{ids::ClaimName, quantity::Quantity as Exact};
+use fedq_values::{
+    ids::{ClaimName, FlavorName, QueueName},
+    quantity::{Amount, Quantity as Exact},
+};
 use fedq_wire::{
     claim::{Assign, Assignment, CellChange, ClaimChange, ClaimSpec},
     problem::Code,
@@ -104,6 +110,19 @@ pub fn spec(claim: &ClusterResourceClaim) -> ClaimSpec {
         nominal_resources: texts(&claim.spec.nominal_resources),
         resource_assignments: assignments.collect(),
     }
+}
+
+/// What is wrong with an assignment itself is told by the fields that were sent, and not by those of the claim that it
+/// would be a part of.
+pub fn must_be_legible(assign: &Assign, aliases: &Aliases) -> Result<(), Failure> {
+    QueueName::new(&assign.queue).map_err(|error| Failure::field("queue", &error))?;
+    FlavorName::new(&assign.flavor).map_err(|error| Failure::field("flavor", &error))?;
+    for (key, text) in &assign.resources {
+        let field = format!("resources.{key}");
+        let resource = aliases.resolve(key).map_err(|error| Failure::field(&field, &error))?;
+        Amount::exact(&text.0, &resource).map_err(|error| Failure::field(&field, &error))?;
+    }
+    Ok(())
 }
 
 /// `current` with one assignment set, replaced or taken away.

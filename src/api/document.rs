@@ -5,6 +5,7 @@ mod bounds;
 mod examples;
 mod failures;
 mod links;
+mod requests;
 
 use serde_json::{Map, Value, json};
 
@@ -20,6 +21,8 @@ pub const EVENTS: &str = "text/event-stream";
 const SYNCED: &str = "WatchSynced";
 /// RFC 1123 subdomains, which Kubernetes' names are.
 const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+/// RFC 1123 labels, which namespaces' names are.
+const LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 const TASK_ID: &str = "^[0-9a-z]{8}$";
 const DIGEST: &str = "^[0-9a-f]{64}$";
 
@@ -30,8 +33,10 @@ pub fn finish(document: &utoipa::openapi::OpenApi) -> Value {
     document["servers"] = json!([{"url": "/", "description": "The server that this document is read from"}]);
     if let Some(schemas) = document["components"]["schemas"].as_object_mut() {
         tidy_all(schemas);
+        tell_apart(schemas, "LogItem");
     }
     bounds::add(&mut document["components"]["schemas"]);
+    requests::add(&mut document["components"]["schemas"]);
     streams(&mut document);
     let components = &mut document["components"];
     components["securitySchemes"] = json!({"token": {"type": "http", "scheme": "bearer"}});
@@ -110,6 +115,27 @@ fn flatten(schema: &mut Value, all: &Map<String, Value>) {
     schema["type"] = json!("object");
     schema["required"] = required.into();
     schema["properties"] = properties.into();
+}
+
+/// The derive puts the word that tells the forms of a union apart beside each of them; clients want it among the form's
+/// own fields.
+fn tell_apart(schemas: &mut Map<String, Value>, union: &str) {
+    let Some(whole) = schemas.get(union).cloned() else { return };
+    let mut forms = Vec::new();
+    for parts in whole["oneOf"].as_array().into_iter().flatten().filter_map(|form| form["allOf"].as_array()) {
+        let of = |key: &str| parts.iter().find_map(|part| part.get(key));
+        let name = of("$ref").and_then(Value::as_str).and_then(|path| path.rsplit('/').next());
+        let (Some(name), Some(word)) = (name, of("properties").map(|fields| &fields["type"])) else {
+            continue;
+        };
+        let Some(form) = schemas.get_mut(name) else { continue };
+        form["properties"]["type"] = word.clone();
+        if let Some(required) = form["required"].as_array_mut() {
+            required.insert(0, "type".into());
+        }
+        forms.push(reference("schemas", name));
+    }
+    schemas[union]["oneOf"] = forms.into();
 }
 
 /// What is not there is left out of answers, never null.
@@ -245,6 +271,7 @@ fn complete(path: &str, method: &str, operation: &mut Value) {
     if id == "simulate_placement" {
         operation["requestBody"]["content"][JSON]["schema"] = placement();
     }
+    requests::narrow(&id, operation);
     if id == "put_upload" {
         operation["requestBody"]["content"][BYTES]["schema"] = json!({"type": "string", "format": "binary"});
     }
@@ -303,8 +330,8 @@ fn placement() -> Value {
             "metadata": {
                 "type": "object", "additionalProperties": true, "required": ["name"],
                 "properties": {
-                    "name": {"type": "string", "minLength": 1, "maxLength": 253},
-                    "namespace": {"type": "string", "maxLength": 63},
+                    "name": {"type": "string", "pattern": SUBDOMAIN, "minLength": 1, "maxLength": 253},
+                    "namespace": {"type": "string", "pattern": LABEL, "minLength": 1, "maxLength": 63},
                 },
             },
             "spec": {"type": "object", "additionalProperties": true},
@@ -334,7 +361,7 @@ fn describe(parameter: &mut Value) {
             "task" => (text(TASK_ID, 8), "Id of the task"),
             "digest" => (text(DIGEST, 64), "SHA-256 of the archive, in hexadecimal digits"),
             "volume" => (text("^[-0-9a-z]+$", 54), "Id of the volume, or the name that its owner gave it"),
-            "namespace" => (text(SUBDOMAIN, 63), "Namespace on the hub"),
+            "namespace" => (text(LABEL, 63), "Namespace on the hub"),
             _ => (text(SUBDOMAIN, 253), "Name of the object"),
         };
         parameter["schema"] = schema;

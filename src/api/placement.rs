@@ -27,6 +27,7 @@ use fedq_domain::placement::{
     view::{PlacementRow, PlacementView},
 };
 use fedq_k8s::{read, types::ocm};
+use fedq_values::ids::QueueName;
 use fedq_wire::{
     list::{List, ListQuery},
     placement::{
@@ -127,6 +128,16 @@ pub async fn simulate_placement(
     explanation((Arc::new(placement), "nobody"), decided, view, state.clock.now()).await.map(Json)
 }
 
+const NO_NAME: &str = "must be a name as Kubernetes has them: lower-case letters, digits and `-`, with a letter or digit at both ends";
+
+fn is_name(text: &str) -> bool {
+    QueueName::new(text).is_ok()
+}
+
+fn is_namespace(text: &str) -> bool {
+    is_name(text) && !text.contains('.') && text.len() <= 63
+}
+
 fn read_manifest(mut manifest: Value) -> Result<Spec, Failure> {
     let refused = |field: &str, message: &str| {
         let status = StatusCode::UNPROCESSABLE_ENTITY;
@@ -137,11 +148,16 @@ fn read_manifest(mut manifest: Value) -> Result<Spec, Failure> {
     if manifest["kind"] != "Placement" {
         return Err(refused("kind", "must be Placement"));
     }
-    if manifest["metadata"]["name"].as_str().is_none_or(str::is_empty) {
-        return Err(refused("metadata.name", "the Placement has no name"));
+    match manifest["metadata"]["name"].as_str() {
+        None | Some("") => return Err(refused("metadata.name", "the Placement has no name")),
+        Some(name) if !is_name(name) => return Err(refused("metadata.name", NO_NAME)),
+        Some(_) => {}
     }
     if manifest["metadata"]["namespace"].is_null() {
         manifest["metadata"]["namespace"] = "default".into();
+    }
+    if !manifest["metadata"]["namespace"].as_str().is_some_and(is_namespace) {
+        return Err(refused("metadata.namespace", NO_NAME));
     }
     // As the API server fills in what is left out.
     ocm::crds::fill_in_defaults(&mut manifest);

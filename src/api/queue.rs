@@ -6,6 +6,7 @@ use serde_json::json;
 use super::{
     Failure, State,
     audit::{self, Deed},
+    body,
     extract::{DryRun, Json, Path, Person, Query, Reader},
     object::Object,
     show, stream,
@@ -13,13 +14,13 @@ use super::{
 use fedq_domain::{overview::QueueOverview, resources::FlavorResource};
 use fedq_store::{PageRequest, PlanCause, PlanRow};
 use fedq_values::{
-    ids::{FlavorName, QueueName},
+    ids::{FlavorName, QueueName, ResourceName},
     quantity::Amount,
 };
 use fedq_wire::{
     cluster::Done,
     list::{List, ListQuery},
-    quota::{Plan, Queue, QueueExplanation, SetBase},
+    quota::{Plan, PlanReport, Queue, QueueExplanation, SetBase},
 };
 
 /// Plans that `explain` shows of each cluster.
@@ -67,14 +68,23 @@ async fn plans(state: &State, queue: &QueueOverview) -> Result<Vec<Plan>, Failur
         rows.extend(state.store.plans(Some(cluster), &PageRequest::first(PLANS)).await?.items);
     }
     rows.sort_by_key(|row| std::cmp::Reverse(row.id));
-    let show = |row: PlanRow| Plan {
-        at: row.at.into(),
-        cluster: row.cluster.to_string(),
-        cause: words(&row.cause),
-        who: row.cause.who,
-        report: row.report,
+    let show = |row: PlanRow| {
+        let mut report: PlanReport = body::stored(row.report)?;
+        for cell in &mut report.cells {
+            // It is stored under its name in Kubernetes, as short names may change.
+            if let Ok(resource) = ResourceName::new(&cell.resource) {
+                state.aliases.short(&resource).clone_into(&mut cell.resource);
+            }
+        }
+        Ok(Plan {
+            at: row.at.into(),
+            cluster: row.cluster.to_string(),
+            cause: words(&row.cause),
+            who: row.cause.who,
+            report,
+        })
     };
-    Ok(rows.into_iter().map(show).collect())
+    rows.into_iter().map(show).collect()
 }
 
 fn words(cause: &PlanCause) -> String {

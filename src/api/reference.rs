@@ -103,20 +103,22 @@ impl Operation<'_> {
         write!(f, "{}{}", Words(&described["summary"]), Words(&described["description"]))?;
         self.parameters(f)?;
         if let Some(body) = described.get("requestBody") {
-            let schema = Kind(&body["content"]["application/json"]["schema"]);
-            write!(f, "<h4>Body</h4>{}<p>{schema}</p>", Words(&body["description"]))?;
+            write!(f, "<h4>Body</h4>{}", Words(&body["description"]))?;
+            contents(f, body)?;
         }
-        f.write_str("<h4>Answers</h4><table><tr><th>Status</th><th>What</th><th>Body</th></tr>")?;
+        f.write_str(
+            "<h4>Answers</h4><table><tr><th>Status</th><th>What</th><th>Headers</th><th>Body</th></tr>",
+        )?;
         for (status, response) in fields(&described["responses"]) {
             let response = resolve(document, response);
             write!(f, "<tr><td>{}</td><td>{}</td><td>", Escaped(status), Words(&response["description"]))?;
-            for (media, content) in fields(&response["content"]) {
-                let schema = &content["schema"];
-                write!(f, "<p>{}: {}", Escaped(media), Kind(schema))?;
-                let codes: Vec<_> = items(&schema["properties"]["code"]["enum"]).map(Text).collect();
-                codes.iter().try_for_each(|code| write!(f, " <code>{code}</code>"))?;
-                f.write_str("</p>")?;
+            for (name, header) in fields(&response["headers"]) {
+                let header = resolve(document, header);
+                let (kind, words) = (Kind(&header["schema"]), Words(&header["description"]));
+                write!(f, "<p><code>{}</code> {kind}</p>{words}", Escaped(name))?;
             }
+            f.write_str("</td><td>")?;
+            contents(f, response)?;
             f.write_str("</td></tr>")?;
         }
         f.write_str("</table></section>\n")
@@ -139,6 +141,22 @@ impl Operation<'_> {
         }
         f.write_str("</table>")
     }
+}
+
+/// Each media type of a body: what it holds, and an example.
+fn contents(f: &mut fmt::Formatter<'_>, body: &Value) -> fmt::Result {
+    for (media, content) in fields(&body["content"]) {
+        let schema = &content["schema"];
+        write!(f, "<p>{}: {}", Escaped(media), Kind(schema))?;
+        let codes: Vec<_> = items(&schema["properties"]["code"]["enum"]).map(Text).collect();
+        codes.iter().try_for_each(|code| write!(f, " <code>{code}</code>"))?;
+        f.write_str("</p>")?;
+        if let Some(example) = content.get("example") {
+            let example = Escaped(&format!("{example:#}")).to_string();
+            write!(f, "<details><summary>Example</summary><pre>{example}</pre></details>")?;
+        }
+    }
+    Ok(())
 }
 
 /// All of a schema that has a place of its own.
@@ -171,7 +189,8 @@ impl Display for Kind<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let schema = self.0;
         if let Some(name) = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()) {
-            return write!(f, "<a href=\"#schema-{0}\">{0}</a>", Escaped(name));
+            write!(f, "<a href=\"#schema-{0}\">{0}</a>", Escaped(name))?;
+            return limits(f, schema);
         }
         if let Some(words) = schema["enum"].as_array() {
             return separated(f, words.iter().map(|word| format!("<code>{}</code>", Text(word))));
@@ -188,15 +207,40 @@ impl Display for Kind<'_> {
             Value::Null => f.write_str("anything")?,
             kind => write!(f, "{}", Text(kind))?,
         }
-        for (key, before) in
-            [("format", " "), ("minimum", ", at least "), ("maximum", ", at most "), ("pattern", ", ")]
-        {
-            if let Some(value) = schema.get(key) {
-                write!(f, "{before}<code>{}</code>", Text(value))?;
-            }
-        }
-        Ok(())
+        limits(f, schema)
     }
+}
+
+/// What of its kind it may be.
+fn limits(f: &mut fmt::Formatter<'_>, schema: &Value) -> fmt::Result {
+    for (key, before, unit) in [
+        ("format", " ", ""),
+        ("minimum", ", at least ", ""),
+        ("maximum", ", at most ", ""),
+        ("minLength", ", at least ", " characters"),
+        ("maxLength", ", at most ", " characters"),
+        ("minItems", ", at least ", " items"),
+        ("maxItems", ", at most ", " items"),
+        ("minProperties", ", at least ", " fields"),
+        ("maxProperties", ", at most ", " fields"),
+        ("pattern", ", ", ""),
+        ("default", ", otherwise ", ""),
+    ] {
+        if let Some(value) = schema.get(key) {
+            write!(f, "{before}<code>{}</code>{unit}", Text(value))?;
+        }
+    }
+    let (names, values) = (&schema["propertyNames"], &schema["additionalProperties"]);
+    if names.is_object() {
+        write!(f, "; names: text")?;
+        limits(f, names)?;
+    }
+    // Without a type of their own they say more of what the reference has.
+    if values.is_object() && schema.get("$ref").is_some() {
+        write!(f, "; values: text")?;
+        limits(f, values)?;
+    }
+    Ok(())
 }
 
 fn separated(f: &mut fmt::Formatter<'_>, words: impl Iterator<Item = impl Display>) -> fmt::Result {
@@ -295,6 +339,46 @@ mod tests {
             assert!(places.contains(format!("schema-{name}").as_str()), "{name}");
         }
         assert!(!page.contains("<script") && !page.contains(" style="), "the policy forbids it");
+    }
+
+    /// Nobody should have to open the document beside it.
+    #[test]
+    fn it_says_all_that_the_document_says_of_requests_and_answers() {
+        let document = super::super::openapi();
+        let page = Page(&document).to_string();
+        let of = |id: &str| {
+            let (_, section) = page.split_once(&format!("<section id=\"{id}\">")).expect("it is there");
+            section.split_once("</section>").expect("it has an end").0
+        };
+        for (id, parts) in [
+            ("get_claim", ["<code>ETag</code>", "&quot;resourceVersion&quot;: &quot;4711&quot;"].as_slice()),
+            ("list_tasks", &["<code>Retry-After</code>", "at most <code>1024</code> characters"]),
+            ("submit_task", &["<code>Location</code>", "application/json: <a href=\"#schema-SubmitTask\">"]),
+            ("put_upload", &["application/octet-stream: string <code>binary</code>"]),
+            ("schema-CreateVolume", &["at most <code>4</code> items", "at most <code>54</code> characters"]),
+            (
+                "schema-SubmitTask",
+                &["at most <code>1024</code> fields; names: text, at most <code>253</code>"],
+            ),
+            (
+                "schema-Assign",
+                &["schema-Quantities", "at most <code>16</code> fields", "; values: text, <code>^"],
+            ),
+        ] {
+            for part in parts {
+                assert!(of(id).contains(part), "{id} has no {part}\n{}", of(id));
+            }
+        }
+        let mut examples = 0;
+        for operation in Page(&document).operations().map(|operation| operation.described) {
+            let answers = fields(&operation["responses"]).map(|(_, answer)| answer);
+            let bodies = operation.get("requestBody").into_iter().chain(answers);
+            let bodies =
+                bodies.map(|body| resolve(&document, body)).flat_map(|body| fields(&body["content"]));
+            examples += bodies.filter(|(_, content)| content.get("example").is_some()).count();
+        }
+        assert_eq!(page.matches("<summary>Example</summary>").count(), examples);
+        assert!(100 < examples, "{examples}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use axum::{
     Router,
     extract::DefaultBodyLimit,
-    http::{Extensions, HeaderMap, StatusCode, Version, header},
+    http::{Extensions, HeaderMap, HeaderValue, StatusCode, Version, header},
     middleware::{from_fn, from_fn_with_state},
     routing::get,
 };
@@ -24,6 +24,12 @@ use fedq_wire::problem::{Code, Problem};
 const MAX_BODY: usize = 2 << 20;
 /// Smaller answers fit one packet as they are.
 const SMALL: u16 = 1400;
+
+/// By its media type.
+fn is_compressed(media: &HeaderValue) -> bool {
+    let media = media.to_str().unwrap_or_default().split(';').next().unwrap_or_default();
+    ["application/json", "text/html", "text/css"].contains(&media)
+}
 
 /// Marks an answer whose pieces go out as they come.
 #[derive(Clone, Copy)]
@@ -70,7 +76,7 @@ pub fn router(state: State) -> Router {
     let lists = DefaultPredicate::new().and(SizeAbove::new(SMALL)).and(
         |_: StatusCode, _: Version, headers: &HeaderMap, extensions: &Extensions| {
             extensions.get::<Uncompressed>().is_none()
-                && headers.get(header::CONTENT_TYPE).is_some_and(|media| media == "application/json")
+                && headers.get(header::CONTENT_TYPE).is_some_and(is_compressed)
         },
     );
     api.merge(k8s_cli::router(&state))

@@ -39,17 +39,7 @@ pub struct Bounds {
 impl Shape {
     /// No schema of a request refers to itself.
     pub fn of(schema: &Value, document: &Value) -> Self {
-        let mut schema = schema.clone();
-        if let Some(path) = schema["$ref"].as_str() {
-            let mut whole = document.pointer(path.trim_start_matches('#')).cloned().unwrap_or_default();
-            // What stands beside a reference holds as well.
-            if let (Some(whole), Some(beside)) = (whole.as_object_mut(), schema.as_object()) {
-                whole.extend(
-                    beside.iter().filter(|(key, _)| *key != "$ref").map(|(k, v)| (k.clone(), v.clone())),
-                );
-            }
-            schema = whole;
-        }
+        let schema = resolved(schema, document);
         let inner = |part: &Value| Box::new(Self::of(part, document));
         match kind(&schema) {
             Some("string") => Self::Text(Bounds::of(&schema, "minLength", "maxLength")),
@@ -68,6 +58,29 @@ impl Shape {
             },
             _ => Self::Any,
         }
+    }
+}
+
+/// What a schema refers to, with what stands beside the reference: that holds as well.
+pub fn resolved(schema: &Value, document: &Value) -> Value {
+    let Some(path) = schema["$ref"].as_str() else { return schema.clone() };
+    let mut whole = document.pointer(path.trim_start_matches('#')).cloned().unwrap_or_default();
+    let mut beside = schema.clone();
+    if let Some(beside) = beside.as_object_mut() {
+        beside.shift_remove("$ref");
+    }
+    merge(&mut whole, &beside);
+    whole
+}
+
+/// Puts `more` into a schema, at any depth; where both say something of one thing, `more` does.
+pub fn merge(schema: &mut Value, more: &Value) {
+    let (Some(_), Some(fields)) = (schema.as_object(), more.as_object()) else {
+        *schema = more.clone();
+        return;
+    };
+    for (key, value) in fields {
+        merge(&mut schema[key.as_str()], value);
     }
 }
 

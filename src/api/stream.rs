@@ -10,8 +10,9 @@ use axum::{
 };
 use futures::stream;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::value::{RawValue, to_raw_value};
 use tokio::{sync::watch, time::Instant};
+use tracing::error;
 
 use super::{Failure, State, held::Held};
 use fedq_domain::{overview::Overview, resources::Aliases};
@@ -110,7 +111,8 @@ pub enum Framing {
 struct Watch<S> {
     source: S,
     framing: Framing,
-    sent: BTreeMap<String, Value>,
+    /// As it was written: of hundreds of rows for each of many callers, a tree of values would take several times that.
+    sent: BTreeMap<String, Box<RawValue>>,
     begun: bool,
     until: Instant,
     looked: Instant,
@@ -194,7 +196,13 @@ impl<S: Source> Watch<S> {
         let mut gone = std::mem::take(&mut self.sent);
         let mut text = String::new();
         for (key, row) in rows {
-            let row = serde_json::to_value(row).unwrap_or_default();
+            let row = match to_raw_value(&row) {
+                Ok(row) => row,
+                Err(error) => {
+                    error!(row = key, %error, "A row of a list cannot be written, so a stream of it ends");
+                    return None;
+                }
+            };
             match gone.remove(&key) {
                 None => self.line(&mut text, EventKind::Added, Some(&row)),
                 Some(before) if is_news(&before, &row) => {
@@ -212,8 +220,8 @@ impl<S: Source> Watch<S> {
         Some(text)
     }
 
-    fn line(&self, text: &mut String, kind: EventKind, object: Option<&Value>) {
-        let event = json!(Event { kind, object }).to_string();
+    fn line(&self, text: &mut String, kind: EventKind, object: Option<&RawValue>) {
+        let event = serde_json::to_string(&Event { kind, object }).expect("what was written is JSON");
         match self.framing {
             Framing::Lines => text.extend([event.as_str(), "\n"]),
             Framing::Events => text.extend(["data: ", event.as_str(), "\n\n"]),
@@ -223,13 +231,16 @@ impl<S: Source> Watch<S> {
 
 /// A cluster that answers was seen just now, whatever else is told of it: that alone would be an event for each cluster
 /// every other second.
-fn is_news(before: &Value, now: &Value) -> bool {
-    match (before, now) {
-        (Value::Object(before), Value::Object(now)) => {
-            before.len() != now.len()
-                || before.iter().any(|(key, value)| key != "lastSeen" && now.get(key) != Some(value))
-        }
-        _ => before != now,
+fn is_news(before: &RawValue, now: &RawValue) -> bool {
+    lasting(before.get()) != lasting(now.get())
+}
+
+/// What a row says before and behind the time at which it was seen, where it has one.
+fn lasting(row: &str) -> (&str, Option<&str>) {
+    // Quotes in text are escaped, so this is the name of a field.
+    match row.split_once("\"lastSeen\":\"") {
+        Some((before, rest)) => (before, rest.split_once('"').map(|(_, behind)| behind)),
+        None => (row, None),
     }
 }
 
@@ -252,6 +263,22 @@ mod tests {
 
         async fn changed(&mut self) -> bool {
             true
+        }
+    }
+
+    #[test]
+    fn when_it_was_seen_is_all_that_may_change_without_news() {
+        let row = |text: &str| {
+            to_raw_value(&serde_json::from_str::<serde_json::Value>(text).expect("JSON")).expect("JSON")
+        };
+        let before = row(r#"{"name": "a", "lastSeen": "2026-01-01", "note": "\"lastSeen\":\"x"}"#);
+        for (now, news) in [
+            (r#"{"name": "a", "lastSeen": "2026-01-02", "note": "\"lastSeen\":\"x"}"#, false),
+            (r#"{"name": "a", "lastSeen": "2026-01-01", "note": "\"lastSeen\":\"y"}"#, true),
+            (r#"{"name": "b", "lastSeen": "2026-01-01", "note": "\"lastSeen\":\"x"}"#, true),
+            (r#"{"name": "a", "note": "\"lastSeen\":\"x"}"#, true),
+        ] {
+            assert_eq!(is_news(&before, &row(now)), news, "{now}");
         }
     }
 

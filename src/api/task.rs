@@ -63,6 +63,9 @@ pub async fn submit_task(
 ) -> Result<Response, Failure> {
     let wanted = Wanted::read(asked.id.as_deref(), asked.queue.clone(), asked.cluster.as_deref())?;
     let dry_run = dry_run.is_set();
+    for (field, given) in [("envs", &asked.envs), ("secrets", &asked.secrets)] {
+        submit::are_variables(field, given)?;
+    }
     let uploads = submit::uploads(&state, &owner, &asked.uploads, dry_run).await?;
     let (text, options) = options(asked, uploads);
     let file = sky::read_file(text.as_bytes(), &options).map_err(|error| refused(&error))?;

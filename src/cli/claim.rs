@@ -217,17 +217,10 @@ impl Row for ClaimHistory {
 
 /// In words: `team-a on-demand gpu 5 → 6`.
 fn changes(edit: &ClaimHistory) -> Vec<String> {
-    let spec = |value: &Option<serde_json::Value>| {
-        let value = value.clone()?;
-        serde_json::from_value(value).ok()
-    };
     match (&edit.before, &edit.after) {
         (None, _) => vec!["created".to_owned()],
         (_, None) => vec!["deleted".to_owned()],
-        (before, after) => match (spec(before), spec(after)) {
-            (Some(before), Some(after)) => super::merge::changes(&before, &after),
-            _ => vec!["changed".to_owned()],
-        },
+        (Some(before), Some(after)) => super::merge::changes(before, after),
     }
 }
 

@@ -15,6 +15,10 @@ pub struct Quantity(i128);
 pub enum QuantityError {
     #[error("`{0}` is not a quantity: write a number with an optional suffix, such as 500m, 4, 2Gi or 1.5k")]
     Syntax(String),
+    #[error(
+        "`{0}` is not written as a quantity of quota must be: begin with a digit, with at most 19 digits before the point and 9 behind it"
+    )]
+    NotPlain(String),
     #[error("`{0}` is too large: quota is counted up to 9223372036854775807 units")]
     TooLarge(String),
     #[error("`{0}` is negative: a quantity must be 0 or more")]
@@ -26,6 +30,8 @@ pub enum QuantityError {
 const NANO: i128 = 1_000_000_000;
 /// Longer texts are not quantities, and their digits would overflow the arithmetic below.
 const MAX_TEXT: usize = 64;
+/// Of what a person asks for, as the CRD of claims has it.
+const MAX_ASKED: usize = 32;
 
 impl Quantity {
     pub const ZERO: Self = Self(0);
@@ -190,10 +196,11 @@ impl Amount {
         self.0
     }
 
-    /// What a person asks for: exact, or refused with the reason.
+    /// What a person asks for: exact, or refused with the reason. It is written as the schema of claims has it, so that
+    /// what is accepted here can be stored on the hub.
     pub fn exact(text: &str, resource: &ResourceName) -> Result<Self, QuantityError> {
         let nanos = Quantity::parse(text)?.nanos();
-        if nanos < 0 {
+        if text.starts_with('-') {
             return Err(QuantityError::Negative(text.to_owned()));
         }
         let unit = resource.nanos_per_unit();
@@ -201,7 +208,9 @@ impl Amount {
             let unit = if unit == NANO { "1" } else { "1m" };
             return Err(QuantityError::TooFine { text: text.to_owned(), resource: resource.clone(), unit });
         }
-        i64::try_from(nanos / unit).map(Self).map_err(|_| QuantityError::TooLarge(text.to_owned()))
+        let amount = i64::try_from(nanos / unit).map(Self);
+        let amount = amount.map_err(|_| QuantityError::TooLarge(text.to_owned()))?;
+        if is_plain(text) { Ok(amount) } else { Err(QuantityError::NotPlain(text.to_owned())) }
     }
 
     /// What a cluster offers: rounded down and kept within `0..=i64::MAX`, so that nonsense from a
@@ -244,6 +253,18 @@ impl Amount {
         }
         Quantity::from_nanos(i128::from(self.0) * resource.nanos_per_unit()).to_string()
     }
+}
+
+/// Of what is a quantity without a sign before it, or with `+`: whether it has the form that the CRD of claims demands.
+fn is_plain(text: &str) -> bool {
+    let unsigned = text.strip_prefix('+').unwrap_or(text);
+    let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+    let (number, suffix) = unsigned.split_at(end);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    text.len() <= MAX_ASKED
+        && (1..=19).contains(&whole.len())
+        && (1..=9).contains(&fraction.len())
+        && suffix.trim_start_matches(['e', 'E', '+', '-']).len() <= 2
 }
 
 impl std::iter::Sum for Amount {
@@ -360,7 +381,23 @@ mod tests {
         assert!(matches!(Amount::exact("9223372036854775808", &gpu), Err(QuantityError::TooLarge(_))));
         assert!(matches!(Amount::exact("500m", &gpu), Err(QuantityError::TooFine { .. })));
         assert!(matches!(Amount::exact("0.1m", &cpu), Err(QuantityError::TooFine { .. })));
-        assert!(matches!(Amount::exact("-1", &cpu), Err(QuantityError::Negative(_))));
+        for negative in ["-1", "-0"] {
+            assert!(matches!(Amount::exact(negative, &cpu), Err(QuantityError::Negative(_))), "{negative}");
+        }
+    }
+
+    /// What the CRD of claims would refuse is refused before the hub is asked.
+    #[test]
+    fn what_a_person_asks_for_is_written_as_a_claim_may_hold_it() {
+        let memory = resource("memory");
+        let whole = "1".repeat(19);
+        for good in ["+5", "007", "1.5Gi", "2.500000000k", "1e3", "1E+03", "3e-0", &whole[..18]] {
+            assert!(Amount::exact(good, &memory).is_ok(), "{good}");
+        }
+        let (longer, long) = (format!("0{whole}"), format!("{}Ki", "0".repeat(31)));
+        for bad in [".5Gi", "5.", "5.Gi", "1.0000000000", "1e003", "1e+003", &longer, &long] {
+            assert!(matches!(Amount::exact(bad, &memory), Err(QuantityError::NotPlain(_))), "{bad}");
+        }
     }
 
     #[test]

@@ -12,7 +12,12 @@ pub struct AuditEntry {
     pub who: String,
     pub verb: String,
     pub object: String,
+    /// What was done in particular. Its fields depend on `verb` and on the kind of `object`, and more come with each new
+    /// one, so none is promised: `edit` of a claim has `changes`, as the answer to the edit has them; `set-base` has
+    /// `flavor`, `resource` and `base`; `create` has the name of what was made. It is for people to read, and never holds
+    /// a Secret's content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
     pub detail: Option<serde_json::Value>,
     /// `ok`, or why not.
     pub outcome: String,

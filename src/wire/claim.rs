@@ -14,7 +14,7 @@ use super::{
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClaimSpec {
-    #[schema(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length = 63)]
+    #[schema(min_length = 1, max_length = 63)]
     pub cluster_name: String,
     #[serde(default)]
     pub nominal_resources: Quantities,
@@ -170,8 +170,8 @@ pub struct ClaimHistory {
     pub who: String,
     /// Absent: the claim was created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub before: Option<serde_json::Value>,
+    pub before: Option<ClaimSpec>,
     /// Absent: the claim was deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<serde_json::Value>,
+    pub after: Option<ClaimSpec>,
 }

@@ -49,12 +49,12 @@ impl FromIterator<(String, Quantity)> for Quantities {
     }
 }
 
-/// The text of a quantity. It is kept as written, since the text decides whose edit it is.
+/// The text of a quantity. It is kept as written, since the text decides whose edit it is. The form is that of the CRD.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[schema(
     example = "1000Gi",
-    max_length = 64,
-    pattern = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$"
+    max_length = 32,
+    pattern = r"^[+-]?[0-9]{1,19}(\.[0-9]{1,9})?([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$"
 )]
 #[serde(transparent)]
 pub struct Quantity(pub String);

@@ -77,7 +77,32 @@ pub struct Plan {
     pub cause: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub who: Option<String>,
-    pub report: serde_json::Value,
+    pub report: PlanReport,
+}
+
+/// What a plan gave each queue of its cluster.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+pub struct PlanReport {
+    pub cells: Vec<PlannedCell>,
+}
+
+/// What a plan gave one (queue, flavor, resource) of its cluster.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedCell {
+    pub queue: String,
+    pub flavor: String,
+    pub resource: String,
+    /// What the claim asked for.
+    pub requested: Quantity,
+    /// What the queue was to get.
+    pub effective: Quantity,
+    /// What of it had to wait until workloads let it go.
+    pub draining: Quantity,
+    /// What the hub was to count of it.
+    pub term: Quantity,
+    /// `Assigned`, or what kept it from what was asked for.
+    pub reason: String,
 }
 
 /// Changes what a cell holds besides what clusters contribute.

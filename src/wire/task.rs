@@ -460,15 +460,16 @@ pub struct LogsQuery {
     pub after: Option<String>,
 }
 
-/// One line of a task's logs, or a word on them.
+/// One line of a stream of logs, told apart by `type`: of a program, or a word on it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
-#[serde(untagged)]
+#[serde(tag = "type", rename_all = "UPPERCASE")]
 pub enum LogItem {
     Line(LogLine),
     Status(LogStatus),
     Task(LogTask),
 }
 
+/// What a program wrote.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogLine {

@@ -14,7 +14,7 @@ pub struct CreateVolume {
     pub name: String,
     /// Such as 10Gi.
     #[schema(
-        pattern = r"^[+]?([0-9]*[1-9][0-9]*\.?[0-9]*|[0-9]*\.[0-9]*[1-9][0-9]*)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$",
+        pattern = r"^[+]?([0-9]*[1-9][0-9]*\.?[0-9]*|[0-9]*\.[0-9]*[1-9][0-9]*)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,6})?$",
         max_length = 64,
         example = "10Gi"
     )]

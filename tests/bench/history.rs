@@ -13,9 +13,10 @@ use futures::{StreamExt, stream};
 pub const TASK: &str = "name: train\nnum_nodes: 4\nresources: {accelerators: H100:8, cpus: 8+, memory: 64GB}\n\
                         envs: {EPOCHS: 10, LR: 0.1}\nsetup: pip install -r requirements.txt\nrun: python train.py\n";
 
-/// So many, one half of them ann's and the other bob's.
-pub async fn history(store: &Store, count: u64) {
-    let spec = sky::read_file(TASK.as_bytes(), &Options::default()).unwrap().tasks.remove(0).spec;
+/// So many, one half of them ann's and the other bob's, each with a script of so many bytes more.
+pub async fn history(store: &Store, count: u64, script: usize) {
+    let file = TASK.replace("python train.py", &format!("python train.py {}", "x".repeat(script)));
+    let spec = sky::read_file(file.as_bytes(), &Options::default()).unwrap().tasks.remove(0).spec;
     let now = Clock::system().now();
     let one = async |number: u64| {
         let owner = if number.is_multiple_of(2) { "ann" } else { "bob" };

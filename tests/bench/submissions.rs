@@ -233,7 +233,7 @@ async fn main() {
     let rate = took.len() as u64 / SECONDS;
     println!("{CLIENTS} clients over HTTP, each submission on the disk (synchronous=FULL): {rate} a second");
     tell("one submission", took);
-    history(&store, HISTORY).await;
+    history(&store, HISTORY, 0).await;
     for query in ["limit=50", "limit=50&allUsers=true", "limit=50&over=true"] {
         tell(&format!("list with {HISTORY} in history, {query}"), lists(&store, query).await);
     }

@@ -113,7 +113,7 @@ def log(client: AuthenticatedClient, task: str) -> list[str]:
     with client.get_httpx_client().stream("GET", f"/api/v1/tasks/{task}/logs") as response:
         response.raise_for_status()
         lines = [json.loads(line) for line in response.iter_lines() if line.strip()]
-    return [LogLine.from_dict(line).line for line in lines if "line" in line]
+    return [LogLine.from_dict(line).line for line in lines if line["type"] == "LINE"]
 
 
 client = connected(os.environ["FEDQ_SERVER"])

@@ -7,13 +7,16 @@ use std::{
     process::Command,
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     checked::Talk,
     demo_process::{Demo, Served},
     relay::relay,
-    tools::{GO, NODE, PYTHON, document, go, read, run, schemathesis, source, write},
+    tools::{
+        GO, NODE, PHASES, PYTHON, Tested, Verdict, document, go, read, run, source, tester_finds_nothing,
+        write,
+    },
 };
 
 /// A demo of its own for each test: what is done to one cluster there would be in the way of another.
@@ -87,7 +90,47 @@ fn a_program_in_go_does_its_job() {
 #[test]
 fn a_tester_by_schemas_finds_nothing() {
     let fedqd = Fedqd::start();
-    run(&mut schemathesis(&fedqd.server, &fedqd.token));
+    tester_finds_nothing(&fedqd.server, &fedqd.token, |_| ());
+}
+
+/// A phase that cannot find what is wrong finds nothing for that reason. In each, one thing that the document says is not so:
+/// of the answer to an example, of a list, and of what only links lead to, since nobody draws a claim's name.
+#[test]
+fn a_tester_by_schemas_finds_what_is_wrong_with_a_document() {
+    let fedqd = Fedqd::start();
+    let folder = tempfile::tempdir().unwrap();
+    let document: Value = serde_json::from_slice(&fs::read(document()).unwrap()).unwrap();
+    let wants_colour = |schema: &str| {
+        let mut document = document.clone();
+        document["components"]["schemas"][schema]["required"].as_array_mut().unwrap().push("colour".into());
+        document
+    };
+    let mut answers = document.clone();
+    let diff = &mut answers["paths"]["/api/v1/claims/{claim}/diff"]["post"]["responses"];
+    for status in ["200", "422"] {
+        diff.as_object_mut().unwrap().remove(status).unwrap();
+    }
+    for phase in &PHASES {
+        let (wrong, operations, found) = match phase.name {
+            "examples" => (answers.clone(), ["diff_claim"].as_slice(), "UndefinedStatusCode"),
+            "stateful" => {
+                (wants_colour("ClaimDetail"), ["list_claims", "get_claim"].as_slice(), "JsonSchemaError")
+            }
+            _ => (wants_colour("ClaimList"), ["list_claims"].as_slice(), "JsonSchemaError"),
+        };
+        let file = folder.path().join(format!("{}.json", phase.name));
+        write(&file, &wrong.to_string());
+        let (server, token, document) = (&fedqd.server, &fedqd.token, file.to_str().unwrap());
+        let verdict = phase.run(Tested { server, token, document, operations, seconds: None }, |_| ());
+        let Verdict { said, report } = verdict;
+        let kinds: Vec<_> = report["failures"].as_array().unwrap().iter().map(|one| &one["type"]).collect();
+        assert_eq!(
+            (&report["exit_code"], kinds.as_slice()),
+            (&json!(1), [&json!(found)].as_slice()),
+            "{}:\n{said}",
+            phase.name
+        );
+    }
 }
 
 /// Blocks of `docs/api.md` in the order they stand there: `sh` is run by one shell, others are written to the file that

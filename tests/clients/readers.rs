@@ -64,23 +64,61 @@ fn a_client_in_typescript_is_typed_by_the_document() {
     assert!(!output.status.success() && String::from_utf8_lossy(&output.stdout).contains("useable"));
 }
 
+/// What of `before` its clients rely on and `after` has no more, in words that begin with `No ` where that is nothing.
+fn breaking(before: &Path, after: &Path) -> String {
+    let output = Command::new(GO.join("bin/oasdiff"))
+        .args(["breaking", "--fail-on", "ERR", "--format", "singleline"])
+        .args([before, after])
+        .output()
+        .expect("oasdiff starts");
+    let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert_eq!(output.status.success(), told.starts_with("No "), "{told}");
+    told
+}
+
+/// The version that is made first. Every other one comes after a release.
+const FIRST: &str = "0.1.0";
+/// The document of the last release, a copy of `deploy/openapi.json` as it was then.
+const RELEASED: &str = "deploy/openapi.released.json";
+
+/// Whether `version` has to be compared with the document of the last release, which is of version `kept` where it is kept.
+fn is_compared(version: &str, kept: Option<&str>) -> Result<bool, String> {
+    match kept {
+        Some(_) => Ok(true),
+        None if version == FIRST => Ok(false),
+        None => Err(format!(
+            "version {version} comes after a release, and {RELEASED} is not there to compare with: put the \
+             deploy/openapi.json of the last release there"
+        )),
+    }
+}
+
+#[test]
+fn no_release_breaks_the_clients_of_the_one_before() {
+    assert_eq!(is_compared(FIRST, None), Ok(false));
+    assert_eq!(is_compared(FIRST, Some(FIRST)), Ok(true));
+    assert_eq!(is_compared("0.2.0", Some(FIRST)), Ok(true));
+    for later in ["0.1.1", "0.2.0", "1.0.0"] {
+        assert!(is_compared(later, None).unwrap_err().contains(RELEASED), "{later}");
+    }
+    let released = Path::new(env!("CARGO_MANIFEST_DIR")).join(RELEASED);
+    let kept = fs::read(&released).ok().map(|text| serde_json::from_slice::<Value>(&text).unwrap());
+    let kept = kept.as_ref().map(|document| document["info"]["version"].as_str().unwrap());
+    if is_compared(env!("CARGO_PKG_VERSION"), kept).unwrap_or_else(|missing| panic!("{missing}")) {
+        let told = breaking(&released, &document());
+        assert!(told.starts_with("No "), "clients of the last release would break:\n{told}");
+    }
+}
+
 /// What `change` makes of the document breaks clients; the tool that compares it with the last release's must see it.
 fn breaks(name: &str, change: impl FnOnce(&mut Value)) -> String {
     let mut changed: Value = serde_json::from_slice(&fs::read(document()).unwrap()).unwrap();
     change(&mut changed);
     let file = GO.join(format!("{name}.json"));
     fs::write(&file, changed.to_string()).expect("the target folder is writable");
-    let output = Command::new(GO.join("bin/oasdiff"))
-        .args(["breaking", "--fail-on", "ERR", "--format", "singleline"])
-        .args([&document(), &file])
-        .output()
-        .expect("oasdiff starts");
-    let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert_eq!(output.status.success(), told.contains("No "), "{told}");
-    told
+    breaking(&document(), &file)
 }
 
-/// Once there is a release, its document is the first of the two.
 #[test]
 fn what_breaks_clients_is_seen() {
     assert!(breaks("same", |_| ()).starts_with("No "));

@@ -7,6 +7,8 @@ use std::{
     sync::LazyLock,
 };
 
+use serde_json::Value;
+
 /// What `tests/clients/package-lock.json` pins, in the target folder.
 pub static NODE: LazyLock<PathBuf> = LazyLock::new(|| {
     installed("node", &["package.json", "package-lock.json"], |folder| {
@@ -81,23 +83,94 @@ pub fn node(tool: &str) -> Command {
     command
 }
 
-/// A run against fedqd at `server`, a short one unless `FEDQ_TESTER_SECONDS` says how long. What it finds that is meant
-/// stands with its reason in `schemathesis.toml`.
-pub fn schemathesis(server: &str, token: &str) -> Command {
-    // It keeps examples of earlier runs where it is started.
-    let folder = PYTHON.join("schemathesis");
-    for file in ["schemathesis.toml", "hooks.py"] {
-        write(&folder.join(file), &read(&format!("schemathesis/{file}")));
+/// Schemathesis's phases. Each is run by itself, so that none takes the time of another.
+pub const PHASES: [Phase; 4] = [
+    Phase { name: "examples", examples: 1, least: 10 },
+    Phase { name: "coverage", examples: 1, least: 1000 },
+    Phase { name: "fuzzing", examples: 3, least: 100 },
+    Phase { name: "stateful", examples: 10, least: 40 },
+];
+
+pub struct Phase {
+    pub name: &'static str,
+    /// Of each operation or chain of them, in a short run.
+    examples: u32,
+    /// Requests that a short run makes at least. One that makes fewer was cut off, or could not read the document.
+    least: u64,
+}
+
+/// What is tested.
+#[derive(Clone, Copy)]
+pub struct Tested<'a> {
+    pub server: &'a str,
+    pub token: &'a str,
+    /// The document that it is held against: its address, or a file.
+    pub document: &'a str,
+    /// Only these operations.
+    pub operations: &'a [&'a str],
+    /// How long to go on; a short run asks the same each time.
+    pub seconds: Option<u64>,
+}
+
+/// What a run of Schemathesis came to.
+pub struct Verdict {
+    pub said: String,
+    pub report: Value,
+}
+
+impl Phase {
+    /// What it finds that is meant stands with its reason in `schemathesis.toml`. In a long run requests are drawn, and the
+    /// two phases that never come to an end have one half of the time each.
+    pub fn run(&self, tested: Tested<'_>, adopt: impl Fn(&mut Command)) -> Verdict {
+        let folder = tempfile::tempdir().expect("there is room for temporary files");
+        for file in ["schemathesis.toml", "hooks.py"] {
+            write(&folder.path().join(file), &read(&format!("schemathesis/{file}")));
+        }
+        let report = folder.path().join("report.json");
+        let mut tester = Command::new(PYTHON.join("venv/bin/schemathesis"));
+        // It keeps what it found where it is started.
+        tester.current_dir(folder.path()).args([
+            "--config-file",
+            "schemathesis.toml",
+            "run",
+            tested.document,
+        ]);
+        tester.args(["--phases", self.name, "--report", "json", "--report-json-path"]).arg(&report);
+        for operation in tested.operations {
+            tester.args(["--include-operation-id", operation]);
+        }
+        match tested.seconds {
+            None => drop(tester.args(["--seed", "1", "--max-examples", &self.examples.to_string()])),
+            Some(seconds) if ["fuzzing", "stateful"].contains(&self.name) => {
+                tester.args(["--max-time", &seconds.div_ceil(2).to_string()]);
+            }
+            Some(_) => {}
+        }
+        tester.env("FEDQ_SERVER", tested.server).env("FEDQ_TOKEN", tested.token);
+        adopt(&mut tester);
+        let output = tester.output().expect("schemathesis starts");
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        let report = fs::read(&report).unwrap_or_else(|error| panic!("no report: {error}\n{said}"));
+        Verdict { said, report: serde_json::from_slice(&report).expect("the report is JSON") }
     }
-    let mut tester = Command::new(PYTHON.join("venv/bin/schemathesis"));
-    let seconds = std::env::var_os("FEDQ_TESTER_SECONDS").unwrap_or_else(|| "20".into());
-    tester
-        .current_dir(&folder)
-        .args(["--config-file", "schemathesis.toml", "run", "--max-time"])
-        .arg(seconds);
-    tester.arg(format!("{server}/api/v1/openapi.json"));
-    tester.env("FEDQ_SERVER", server).env("FEDQ_TOKEN", token);
-    tester
+}
+
+/// Fails with what one of the phases found, or if one was not run as a whole. `FEDQ_TESTER_SECONDS` makes it a long run.
+pub fn tester_finds_nothing(server: &str, token: &str, adopt: impl Fn(&mut Command)) {
+    let document = format!("{server}/api/v1/openapi.json");
+    let seconds = std::env::var_os("FEDQ_TESTER_SECONDS").map(|seconds| {
+        let seconds = seconds.to_str().and_then(|seconds| seconds.parse().ok());
+        seconds.expect("FEDQ_TESTER_SECONDS is a number")
+    });
+    for phase in &PHASES {
+        let tested = Tested { server, token, document: &document, operations: &[], seconds };
+        let Verdict { said, report } = phase.run(tested, &adopt);
+        let name = phase.name;
+        assert_eq!(report["exit_code"], 0, "{name}:\n{said}");
+        assert_eq!(report["phases"][name]["status"], "success", "{name} was not run: {report:#}\n{said}");
+        let made = report["test_cases"]["generated"].as_u64();
+        assert!(Some(phase.least) <= made, "{name} made {made:?} requests: {report:#}\n{said}");
+    }
 }
 
 /// A file of `tests/clients`.

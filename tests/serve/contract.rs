@@ -3,13 +3,24 @@
 use std::{io::Read, sync::Arc};
 
 use axum::{body::Body, http::Request};
-use fedq_domain::task::{names::TaskId, phase::Move};
-use fedq_values::ids::ClusterName;
+use fedq_domain::{
+    placement::{
+        spec::{Placement, PlacementKey},
+        view::{PlacementRow, PlacementView},
+    },
+    task::{names::TaskId, phase::Move},
+};
+use fedq_store::{CapacityRow, ClaimRow, ClusterRow, ClusterSource, PlanCause};
+use fedq_values::{
+    ids::{ClaimName, ClusterName, FlavorName, QueueName, ResourceName},
+    quantity::Amount,
+};
 use http_body_util::BodyExt;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    document::DOCUMENT,
+    document::{Asked, DOCUMENT, differences},
     server::{ANN, Served, served},
     tasks::{dispatch, moves, submit},
 };
@@ -152,7 +163,7 @@ async fn that_a_cluster_was_seen_is_no_other_cluster() {
     let seen = |milliseconds: i64, cordoned: bool| {
         let mut overview = super::server::overview();
         let east = overview.clusters.values_mut().next().unwrap();
-        east.last_seen.set(jiff::Timestamp::from_millisecond(milliseconds).unwrap());
+        east.last_seen.set(Timestamp::from_millisecond(milliseconds).unwrap());
         Arc::make_mut(east).cordoned = cordoned;
         served.overview.send_replace(overview.into());
     };
@@ -169,6 +180,38 @@ async fn that_a_cluster_was_seen_is_no_other_cluster() {
     assert_eq!(changed.status, 200, "it is cordoned");
 }
 
+/// Who checks all that the tests say and are told sees more than bodies.
+#[test]
+fn what_goes_beside_bodies_is_held_against_the_document() {
+    let headers = |pairs: &[(&'static str, &'static str)]| -> http::HeaderMap {
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    };
+    let told = |line: &str,
+                asked: &[(&'static str, &'static str)],
+                status: u16,
+                answer: &[(&'static str, &'static str)]| {
+        let (method, path) = line.split_once(' ').unwrap();
+        let (method, path) = (method.parse().unwrap(), format!("/api/v1{path}"));
+        let asked = Asked { method, path, headers: headers(asked), body: b"{}".to_vec() };
+        differences(&asked, status.try_into().unwrap(), &headers(answer), b"{}").join("\n")
+    };
+    let json = &[JSON];
+    for (told, expected) in [
+        (told("GET /claims/Not%20One", &[], 200, json), "claim: \"Not One\""),
+        (told("GET /tasks/0123456", &[], 200, json), "task: \"0123456\""),
+        (told("PUT /claims/a", json, 200, json), "the header If-Match is missing"),
+        (told("PUT /claims/a", &[JSON, ("if-match", "7")], 200, json), "If-Match: \"7\""),
+        (told("POST /tasks", &[("content-type", "text/yaml")], 201, json), "media type `text/yaml`"),
+        (told("POST /tasks", json, 201, json), "the header Location is missing"),
+        (told("GET /clusters", &[], 503, &[("retry-after", "soon")]), "Retry-After: null"),
+        (told("GET /clusters?limit=-1", &[], 200, json), "limit: null"),
+    ] {
+        assert!(told.contains(expected), "no {expected} in\n{told}");
+    }
+    let told = told("GET /tasks/01234567", &[("if-none-match", "\"a\"")], 304, &[("etag", "\"a\"")]);
+    assert!(!told.contains("task: ") && !told.contains("header"), "{told}");
+}
+
 /// As the loops of clients begin.
 #[tokio::test]
 async fn every_list_begins_with_an_empty_continue() {
@@ -176,9 +219,13 @@ async fn every_list_begins_with_an_empty_continue() {
     let document = fedq_api::openapi();
     let mut found = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
-        let parameters = item["get"]["parameters"].as_array().into_iter().flatten();
-        if !parameters.clone().any(|parameter| parameter["name"] == "continue") {
+        let schema = &item["get"]["responses"]["200"]["content"]["application/json"]["schema"]["$ref"];
+        if !schema.as_str().is_some_and(|schema| schema.ends_with("List")) {
             continue;
+        }
+        let parameters: Vec<_> = item["get"]["parameters"].as_array().into_iter().flatten().collect();
+        for name in ["limit", "continue"] {
+            assert!(parameters.iter().any(|parameter| parameter["name"] == name), "{path} has no {name}");
         }
         let path = path.trim_start_matches("/api/v1").replace("{cluster}", "east");
         let path = path.replace("{claim}", "east-resource-claim").replace("{queue}", "team-a");
@@ -273,6 +320,9 @@ async fn large_answers_are_compressed_where_that_is_asked_for() {
     flate2::read::GzDecoder::new(packed.as_ref()).read_to_end(&mut text).unwrap();
     assert_eq!(text, plain.body);
     assert!(5 * packed.len() < plain.body.len(), "{} of {}", packed.len(), plain.body.len());
+    let page = Request::builder().uri("/api/v1/docs").header("accept-encoding", "gzip");
+    let page = tower::ServiceExt::oneshot(served.router.clone(), page.body(Body::empty()).unwrap());
+    assert_eq!(page.await.unwrap().headers()["content-encoding"], "gzip");
 }
 
 /// A cluster that answers is seen all the time.
@@ -291,7 +341,7 @@ async fn that_a_cluster_was_seen_is_no_event() {
         let mut overview = super::server::overview();
         let east = overview.clusters.first_entry().unwrap().into_mut();
         let east = Arc::get_mut(east).unwrap();
-        east.last_seen.set(jiff::Timestamp::from_millisecond(seen).unwrap());
+        east.last_seen.set(Timestamp::from_millisecond(seen).unwrap());
         east.cordoned = cordoned;
         served.overview.send_replace(overview.into());
     };
@@ -355,7 +405,7 @@ async fn what_is_beyond_a_bound_of_the_document_is_refused_with_its_field() {
         (("POST /clusters/west/confirm", json!({"uid": text(129)})), "uid"),
         (("POST /clusters/west/confirm", json!({"uid": ""})), "uid"),
         (claim(json!([]), many(65, "1".into())), "nominalResources"),
-        (claim(vec![assignment(json!({})); 129].into(), json!({})), "resourceAssignments"),
+        (claim(vec![assignment(json!({"cpu": "1"})); 129].into(), json!({})), "resourceAssignments"),
         (claim(json!([assignment(many(17, "1".into()))]), json!({})), "resourceAssignments[0].resources"),
         (
             ("POST /volumes", json!({"name": "a", "size": "1Gi", "accessModes": vec!["ReadWriteOnce"; 5]})),
@@ -631,4 +681,302 @@ async fn lists_of_clusters_that_change_between_pages_hold_together() {
         hold_together(path, &whole, &of_gone, &found);
         assert!(found.iter().any(|row| row.starts_with('z')), "{path}: what came behind the page is told of");
     }
+}
+
+const NAMES: [&str; 8] = ["a", "c", "e", "g", "i", "k", "m", "o"];
+
+/// Goes through `path`, which holds what `publish` was given last, while after each page one goes and one comes: before
+/// what was told of, the one behind which the next page begins, and one that is still to come.
+async fn goes_and_comes(served: &Served, path: &str, publish: impl Fn(&[&str])) {
+    publish(&NAMES);
+    let (gone, came) = (["a", "g", "k"], ["b", "h", "z"]);
+    let mut there = NAMES.to_vec();
+    let found = pages(served, path, text_of("name"), async |number| {
+        if let (Some(gone), Some(came)) = (gone.get(number), came.get(number)) {
+            there.retain(|name| name != gone);
+            there.push(came);
+            publish(&there);
+        }
+    });
+    let (found, owned) =
+        (found.await, |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect());
+    let (whole, gone): (Vec<String>, Vec<String>) = (owned(&NAMES), owned(&gone));
+    hold_together(path, &whole, &gone, &found);
+    assert!(!found.contains(&"k".to_owned()), "{path}: it went before its page: {found:?}");
+    assert!(found.contains(&"z".to_owned()), "{path}: it came before its page: {found:?}");
+}
+
+#[tokio::test]
+async fn lists_of_claims_queues_and_placements_that_change_between_pages_hold_together() {
+    let served = served().await;
+    goes_and_comes(&served, "/claims", |names| {
+        let mut overview = super::server::overview();
+        let claim = overview.claims.values().next().unwrap().clone();
+        overview.claims =
+            names.iter().map(|name| (ClaimName::new(name).unwrap(), Arc::clone(&claim))).collect();
+        served.overview.send_replace(overview.into());
+    })
+    .await;
+    goes_and_comes(&served, "/queues", |names| {
+        let mut overview = super::server::overview();
+        let queue = overview.queues.values().next().unwrap().clone();
+        overview.queues =
+            names.iter().map(|name| (QueueName::new(name).unwrap(), Arc::clone(&queue))).collect();
+        served.overview.send_replace(overview.into());
+    })
+    .await;
+    goes_and_comes(&served, "/placements", |names| {
+        let view = super::placement::view();
+        let like = view.placements.values().next().unwrap();
+        let placement = |name: &&str| {
+            let key = PlacementKey { namespace: "ns".into(), name: (*name).into() };
+            let row = PlacementRow { placement: Arc::new(Placement::new(key.clone())), ..(**like).clone() };
+            (key, Arc::new(row))
+        };
+        let placements = names.iter().map(placement).collect();
+        served.placements.send_replace(Arc::new(PlacementView { placements, ..(*view).clone() }));
+    })
+    .await;
+}
+
+/// What was done is told of newest first, so what is added later stands before the first page; what is too old is forgotten
+/// meanwhile, from the other end.
+#[tokio::test]
+async fn histories_that_grow_between_pages_hold_together() {
+    let served = served().await;
+    let (claim, cluster) =
+        (ClaimName::new("east-resource-claim").unwrap(), ClusterName::new("east").unwrap());
+    let row = ClusterRow {
+        name: cluster.clone(),
+        identity: None,
+        server: "https://api.example.com".to_owned(),
+        source: ClusterSource::Secret,
+        connection: "Ready".to_owned(),
+        last_seen: None,
+        cordoned: false,
+        version: None,
+        joined: Timestamp::UNIX_EPOCH,
+    };
+    served.store.put_cluster(&row).await.unwrap();
+    let step = async |number: i64| {
+        let at = Timestamp::from_second(1_700_000_000 + number).unwrap();
+        let spec = super::server::spec(&number.to_string());
+        let edit = ClaimRow { name: claim.clone(), generation: number, spec, who: "ann".to_owned(), at };
+        assert!(served.store.record_claim(&edit).await.unwrap());
+        let gpus = CapacityRow {
+            flavor: FlavorName::new("on-demand").unwrap(),
+            resource: ResourceName::new("nvidia.com/gpu").unwrap(),
+            capacity: Amount::new(number),
+            foreign: Amount::ZERO,
+            usable: Amount::new(number),
+        };
+        assert_eq!(served.store.record_capacity(&cluster, &[gpus], at).await.unwrap(), 1);
+    };
+    for number in 1..=7 {
+        step(number).await;
+    }
+    let mut last = 7;
+    for (path, field) in
+        [("/claims/east-resource-claim/history", "generation"), ("/capacity/east/history", "capacity")]
+    {
+        let key = |item: &Value| item[field].to_string();
+        let whole = ask(&served, &format!("GET {path}"), &[], "").await.json();
+        let whole: Vec<String> = whole["items"].as_array().unwrap().iter().map(key).collect();
+        assert!(7 <= whole.len(), "{path}: {whole:?}");
+        let found = pages(&served, path, key, async |_| {
+            last += 1;
+            step(last).await;
+        });
+        assert_eq!(found.await, whole, "{path}");
+    }
+}
+
+/// A plan is stored under Kubernetes' names of resources, and told of by those that queues and claims are told of by.
+#[tokio::test]
+async fn plans_name_what_their_queue_names() {
+    let served = served().await;
+    let cell = json!({
+        "queue": "team-a", "flavor": "on-demand", "resource": "nvidia.com/gpu", "requested": "8", "effective": "6",
+        "draining": "2", "term": "4", "reason": "Draining",
+    });
+    let cause = PlanCause { other: Some("a node went".to_owned()), ..PlanCause::default() };
+    let (cluster, report) = (ClusterName::new("east").unwrap(), json!({"cells": [cell]}));
+    served.store.record_plan(&cluster, &cause, &report, Timestamp::UNIX_EPOCH).await.unwrap();
+    let told = ask(&served, "GET /queues/team-a", &[], "").await.json();
+    let planned = &told["plans"][0]["report"]["cells"][0];
+    assert_eq!((&planned["queue"], &planned["resource"]), (&told["queue"]["name"], &json!("gpu")), "{told}");
+    assert_eq!((&planned["draining"], &planned["reason"]), (&json!("2"), &json!("Draining")));
+}
+
+/// Everything of a request that the document gives a form, in another one: the bodies of examples with one thing changed.
+#[tokio::test]
+async fn what_is_not_of_the_form_of_the_document_is_refused_with_its_field() {
+    let served = served().await;
+    served.placements.send_replace(super::placement::view());
+    let document = fedq_api::openapi();
+    let mut seen = std::collections::BTreeSet::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let content = &operation["requestBody"]["content"]["application/json"];
+            if content.is_null() {
+                continue;
+            }
+            let line = format!("{} {}", method.to_uppercase(), path.trim_start_matches("/api/v1"));
+            let line = line.replace("{cluster}", "east").replace("{claim}", "east-resource-claim");
+            let line = line.replace("{queue}", "team-a");
+            let mut wrong = Vec::new();
+            misshapen(&content["schema"], &content["example"], "", &mut wrong);
+            for (field, body) in wrong {
+                if DOCUMENT.misfits(&content["schema"], &body).is_empty() {
+                    continue;
+                }
+                let answer = ask(&served, &line, &[JSON, ("if-match", "*")], body.to_string()).await;
+                let problem = answer.json();
+                assert_eq!(
+                    (answer.status, &problem["code"]),
+                    (422, &json!("invalid")),
+                    "{line} {field}: {problem}"
+                );
+                let causes = problem["causes"].as_array().unwrap().iter();
+                let fields: Vec<&str> = causes.map(|cause| cause["field"].as_str().unwrap()).collect();
+                let of = |found: &&str| {
+                    let found = found.trim_start_matches("spec.");
+                    !found.is_empty() && (found.starts_with(&field) || field.starts_with(found))
+                };
+                assert!(fields.iter().any(of), "{line} {field}: {problem}");
+                seen.insert(format!("{line} {field}"));
+            }
+        }
+    }
+    for expected in [
+        "POST /tasks queue",
+        "POST /tasks envs",
+        "POST /tasks uploads",
+        "PUT /claims/east-resource-claim resourceAssignments[0].clusterQueueName",
+        "PUT /claims/east-resource-claim nominalResources",
+        "POST /claims/east-resource-claim/assign resources",
+        "PUT /queues/team-a/base base",
+        "POST /placements/simulate metadata.namespace",
+    ] {
+        assert!(seen.contains(expected), "{expected} is not among {seen:#?}");
+    }
+    let world = served.hub.world();
+    let reads = |line: &&String| line.contains(" GET ") || line.contains("reviews");
+    let written: Vec<_> = world.requests.iter().filter(|line| !reads(line)).collect();
+    assert!(written.is_empty(), "{written:?}");
+}
+
+/// `example` with each text, key and item of a map in turn that cannot be one, and the field that it is about.
+fn misshapen(schema: &Value, example: &Value, field: &str, wrong: &mut Vec<(String, Value)>) {
+    const NONE: [&str; 4] = ["No Such: Thing", "-.", "a\u{0}b", ""];
+    let schema = whole(schema);
+    let below = |name: &str| if field.is_empty() { name.to_owned() } else { format!("{field}.{name}") };
+    let mut put = |field: &str, inner: Vec<(String, Value)>, make: &dyn Fn(Value) -> Value| {
+        wrong.extend(
+            inner
+                .into_iter()
+                .map(|(at, value)| (if at.is_empty() { field.to_owned() } else { at }, make(value))),
+        );
+    };
+    for (name, part) in schema["properties"].as_object().into_iter().flatten() {
+        let mut inner = Vec::new();
+        misshapen(part, &example[name], &below(name), &mut inner);
+        put(&below(name), inner, &|value| {
+            let mut body = example.clone();
+            body[name] = value;
+            body
+        });
+    }
+    if schema["items"].is_object() {
+        let mut inner = Vec::new();
+        misshapen(&schema["items"], &example[0], &format!("{field}[0]"), &mut inner);
+        put(field, inner, &|value| json!([value]));
+    }
+    if schema["additionalProperties"].is_object() {
+        let key = example
+            .as_object()
+            .and_then(|map| map.keys().next())
+            .cloned()
+            .unwrap_or_else(|| "KEY".to_owned());
+        wrong.extend(NONE.map(|text| (field.to_owned(), json!({key.clone(): text}))));
+        let value =
+            example.as_object().and_then(|map| map.values().next()).cloned().unwrap_or_else(|| json!("1"));
+        wrong.extend(NONE.map(|text| (field.to_owned(), json!({text: value.clone()}))));
+    }
+    let kinds = &schema["type"];
+    if *kinds == "string" || kinds.as_array().is_some_and(|kinds| kinds.contains(&json!("string"))) {
+        wrong.extend(NONE.map(|text| (field.to_owned(), json!(text))));
+    }
+}
+
+/// What a schema refers to, with what stands beside the reference.
+fn whole(schema: &Value) -> Value {
+    let pointer = schema["$ref"].as_str().map(|path| path.trim_start_matches('#').to_owned());
+    let mut whole =
+        pointer.map_or_else(|| json!({}), |pointer| fedq_api::openapi().pointer(&pointer).unwrap().clone());
+    merge(&mut whole, schema);
+    whole
+}
+
+fn merge(into: &mut Value, more: &Value) {
+    let (true, Value::Object(more)) = (into.is_object(), more) else {
+        *into = more.clone();
+        return;
+    };
+    for (key, value) in more.iter().filter(|(key, _)| *key != "$ref") {
+        merge(&mut into[key.as_str()], value);
+    }
+}
+
+/// The document and the server say the same of each.
+#[tokio::test]
+async fn quantities_are_taken_as_the_document_says() {
+    let served = served().await;
+    let document = fedq_api::openapi();
+    let schema = |path: &str, method: &str| {
+        document["paths"][path][method]["requestBody"]["content"]["application/json"]["schema"].clone()
+    };
+    let (diff, base) =
+        (schema("/api/v1/claims/{claim}/diff", "post"), schema("/api/v1/queues/{queue}/base", "put"));
+    let digits = "1".repeat(19);
+    let texts = [
+        "5",
+        "+5",
+        "-5",
+        "-0",
+        "007",
+        ".5",
+        "5.",
+        "1.5k",
+        "0",
+        "1e3",
+        "1E+03",
+        "1e003",
+        "5 ",
+        " 5",
+        "5\n",
+        "5X",
+        "Ki",
+        "",
+        "1.0000000000k",
+    ];
+    let more = [digits.clone(), format!("1{digits}"), format!("{}Ki", "0".repeat(30)), "0".repeat(64)];
+    let (mut fit, mut unfit) = (0, 0);
+    for text in texts.iter().map(ToString::to_string).chain(more) {
+        let mut spec = super::server::spec("4");
+        spec["resourceAssignments"][0]["resources"]["memory"] = json!(text);
+        let set = json!({"flavor": "on-demand", "resource": "memory", "base": text});
+        for (line, schema, body) in [
+            ("POST /claims/east-resource-claim/diff", &diff, spec),
+            ("PUT /queues/team-a/base?dryRun=All", &base, set),
+        ] {
+            let fits = DOCUMENT.misfits(schema, &body).is_empty();
+            let answer = ask(&served, line, &[JSON], body.to_string()).await;
+            // What the queue there holds is another matter.
+            let taken = answer.status != 422;
+            assert_eq!(taken, fits, "{line} {text:?}: {}", answer.json());
+            if fits { fit += 1 } else { unfit += 1 }
+        }
+    }
+    assert!(10 < fit && 20 < unfit, "{fit} {unfit}");
 }

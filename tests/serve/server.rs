@@ -325,7 +325,8 @@ impl Served {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         let path = parts.uri.path_and_query().unwrap().to_string();
-        let asked = Asked { method: parts.method.clone(), path, body: body.to_vec() };
+        let asked =
+            Asked { method: parts.method.clone(), path, headers: parts.headers.clone(), body: body.to_vec() };
         let request = Request::from_parts(parts, Body::from(body));
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();

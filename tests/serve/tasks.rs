@@ -419,7 +419,7 @@ async fn a_stream_of_logs_ends_with_a_word_on_the_task() {
     let served = served().await;
     let id = submit(&served, ANN, "run: x\n").await;
     moves(&served, &id, &[dispatch(), Move::ProgramFailed { restart: false }]).await;
-    let expected = json!({"phase": "failed", "message": "program"});
+    let expected = json!({"type": "TASK", "phase": "failed", "message": "program"});
     for query in ["", "?follow=true", "?follow=1&tail=5&node=0&sinceSeconds=60"] {
         let (status, last) = served.call(ANN, &format!("GET /tasks/{id}/logs{query}"), Value::Null).await;
         assert_eq!((status, last), (200, expected.clone()), "{query}");

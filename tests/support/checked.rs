@@ -103,7 +103,12 @@ impl Checked {
         let (mut parts, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         let path = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
-        let asked = Asked { method: parts.method.clone(), path: path.clone(), body: body.to_vec() };
+        let asked = Asked {
+            method: parts.method.clone(),
+            path: path.clone(),
+            headers: parts.headers.clone(),
+            body: body.to_vec(),
+        };
         parts.uri = format!("{}{path}", self.server).parse()?;
         parts.headers.remove(header::HOST);
         // What is checked is not packed.

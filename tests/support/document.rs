@@ -31,6 +31,7 @@ pub struct Asked {
     pub method: Method,
     /// With its query.
     pub path: String,
+    pub headers: HeaderMap,
     pub body: Vec<u8>,
 }
 
@@ -116,7 +117,7 @@ impl Document {
         };
         let mut differences = Vec::new();
         if status.is_success() {
-            differences.extend(self.request(&operation.described, asked));
+            differences.extend(self.request(operation, asked));
         }
         let Some(response) = operation.described["responses"].get(status.as_str()) else {
             differences.push(format!("status {status} is not described"));
@@ -124,9 +125,7 @@ impl Document {
         };
         let response = self.resolve(response);
         for (name, described) in response["headers"].as_object().into_iter().flatten() {
-            if self.resolve(described)["required"] == true && !headers.contains_key(name.as_str()) {
-                differences.push(format!("the header {name} is missing"));
-            }
+            differences.extend(self.header(self.resolve(described), name, headers));
         }
         match response["content"].get(&media) {
             Some(_) if is_stream(&media) => {}
@@ -138,16 +137,43 @@ impl Document {
     }
 
     /// What the server accepted and the document does not have.
-    fn request(&self, operation: &Value, asked: &Asked) -> Vec<String> {
+    fn request(
+        &self,
+        Operation { path, described: operation, .. }: &Operation,
+        asked: &Asked,
+    ) -> Vec<String> {
         let mut differences = Vec::new();
-        let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
-        if !schema.is_null() {
-            differences.extend(self.misfits(schema, &parsed(&asked.body)));
+        let body = &operation["requestBody"];
+        if body.is_object() {
+            let media = media(&asked.headers);
+            match body["content"].get(&media) {
+                Some(content) if media == "application/json" => {
+                    differences.extend(self.misfits(&content["schema"], &parsed(&asked.body)));
+                }
+                Some(_) => {}
+                None => differences.push(format!("a body of the media type `{media}` is not described")),
+            }
+        }
+        let parameters = || operation["parameters"].as_array().into_iter().flatten();
+        for header in parameters().filter(|parameter| parameter["in"] == "header") {
+            let name = header["name"].as_str().expect("a name");
+            differences.extend(self.header(header, name, &asked.headers));
+        }
+        let asked_path = asked.path.split('?').next().unwrap_or_default();
+        for (pattern, part) in path.iter().zip(asked_path.split('/')) {
+            let Some(name) = pattern.strip_prefix('{').and_then(|name| name.strip_suffix('}')) else {
+                continue;
+            };
+            let known = parameters().find(|parameter| parameter["in"] == "path" && parameter["name"] == name);
+            let Some(known) = known else {
+                differences.push(format!("the parameter {name} of the path is not described"));
+                continue;
+            };
+            differences.extend(named(name, self.misfits(&known["schema"], &json!(unescaped(part)))));
         }
         let query = asked.path.split_once('?').map(|(_, query)| query).unwrap_or_default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-            let mut parameters = operation["parameters"].as_array().into_iter().flatten();
-            let known = parameters.find(|known| known["in"] == "query" && known["name"] == *name);
+            let known = parameters().find(|known| known["in"] == "query" && known["name"] == *name);
             let Some(known) = known else {
                 differences.push(format!("the parameter {name} is not described"));
                 continue;
@@ -162,10 +188,44 @@ impl Document {
                 Some("integer") => json!(value.parse::<u64>().ok()),
                 _ => json!(value),
             };
-            differences.extend(self.misfits(&known["schema"], &value));
+            differences.extend(named(&name, self.misfits(&known["schema"], &value)));
         }
         differences
     }
+
+    /// Of a request or an answer: whether it is there where it must be, and what it says.
+    fn header(&self, described: &Value, name: &str, headers: &HeaderMap) -> Vec<String> {
+        let values: Vec<_> = headers.get_all(name).iter().collect();
+        if values.is_empty() && described["required"] == true {
+            return vec![format!("the header {name} is missing")];
+        }
+        let misfits = values.into_iter().flat_map(|value| {
+            let text = String::from_utf8_lossy(value.as_bytes());
+            let value = match described["schema"]["type"].as_str() {
+                Some("integer") => json!(text.parse::<u64>().ok()),
+                _ => json!(text),
+            };
+            self.misfits(&described["schema"], &value)
+        });
+        named(name, misfits)
+    }
+}
+
+fn named(name: &str, misfits: impl IntoIterator<Item = String>) -> Vec<String> {
+    misfits.into_iter().map(|misfit| format!("{name}{misfit}")).collect()
+}
+
+/// A part of a path, as the server reads it.
+fn unescaped(part: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::new(), part.as_bytes());
+    while let [first, others @ ..] = rest {
+        let escape =
+            others.get(..2).filter(|_| *first == b'%').and_then(|digits| str::from_utf8(digits).ok());
+        let byte = escape.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &others[2..] } else { others };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Fields that the document does not have are differences.

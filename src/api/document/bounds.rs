@@ -22,11 +22,10 @@ const MAX_UPLOADS: usize = 1024;
 const MAX_VARIABLE_NAME: usize = 253;
 
 /// A pointer below the schemas, the keyword and the bound.
-const BOUNDS: [(&str, &str, usize); 19] = [
+const BOUNDS: [(&str, &str, usize); 18] = [
     ("/ClaimSpec/properties/nominalResources", "maxProperties", MAX_NOMINAL),
     ("/ClaimSpec/properties/resourceAssignments", "maxItems", MAX_ASSIGNMENTS),
     ("/Assignment/properties/resources", "maxProperties", MAX_RESOURCES),
-    ("/Assign/properties/resources", "maxProperties", MAX_RESOURCES),
     ("/JoinCluster/properties/kubeconfig", "maxLength", kubeconfig::MAX_BYTES),
     // Bytes are counted besides, of which a character may have several.
     ("/SubmitAppWrapper/properties/file", "maxLength", MAX_BYTES),
@@ -62,7 +61,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::openapi;
+    use crate::{openapi, shape::resolved};
 
     #[test]
     fn every_bound_is_one_of_a_field_that_is_there() {
@@ -89,7 +88,8 @@ mod tests {
     #[test]
     fn all_that_requests_hold_has_bounds() {
         let document = openapi();
-        let mut found = Walk { document: &document, unbounded: BTreeSet::new(), seen: 0 };
+        let mut found =
+            Walk { document: &document, unbounded: BTreeSet::new(), free: BTreeSet::new(), seen: 0 };
         for item in document["paths"].as_object().into_iter().flat_map(|paths| paths.values()) {
             for operation in item.as_object().into_iter().flat_map(|item| item.values()) {
                 for parameter in operation["parameters"].as_array().into_iter().flatten() {
@@ -105,28 +105,43 @@ mod tests {
         assert!(100 < found.seen, "{}", found.seen);
         let meant: BTreeSet<String> = UNBOUNDED.iter().map(|(place, _)| (*place).to_owned()).collect();
         assert_eq!(found.unbounded, meant);
+        let meant: BTreeSet<String> = FREE.iter().map(|(place, _)| (*place).to_owned()).collect();
+        assert_eq!(found.free, meant, "text of requests has a pattern, an enumeration, a format or a reason");
     }
+
+    /// Text of requests that has a bound and no form, and why it can have none.
+    const FREE: [(&str, &str); 9] = [
+        ("body confirm_cluster.uid", "compared with the one that is there, and never kept"),
+        ("body join_cluster.context", "a name in the kubeconfig, which may be any text"),
+        ("body join_cluster.kubeconfig", FORMAT),
+        ("body submit_app_wrapper.file", FORMAT),
+        ("body submit_task.accelerators", FORMAT),
+        ("body submit_task.file", FORMAT),
+        ("body submit_task.image", "what a cluster's container runtime takes"),
+        ("body submit_task.uploads keys", "places on the submitter's machine, which may be any text"),
+        ("header If-None-Match", "compared with what is there, and never kept"),
+    ];
+    const FORMAT: &str = "another project's format within JSON, with rules of its own";
 
     struct Walk<'a> {
         document: &'a Value,
         unbounded: BTreeSet<String>,
+        free: BTreeSet<String>,
         seen: u32,
     }
 
     impl Walk<'_> {
         fn look(&mut self, place: &str, schema: &Value) {
             self.seen += 1;
-            let pointer = schema["$ref"].as_str().map(|path| path.trim_start_matches('#'));
-            let target = pointer.and_then(|pointer| self.document.pointer(pointer)).cloned();
-            let has = |key: &str| schema.get(key).or_else(|| target.as_ref()?.get(key)).cloned();
+            let schema = resolved(schema, self.document);
+            let has = |key: &str| schema.get(key).cloned();
             let kinds = has("type").unwrap_or_default();
             let is =
                 |kind: &str| kinds == kind || kinds.as_array().is_some_and(|all| all.contains(&kind.into()));
             let bound = |key: &str| has(key).is_some();
+            let is_time = has("format").is_some_and(|format| format == "date-time");
             let holds = if is("string") {
-                bound("enum")
-                    || bound("maxLength")
-                    || has("format").is_some_and(|format| format == "date-time")
+                bound("enum") || bound("maxLength") || is_time
             } else if is("integer") {
                 bound("minimum") && bound("maximum")
             } else if is("array") {
@@ -139,6 +154,9 @@ mod tests {
             };
             if !holds {
                 self.unbounded.insert(place.to_owned());
+            }
+            if is("string") && !is_time && !bound("enum") && !bound("pattern") {
+                self.free.insert(place.to_owned());
             }
             if let Some(items) = has("items") {
                 self.look(&format!("{place}[]"), &items);

@@ -103,7 +103,7 @@ fn answered(schema: &str) -> Option<Value> {
             }],
         }),
         "Queue" => queue(),
-        "QueueExplanation" => json!({"queue": queue(), "plans": []}),
+        "QueueExplanation" => json!({"queue": queue(), "plans": [plan()]}),
         "Upload" => json!({"digest": "5f".repeat(32), "stored": true, "bytes": 48213, "maxBytes": 4_194_304}),
         "Stopped" => json!({"ids": ["k3v9x2ab"]}),
         "Submitted" => json!({
@@ -206,6 +206,16 @@ fn cell() -> Value {
 
 fn queue() -> Value {
     json!({"name": "team-a", "cohort": "research", "cells": [cell()]})
+}
+
+fn plan() -> Value {
+    json!({
+        "at": SUBMITTED, "cluster": "oregon", "cause": "claim oregon-resource-claim generation 3", "who": "ann@example.com",
+        "report": {"cells": [{
+            "queue": "team-a", "flavor": "on-demand", "resource": "gpu", "requested": "8", "effective": "8",
+            "draining": "0", "term": "8", "reason": "Assigned",
+        }]},
+    })
 }
 
 fn condition() -> Value {

@@ -228,7 +228,7 @@ impl Lines {
 
     fn told(&self, text: &mut String, mut item: LogTask) {
         item.resume = self.places.text();
-        self.send(text, &json!(item).to_string());
+        self.send(text, &json!(LogItem::Task(item)).to_string());
     }
 
     /// The last word is on the task: whoever follows must know how it ended.

@@ -16,14 +16,14 @@ use fedq_domain::task::{
     names::TaskId,
     phase,
     pipeline::Stage,
-    sky::{NewTask, Note, TaskFile, TaskFileError},
+    sky::{NewTask, Note, TaskFile, TaskFileError, is_variable},
     spec::{Secrets, TaskSpec},
     upload::{Archive, Digest},
     wrapped::by_multikueue,
     yaml::YamlError,
 };
 use fedq_store::{Acceptance, Live, Submission, TaskRow, VolumeRow};
-use fedq_values::ids::ClusterName;
+use fedq_values::ids::{ClusterName, NameError, QueueName};
 use fedq_wire::problem::{Cause, Code};
 
 /// Less than any client waits for an answer.
@@ -45,6 +45,10 @@ impl Wanted {
         let id = id.map(str::parse::<TaskId>).transpose().map_err(|error| Failure::field("id", &error))?;
         let cluster = cluster.map(ClusterName::new).transpose();
         let cluster = cluster.map_err(|error| Failure::field("cluster", &error))?;
+        if let Some(queue) = &queue {
+            let named = |error| NameError { kind: "LocalQueue name", ..error };
+            QueueName::new(queue).map_err(|error| Failure::field("queue", &named(error)))?;
+        }
         Ok(Self { id, queue, cluster })
     }
 }
@@ -81,6 +85,21 @@ pub fn refused(error: &TaskFileError) -> Failure {
 
 fn invalid(detail: impl Into<String>) -> Failure {
     Failure::new(StatusCode::UNPROCESSABLE_ENTITY, Code::Invalid, detail)
+}
+
+/// What is given beside the file has places of its own, by which it is told what is wrong; values are never repeated.
+pub fn are_variables(field: &str, given: &BTreeMap<String, String>) -> Result<(), Failure> {
+    let wrong = |(name, value): &(&String, &String)| !is_variable(name) || value.contains('\0');
+    let Some((name, _)) = given.iter().find(wrong) else { return Ok(()) };
+    let message = if is_variable(name) {
+        "must not have a NUL in it: programs could not be given it"
+    } else {
+        "is no name of a variable: use letters, digits and `_`, and begin with none of the digits"
+    };
+    let name: String = name.chars().take(80).collect();
+    let mut failure = invalid(format!("{field}: a variable is wrong"));
+    failure.0.causes = vec![Cause::new(format!("{field}.{name}"), message)];
+    Err(failure)
 }
 
 /// What was sent before, by what the file calls it. A dry run takes for granted that the rest would be.

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use fedq_domain::{
+    claim_status::reason_word,
     quota::{ClusterPlan, Mode},
     resources::{Cell, FlavorResource},
 };
@@ -149,17 +150,18 @@ impl QuotaController {
         }
         let cause = cause(round, name, before, &now);
         let is_first = before.is_none();
+        let connection = round.joined.get(name).map(|joined| &joined.connection);
         let report: Vec<_> = plan
             .cells
             .iter()
             .map(|(cell, planned)| {
                 json!({
-                    "clusterQueueName": cell.queue, "flavor": cell.flavor, "resource": cell.resource,
+                    "queue": cell.queue, "flavor": cell.flavor, "resource": cell.resource,
                     "requested": planned.requested.text(&cell.resource),
                     "effective": planned.effective.text(&cell.resource),
                     "draining": planned.draining.text(&cell.resource),
                     "term": planned.term.text(&cell.resource),
-                    "reason": format!("{:?}", planned.reason),
+                    "reason": reason_word(&planned.reason, connection),
                 })
             })
             .collect();

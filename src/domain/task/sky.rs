@@ -13,7 +13,7 @@ mod text;
 
 use std::collections::BTreeMap;
 
-pub use self::{changes::Changes, config::is_reserved, document::MAX_NAME, reader::Note};
+pub use self::{changes::Changes, config::is_reserved, document::MAX_NAME, reader::Note, text::is_variable};
 use self::{
     document::Overrides,
     reader::{At, Notes},

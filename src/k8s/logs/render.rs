@@ -63,8 +63,9 @@ pub fn json(event: &Event) -> String {
     serde_json::to_string(&shape).expect("text and numbers are JSON")
 }
 
+/// Told apart by `type`.
 #[derive(Serialize)]
-#[serde(untagged)]
+#[serde(tag = "type", rename_all = "UPPERCASE")]
 enum Shape<'a> {
     Line(Line<'a>),
     Status(Told<'a>),
@@ -193,12 +194,12 @@ mod tests {
         let line = json(&Event::Line(record(b"a \"b\"\x1b")));
         assert_eq!(
             line,
-            r#"{"ts":"2026-11-21T07:00:00.250000000Z","cluster":"east","node":3,"pod":"p","container":"main","seq":7,"line":"a \"b\"\u001b"}"#
+            r#"{"type":"LINE","ts":"2026-11-21T07:00:00.250000000Z","cluster":"east","node":3,"pod":"p","container":"main","seq":7,"line":"a \"b\"\u001b"}"#
         );
         let line = json(&Event::Line(Record { cut: 2, ts: None, ..record(b"\xff\xfe") }));
         assert_eq!(
             line,
-            "{\"cluster\":\"east\",\"node\":3,\"pod\":\"p\",\"container\":\"main\",\"seq\":7,\"line\":\"\u{fffd}\u{fffd}\",\"bytes\":\"//4=\",\"cut\":2}"
+            "{\"type\":\"LINE\",\"cluster\":\"east\",\"node\":3,\"pod\":\"p\",\"container\":\"main\",\"seq\":7,\"line\":\"\u{fffd}\u{fffd}\",\"bytes\":\"//4=\",\"cut\":2}"
         );
     }
 
@@ -207,7 +208,7 @@ mod tests {
         let status = Event::Status(record(b"").origin, Status::Dropped { lines: 2 });
         assert_eq!(
             json(&status),
-            r#"{"cluster":"east","node":3,"container":"main","status":"dropped","message":"… 2 lines dropped"}"#
+            r#"{"type":"STATUS","cluster":"east","node":3,"container":"main","status":"dropped","message":"… 2 lines dropped"}"#
         );
     }
 }

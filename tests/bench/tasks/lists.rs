@@ -1,4 +1,5 @@
-//! Lists of thousands of tasks for many callers who read slowly: what they take of fedqd's memory while they do.
+//! Lists of thousands of tasks for many callers who read slowly, or follow them: what they take of fedqd's memory while
+//! they do.
 
 use std::time::{Duration, Instant};
 
@@ -23,15 +24,25 @@ const CALLERS: usize = 50;
 const READING: Duration = Duration::from_secs(4);
 /// Of a caller's socket: the kernel would take in a whole list for them otherwise.
 const SOCKET: usize = 64 << 10;
+const SYNCED: &[u8] = b"{\"type\":\"SYNCED\"}\n";
 const GOAL: f64 = 50e6;
 /// For memory that is not needed any more to be given back, and for what others do at a start to be over.
 const REST: Duration = Duration::from_secs(3);
 
+/// As long as scripts get that people keep within the file, and none to speak of.
+const SCRIPTS: [usize; 2] = [0, 100 << 10];
+
 pub async fn lists() {
+    for script in SCRIPTS {
+        of_tasks(script).await;
+    }
+}
+
+async fn of_tasks(script: usize) {
     let bed = Stage::bed(1).await;
     let store = Store::open(&bed.path("fedq.db")).await.unwrap();
     // One half of them is somebody else's.
-    history(&store, 2 * TASKS).await;
+    history(&store, 2 * TASKS, script).await;
     store.close().await;
     let stage = Stage::start(bed).await;
     // What is paid once: the pages of the database that SQLite keeps, room for what is being packed.
@@ -39,11 +50,41 @@ pub async fn lists() {
     for packed in [false, true] {
         sizes.push((packed, read(&stage, packed, usize::MAX).await));
     }
-    println!("{CALLERS} callers at once, each reading a list of {TASKS} tasks for {READING:?}:");
+    println!(
+        "{CALLERS} callers at once, each reading a list of {TASKS} tasks with scripts of {script} bytes for {READING:?}:"
+    );
     for (packed, bytes) in sizes {
         tokio::time::sleep(REST).await;
         callers(&stage, packed, bytes).await;
     }
+    tokio::time::sleep(REST).await;
+    followers(&stage).await;
+}
+
+/// Each follows the list, which tells of the newest tasks, and has been told of all of them.
+async fn followers(stage: &Stage) {
+    let process = &stage.process;
+    process.forget_peak().unwrap();
+    let before = process.rss().unwrap();
+    let follow = async || {
+        let http: Client<_, Body> = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
+        let mut response = http.request(stage.request("GET", "/tasks?watch=true", None)).await.unwrap();
+        assert_eq!(response.status(), 200);
+        let mut told = Vec::new();
+        while !told.ends_with(SYNCED) {
+            told.extend(response.body_mut().frame().await.unwrap().unwrap().into_data().unwrap());
+        }
+        (told.len(), response)
+    };
+    let followed = join_all((0..CALLERS).map(|_| follow())).await;
+    tokio::time::sleep(REST).await;
+    println!(
+        "{CALLERS} who follow the newest of them, told {} kB each: resident {:.1} MB before, {:.1} MB at most, {:.1} MB then",
+        followed[0].0 / 1000,
+        before / 1e6,
+        process.peak().unwrap() / 1e6,
+        process.rss().unwrap() / 1e6,
+    );
 }
 
 async fn callers(stage: &Stage, packed: bool, bytes: usize) {

@@ -178,7 +178,7 @@ func logOf(ctx context.Context, client *fedq.ClientWithResponses, task string) (
 	lines := bufio.NewScanner(response.Body)
 	for lines.Scan() {
 		var line fedq.LogLine
-		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Line != "" {
+		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Type == "LINE" {
 			written = append(written, line.Line)
 		}
 	}

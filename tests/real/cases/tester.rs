@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::task_stage::{Bed, LONG, SHORT, stage};
-use crate::clients::{run, schemathesis};
+use crate::clients::tester_finds_nothing;
 use crate::support::fleet::Fleet;
 
 pub async fn a_tester_by_schemas_finds_nothing(fleet: &Fleet) -> Result<()> {
@@ -15,6 +15,8 @@ pub async fn a_tester_by_schemas_finds_nothing(fleet: &Fleet) -> Result<()> {
     let runs = bed.submit((2, 1), LONG)?;
     bed.reaches(&runs, "running").await?;
     // It checks the answers itself.
-    run(fleet.adopt(&mut schemathesis(&stage.unchecked, bed.person.token())));
+    tester_finds_nothing(&stage.unchecked, bed.person.token(), |command| {
+        fleet.adopt(command);
+    });
     Ok(())
 }
