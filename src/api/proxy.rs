@@ -9,7 +9,7 @@ use axum::{
     extract::{FromRequest, Request, State as Extract},
     http::{HeaderValue, Method, StatusCode, Uri, header, request::Parts},
     response::{IntoResponse, Response},
-    routing::any,
+    routing::{any, get},
 };
 use serde_json::json;
 
@@ -29,6 +29,7 @@ use fedq_k8s::{
 use fedq_values::ids::ClusterName;
 use fedq_wire::problem::Code;
 
+mod followed;
 mod held;
 
 use held::Reader;
@@ -52,6 +53,7 @@ pub fn router() -> Router<State> {
     Router::new()
         .route("/api/v1/clusters/{cluster}/proxy/{*path}", any(of_cluster))
         .route("/api/v1/hub/proxy/{*path}", any(of_hub))
+        .route(followed::PATH, get(followed::lists))
 }
 
 /// A refusal as Kubernetes words it, with a reason that says which of ours it is.

@@ -46,7 +46,7 @@ mod yaml;
 
 use std::ffi::OsString;
 
-pub use fleet::{Fleet, Later, Place};
+pub use fleet::{Fleet, Later, Place, Tell};
 pub use kube::{Client, client::Body};
 pub use process::process;
 pub use session::World;
