@@ -25,6 +25,7 @@ mod list;
 mod list_pods;
 mod list_queues;
 mod list_workload;
+mod move_across;
 mod move_checks;
 mod move_workload;
 mod output;
