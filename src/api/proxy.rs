@@ -9,7 +9,7 @@ use axum::{
     extract::{FromRequest, Request, State as Extract},
     http::{HeaderValue, Method, StatusCode, Uri, header, request::Parts},
     response::{IntoResponse, Response},
-    routing::{any, get},
+    routing::any,
 };
 use serde_json::json;
 
@@ -53,7 +53,7 @@ pub fn router() -> Router<State> {
     Router::new()
         .route("/api/v1/clusters/{cluster}/proxy/{*path}", any(of_cluster))
         .route("/api/v1/hub/proxy/{*path}", any(of_hub))
-        .route(followed::PATH, get(followed::lists))
+        .merge(followed::router())
 }
 
 /// A refusal as Kubernetes words it, with a reason that says which of ours it is.

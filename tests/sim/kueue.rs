@@ -11,10 +11,10 @@ use super::bed::{Bed, KUEUE, WITHIN};
 use super::follower::Follower;
 
 /// A hub and two workers that are joined, and Ann, who may see on the hub what is joined.
-struct People {
-    bed: Bed,
-    url: String,
-    token: String,
+pub struct People {
+    pub bed: Bed,
+    pub url: String,
+    pub token: String,
 }
 
 struct Said {
@@ -24,7 +24,7 @@ struct Said {
 }
 
 impl People {
-    async fn set() -> Self {
+    pub async fn set() -> Self {
         let bed = Bed::start(&["one", "two"]).await;
         for worker in &bed.workers {
             bed.join(worker).await;
@@ -57,6 +57,13 @@ impl People {
             }
             assert!(began.elapsed() < WITHIN, "{}{}", listed.out, listed.err);
             tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Ann sees all of each cluster.
+    pub async fn see_all(&self) {
+        for worker in &self.bed.workers {
+            grant(worker, &reads(), ("User", "ann")).await;
         }
     }
 

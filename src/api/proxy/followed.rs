@@ -5,10 +5,12 @@
 use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
+    Extension, Router,
     body::{Body, Bytes},
     extract::State as Extract,
     http::{HeaderMap, HeaderValue, Uri, header},
     response::{IntoResponse, Response},
+    routing::get,
 };
 use futures::{StreamExt, stream};
 use serde::Deserialize;
@@ -22,24 +24,32 @@ use fedq_domain::cluster::Connection;
 use fedq_k8s::{
     client::Caller,
     proxy::{
-        Proxy,
+        Places, Proxy,
         followed::{List, line},
     },
     worker::Joined,
 };
 use fedq_values::ids::ClusterName;
 
-pub const PATH: &str = "/api/v1/followed/{*path}";
+const PATH: &str = "/api/v1/followed/{*path}";
 const PREFIX: &str = "/api/v1/followed";
+
+/// Lists under way at a time, and those of one person: each may ask every cluster about rights.
+const LISTS: usize = 32;
+const OF_ONE: usize = 4;
 
 /// Clusters that are asked at a time what the person may do there; each has its own connection.
 const AT_ONCE: usize = 256;
 /// How long a cluster is waited for: one that takes longer is left to whoever asks it alone.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+pub fn router() -> Router<State> {
+    Router::new().route(PATH, get(lists)).layer(Extension(Places::new(LISTS, OF_ONE)))
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Which {
+struct Which {
     /// Names with commas between them; all clusters where it is missing.
     clusters: Option<String>,
 }
@@ -50,8 +60,9 @@ impl Which {
     }
 }
 
-pub async fn lists(
+async fn lists(
     Extract(state): Extract<State>,
+    Extension(places): Extension<Places>,
     uri: Uri,
     Query(which): Query<Which>,
     headers: HeaderMap,
@@ -62,9 +73,8 @@ pub async fn lists(
         Failure::bad_request(format!("fedqd has no list of this: {unwanted}"))
             .next("ask the clusters: /api/v1/clusters/{cluster}/proxy/…")
     })?;
-    let place = state.forwarded.take(&caller.user).await;
-    let place =
-        place.map_err(|_| Failure::too_many_requests("too many requests of one person are under way"))?;
+    let place = places.take(&caller.user).await;
+    let place = place.map_err(|_| Failure::too_many_requests("too many lists are under way"))?;
     let (names, all) = (which.names(), state.joined.borrow().clone());
     let wanted =
         all.iter().filter(|(name, _)| names.as_ref().is_none_or(|names| names.contains(name.as_str())));
