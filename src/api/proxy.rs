@@ -29,6 +29,7 @@ use fedq_k8s::{
 use fedq_values::ids::ClusterName;
 use fedq_wire::problem::Code;
 
+mod followed;
 mod held;
 
 use held::Reader;
@@ -52,6 +53,7 @@ pub fn router() -> Router<State> {
     Router::new()
         .route("/api/v1/clusters/{cluster}/proxy/{*path}", any(of_cluster))
         .route("/api/v1/hub/proxy/{*path}", any(of_hub))
+        .merge(followed::router())
 }
 
 /// A refusal as Kubernetes words it, with a reason that says which of ours it is.

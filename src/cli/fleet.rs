@@ -1,12 +1,14 @@
 //! Joined clusters and the hub as kueue's commands ask them: through fedqd, with what says where it is and who we are.
 
-use std::{cell::OnceCell, collections::BTreeMap, io, sync::Arc};
+use std::{cell::OnceCell, collections::BTreeMap, io, sync::Arc, time::Duration};
 
 use axum::body::Body;
-use fedq_kueuectl::{Client, Fleet, Later, Place};
+use fedq_kueuectl::{Client, Fleet, Later, Place, Tell};
 use http::Request;
 use http_body_util::BodyExt;
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::{
     args::Connection,
@@ -18,6 +20,18 @@ use fedq_wire::cluster::Cluster;
 
 /// Clusters that fedqd reports and has no connection to.
 const UNREACHED: [&str; 2] = ["clusterMetrics", "managedCluster"];
+
+/// More names than that are not written into an address: all clusters are asked for, and the others' lines are passed over.
+const NAMED: usize = 50;
+/// fedqd waits two seconds for the slowest cluster, and whoever it says nothing of is asked after that.
+const FOLLOWED: Duration = Duration::from_secs(4);
+
+/// What fedqd follows of a cluster.
+#[derive(Deserialize)]
+struct Followed {
+    cluster: String,
+    items: Vec<Value>,
+}
 
 pub struct Daemon {
     connection: Connection,
@@ -71,6 +85,32 @@ impl Fleet for Daemon {
             }
         });
         Ok((Client::new(service, "default"), server))
+    }
+
+    fn followed<'a>(
+        &'a self,
+        clusters: &'a [&'a str],
+        path: &'a str,
+        tell: &'a mut Tell<'a>,
+    ) -> Later<'a, ()> {
+        Box::pin(async move {
+            let Ok((_, api)) = self.reached() else { return };
+            let names = match clusters.len() {
+                0 => return,
+                1..=NAMED => format!("?clusters={}", escape(&clusters.join(","))),
+                _ => String::new(),
+            };
+            let address = format!("/followed{path}{names}");
+            let told = api.lines(&address, |line: Followed| {
+                if clusters.binary_search(&line.cluster.as_str()).is_ok() {
+                    tell(&line.cluster, line.items);
+                }
+                Ok(())
+            });
+            // Whatever is wrong with fedqd or its answer, the clusters that are not told of are asked through it one by one, and
+            // that fails with its reason.
+            let _ = timeout(FOLLOWED, told).await;
+        })
     }
 
     fn kubeconfig(&self, place: &Place) -> Result<String, String> {

@@ -3,6 +3,7 @@
 //! watches take the streams of those that fedqd lives on.
 
 mod abroad;
+pub mod followed;
 mod places;
 mod wanted;
 
@@ -67,11 +68,20 @@ pub(super) struct Forwarded {
     client: OnceCell<Client>,
     places: Places,
     rights: Memory<(Asker, &'static str, Target), Result<(), String>>,
+    /// For rights that are asked for over the connection that fedqd lives on.
+    reviews: Places,
+    written: followed::Written,
 }
 
 impl Default for Forwarded {
     fn default() -> Self {
-        Self { client: OnceCell::new(), places: of_one_cluster(), rights: Memory::default() }
+        Self {
+            client: OnceCell::new(),
+            places: of_one_cluster(),
+            rights: Memory::default(),
+            reviews: followed::reviews(),
+            written: followed::Written::default(),
+        }
     }
 }
 
@@ -140,7 +150,13 @@ impl Proxy {
         let place = self.0.forwarded().places.take(&caller.user).await?;
         self.may(caller, &asked.wanted).await?;
         let (client, watches) = (self.client().await?, asked.wanted.watches);
-        let answer = send(&client, asked).await?;
+        let writes = asked.wanted.writes();
+        let answer = send(&client, asked).await;
+        if writes {
+            // Whatever came of it: it may have been carried out.
+            self.0.forwarded().written.now();
+        }
+        let answer = answer?;
         let answer =
             if answer.status() == StatusCode::FORBIDDEN { own_refusal(answer).await? } else { answer };
         if answer.status() == StatusCode::UNAUTHORIZED {
@@ -152,13 +168,23 @@ impl Proxy {
 
     /// Whether the cluster lets `caller` have that. For what changes something it is asked anew.
     pub async fn may(&self, caller: &Caller, wanted: &Wanted) -> Result<(), ProxyError> {
+        self.known_or(caller, wanted, async || Ok((self.client().await?, None))).await
+    }
+
+    /// The same, where `way` leads to the cluster if it has to be asked; what it holds is given back after that.
+    async fn known_or(
+        &self,
+        caller: &Caller,
+        wanted: &Wanted,
+        way: impl AsyncFnOnce() -> Result<(Client, Option<Place>), ProxyError>,
+    ) -> Result<(), ProxyError> {
         let caller = abroad::abroad(caller, wanted)?;
         let key = (Asker::from(&caller), wanted.verb, wanted.target.clone());
         let known = self.0.forwarded().rights.get(&key).filter(|_| !wanted.writes());
         let answer = if let Some(answer) = known {
             answer
         } else {
-            let client = self.client().await?;
+            let (client, _held) = way().await?;
             let answer = review(client, &caller, wanted.question()).await.map_err(|error| {
                 if error.class == RetryClass::Forbidden {
                     ProxyError::ReviewsNotAllowed(error.message)

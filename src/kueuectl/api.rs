@@ -63,6 +63,11 @@ impl Api {
         self.client.clone()
     }
 
+    /// How long an answer is waited for.
+    pub fn within(&self) -> Option<Duration> {
+        self.within
+    }
+
     pub fn with_plugin(self, plugin: String) -> Self {
         Self { plugin, ..self }
     }

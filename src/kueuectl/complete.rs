@@ -158,6 +158,7 @@ async fn values_of_flag(
         "namespace" => Resource::core("namespaces", "Namespace", false),
         "clusterqueue" => Resource::cluster_queue(),
         "localqueue" | "to-queue" => Resource::local_queue(),
+        "to-cluster" => return (joined(partial, world).await, Directive::NoFiles),
         "cluster" if flag.fedq => return (joined(partial, world).await, Directive::NoFiles),
         "context" | "cluster" | "user" => {
             let names = kubeconfig::names(&given, &flag.name, world.variables).unwrap_or_default();

@@ -4,6 +4,8 @@ use std::{future::Future, pin::Pin, time::Duration};
 
 use futures::{StreamExt, stream};
 use kube::Client;
+use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
 
 use crate::{api::Api, error::Error, flags::Given, kubeconfig};
 
@@ -51,6 +53,9 @@ impl Place {
     }
 }
 
+/// What is told of a cluster: its name and objects of it.
+pub type Tell<'a> = dyn FnMut(&str, Vec<Value>) + 'a;
+
 /// Clusters that can be asked through a daemon. Errors are told as they are.
 pub trait Fleet {
     /// The names of the clusters that are joined, for patterns.
@@ -58,6 +63,15 @@ pub trait Fleet {
 
     /// A client that speaks to the place's API server, and the address it has there.
     fn connect(&self, place: &Place) -> Result<(Client, String), String>;
+
+    /// Tells what the daemon itself knows of a list of clusters, which are sorted: of each all that is there, with the fields that
+    /// tables show. A cluster of which nothing is told is to be asked.
+    fn followed<'a>(
+        &'a self,
+        clusters: &'a [&'a str],
+        path: &'a str,
+        tell: &'a mut Tell<'a>,
+    ) -> Later<'a, ()>;
 
     /// A kubeconfig by which kubectl speaks to the place.
     fn kubeconfig(&self, place: &Place) -> Result<String, String>;
@@ -121,6 +135,7 @@ pub async fn places(given: &Given, fleet: &dyn Fleet) -> Result<Vec<Place>, Erro
     if places.is_empty() { Err(Error::said("no cluster is joined to fedqd")) } else { Ok(places) }
 }
 
+/// Those of a daemon.
 pub fn connect(places: Vec<Place>, given: &Given, fleet: &dyn Fleet) -> Result<Vec<Cluster>, Error> {
     let within = kubeconfig::timeout(given.text("request-timeout"))?.unwrap_or(PATIENCE);
     let connect = |place: Place| {
@@ -130,13 +145,20 @@ pub fn connect(places: Vec<Place>, given: &Given, fleet: &dyn Fleet) -> Result<V
     places.into_iter().map(connect).collect()
 }
 
-/// Asks clusters side by side; the answers are in their order.
-pub async fn ask<T>(
-    clusters: &[Cluster],
+/// Asks clusters side by side; the answers are in their order. Those of a daemon have one deadline together, so that many slow ones take
+/// no longer than one.
+pub async fn ask<'c, T>(
+    clusters: impl IntoIterator<Item = &'c Cluster>,
     ask: impl AsyncFn(&Cluster) -> Result<T, Error>,
-) -> Vec<(&Cluster, Result<T, Error>)> {
+) -> Vec<(&'c Cluster, Result<T, Error>)> {
     let ask = &ask;
-    let asked = clusters.iter().map(async |cluster| (cluster, ask(cluster).await));
+    let begun = Instant::now();
+    let asked = clusters.into_iter().map(async |cluster| {
+        let within = cluster.place.as_ref().and_then(|_| cluster.api.within());
+        let Some(within) = within else { return (cluster, ask(cluster).await) };
+        let late = |_| Err(Error::Unreachable(format!("no answer within {} s", within.as_secs_f32())));
+        (cluster, timeout_at(begun + within, ask(cluster)).await.unwrap_or_else(late))
+    });
     stream::iter(asked).buffered(AT_ONCE).collect().await
 }
 

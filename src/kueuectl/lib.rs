@@ -25,6 +25,7 @@ mod list;
 mod list_pods;
 mod list_queues;
 mod list_workload;
+mod move_across;
 mod move_checks;
 mod move_workload;
 mod output;
@@ -46,7 +47,7 @@ mod yaml;
 
 use std::ffi::OsString;
 
-pub use fleet::{Fleet, Later, Place};
+pub use fleet::{Fleet, Later, Place, Tell};
 pub use kube::{Client, client::Body};
 pub use process::process;
 pub use session::World;

@@ -1,5 +1,7 @@
 //! `list`: pages of objects of one cluster or several, filtered, as a table or as one document.
 
+use std::collections::BTreeMap;
+
 use fedq_values::age;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -7,11 +9,11 @@ use serde_json::{Value, json};
 use crate::{
     api::{Api, Call},
     error::Error,
-    fleet::{Cluster, ask},
+    fleet::{Cluster, Place, ask},
     output::Printer,
     resource::{DryRun, Resource, query_text},
     session::{Session, text},
-    table::{Table, aligned},
+    table::{Table, aligned, line},
     watch,
     workload::owners,
 };
@@ -54,20 +56,15 @@ impl Query {
         self.resource.path(&self.namespace, "") + &query_text(&[&own, more].concat())
     }
 
+    /// The page that begins at `next`, where a page before ended.
+    pub async fn page(&self, api: &Api, next: &str) -> Result<Value, Error> {
+        api.call(&Call::get(self.path(next), self.resource.full_name())).await
+    }
+
     /// All pages as one list, with the last one's metadata.
     pub async fn all(&self, api: &Api) -> Result<Value, Error> {
-        let mut items = Vec::new();
-        let mut next = String::new();
-        loop {
-            let mut page = api.call(&Call::get(self.path(&next), self.resource.full_name())).await?;
-            items.append(page["items"].as_array_mut().unwrap_or(&mut Vec::new()));
-            let more = text(&page, "/metadata/continue").to_owned();
-            if more.is_empty() {
-                page["items"] = Value::Array(items);
-                return Ok(page);
-            }
-            next = more;
-        }
+        let first = self.page(api, "").await?;
+        rest(first, async |next| self.page(api, next).await).await
     }
 
     pub fn is_owned(&self, object: &Value) -> bool {
@@ -93,12 +90,23 @@ pub trait Listing {
     const DOT: &'static str = "";
     /// What a watch asks for.
     const ACCEPT: &'static str = crate::api::JSON;
-    /// What is looked up besides the objects themselves.
-    type About;
+    /// Whether a daemon may know it without asking the cluster: by its path alone, from fields that tables show.
+    const FOLLOWED: bool = false;
+    /// What is looked up besides the objects themselves, as far as it was needed.
+    type About: Default;
 
-    /// What is there, and the query for it; none where the cluster cannot have any.
-    async fn find(&self, api: &Api) -> Result<Option<(Query, Value)>, Error>;
-    async fn about(&self, api: &Api, list: &Value) -> Result<Self::About, Error>;
+    /// The query, as the command line has it.
+    fn query(&self) -> &Query;
+    /// What is asked of a cluster, and its first page; none where the cluster cannot have any.
+    async fn find(&self, api: &Api) -> Result<Option<(Query, Value)>, Error> {
+        let query = self.query();
+        Ok(Some((query.clone(), self.page(api, query, "").await?)))
+    }
+    async fn page(&self, api: &Api, query: &Query, next: &str) -> Result<Value, Error> {
+        query.page(api, next).await
+    }
+    /// Looks up what a page needs, beyond what the pages before it needed.
+    async fn about(&self, api: &Api, page: &Value, about: &mut Self::About) -> Result<(), Error>;
     /// The objects of a watch's event.
     fn objects(&self, object: Value) -> Vec<Value> {
         vec![object]
@@ -118,13 +126,30 @@ pub struct Found<A> {
     pub about: A,
 }
 
-/// What a cluster has of a list, none where it cannot have any.
+/// All that a cluster has of a list, none where it cannot have any.
 pub async fn found<L: Listing>(listing: &L, api: &Api) -> Result<Option<(Query, Found<L::About>)>, Error> {
-    let Some((query, mut list)) = listing.find(api).await? else { return Ok(None) };
+    let Some((query, first)) = listing.find(api).await? else { return Ok(None) };
+    let mut list = rest(first, async |next| listing.page(api, &query, next).await).await?;
     keep(&mut list, |object| query.is_owned(object));
-    let about = listing.about(api, &list).await?;
+    let mut about = L::About::default();
+    listing.about(api, &list, &mut about).await?;
     keep(&mut list, |object| listing.keeps(object, &about));
     Ok(Some((query, Found { list, about })))
+}
+
+/// A page and all that follow it as one list, with the last one's metadata.
+async fn rest(first: Value, page: impl AsyncFn(&str) -> Result<Value, Error>) -> Result<Value, Error> {
+    let mut list = first;
+    loop {
+        let next = text(&list, "/metadata/continue").to_owned();
+        if next.is_empty() {
+            return Ok(list);
+        }
+        let mut items = list["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
+        list = page(&next).await?;
+        items.append(list["items"].as_array_mut().unwrap_or(&mut Vec::new()));
+        list["items"] = Value::Array(items);
+    }
 }
 
 pub async fn run<L: Listing>(session: &mut Session<'_, '_>, listing: &L) -> Result<(), Error> {
@@ -132,32 +157,149 @@ pub async fn run<L: Listing>(session: &mut Session<'_, '_>, listing: &L) -> Resu
     if session.given.is("watch") {
         return watch::run(session, listing, &clusters).await;
     }
-    let asked = ask(&clusters, async |cluster| found(listing, &cluster.api).await).await;
+    let empty = if listing.as_documents(session) {
+        documents(session, listing, &clusters).await?
+    } else {
+        table(session, listing, &clusters).await?
+    };
+    if empty && !session.has_failed() { nothing_found(session, L::DOT) } else { Ok(()) }
+}
+
+/// What a cluster answered; of one among several that failed it is said that it did.
+fn answered<T>(
+    session: &mut Session<'_, '_>,
+    (cluster, answer): (&Cluster, Result<T, Error>),
+    several: bool,
+) -> Result<Option<T>, Error> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(error) if several => session.fail(cluster, &error).map(|()| None),
+        Err(error) if cluster.place.is_none() => Err(error),
+        Err(error) => Err(Error::said(cluster.error(&error))),
+    }
+}
+
+/// Prints one document, and says whether nothing is in it.
+async fn documents<L: Listing>(
+    session: &mut Session<'_, '_>,
+    listing: &L,
+    clusters: &[Cluster],
+) -> Result<bool, Error> {
     let several = 1 < clusters.len();
     let mut all = Vec::new();
-    for (cluster, answer) in asked {
-        match answer {
-            Ok(None) => {}
-            Ok(Some((_, found))) => all.push((cluster, found)),
-            Err(error) if several => session.fail(cluster, &error)?,
-            Err(error) if cluster.place.is_none() => return Err(error),
-            Err(error) => return Err(Error::said(cluster.error(&error))),
+    for (cluster, answer) in ask(clusters.iter(), async |cluster| found(listing, &cluster.api).await).await {
+        if let Some(Some((_, found))) = answered(session, (cluster, answer), several)? {
+            all.push((cluster, found));
         }
     }
     let empty = all.iter().all(|(_, found)| items(&found.list).is_empty());
-    if listing.as_documents(session) && (!all.is_empty() || session.has_failed()) {
+    if !all.is_empty() || session.has_failed() {
         document(session, L::LIST, all, several)?;
-    } else {
-        let mut rows = Rows::new(session, several);
-        let now = (session.world.now)();
-        for (cluster, found) in &all {
-            for item in items(&found.list) {
-                rows.add(listing, (cluster.name(), item), &found.about, now);
-            }
-        }
-        session.print(&rows.take())?;
     }
-    if empty && !session.has_failed() { nothing_found(session, L::DOT) } else { Ok(()) }
+    Ok(empty)
+}
+
+/// Prints one table, and says whether nothing is in it. Of each page only its lines are kept, so that what it takes does not grow with
+/// the objects of a cluster, nor with the clusters.
+async fn table<L: Listing>(
+    session: &mut Session<'_, '_>,
+    listing: &L,
+    clusters: &[Cluster],
+) -> Result<bool, Error> {
+    let (several, now) = (1 < clusters.len(), (session.world.now)());
+    let mut rows = Rows::new(session, several);
+    let mut known = followed(session, listing, clusters, &rows).await;
+    let asked: Vec<&Cluster> =
+        clusters.iter().filter(|cluster| !known.contains_key(cluster.name())).collect();
+    let asked = ask(asked, async |cluster| lines(listing, cluster, &rows, now).await).await;
+    let mut answers = asked.into_iter().peekable();
+    let mut empty = true;
+    for cluster in clusters {
+        let lines = match known.remove(cluster.name()) {
+            Some(lines) => Some(lines),
+            None => match answers.next() {
+                Some(answer) => answered(session, answer, several)?,
+                None => None,
+            },
+        };
+        if let Some(Lines { columns, text }) = lines.filter(|lines| !lines.text.is_empty()) {
+            empty = false;
+            rows.table.rows(&columns, &text);
+        }
+    }
+    session.print(&rows.take())?;
+    Ok(empty)
+}
+
+/// Rows of one cluster that are not laid out yet.
+#[derive(Default)]
+struct Lines {
+    columns: Vec<String>,
+    text: String,
+}
+
+impl Lines {
+    fn push(&mut self, row: Self) {
+        self.columns = row.columns;
+        self.text += &row.text;
+    }
+}
+
+/// Page by page.
+async fn lines<L: Listing>(
+    listing: &L,
+    cluster: &Cluster,
+    rows: &Rows,
+    now: Timestamp,
+) -> Result<Lines, Error> {
+    let api = &cluster.api;
+    let mut lines = Lines::default();
+    let Some((query, mut page)) = listing.find(api).await? else { return Ok(lines) };
+    let mut about = L::About::default();
+    loop {
+        keep(&mut page, |object| query.is_owned(object));
+        listing.about(api, &page, &mut about).await?;
+        for item in items(&page).iter().filter(|object| listing.keeps(object, &about)) {
+            lines.push(rows.row(listing, (cluster.name(), item), &about, now));
+        }
+        let next = text(&page, "/metadata/continue").to_owned();
+        if next.is_empty() {
+            return Ok(lines);
+        }
+        page = listing.page(api, &query, &next).await?;
+    }
+}
+
+/// What a daemon knows without asking the clusters, by their names.
+async fn followed<L: Listing>(
+    session: &Session<'_, '_>,
+    listing: &L,
+    clusters: &[Cluster],
+    rows: &Rows,
+) -> BTreeMap<String, Lines> {
+    let mut known = BTreeMap::new();
+    let query = listing.query();
+    let Some(fleet) =
+        session.fleet().filter(|_| L::FOLLOWED && query.labels.is_empty() && query.fields.is_empty())
+    else {
+        return known;
+    };
+    let (about, now) = (L::About::default(), (session.world.now)());
+    let names: Vec<&str> = clusters
+        .iter()
+        .filter(|cluster| matches!(cluster.place, Some(Place::Cluster(_))))
+        .map(Cluster::name)
+        .collect();
+    let path = query.resource.path(&query.namespace, "");
+    let tell = &mut |name: &str, objects: Vec<Value>| {
+        let mut lines = Lines::default();
+        for object in objects.iter().filter(|object| listing.keeps(object, &about)) {
+            lines.push(rows.row(listing, (name, object), &about, now));
+        }
+        known.insert(name.to_owned(), lines);
+    };
+    fleet.followed(&names, &path, tell).await;
+    known
 }
 
 /// The table of a list, with what stands before every list's own columns.
@@ -172,26 +314,30 @@ impl Rows {
         Self { table: Table::default(), several, everywhere: session.given.is("all-namespaces") }
     }
 
-    pub fn add<L: Listing>(
-        &mut self,
+    pub fn add<L: Listing>(&mut self, listing: &L, object: (&str, &Value), about: &L::About, now: Timestamp) {
+        let Lines { columns, text } = self.row(listing, object, about, now);
+        self.table.rows(&columns, &text);
+    }
+
+    fn row<L: Listing>(
+        &self,
         listing: &L,
         (cluster, item): (&str, &Value),
         about: &L::About,
         now: Timestamp,
-    ) {
+    ) -> Lines {
         let before = |text: &str, shown: bool| shown.then(|| text.to_owned());
-        let columns = listing.columns(about);
-        let columns: Vec<String> = before("Cluster", self.several)
+        let columns = before("Cluster", self.several)
             .into_iter()
             .chain(before("Namespace", self.everywhere))
-            .chain(columns)
+            .chain(listing.columns(about))
             .collect();
         let cells: Vec<String> = before(cluster, self.several)
             .into_iter()
             .chain(before(text(item, "/metadata/namespace"), self.everywhere))
             .chain(listing.row(item, about, now))
             .collect();
-        self.table.row(&columns, &cells);
+        Lines { columns, text: line(&cells) }
     }
 
     pub fn take(&mut self) -> String {

@@ -50,14 +50,31 @@ impl Listing for Pods {
     const ACCEPT: &'static str = TABLE;
     type About = Columns;
 
-    async fn find(&self, api: &Api) -> Result<Option<(Query, Value)>, Error> {
-        let Some(query) = self.of_job(api).await? else { return Ok(None) };
-        let list = tables(api, &query).await?;
-        Ok(Some((query, list)))
+    fn query(&self) -> &Query {
+        &self.query
     }
 
-    async fn about(&self, _: &Api, list: &Value) -> Result<Columns, Error> {
-        Ok(list["columnDefinitions"].as_array().cloned().unwrap_or_default())
+    async fn find(&self, api: &Api) -> Result<Option<(Query, Value)>, Error> {
+        let Some(query) = self.of_job(api).await? else { return Ok(None) };
+        let first = self.page(api, &query, "").await?;
+        Ok(Some((query, first)))
+    }
+
+    /// A page of the server's own table as a list.
+    async fn page(&self, api: &Api, query: &Query, next: &str) -> Result<Value, Error> {
+        let call = Call::get(query.path(next), query.resource.full_name());
+        let mut table = api.call(&Call { accept: TABLE, content: JSON, ..call }).await?;
+        let rows = table["rows"].as_array_mut().map(std::mem::take).unwrap_or_default();
+        table["items"] = rows.into_iter().map(row_object).collect();
+        Ok(table)
+    }
+
+    /// The first page's columns are those of all.
+    async fn about(&self, _: &Api, page: &Value, columns: &mut Columns) -> Result<(), Error> {
+        if columns.is_empty() {
+            *columns = page["columnDefinitions"].as_array().cloned().unwrap_or_default();
+        }
+        Ok(())
     }
 
     fn objects(&self, mut table: Value) -> Vec<Value> {
@@ -120,7 +137,7 @@ impl Pods {
 async fn documents(session: &mut Session<'_, '_>, pods: &Pods) -> Result<(), Error> {
     let clusters = session.clusters().await?;
     let several = 1 < clusters.len();
-    let asked = ask(&clusters, async |cluster| match pods.of_job(&cluster.api).await? {
+    let asked = ask(clusters.iter(), async |cluster| match pods.of_job(&cluster.api).await? {
         Some(query) => query.all(&cluster.api).await.map(Some),
         None => Ok(None),
     });
@@ -174,22 +191,6 @@ fn label(resource: &Resource, job: &Value) -> Option<String> {
             Some(format!("kueue.x-k8s.io/pod-group-name={}", group.unwrap_or_default()))
         }
         _ => None,
-    }
-}
-
-/// The server's own table as a list: its pages' rows, and the first one's columns.
-async fn tables(api: &Api, query: &Query) -> Result<Value, Error> {
-    let mut rows = Vec::new();
-    let mut next = String::new();
-    loop {
-        let call = Call::get(query.path(&next), query.resource.full_name());
-        let mut table = api.call(&Call { accept: TABLE, content: JSON, ..call }).await?;
-        text(&table, "/metadata/continue").clone_into(&mut next);
-        rows.extend(table["rows"].as_array_mut().map(std::mem::take).unwrap_or_default());
-        if next.is_empty() {
-            table["items"] = rows.into_iter().map(row_object).collect();
-            return Ok(table);
-        }
     }
 }
 

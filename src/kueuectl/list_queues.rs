@@ -38,13 +38,14 @@ struct ClusterQueues {
 impl Listing for ClusterQueues {
     const KIND: &'static str = "ClusterQueue";
     const LIST: &'static str = "ClusterQueueList";
+    const FOLLOWED: bool = true;
     type About = ();
 
-    async fn find(&self, api: &Api) -> Result<Option<(Query, Value)>, Error> {
-        Ok(Some((self.query.clone(), self.query.all(api).await?)))
+    fn query(&self) -> &Query {
+        &self.query
     }
 
-    async fn about(&self, _: &Api, _: &Value) -> Result<(), Error> {
+    async fn about(&self, _: &Api, _: &Value, (): &mut ()) -> Result<(), Error> {
         Ok(())
     }
 
@@ -78,13 +79,14 @@ struct LocalQueues {
 impl Listing for LocalQueues {
     const KIND: &'static str = "LocalQueue";
     const LIST: &'static str = "LocalQueueList";
+    const FOLLOWED: bool = true;
     type About = ();
 
-    async fn find(&self, api: &Api) -> Result<Option<(Query, Value)>, Error> {
-        Ok(Some((self.query.clone(), self.query.all(api).await?)))
+    fn query(&self) -> &Query {
+        &self.query
     }
 
-    async fn about(&self, _: &Api, _: &Value) -> Result<(), Error> {
+    async fn about(&self, _: &Api, _: &Value, (): &mut ()) -> Result<(), Error> {
         Ok(())
     }
 
@@ -116,13 +118,14 @@ struct ResourceFlavors {
 impl Listing for ResourceFlavors {
     const KIND: &'static str = "ResourceFlavor";
     const LIST: &'static str = "ResourceFlavorList";
+    const FOLLOWED: bool = true;
     type About = ();
 
-    async fn find(&self, api: &Api) -> Result<Option<(Query, Value)>, Error> {
-        Ok(Some((self.query.clone(), self.query.all(api).await?)))
+    fn query(&self) -> &Query {
+        &self.query
     }
 
-    async fn about(&self, _: &Api, _: &Value) -> Result<(), Error> {
+    async fn about(&self, _: &Api, _: &Value, (): &mut ()) -> Result<(), Error> {
         Ok(())
     }
 

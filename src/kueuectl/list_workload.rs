@@ -67,9 +67,13 @@ impl Listing for Workloads {
     const LIST: &'static str = "WorkloadList";
     type About = About;
 
+    fn query(&self) -> &Query {
+        &self.query
+    }
+
     async fn find(&self, api: &Api) -> Result<Option<(Query, Value)>, Error> {
         if self.job.is_empty() {
-            return Ok(Some((self.query.clone(), self.query.all(api).await?)));
+            return Ok(Some((self.query.clone(), self.query.page(api, "").await?)));
         }
         let malformed = "--for must be in resource/name form";
         let Some((_, job)) = for_object(api, &self.namespace, &self.job, malformed).await? else {
@@ -78,16 +82,16 @@ impl Listing for Workloads {
         of_job(api, &self.query, text(&job, "/metadata/uid")).await.map(Some)
     }
 
-    async fn about(&self, api: &Api, list: &Value) -> Result<About, Error> {
-        let mut list = list.clone();
+    async fn about(&self, api: &Api, page: &Value, about: &mut About) -> Result<(), Error> {
+        let mut list = page.clone();
         keep(&mut list, |workload| self.keeps_alone(workload));
-        let mut about = About { cluster_queues: cluster_queues(api, &list).await?, ..About::default() };
+        about.find_cluster_queues(api, &list).await?;
         if self.looks_up {
-            keep(&mut list, |workload| self.keeps(workload, &about));
-            about.positions = positions(api, &list, &about).await?;
-            about.types = types(api, &list).await?;
+            keep(&mut list, |workload| self.keeps(workload, about));
+            about.find_positions(api, &list).await?;
+            about.find_types(api, &list).await?;
         }
-        Ok(about)
+        Ok(())
     }
 
     fn keeps(&self, workload: &Value, about: &About) -> bool {
@@ -132,17 +136,17 @@ pub async fn for_object(
     Ok(first.map(|object| (resource, object)))
 }
 
-/// A job's workloads: by its label, or else by their owner.
+/// The first page of a job's workloads: by its label, or else by their owner.
 async fn of_job(api: &Api, query: &Query, uid: &str) -> Result<(Query, Value), Error> {
     let comma = if query.labels.is_empty() { "" } else { "," };
     let labels = format!("{}{comma}kueue.x-k8s.io/job-uid={uid}", query.labels);
     let labelled = Query { labels, ..query.clone() };
-    let list = labelled.all(api).await?;
+    let list = labelled.page(api, "").await?;
     if !items(&list).is_empty() {
         return Ok((labelled, list));
     }
     let owned = Query { owner: Some(uid.to_owned()), ..query.clone() };
-    let list = owned.all(api).await?;
+    let list = owned.page(api, "").await?;
     Ok((owned, list))
 }
 
@@ -170,12 +174,16 @@ fn statuses(session: &Session<'_, '_>) -> Result<Vec<Status>, Error> {
 /// What the table tells of workloads beyond the objects themselves.
 #[derive(Default)]
 struct About {
-    /// By namespace and LocalQueue.
+    /// By namespace and LocalQueue; of one that is not there, empty.
     cluster_queues: BTreeMap<(String, String), String>,
     /// By namespace and name.
     positions: BTreeMap<(String, String), i64>,
+    /// ClusterQueues whose pending workloads were asked for.
+    ranked: BTreeSet<String>,
     /// By API version and kind.
     types: BTreeMap<(String, String), String>,
+    /// API versions whose kinds were asked for.
+    versions: BTreeSet<String>,
 }
 
 impl About {
@@ -195,60 +203,66 @@ fn key_of(object: &Value) -> (String, String) {
     (text(object, "/metadata/namespace").to_owned(), text(object, "/metadata/name").to_owned())
 }
 
-async fn cluster_queues(api: &Api, list: &Value) -> Result<BTreeMap<(String, String), String>, Error> {
-    let waiting =
-        items(list).iter().filter(|workload| text(workload, "/status/admission/clusterQueue").is_empty());
-    let wanted: BTreeSet<_> = waiting.map(queue_of).filter(|(_, queue)| !queue.is_empty()).collect();
-    let mut found = BTreeMap::new();
-    for (namespace, name) in wanted {
-        match Resource::local_queue().get(api, &namespace, &name).await {
-            Ok(queue) => {
-                found.insert((namespace, name), text(&queue, "/spec/clusterQueue").to_owned());
+impl About {
+    async fn find_cluster_queues(&mut self, api: &Api, list: &Value) -> Result<(), Error> {
+        let waiting =
+            items(list).iter().filter(|workload| text(workload, "/status/admission/clusterQueue").is_empty());
+        let wanted: BTreeSet<_> = waiting.map(queue_of).filter(|(_, queue)| !queue.is_empty()).collect();
+        for (namespace, name) in wanted {
+            if self.cluster_queues.contains_key(&(namespace.clone(), name.clone())) {
+                continue;
             }
-            Err(error) if error.is_not_found() => {}
-            Err(error) => return Err(error),
+            let queue = match Resource::local_queue().get(api, &namespace, &name).await {
+                Ok(queue) => text(&queue, "/spec/clusterQueue").to_owned(),
+                Err(error) if error.is_not_found() => String::new(),
+                Err(error) => return Err(error),
+            };
+            self.cluster_queues.insert((namespace, name), queue);
         }
+        Ok(())
     }
-    Ok(found)
-}
 
-/// Places in the LocalQueue, by Kueue's visibility API; a server without it has none.
-async fn positions(api: &Api, list: &Value, about: &About) -> Result<BTreeMap<(String, String), i64>, Error> {
-    let pending = items(list).iter().filter(|workload| Status::of(workload) == Status::Pending);
-    let queues: BTreeSet<&str> =
-        pending.map(|workload| about.cluster_queue(workload)).filter(|queue| !queue.is_empty()).collect();
-    let mut positions = BTreeMap::new();
-    for queue in queues {
-        let path = path_of(VISIBILITY, &["clusterqueues", queue, "pendingworkloads"]);
-        let about = format!("clusterqueues.visibility.kueue.x-k8s.io {queue}");
-        match api.call(&Call::get(path, about)).await {
-            Ok(summary) => {
-                let place = |entry: &Value| {
-                    Some((key_of(entry), entry["positionInLocalQueue"].as_i64().unwrap_or(0)))
-                };
-                positions.extend(items(&summary).iter().filter_map(place));
+    /// Places in the LocalQueue, by Kueue's visibility API; a server without it has none.
+    async fn find_positions(&mut self, api: &Api, list: &Value) -> Result<(), Error> {
+        let pending = items(list).iter().filter(|workload| Status::of(workload) == Status::Pending);
+        let queues: BTreeSet<String> =
+            pending.map(|workload| self.cluster_queue(workload)).map(str::to_owned).collect();
+        for queue in queues {
+            if queue.is_empty() || !self.ranked.insert(queue.clone()) {
+                continue;
             }
-            Err(error) if error.is_not_found() => {}
-            Err(error) => return Err(error),
+            let path = path_of(VISIBILITY, &["clusterqueues", &queue, "pendingworkloads"]);
+            let about = format!("clusterqueues.visibility.kueue.x-k8s.io {queue}");
+            match api.call(&Call::get(path, about)).await {
+                Ok(summary) => {
+                    let place =
+                        |entry: &Value| (key_of(entry), entry["positionInLocalQueue"].as_i64().unwrap_or(0));
+                    self.positions.extend(items(&summary).iter().map(place));
+                }
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error),
+            }
         }
+        Ok(())
     }
-    Ok(positions)
-}
 
-async fn types(api: &Api, list: &Value) -> Result<BTreeMap<(String, String), String>, Error> {
-    let versions: BTreeSet<&str> =
-        items(list).iter().flat_map(owners).map(|owner| text(owner, "/apiVersion")).collect();
-    let mut types = BTreeMap::new();
-    for version in versions {
-        for entry in discovery::resources_of(api, version).await?.unwrap_or_default() {
-            let singular = text(&entry, "/singularName");
-            if !singular.is_empty() {
-                let key = (version.to_owned(), text(&entry, "/kind").to_owned());
-                types.entry(key).or_insert_with(|| job_type(singular, text(&entry, "/group")));
+    async fn find_types(&mut self, api: &Api, list: &Value) -> Result<(), Error> {
+        let versions: BTreeSet<&str> =
+            items(list).iter().flat_map(owners).map(|owner| text(owner, "/apiVersion")).collect();
+        for version in versions {
+            if !self.versions.insert(version.to_owned()) {
+                continue;
+            }
+            for entry in discovery::resources_of(api, version).await?.unwrap_or_default() {
+                let singular = text(&entry, "/singularName");
+                if !singular.is_empty() {
+                    let key = (version.to_owned(), text(&entry, "/kind").to_owned());
+                    self.types.entry(key).or_insert_with(|| job_type(singular, text(&entry, "/group")));
+                }
             }
         }
+        Ok(())
     }
-    Ok(types)
 }
 
 fn job_type(singular: &str, group: &str) -> String {

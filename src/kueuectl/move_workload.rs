@@ -1,4 +1,4 @@
-//! `move workload`: it waits in another LocalQueue, and so does the job that it is of.
+//! `move workload`: it waits in another LocalQueue, and so does the job that it is of. `move_across.rs` moves it to another cluster.
 //!
 //! A job's label names its queue, and Kueue may start the job at any moment of two writes. So its workload is held first: made
 //! inactive, with a mark that says that this command did it. When Kueue has stopped what ran and given back the quota, the job
@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     error::Error,
-    kubeconfig,
+    kubeconfig, move_across,
     move_checks::{Found, Job, QUEUE_LABEL, check_queue, moving, read},
     output::Printer,
     resource::{DryRun, Resource},
@@ -21,11 +21,11 @@ use crate::{
     workload::condition,
 };
 
-/// On a workload that this command holds: the LocalQueue that it is moved to.
+/// On a workload that this command holds: the LocalQueue that it is moved to, behind `CLUSTER/` where that is on another one.
 pub const MOVING: &str = "fedq.dev/moving-to";
 
 /// How often something is written anew that others, Kueue most of all, write at the same time.
-const TIMES: usize = 10;
+pub const TIMES: usize = 10;
 
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -34,8 +34,10 @@ pub struct Order {
     pub namespace: String,
     pub name: String,
     pub queue: String,
+    /// What [`MOVING`] says of it.
+    pub goal: String,
     pub restart: bool,
-    dry_run: DryRun,
+    pub dry_run: DryRun,
     within: Option<Duration>,
 }
 
@@ -48,6 +50,7 @@ impl Order {
         Ok(Self {
             namespace: session.namespace()?,
             name: session.given.arguments[0].clone(),
+            goal: queue.clone(),
             queue,
             restart: session.given.is("restart"),
             dry_run: session.dry_run()?,
@@ -62,6 +65,10 @@ impl Order {
 
 pub async fn run(session: &mut Session<'_, '_>) -> Result<(), Error> {
     let order = Order::of(session)?;
+    if let Some(there) = move_across::target(session).await? {
+        let goal = format!("{}/{}", there.name(), order.queue);
+        return move_across::run(session, &Order { goal, ..order }, &there).await;
+    }
     let mut moved = Printer::new(session, "moved", order.dry_run)?;
     let mut unchanged = Printer::new(session, "unchanged", order.dry_run)?;
     let found = read(session.api().await?, &order).await?;
@@ -115,18 +122,18 @@ async fn move_job(session: &mut Session<'_, '_>, order: &Order) -> Result<Value,
 }
 
 /// What somebody has stopped already stays stopped, and carries no mark.
-async fn hold(session: &mut Session<'_, '_>, order: &Order) -> Result<(), Error> {
+pub async fn hold(session: &mut Session<'_, '_>, order: &Order) -> Result<(), Error> {
     let held = write(session, order, |found| {
         found.may_be_stopped(order)?;
-        let mark = json!({"metadata": {"annotations": {MOVING: order.queue}}, "spec": {"active": false}});
-        let goes_elsewhere =
-            moving(&found.workload) && found.workload["metadata"]["annotations"][MOVING] != order.queue;
+        let mark = json!({"metadata": {"annotations": {MOVING: order.goal}}, "spec": {"active": false}});
+        let goes_elsewhere = moving(&found.workload)
+            && found.workload["metadata"]["annotations"][MOVING] != order.goal.as_str();
         Ok((found.workload["spec"]["active"] != false || goes_elsewhere).then_some(mark))
     });
     held.await.map(|_| ())
 }
 
-async fn wait_until_stopped(session: &mut Session<'_, '_>, order: &Order) -> Result<Job, Error> {
+pub async fn wait_until_stopped(session: &mut Session<'_, '_>, order: &Order) -> Result<Job, Error> {
     let until = order.within.map(|within| Instant::now() + within);
     let mut told = false;
     loop {
@@ -152,7 +159,7 @@ async fn wait_until_stopped(session: &mut Session<'_, '_>, order: &Order) -> Res
 
 /// What keeps the job from its new label. Kueue says by an eviction that it has seen the hold, and gives back quota only when the
 /// last pod is gone.
-fn running(found: &Found) -> Option<String> {
+pub fn running(found: &Found) -> Option<String> {
     let name = text(&found.workload, "/metadata/name");
     if found.holds_quota() {
         return Some(format!("workload {name} holds its quota"));

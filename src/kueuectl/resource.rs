@@ -108,6 +108,20 @@ impl Resource {
         api.call(&Call { method: Method::PATCH, content: MERGE_PATCH, body: Some(patch), ..call }).await
     }
 
+    /// The object as it was read, and not if anybody has changed it since. What it owns goes after it.
+    pub async fn delete_as_it_is(&self, api: &Api, object: &Value) -> Result<(), Error> {
+        let metadata = &object["metadata"];
+        let [namespace, name] = ["namespace", "name"].map(|key| metadata[key].as_str().unwrap_or_default());
+        check_name(name)?;
+        let only = json!({"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]});
+        let options = json!({
+            "kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background", "preconditions": only,
+        });
+        let call = Call::get(self.path(namespace, name), self.about(name));
+        let call = Call { method: Method::DELETE, content: JSON, body: Some(&options), ..call };
+        api.call(&call).await.map(|_| ())
+    }
+
     /// `uid` is checked by the server: another object of the same name is left alone.
     pub async fn delete(
         &self,

@@ -108,7 +108,7 @@ impl<'a, 'w> Session<'a, 'w> {
     }
 
     /// Where flags name clusters of a daemon, that daemon.
-    fn fleet(&self) -> Option<&'w dyn Fleet> {
+    pub fn fleet(&self) -> Option<&'w dyn Fleet> {
         self.world.fleet.filter(|_| fleet::is_asked(&self.given))
     }
 

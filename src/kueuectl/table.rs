@@ -13,19 +13,24 @@ const NARROWEST: usize = 6;
 const GAP: usize = 3;
 
 impl Table {
-    /// The header comes with the first row.
-    pub fn row(&mut self, columns: &[String], cells: &[String]) {
+    /// Rows as [`line`] makes them. The header comes with the first.
+    pub fn rows(&mut self, columns: &[String], lines: &str) {
         if !std::mem::replace(&mut self.begun, true) {
             self.text = columns.join("\t").to_uppercase() + "\n";
         }
-        let cells: Vec<String> = cells.iter().map(|cell| shown(cell)).collect();
-        self.text += &(cells.join("\t") + "\n");
+        self.text += lines;
     }
 
     /// The rows since the last time.
     pub fn render(&mut self) -> String {
         aligned_below(&std::mem::take(&mut self.text), &mut self.widest)
     }
+}
+
+/// A row that is not laid out yet: all that is kept of an object.
+pub fn line(cells: &[String]) -> String {
+    let cells: Vec<String> = cells.iter().map(|cell| shown(cell)).collect();
+    cells.join("\t") + "\n"
 }
 
 /// Text whose cells end with tabs. Lines below each other that have a column share its width; a line without tabs ends a block,

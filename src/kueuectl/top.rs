@@ -41,7 +41,7 @@ pub async fn run(session: &mut Session<'_, '_>) -> Result<(), Error> {
     let mut state = State::new(names, (session.world.now)());
     // Before the terminal is taken: what is wrong is said as by any other command.
     let query = Query::new(session, Resource::cluster_queue())?;
-    let lists = ask(&clusters, async |cluster| query.all(&cluster.api).await).await;
+    let lists = ask(clusters.iter(), async |cluster| query.all(&cluster.api).await).await;
     for (at, (cluster, list)) in lists.into_iter().enumerate() {
         let source = Source { cluster: at, kind: Kind::ClusterQueues };
         state.take(&source, News::Begin);

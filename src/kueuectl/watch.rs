@@ -286,7 +286,8 @@ impl<L: Listing> Follow<'_, L> {
             (news || gone) && query.is_owned(object)
         });
         let mut list = serde_json::json!({"items": fresh.collect::<Vec<_>>()});
-        let about = self.listing.about(&self.cluster.api, &list).await.map_err(Ended::Failed)?;
+        let mut about = L::About::default();
+        self.listing.about(&self.cluster.api, &list, &mut about).await.map_err(Ended::Failed)?;
         keep(&mut list, |object| self.listing.keeps(object, &about));
         let objects = list["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
         let heard = objects.is_empty() || self.tell(News::Objects(objects, about)).await;

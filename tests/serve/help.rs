@@ -120,6 +120,38 @@ fn every_command_has_a_page() {
     assert!(String::from_utf8(fedqd.stdout).unwrap().contains(".SH OPTIONS"));
 }
 
+#[test]
+fn both_names_of_kueuectl_are_kueuectl() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = |name: &str, words: &[&str]| {
+        let program = folder.path().join(name);
+        if !program.exists() {
+            symlink(env!("CARGO_BIN_EXE_fedq"), &program).unwrap();
+        }
+        let output = Command::new(program).args(words).env_clear().output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (text(output.stdout), text(output.stderr), output.status.code())
+    };
+    for words in [
+        &["--help"][..],
+        &["list", "cq", "--server", NOWHERE],
+        &["list", "cq", "--all-clusters"],
+        &["create", "lq", "x"],
+        &["move", "workload", "x", "--to-queue", "y"],
+        &["foo"],
+    ] {
+        let (kueuectl, plugin) = (said("kueuectl", words), said("kubectl-kueue", words));
+        assert_eq!(kueuectl, plugin, "{words:?}");
+        assert!(!format!("{kueuectl:?}").contains("fedq kueue"), "{words:?}: {kueuectl:?}");
+    }
+    let (out, _, code) = said("kubectl-kueue", &["--help"]);
+    assert_eq!(code, Some(0));
+    assert!(out.contains("kueuectl [command]") && !out.contains("\n  move "), "{out}");
+    let (_, err, code) = said("kubectl-kueue", &["list", "cq", "--all-clusters"]);
+    assert_eq!(code, Some(1));
+    assert!(err.starts_with("Error: unknown flag: --all-clusters"), "{err}");
+}
+
 /// What kubectl gets of the program that completes behind `kubectl fedq` or `kubectl kueue`.
 fn completed(plugin: &str, words: &[&str], server: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
@@ -163,6 +195,7 @@ fn kubectl_completes_names_that_the_server_knows() {
         (&["claim", "edit", ""], "east-resource-claim"),
         (&["quota", "explain", ""], "team-a"),
         (&["kueue", "list", "cq", "--cluster", ""], "west"),
+        (&["kueue", "move", "workload", "w", "--to-cluster", ""], "west"),
     ] {
         let found = completed("kubectl_complete-fedq", words, &listening.url);
         assert!(found.lines().any(|line| line == name) && found.ends_with(":4\n"), "{words:?}: {found}");

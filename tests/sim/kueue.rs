@@ -11,10 +11,10 @@ use super::bed::{Bed, KUEUE, WITHIN};
 use super::follower::Follower;
 
 /// A hub and two workers that are joined, and Ann, who may see on the hub what is joined.
-struct People {
-    bed: Bed,
-    url: String,
-    token: String,
+pub struct People {
+    pub bed: Bed,
+    pub url: String,
+    pub token: String,
 }
 
 struct Said {
@@ -24,7 +24,7 @@ struct Said {
 }
 
 impl People {
-    async fn set() -> Self {
+    pub async fn set() -> Self {
         let bed = Bed::start(&["one", "two"]).await;
         for worker in &bed.workers {
             bed.join(worker).await;
@@ -57,6 +57,13 @@ impl People {
             }
             assert!(began.elapsed() < WITHIN, "{}{}", listed.out, listed.err);
             tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Ann sees all of each cluster.
+    pub async fn see_all(&self) {
+        for worker in &self.bed.workers {
+            grant(worker, &reads(), ("User", "ann")).await;
         }
     }
 
@@ -220,7 +227,8 @@ async fn a_cluster_that_does_not_answer_is_named_and_the_others_are_shown() {
 
     two.set_faults("hang".parse().unwrap());
     let began = Instant::now();
-    let hangs = people.kueue("list cq --all-clusters").await;
+    // With a selector the clusters themselves are asked.
+    let hangs = people.kueue("list cq --all-clusters -l !none").await;
     assert_eq!(hangs.code, Some(1), "{}", hangs.err);
     assert_eq!(names(&hangs.out), ["one", "one"]);
     assert!(hangs.err.starts_with("Error: cluster two: "), "{}", hangs.err);
@@ -239,6 +247,108 @@ async fn a_cluster_that_does_not_answer_is_named_and_the_others_are_shown() {
         .collect();
     assert_eq!(clusters, ["one", "one"]);
     assert!(off.err.contains("cluster two: ") && off.err.contains("fedq check two says why"), "{}", off.err);
+    // What was followed of a cluster is not shown as what it has, once it is known to be away.
+    let off = people.kueue("list cq --all-clusters").await;
+    assert_eq!(
+        (off.code, names(&off.out)),
+        (Some(1), vec!["one".to_owned(), "one".to_owned()]),
+        "{}",
+        off.err
+    );
+    assert!(off.err.contains("cluster two: "), "{}", off.err);
+}
+
+/// The lines without AGE, which goes on.
+fn ageless(table: &str) -> Vec<String> {
+    let line =
+        |line: &str| line.rsplit_once(char::is_whitespace).map_or("", |(rest, _)| rest).trim_end().to_owned();
+    table.lines().map(line).collect()
+}
+
+fn lists(cluster: &Cluster) -> u64 {
+    let requests = cluster.state.counts.requests();
+    let of = |kind: &str| requests.get(&("list", kind.to_owned())).copied().unwrap_or(0);
+    of("clusterqueues") + of("localqueues") + of("resourceflavors")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queues_are_answered_from_what_fedqd_follows_as_the_clusters_would() {
+    let people = People::set().await;
+    let workers = &people.bed.workers;
+    for (worker, pending) in workers.iter().zip([3, 7]) {
+        grant(worker, &reads(), ("User", "ann")).await;
+        let active = json!([{"type": "Active", "status": "True", "reason": "Ready", "message": "ready"}]);
+        let status = json!({"pendingWorkloads": pending, "admittedWorkloads": 1, "conditions": active});
+        for (kind, metadata, spec) in [
+            (
+                "ClusterQueue",
+                json!({"name": "shared"}),
+                json!({"cohortName": "all", "namespaceSelector": {}}),
+            ),
+            ("LocalQueue", json!({"name": "main", "namespace": "team"}), json!({"clusterQueue": "shared"})),
+            ("ResourceFlavor", json!({"name": "h100"}), json!({"nodeLabels": {"gpu": "h100", "a": "b"}})),
+        ] {
+            let mut object = json!({"apiVersion": KUEUE, "kind": kind, "metadata": metadata, "spec": spec});
+            if kind != "ResourceFlavor" {
+                object["status"] = status.clone();
+            }
+            worker.put(object).await.unwrap();
+        }
+    }
+    for line in
+        ["list cq", "list cq --active true", "list lq -A", "list lq -n team", "list lq -n none", "list rf"]
+    {
+        for which in ["--all-clusters", "--cluster two"] {
+            // A selector is for the clusters to go by.
+            let own = people.kueue(&format!("{line} {which} -l !none")).await;
+            let began = Instant::now();
+            loop {
+                let before: Vec<u64> = workers.iter().map(lists).collect();
+                let told = people.kueue(&format!("{line} {which}")).await;
+                let same =
+                    ageless(&told.out) == ageless(&own.out) && (&told.err, told.code) == (&own.err, own.code);
+                if same && workers.iter().map(lists).eq(before) {
+                    break;
+                }
+                assert!(
+                    began.elapsed() < WITHIN,
+                    "{line} {which}:\n{}{}\n{}{}",
+                    own.out,
+                    own.err,
+                    told.out,
+                    told.err
+                );
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+
+    // Who has just changed something sees it: then the cluster is asked.
+    let all = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
+    workers[0].merge("ClusterRole", "for-ann", json!({"rules": all})).await.unwrap();
+    let began = Instant::now();
+    while people.kueue("create cq mine --cluster one").await.code != Some(0) {
+        assert!(began.elapsed() < WITHIN, "she may not create");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let before = lists(&workers[0]);
+    let listed = people.kueue("list cq --cluster one").await;
+    assert!(names(&listed.out).contains(&"mine".to_owned()), "{}", listed.out);
+    assert_eq!(lists(&workers[0]), before + 1, "the cluster answers");
+
+    // A right that is withdrawn is felt.
+    workers[1].merge("ClusterRole", "for-ann", json!({"rules": []})).await.unwrap();
+    let began = Instant::now();
+    loop {
+        let told = people.kueue("list cq --all-clusters").await;
+        let refused = "Error: cluster two: user \"ann\" cannot list clusterqueues.kueue.x-k8s.io";
+        if told.code == Some(1) && told.err.starts_with(refused) {
+            assert!(names(&told.out).iter().all(|cluster| cluster == "one"), "{}", told.out);
+            break;
+        }
+        assert!(began.elapsed() < WITHIN, "{}{}", told.out, told.err);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -22,6 +22,7 @@ mod joining;
 mod kueue;
 mod logs;
 mod metrics;
+mod moving;
 mod placement;
 mod profiles;
 mod said;

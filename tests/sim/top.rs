@@ -11,7 +11,7 @@ use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system}
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::bed::KUEUE;
+use super::{bed::KUEUE, kueue::People};
 
 const WITHIN: Duration = Duration::from_secs(30);
 
@@ -21,7 +21,8 @@ struct Screen {
     keys: Box<dyn Write + Send>,
     master: Box<dyn MasterPty + Send>,
     program: Box<dyn Child + Send + Sync>,
-    _folder: TempDir,
+    /// What the program reads.
+    _folder: Option<TempDir>,
 }
 
 impl Screen {
@@ -29,10 +30,14 @@ impl Screen {
         let folder = TempDir::new().unwrap();
         let kubeconfig = folder.path().join("config");
         std::fs::write(&kubeconfig, cluster.kubeconfig("ann", &["system:masters"])).unwrap();
-        let pair = native_pty_system().openpty(PtySize { rows, cols, ..PtySize::default() }).unwrap();
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_fedq"));
         command.args(["kueue", "top", "--kubeconfig"]);
         command.arg(&kubeconfig);
+        Self::run(command, (rows, cols), Some(folder))
+    }
+
+    fn run(mut command: CommandBuilder, (rows, cols): (u16, u16), folder: Option<TempDir>) -> Self {
+        let pair = native_pty_system().openpty(PtySize { rows, cols, ..PtySize::default() }).unwrap();
         command.env("TERM", "xterm");
         let program = pair.slave.spawn_command(command).unwrap();
         drop(pair.slave);
@@ -191,6 +196,39 @@ async fn a_server_that_hangs_is_told_from_one_that_has_nothing_to_tell() {
     assert!(screen.text().contains("research"), "{}", screen.text());
     screen.press("q");
     assert_eq!(screen.ends().await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queues_of_all_clusters_are_seen_through_fedqd_and_one_that_goes_away_is_named() {
+    let people = People::set().await;
+    people.see_all().await;
+    let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_fedq"));
+    command.args(["kueue", "top", "--all-clusters"]);
+    command.env_clear();
+    command.env("FEDQ_SERVER", &people.url);
+    command.env("FEDQ_TOKEN", &people.token);
+    command.env("FEDQ_CONFIG", "/nowhere/config.yaml");
+    let mut screen = Screen::run(command, (24, 80), None);
+    screen.shows("2 clusters: 4 queues").await;
+    for what in ["CLUSTER", "one", "two", "research", "vision"] {
+        screen.shows(what).await;
+    }
+    let two = &people.bed.workers[1];
+    let late = json!({"apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": {"name": "late"}, "spec": {}});
+    two.put(late).await.unwrap();
+    screen.shows("2 clusters: 5 queues").await;
+    screen.press("/late\r");
+    screen.hides("research").await;
+    screen.press("\r");
+    screen.shows("late of two: 0 workloads").await;
+    screen.press("\x1b");
+    two.power_off().await;
+    screen.shows("two: shown as it was").await;
+    assert!(screen.text().contains("late"), "{}", screen.text());
+    screen.resize((40, 120));
+    screen.shows("RESERVED").await;
+    screen.press("\x03");
+    assert_eq!(screen.ends().await, 130);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

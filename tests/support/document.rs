@@ -261,7 +261,9 @@ pub fn covers(path: &str) -> bool {
 
 fn is_forwarded(path: &str) -> bool {
     let of_cluster = path.strip_prefix("/api/v1/clusters/").and_then(|rest| rest.split_once('/'));
-    path.starts_with("/api/v1/hub/proxy/") || of_cluster.is_some_and(|(_, rest)| rest.starts_with("proxy/"))
+    let others = ["/api/v1/hub/proxy/", "/api/v1/followed/"];
+    others.iter().any(|prefix| path.starts_with(prefix))
+        || of_cluster.is_some_and(|(_, rest)| rest.starts_with("proxy/"))
 }
 
 /// What of an exchange the document does not have; of a stream, [`Lines`] says the rest.

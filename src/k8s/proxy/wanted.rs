@@ -11,6 +11,8 @@ const READ: &[&str] = &["get", "list", "watch"];
 const QUEUE: &[&str] = &["get", "list", "watch", "create", "update", "patch", "delete"];
 /// Kueue makes them, of jobs.
 const WORKLOAD: &[&str] = &["get", "list", "watch", "update", "patch", "delete"];
+/// Moved to other clusters as well.
+const MOVABLE: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
 /// Deleted with their Workloads, and moved by their label.
 const JOB: &[&str] = &["get", "list", "watch", "patch", "delete"];
 
@@ -31,8 +33,8 @@ const KINDS: [Kind; 28] = [
     ("", "pods", true, JOB),
     ("apps", "deployments", true, JOB),
     ("apps", "statefulsets", true, JOB),
-    ("batch", "jobs", true, JOB),
-    ("jobset.x-k8s.io", "jobsets", true, JOB),
+    ("batch", "jobs", true, MOVABLE),
+    ("jobset.x-k8s.io", "jobsets", true, MOVABLE),
     ("kubeflow.org", "jaxjobs", true, JOB),
     ("kubeflow.org", "mpijobs", true, JOB),
     ("kubeflow.org", "paddlejobs", true, JOB),
@@ -363,6 +365,7 @@ mod tests {
             ),
             ("PUT /apis/kueue.x-k8s.io/v1beta2/resourceflavors/f", "update resourceflavors.kueue.x-k8s.io/f"),
             ("DELETE /apis/batch/v1/namespaces/team/jobs/j", "delete jobs.batch/team/j"),
+            ("POST /apis/batch/v1/namespaces/team/jobs", "create jobs.batch/team"),
             ("GET /api/v1/namespaces/team", "get namespaces/team/team"),
             ("GET /api/v1/namespaces/team/pods", "list pods/team"),
             ("GET /api/v1/pods?fieldSelector=metadata.name%3Dp", "list pods/p"),
@@ -389,7 +392,9 @@ mod tests {
             "GET /api/v1/namespaces/team/configmaps",
             "GET /api/v1/nodes",
             "POST /api/v1/namespaces/team/pods",
-            "POST /apis/batch/v1/namespaces/team/jobs",
+            "POST /apis/batch/v1/jobs",
+            "POST /apis/ray.io/v1/namespaces/team/rayjobs",
+            "POST /api/v1/namespaces/team/pods",
             "POST /api/v1/namespaces",
             "DELETE /api/v1/namespaces/team",
             "PUT /api/v1/namespaces/team/finalize",

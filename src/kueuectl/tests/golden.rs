@@ -7,6 +7,7 @@ mod memory;
 #[path = "golden/objects.rs"]
 mod objects;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
 
@@ -25,8 +26,7 @@ struct Case {
     #[serde(rename = "case")]
     name: String,
     /// Upstream's file and case, or why it is here.
-    #[serde(rename = "source")]
-    _source: String,
+    source: String,
     #[serde(default)]
     objects: Vec<Value>,
     /// What the server answers whatever it is asked.
@@ -120,6 +120,37 @@ fn words(line: &str) -> Vec<String> {
         }
     }
     words
+}
+
+/// Upstream has 55 integration cases, which run side by side with kueuectl on real servers, and about 70 unit cases with exact output.
+#[test]
+fn as_many_of_upstreams_cases_are_here_as_upstream_has() {
+    let golden = [
+        include_str!("golden/completion.yaml"),
+        include_str!("golden/create.yaml"),
+        include_str!("golden/delete.yaml"),
+        include_str!("golden/list.yaml"),
+        include_str!("golden/list_pods.yaml"),
+        include_str!("golden/list_workload.yaml"),
+    ];
+    let all: Vec<Case> = golden.into_iter().flat_map(cases).collect();
+    let cited: BTreeSet<(&str, &str)> = all
+        .iter()
+        .filter(|case| case.source.contains("_test.go "))
+        .map(|case| (case.source.as_str(), case.name.as_str()))
+        .collect();
+    let printed = all
+        .iter()
+        .filter(|case| case.source.contains("_test.go ") && !(case.out.is_empty() && case.err.is_empty()));
+    assert!(70 <= printed.count() && 120 <= cited.len(), "{}", cited.len());
+
+    let groups: Vec<Value> = serde_saphyr::from_str(include_str!("side_by_side.yaml")).expect("YAML");
+    let sources = groups.iter().filter_map(|group| group["source"].as_str());
+    let counts = sources
+        .flat_map(|source| source.split('(').skip(1))
+        .filter_map(|rest| rest.split_once(" cases)").and_then(|(count, _)| count.parse::<usize>().ok()));
+    // The four with paging are of list_test.go, and counted there.
+    assert_eq!(counts.sum::<usize>() - 4, 55);
 }
 
 #[test]

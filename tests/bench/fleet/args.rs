@@ -37,6 +37,9 @@ pub struct Args {
     /// The fedqd to measure [default: the one built with this benchmark]
     #[arg(long, value_name = "FILE")]
     pub daemon: Option<PathBuf>,
+    /// The kueuectl to compare with [default: one that is built with Go]
+    #[arg(long, value_name = "FILE")]
+    pub kueuectl: Option<PathBuf>,
     /// Keep the daemon on this processor
     #[arg(long, value_name = "NUMBER")]
     pub pin: Option<usize>,

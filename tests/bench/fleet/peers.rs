@@ -98,17 +98,24 @@ impl Drop for Running {
 }
 
 fn go(arguments: &[&str]) -> Result<Command> {
-    let mut command = Command::new(build()?);
+    let mut command = Command::new(build("peer", ("tests/bench/peer", "."))?);
     command.args(arguments);
     Ok(command)
 }
 
+/// kueuectl, of the release that the tests on real clusters run beside.
+pub fn kueuectl() -> Result<PathBuf> {
+    build("kueuectl", ("tests/real/tools", "sigs.k8s.io/kueue/cmd/kueuectl"))
+}
+
 /// Go itself knows whether there is something to do.
-fn build() -> Result<PathBuf> {
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/bench/peer");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/bench/peer");
-    let built = Command::new("go").args(["build", "-o"]).arg(&program).arg(".").current_dir(source).status();
-    ensure!(built.context("client-go's side needs go")?.success(), "cannot build {source}");
+fn build(name: &str, (module, package): (&str, &str)) -> Result<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = root.join("target/bench").join(name);
+    let mut go = Command::new("go");
+    go.args(["build", "-o"]).arg(&program).arg(package);
+    let built = go.current_dir(root.join(module)).status();
+    ensure!(built.context("clients in Go need go")?.success(), "cannot build {package} of {module}");
     Ok(program)
 }
 

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use fedq_sim::faults::Plan;
 use fedq_sim::fleet::{Fleet, FleetOptions, Totals};
 use fedq_sim::nodes::Template;
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::args::Args;
@@ -50,6 +51,34 @@ impl Stage {
 
     pub fn start(&mut self) -> Result<()> {
         self.daemon = Some(self.home.start()?);
+        Ok(())
+    }
+
+    /// Lets a group read all of Kueue's on each cluster, which gets as many queues as the hub has.
+    pub async fn let_people_ask(&self, group: &str) -> Result<()> {
+        const RBAC: &str = "rbac.authorization.k8s.io/v1";
+        let metadata = json!({"name": group});
+        let rules =
+            json!([{"apiGroups": ["kueue.x-k8s.io"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]);
+        let role = json!({"apiVersion": RBAC, "kind": "ClusterRole", "metadata": metadata, "rules": rules});
+        let binding = json!({
+            "apiVersion": RBAC, "kind": "ClusterRoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": group},
+            "subjects": [{"kind": "Group", "name": group}],
+        });
+        for worker in &self.fleet.workers {
+            let queues = worker.list("ClusterQueue").len();
+            let more = (queues..QUEUES).map(|number| {
+                json!({
+                    "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue",
+                    "metadata": {"name": format!("of-the-cluster-{number}")}, "spec": {"cohortName": "own"},
+                })
+            });
+            for object in [role.clone(), binding.clone()].into_iter().chain(more) {
+                let put = worker.put(object).await;
+                put.map_err(|refusal| anyhow!("{}: {}", worker.state.name, refusal.message))?;
+            }
+        }
         Ok(())
     }
 

@@ -1,9 +1,10 @@
-//! The command line as a process, from its start to its end.
+//! The command line as a process, from its start to its end, and kueuectl beside it.
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use fedq_sim::nodes::Template;
 use fedq_sim::rbac::User;
 use tokio::time::Instant;
@@ -11,40 +12,124 @@ use tokio::time::Instant;
 use crate::args::Args;
 use crate::daemon;
 use crate::figures::{Curve, median};
-use crate::stage::{Size, Stage};
+use crate::peers;
+use crate::stage::{QUEUES, Size, Stage};
 
 /// What people ask most; the first needs no server, and shows what a process costs.
-const COMMANDS: [(&str, &str); 3] =
-    [("fedq --version", ""), ("fedq quota list", "≤5 ms"), ("fedq cluster list", "")];
+const COMMANDS: [(&str, &str); 5] = [
+    ("fedq --version", ""),
+    ("fedq quota list", "≤5 ms"),
+    ("fedq cluster list", ""),
+    ("fedq kueue list cq --cluster worker-0000", "≤5 ms"),
+    ("fedq kueue list cq --all-clusters", "≤100 ms with 1,000 clusters"),
+];
+/// What both ask of one cluster by its kubeconfig.
+const LIST: [&str; 2] = ["list", "cq"];
 const TIMES: usize = 40;
+/// Of whoever asks: what is Kubernetes' own on the hub counts for nothing on workers.
+const GROUP: &str = "fleet";
+
+/// What all commands of one stage work with.
+struct Bed {
+    server: String,
+    token: String,
+    /// Of the first cluster.
+    kubeconfig: PathBuf,
+    fedq: PathBuf,
+    kueuectl: PathBuf,
+}
 
 pub async fn measure(args: &Args) -> Result<Vec<Curve>> {
     let template = Arc::new(Template::small());
-    let mut curves: Vec<Curve> = COMMANDS
-        .iter()
-        .map(|(command, goal)| Curve::new(&format!("`{command}` as a process, p50"), "clusters", "ms", goal))
-        .collect();
+    let curve = |command: &str, goal: &str| {
+        Curve::new(&format!("`{command}` as a process, p50"), "clusters", "ms", goal)
+    };
+    let mut curves: Vec<Curve> = COMMANDS.iter().map(|(command, goal)| curve(command, goal)).collect();
+    let mut alone = curve("fedq kueue list cq --kubeconfig FILE", "no more than kueuectl");
+    let mut peer = curve("kueuectl list cq --kubeconfig FILE", "").by("kueuectl");
+    let mut ratio = Curve::new("kueuectl over `fedq kueue list cq` through fedqd", "clusters", "×", "≥10");
+    let kueuectl = match &args.kueuectl {
+        Some(program) => program.clone(),
+        None => tokio::task::block_in_place(peers::kueuectl)?,
+    };
     for &clusters in &args.clusters {
         let mut stage = Stage::new(args, Size { clusters, nodes: 10 }, &template).await?;
         stage.start()?;
         stage.settled().await?;
         stage.quiet().await?;
-        let token = stage.fleet.hub.state.new_token(User::new("admin", &["system:masters"]), None);
-        let server = format!("http://127.0.0.1:{}", stage.home.api);
+        let first = &stage.fleet.workers[0];
+        let kubeconfig = stage.home.path("first.kubeconfig");
+        std::fs::write(&kubeconfig, first.kubeconfig("admin", &["system:masters"]))?;
+        let bed = Bed {
+            server: format!("http://127.0.0.1:{}", stage.home.api),
+            token: stage.fleet.hub.state.new_token(User::new("admin", &["system:masters", GROUP]), None),
+            kubeconfig,
+            fedq: daemon::command_line(args),
+            kueuectl: kueuectl.clone(),
+        };
+        stage.let_people_ask(GROUP).await?;
+        tokio::task::block_in_place(|| bed.warm(clusters))?;
         for _ in 0..args.runs {
-            for ((command, _), curve) in COMMANDS.iter().zip(&mut curves) {
-                let mut program = Command::new(daemon::command_line(args));
-                program
-                    .args(command.split(' ').skip(1))
-                    .env("FEDQ_SERVER", &server)
-                    .env("FEDQ_TOKEN", &token);
-                let millis = tokio::task::block_in_place(|| run(&mut program))?;
-                println!("{clusters} clusters: {command} {millis:.2} ms");
-                curve.add(clusters, millis);
-            }
+            tokio::task::block_in_place(|| {
+                for ((command, _), curve) in COMMANDS.iter().zip(&mut curves) {
+                    curve.add(clusters, bed.through_daemon(command)?);
+                }
+                let [own, theirs] = [&bed.fedq, &bed.kueuectl].map(|program| bed.by_kubeconfig(program));
+                let (own, theirs) = (own?, theirs?);
+                alone.add(clusters, own);
+                peer.add(clusters, theirs);
+                let through = curves[3].points.last().and_then(|point| point.runs.last());
+                ratio.add(clusters, theirs / through.context("it was measured")?);
+                anyhow::Ok(())
+            })?;
         }
     }
+    curves.extend([alone, peer, ratio]);
     Ok(curves)
+}
+
+impl Bed {
+    fn daemons(&self, command: &str) -> Command {
+        let mut program = Command::new(&self.fedq);
+        program
+            .args(command.split(' ').skip(1))
+            .env("FEDQ_SERVER", &self.server)
+            .env("FEDQ_TOKEN", &self.token);
+        program
+    }
+
+    /// Each cluster is asked once what the person may do; every cluster is in the list.
+    fn warm(&self, clusters: usize) -> Result<()> {
+        let began = Instant::now();
+        let done = self.daemons(COMMANDS[4].0).stdin(Stdio::null()).output()?;
+        let first = began.elapsed().as_secs_f64() * 1e3;
+        let (text, errors) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+        ensure!(done.status.success(), "{errors}");
+        let rows = text.lines().count().saturating_sub(1);
+        ensure!(
+            clusters * QUEUES == rows,
+            "{rows} queues of {clusters} clusters with {QUEUES} each:\n{errors}"
+        );
+        println!("{clusters} clusters: {} the first time, {rows} queues, {first:.2} ms", COMMANDS[4].0);
+        Ok(())
+    }
+
+    fn through_daemon(&self, command: &str) -> Result<f64> {
+        let millis = run(&mut self.daemons(command))?;
+        println!("{command} {millis:.2} ms");
+        Ok(millis)
+    }
+
+    fn by_kubeconfig(&self, program: &Path) -> Result<f64> {
+        let mut command = Command::new(program);
+        if program == self.fedq {
+            command.arg("kueue");
+        }
+        command.args(LIST).arg("--kubeconfig").arg(&self.kubeconfig);
+        let millis = run(&mut command)?;
+        println!("{} list cq --kubeconfig FILE {millis:.2} ms", program.display());
+        Ok(millis)
+    }
 }
 
 fn run(program: &mut Command) -> Result<f64> {

@@ -1,0 +1,418 @@
+//! `move workload --to-cluster`: its job goes to another cluster.
+//!
+//! No write reaches two clusters at once, so one write on one of them decides: the deletion of the job. The workload is held first, as for a
+//! move within a cluster. Then a copy of its job is made on the other cluster, in a queue that does not exist, where it waits; and the job
+//! gets a finalizer and a note of where it goes. Then the job is deleted, unless somebody has changed it since the note. With the finalizer
+//! it stays, and a job that is being deleted starts no pods, whoever resumes its workload. Only while it stands there like that is the copy let
+//! into its queue; after that the finalizer goes, and the job with it. Whatever ends this program in between, at most one of the
+//! two can run, one is always there, and the same command again carries on.
+
+use serde_json::{Value, json};
+
+use crate::{
+    api::Api,
+    error::Error,
+    fleet::{self, Cluster, Place},
+    move_checks::{Found, Job, QUEUE_LABEL, check_queue, moving, read},
+    move_workload::{MOVING, Order, TIMES, hold, running, wait_until_stopped},
+    output::Printer,
+    resource::{DryRun, Resource},
+    session::{Session, text},
+    workload::owners,
+};
+
+/// On a job that leaves, so that it stays until its copy is in its queue.
+const FINALIZER: &str = "fedq.dev/moving";
+/// On a job that leaves, and on its copy: they are found by it.
+const MOVED: &str = "fedq.dev/moved";
+/// On a job that leaves: its workload.
+const WORKLOAD: &str = "fedq.dev/moving-workload";
+/// On a copy: the cluster that it comes from, the job's UID there, and its workload.
+const FROM: &str = "fedq.dev/moved-from";
+/// The queue of a copy that is not to start. With a queue of a name, Kueue gives it no other; without one it might take the namespace's default.
+const NOWHERE: &str = "not-yet.fedq.dev";
+/// A job of which Kueue has no workload to make.
+const PREBUILT: &str = "kueue.x-k8s.io/prebuilt-workload-name";
+
+/// Labels that the job controller gives the pods of one job, so that they mean no other.
+const OF_ONE_JOB: [&str; 4] =
+    ["controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"];
+
+struct Across<'a> {
+    here: &'a Cluster,
+    there: &'a Cluster,
+    order: &'a Order,
+}
+
+/// How far it has come.
+enum Stage {
+    Here(Found),
+    /// The job is being deleted, so that it can only go on.
+    Leaving(Job),
+    There(Job),
+}
+
+/// The cluster that flags say it goes to; none where it stays.
+pub async fn target(session: &mut Session<'_, '_>) -> Result<Option<Cluster>, Error> {
+    let name = session.given.text("to-cluster").to_owned();
+    if !session.given.has("to-cluster") {
+        return Ok(None);
+    }
+    let Some(fleet) = session.fleet() else {
+        return Err(Error::said(
+            "--to-cluster asks fedqd, which has to reach both clusters: name the one that it is on with --cluster",
+        ));
+    };
+    if name.is_empty() || name.contains(['*', '?']) {
+        return Err(Error::said("--to-cluster names one cluster, and no pattern"));
+    }
+    match session.clusters().await?.as_ref() {
+        [Cluster { place: Some(Place::Cluster(here)), .. }] if *here == name => return Ok(None),
+        [Cluster { place: Some(Place::Hub), .. }] => {
+            return Err(Error::said(
+                "workloads of the hub are sent to clusters by Kueue's MultiKueue, and not moved there: name a cluster with --cluster",
+            ));
+        }
+        // `Session::api` says what is wrong with several.
+        _ => {}
+    }
+    Ok(fleet::connect(vec![Place::Cluster(name)], &session.given, fleet)?.pop())
+}
+
+pub async fn run(session: &mut Session<'_, '_>, order: &Order, there: &Cluster) -> Result<(), Error> {
+    session.api().await?;
+    let clusters = session.clusters().await?;
+    let across = Across { here: &clusters[0], there, order };
+    let mut moved = Printer::new(session, "moved", order.dry_run)?;
+    let mut unchanged = Printer::new(session, "unchanged", order.dry_run)?;
+    let (printer, job) = match across.stage().await? {
+        Stage::There(job) => (&mut unchanged, job),
+        Stage::Leaving(job) if order.dry_run != DryRun::None => (&mut moved, across.copy_of(&job)),
+        Stage::Leaving(job) => (&mut moved, across.arrive(&job).await?),
+        Stage::Here(found) => (&mut moved, across.all_of_it(session, &found).await?),
+    };
+    for warning in there.api.take_warnings() {
+        session.complain(&format!("Warning: {}: {warning}\n", there.name()))?;
+    }
+    let text = printer.print(&job.resource.kind, &job.object)?;
+    session.print(&text)
+}
+
+impl Across<'_> {
+    async fn stage(&self) -> Result<Stage, Error> {
+        let error = match read(&self.here.api, self.order).await {
+            Ok(found) => return Ok(Stage::Here(found)),
+            Err(error) => error,
+        };
+        for job in self.moved(self.here).await? {
+            let (metadata, goal) = (&job.object["metadata"], self.order.goal.as_str());
+            let ours = metadata["annotations"][WORKLOAD] == self.order.name.as_str();
+            if !ours || !is_leaving(&job) {
+                continue;
+            }
+            let goes_to = annotation(&job.object, MOVING);
+            if goes_to != goal {
+                let (cluster, queue) = goes_to.split_once('/').unwrap_or_default();
+                return Err(Error::said(format!(
+                    "{} is on its way to cluster {cluster}: `move workload {} --to-queue {queue} --to-cluster {cluster}` ends that",
+                    job.shown(),
+                    self.order.name
+                )));
+            }
+            return Ok(Stage::Leaving(job));
+        }
+        let from = |job: &Job| {
+            let parts: Vec<&str> = annotation(&job.object, FROM).split('/').collect();
+            matches!(parts[..], [cluster, _, workload] if cluster == self.here.name() && workload == self.order.name)
+        };
+        match self.moved(self.there).await?.into_iter().find(from) {
+            Some(job) if job.queue() == NOWHERE => Err(Error::said(format!(
+                "{error}. Cluster {} has a copy of its job, {}, that was never let into a queue: delete it, or give it the label {QUEUE_LABEL} of one",
+                self.there.name(),
+                job.shown()
+            ))),
+            Some(job) => Ok(Stage::There(job)),
+            None => Err(error),
+        }
+    }
+
+    /// Jobs of that cluster that a move was begun with.
+    async fn moved(&self, cluster: &Cluster) -> Result<Vec<Job>, Error> {
+        let mut jobs = Vec::new();
+        for resource in kinds() {
+            let label = format!("{MOVED}=true");
+            match resource.list(&cluster.api, &self.order.namespace, &[("labelSelector", &label)]).await {
+                Ok(mut list) => {
+                    let items = list["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
+                    for mut object in items {
+                        // In a list only the list says what its objects are.
+                        (object["apiVersion"], object["kind"]) =
+                            (json!(resource.api_version()), json!(resource.kind));
+                        jobs.push(Job { resource: resource.clone(), object });
+                    }
+                }
+                // A cluster need not have the kind, nor whoever asks a right to it: what was asked for says what is wrong then.
+                Err(Error::NotFound(_) | Error::Forbidden(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(jobs)
+    }
+
+    async fn all_of_it(&self, session: &mut Session<'_, '_>, found: &Found) -> Result<Job, Error> {
+        let order = self.order;
+        found.may_be_stopped(order)?;
+        let job = self.job_of(found)?;
+        check_queue(&self.there.api, order).await?;
+        let there = self.parked(job).await?;
+        match order.dry_run {
+            DryRun::None => {}
+            DryRun::Client => return Ok(self.copy_of(job)),
+            DryRun::Server => {
+                return if let Some(copy) = there {
+                    Ok(copy)
+                } else {
+                    self.create(job, DryRun::Server).await
+                };
+            }
+        }
+        hold(session, order).await?;
+        wait_until_stopped(session, order).await?;
+        let left = self.leave().await;
+        let job = left.map_err(|error| {
+            Error::said(format!(
+                "{error}. Workload {0} is held (active: false). The same command again carries on; `fedq kueue resume workload {0}` \
+                 lets it go on here",
+                order.name
+            ))
+        })?;
+        self.arrive(&job).await
+    }
+
+    /// The job, if it is of a kind that can go: one whose object is all that there is of it once it is stopped.
+    fn job_of<'f>(&self, found: &'f Found) -> Result<&'f Job, Error> {
+        let name = &self.order.name;
+        let Some(job) = &found.job else {
+            return Err(Error::said(format!(
+                "workload {name} is of no job: make it anew on cluster {}, and delete it here",
+                self.there.name()
+            )));
+        };
+        let kinds = kinds();
+        let known =
+            kinds.iter().any(|kind| (&kind.group, &kind.kind) == (&job.resource.group, &job.resource.kind));
+        let reason = if !known {
+            "and only Jobs and JobSets go to another cluster: delete it, and make it anew there".to_owned()
+        } else if let Some(owner) = owners(&job.object).next() {
+            let (kind, owner) = (text(owner, "/kind"), text(owner, "/name"));
+            format!(
+                "which belongs to {kind} {owner}: that would make it anew here. Move {kind} {owner} instead"
+            )
+        } else if !job.object["metadata"]["labels"][PREBUILT].is_null() {
+            format!(
+                "whose workload somebody else made (label {PREBUILT}), and cluster {} has none",
+                self.there.name()
+            )
+        } else {
+            return Ok(job);
+        };
+        Err(Error::said(format!("workload {name} is of {}, {reason}", job.shown())))
+    }
+
+    /// A copy that is there already.
+    async fn parked(&self, job: &Job) -> Result<Option<Job>, Error> {
+        match job.resource.get(&self.there.api, &self.order.namespace, job.name()).await {
+            Ok(object) if object["metadata"]["annotations"][FROM] == self.from(job) => {
+                Ok(Some(Job { resource: job.resource.clone(), object }))
+            }
+            Ok(_) => Err(Error::said(format!(
+                "cluster {} has another {} in namespace {}",
+                self.there.name(),
+                job.shown(),
+                self.order.namespace
+            ))),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Until the job is being deleted, as it was when it could not run.
+    async fn leave(&self) -> Result<Job, Error> {
+        let (api, order) = (&self.here.api, self.order);
+        let mut time = 1;
+        loop {
+            let found = read(api, order).await?;
+            let job = self.job_of(&found)?;
+            let goes_there = found.workload["metadata"]["annotations"][MOVING] == order.goal.as_str();
+            let parked = self.parked(job).await?;
+            if running(&found).is_some() || !(moving(&found.workload) && goes_there) {
+                if let Some(copy) = parked.filter(|copy| copy.queue() == NOWHERE) {
+                    copy.resource.delete_as_it_is(&self.there.api, &copy.object).await?;
+                }
+                return Err(Error::said("somebody else has let it go on, or moves it elsewhere"));
+            }
+            if parked.is_none() {
+                self.create(job, DryRun::None).await?;
+            }
+            let left = async {
+                let noted = self.note(job).await?;
+                noted.resource.delete_as_it_is(api, &noted.object).await
+            };
+            match left.await {
+                Err(error) if error.is_conflict() && time < TIMES => time += 1,
+                Err(error) => return Err(error),
+                Ok(()) => break,
+            }
+        }
+        let found = self.moved(self.here).await?.into_iter().find(|job| {
+            is_leaving(job) && job.object["metadata"]["annotations"][WORKLOAD] == order.name.as_str()
+        });
+        found.ok_or_else(|| {
+            Error::said(format!(
+                "the job of workload {} is gone, though it was to stay until its copy on cluster {} is in its queue. Give that the label \
+                 {QUEUE_LABEL}={} yourself",
+                order.name,
+                self.there.name(),
+                order.queue
+            ))
+        })
+    }
+
+    /// With the finalizer, and what says where it goes.
+    async fn note(&self, job: &Job) -> Result<Job, Error> {
+        let metadata = &job.object["metadata"];
+        let mut finalizers = finalizers(&job.object);
+        if !finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
+            finalizers.push(FINALIZER.to_owned());
+        }
+        let patch = json!({"metadata": {
+            "resourceVersion": metadata["resourceVersion"],
+            "finalizers": finalizers,
+            "labels": {MOVED: "true"},
+            "annotations": {MOVING: self.order.goal, WORKLOAD: self.order.name},
+        }});
+        let place = (self.order.namespace.as_str(), job.name());
+        let object = job.resource.patch(&self.here.api, place, &patch, DryRun::None).await?;
+        Ok(Job { resource: job.resource.clone(), object })
+    }
+
+    async fn create(&self, job: &Job, dry_run: DryRun) -> Result<Job, Error> {
+        let mut copy = self.copy_of(job);
+        copy.object["metadata"]["labels"][QUEUE_LABEL] = json!(NOWHERE);
+        copy.object = job.resource.create(&self.there.api, &copy.object, dry_run).await?;
+        Ok(copy)
+    }
+
+    fn from(&self, job: &Job) -> Value {
+        json!(format!("{}/{}/{}", self.here.name(), text(&job.object, "/metadata/uid"), self.order.name))
+    }
+
+    /// The job as it is to be there.
+    fn copy_of(&self, job: &Job) -> Job {
+        let metadata = &job.object["metadata"];
+        let (mut labels, mut annotations) = (entries(&metadata["labels"]), entries(&metadata["annotations"]));
+        for own in [MOVING, WORKLOAD, "kubectl.kubernetes.io/last-applied-configuration"] {
+            annotations.remove(own);
+        }
+        labels.insert(QUEUE_LABEL.to_owned(), json!(self.order.queue));
+        labels.insert(MOVED.to_owned(), json!("true"));
+        annotations.insert(FROM.to_owned(), self.from(job));
+        let mut spec = job.object["spec"].clone();
+        spec["suspend"] = json!(true);
+        if job.resource.kind == "Job" && spec["manualSelector"] != true {
+            for (of, own) in [("/template/metadata/labels", &OF_ONE_JOB[..]), ("", &["selector"])] {
+                let fields = spec.pointer_mut(of).and_then(Value::as_object_mut);
+                if let Some(fields) = fields {
+                    fields.retain(|key, _| !own.contains(&key.as_str()));
+                }
+            }
+        }
+        let object = json!({
+            "apiVersion": job.resource.api_version(), "kind": job.resource.kind,
+            "metadata": {
+                "name": job.name(), "namespace": self.order.namespace, "labels": labels, "annotations": annotations,
+            },
+            "spec": spec,
+        });
+        Job { resource: job.resource.clone(), object }
+    }
+
+    /// Lets the copy into its queue, and then the job go.
+    async fn arrive(&self, job: &Job) -> Result<Job, Error> {
+        let place = (self.order.namespace.as_str(), job.name());
+        let mut time = 1;
+        let arrived = loop {
+            let copy = match self.parked(job).await? {
+                Some(copy) => copy,
+                // Somebody has deleted it. The job that leaves has all of it.
+                None => self.create(job, DryRun::None).await?,
+            };
+            if copy.queue() == self.order.queue {
+                break copy;
+            }
+            let version = &copy.object["metadata"]["resourceVersion"];
+            let label =
+                json!({"metadata": {"resourceVersion": version, "labels": {QUEUE_LABEL: self.order.queue}}});
+            match job.resource.patch(&self.there.api, place, &label, DryRun::None).await {
+                Err(error) if error.is_conflict() && time < TIMES => time += 1,
+                outcome => break Job { resource: job.resource.clone(), object: outcome? },
+            }
+        };
+        self.let_go(job).await?;
+        Ok(arrived)
+    }
+
+    async fn let_go(&self, job: &Job) -> Result<(), Error> {
+        let api: &Api = &self.here.api;
+        let place = (self.order.namespace.as_str(), job.name());
+        let mut object = job.object.clone();
+        for time in 1.. {
+            let kept: Vec<String> =
+                finalizers(&object).into_iter().filter(|finalizer| finalizer != FINALIZER).collect();
+            let version = &object["metadata"]["resourceVersion"];
+            let patch = json!({"metadata": {"resourceVersion": version, "finalizers": kept}});
+            match job.resource.patch(api, place, &patch, DryRun::None).await {
+                Err(error) if error.is_conflict() && time < TIMES => {}
+                Err(error) if error.is_not_found() => break,
+                outcome => return outcome.map(|_| ()),
+            }
+            match job.resource.get(api, place.0, place.1).await {
+                Ok(newer) if newer["metadata"]["uid"] == job.object["metadata"]["uid"] => object = newer,
+                Ok(_) => break,
+                Err(error) if error.is_not_found() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn annotation<'o>(object: &'o Value, key: &str) -> &'o str {
+    object["metadata"]["annotations"][key].as_str().unwrap_or_default()
+}
+
+/// Whether its deletion has begun, and it stays until its copy is in its queue.
+fn is_leaving(job: &Job) -> bool {
+    !job.object["metadata"]["deletionTimestamp"].is_null()
+        && finalizers(&job.object).iter().any(|finalizer| finalizer == FINALIZER)
+}
+
+fn finalizers(object: &Value) -> Vec<String> {
+    let all = object["metadata"]["finalizers"].as_array().into_iter().flatten();
+    all.filter_map(|finalizer| finalizer.as_str().map(str::to_owned)).collect()
+}
+
+fn entries(map: &Value) -> serde_json::Map<String, Value> {
+    map.as_object().cloned().unwrap_or_default()
+}
+
+fn kinds() -> [Resource; 2] {
+    let kind = |group: &str, version: &str, plural: &str, kind: &str| Resource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        plural: plural.to_owned(),
+        kind: kind.to_owned(),
+        namespaced: true,
+    };
+    [kind("batch", "v1", "jobs", "Job"), kind("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")]
+}

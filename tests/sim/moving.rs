@@ -1,0 +1,365 @@
+//! `fedq kueue move workload --to-cluster`, ended at each of its writes: the job is on one cluster or the other, never lost, never
+//! twice, and the same command again ends the move.
+
+use std::ffi::OsString;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use fedq_k8s::client::{ClientLimits, connect};
+use fedq_k8s::kubeconfig::{Rules, check};
+use fedq_kueuectl::{Called, Client, Fleet, Later, Place, Tell, World, run};
+use fedq_sim::cluster::{Cluster, Options};
+use http::{Method, Request};
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use super::bed::{KUEUE, gpu_node, wait};
+
+const LABEL: &str = "kueue.x-k8s.io/queue-name";
+/// The queue of a copy that is not to start yet.
+const NOWHERE: &str = "not-yet.fedq.dev";
+
+/// Which write ends the command, and whether the server has carried it out by then.
+#[derive(Clone, Copy, Debug)]
+struct Kill {
+    write: usize,
+    sent: bool,
+}
+
+/// Two clusters, and a command that is watched while it works on them.
+struct Two {
+    clusters: [Arc<Cluster>; 2],
+    watched: Arc<Watched>,
+}
+
+struct Watched {
+    /// The job that is moved.
+    job: String,
+    kill: Option<Kill>,
+    writes: AtomicUsize,
+    killed: Notify,
+    /// What was wrong after some request.
+    wrong: Mutex<Vec<String>>,
+}
+
+impl Watched {
+    fn new(job: &str, kill: Option<Kill>) -> Arc<Self> {
+        let (writes, killed, wrong) = (AtomicUsize::new(0), Notify::new(), Mutex::default());
+        Arc::new(Self { job: job.to_owned(), kill, writes, killed, wrong })
+    }
+
+    /// Never answers where it is the one.
+    async fn passes(&self, number: usize, sent: bool) {
+        if self.kill.is_some_and(|kill| kill.write == number && kill.sent == sent) {
+            self.killed.notify_one();
+            std::future::pending::<()>().await;
+        }
+    }
+
+    fn look(&self, clusters: &[Arc<Cluster>; 2]) {
+        let jobs = clusters.each_ref().map(|cluster| cluster.get("Job", "team", &self.job));
+        let [here, there] = &jobs;
+        let mut wrong = self.wrong.lock().unwrap();
+        if here.is_none() && there.is_none() {
+            wrong.push("the job is lost".to_owned());
+        }
+        let stays = here.as_ref().is_some_and(|job| job["metadata"]["deletionTimestamp"].is_null());
+        let queued = |job: &Arc<Value>| {
+            job["metadata"]["labels"][LABEL].as_str().is_some_and(|queue| queue != NOWHERE)
+        };
+        if stays && there.as_ref().is_some_and(queued) {
+            wrong.push(format!("the job is in two queues: {jobs:?}"));
+        }
+        let runs = |cluster: &Arc<Cluster>| {
+            let of_job = |pod: &&Arc<Value>| {
+                pod["metadata"]["labels"]["batch.kubernetes.io/job-name"] == self.job.as_str()
+                    && pod["status"]["phase"] == "Running"
+            };
+            cluster.list("Pod").iter().any(|pod| of_job(&pod))
+        };
+        if clusters.iter().all(runs) {
+            wrong.push("the job runs twice".to_owned());
+        }
+    }
+}
+
+impl Fleet for Two {
+    fn names(&self) -> Later<'_, Result<Vec<String>, String>> {
+        Box::pin(async { Ok(self.clusters.iter().map(|cluster| cluster.state.name.clone()).collect()) })
+    }
+
+    fn connect(&self, place: &Place) -> Result<(Client, String), String> {
+        let name = match place {
+            Place::Hub => "east",
+            Place::Cluster(name) => name,
+        };
+        let cluster =
+            self.clusters.iter().find(|cluster| cluster.state.name == name).ok_or("no such cluster")?;
+        let kubeconfig = cluster.kubeconfig("ann", &["system:masters"]);
+        let rules = Rules { allow_loopback: true, ..Rules::default() };
+        let checked = check(kubeconfig.as_bytes(), None, &rules).unwrap();
+        let client = connect(&checked, &ClientLimits::default()).unwrap().kube();
+        let (watched, clusters) = (Arc::clone(&self.watched), self.clusters.clone());
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (client, watched, clusters) = (client.clone(), Arc::clone(&watched), clusters.clone());
+            async move {
+                let number = match *request.method() {
+                    // What reads leaves everything as the write before it did.
+                    Method::GET => 0,
+                    _ => watched.writes.fetch_add(1, Ordering::SeqCst) + 1,
+                };
+                watched.passes(number, false).await;
+                let answer = client.send(request).await;
+                watched.look(&clusters);
+                watched.passes(number, true).await;
+                answer
+            }
+        });
+        Ok((Client::new(service, "default"), cluster.url()))
+    }
+
+    fn followed<'a>(&'a self, _: &'a [&'a str], _: &'a str, _: &'a mut Tell<'a>) -> Later<'a, ()> {
+        Box::pin(async {})
+    }
+
+    fn kubeconfig(&self, _: &Place) -> Result<String, String> {
+        Err("none".to_owned())
+    }
+}
+
+impl Two {
+    /// One where nothing waits but what asks for more than one CPU, and one with room.
+    async fn start() -> Self {
+        let mut clusters = Vec::new();
+        for (name, queue, cpus) in [("east", "research", "1"), ("west", "vision", "8")] {
+            let cluster = Cluster::start(Options::named(name)).await.unwrap();
+            cluster.put(gpu_node("a", 8)).await.unwrap();
+            let cell = json!({"name": "cpu", "nominalQuota": cpus});
+            let group =
+                json!({"coveredResources": ["cpu"], "flavors": [{"name": "any", "resources": [cell]}]});
+            for object in [
+                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}),
+                json!({"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": "any"}, "spec": {}}),
+                json!({
+                    "apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": {"name": "all"},
+                    "spec": {"namespaceSelector": {}, "resourceGroups": [group]},
+                }),
+                json!({
+                    "apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"name": queue, "namespace": "team"},
+                    "spec": {"clusterQueue": "all"},
+                }),
+            ] {
+                cluster.put(object).await.unwrap();
+            }
+            clusters.push(Arc::new(cluster));
+        }
+        let clusters = clusters.try_into().unwrap_or_else(|_| unreachable!("two were started"));
+        Self { clusters, watched: Watched::new("", None) }
+    }
+
+    fn here(&self) -> &Cluster {
+        &self.clusters[0]
+    }
+
+    fn there(&self) -> &Cluster {
+        &self.clusters[1]
+    }
+
+    /// Its workload's name, once it waits or runs.
+    async fn submit(&self, name: &str, cpus: u32) -> String {
+        let container =
+            json!({"name": "main", "image": "x", "resources": {"requests": {"cpu": cpus.to_string()}}});
+        let job = json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {
+                "name": name, "namespace": "team", "labels": {LABEL: "research", "own": "label"},
+                "annotations": {"sim.fedq.dev/seconds": "3600"},
+            },
+            "spec": {"suspend": true, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
+        });
+        self.here().put(job).await.unwrap();
+        wait("the workload", self.here(), || {
+            let found = workload(self.here(), name);
+            found.is_some_and(|workload| cpus != 1 || has(&workload, "Admitted"))
+        })
+        .await;
+        let found = workload(self.here(), name).unwrap();
+        found["metadata"]["name"].as_str().unwrap().to_owned()
+    }
+
+    /// What the command said, unless it was ended; nothing was wrong at any moment.
+    async fn runs(&mut self, job: &str, line: &str, kill: Option<Kill>) -> Option<(String, String, u8)> {
+        self.watched = Watched::new(job, kill);
+        let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut world = World {
+            input: &mut io::empty(),
+            output: &mut out,
+            errors: &mut err,
+            now: &|| "2026-01-01T12:00:00Z".parse().unwrap(),
+            variables: &|_| None,
+            replace: &|_, _, _| io::Error::other("no other program runs here"),
+            run: &|_, _, _| Err(io::Error::other("no other program runs here")),
+            terminal: false,
+            interrupted: &|| Box::pin(std::future::pending()),
+            fleet: Some(&*self),
+            client: None,
+        };
+        let called = Called { name: "fedq kueue", arguments: &words, version: "v0" };
+        let code = tokio::select! {
+            biased;
+            () = self.watched.killed.notified() => None,
+            code = run(&called, &mut world) => Some(code),
+        };
+        let wrong = self.watched.wrong.lock().unwrap().join("\n");
+        assert!(wrong.is_empty(), "{line} {kill:?}: {wrong}");
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        code.map(|code| (text(out), text(err), code))
+    }
+
+    /// It is there alone, and runs.
+    async fn has_moved(&self, name: &str) {
+        wait("the job to go", self.here(), || self.here().get("Job", "team", name).is_none()).await;
+        wait("the job to run there", self.there(), || {
+            let job = self.there().get("Job", "team", name);
+            let ours = |job: &Arc<Value>| {
+                let labels = &job["metadata"]["labels"];
+                labels[LABEL] == "vision" && labels["own"] == "label" && job["spec"]["suspend"] == false
+            };
+            job.is_some_and(|job| ours(&job))
+                && workload(self.there(), name).is_some_and(|one| has(&one, "Admitted"))
+        })
+        .await;
+        assert!(workload(self.here(), name).is_none_or(|workload| has(&workload, "Finished")));
+    }
+}
+
+fn workload(cluster: &Cluster, job: &str) -> Option<Arc<Value>> {
+    let of_job = |workload: &Arc<Value>| workload["metadata"]["ownerReferences"][0]["name"] == job;
+    cluster.list("Workload").into_iter().find(of_job)
+}
+
+fn has(workload: &Value, condition: &str) -> bool {
+    let conditions = workload["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|one| one["type"] == condition && one["status"] == "True")
+}
+
+/// Ends it at each of its writes, on both sides; `resumed`: somebody lets the workload go on here after that.
+async fn ended_all_along(two: &mut Two, (kind, cpus, resumed): (&str, u32, bool)) -> usize {
+    let mut kills = 0;
+    for write in 1.. {
+        for sent in [false, true] {
+            let kill = Kill { write, sent };
+            let job = format!("{kind}-{write}-{sent}");
+            let name = two.submit(&job, cpus).await;
+            let restart = if cpus == 1 { " --restart" } else { "" };
+            let line = format!(
+                "move workload {name} -n team --cluster east --to-cluster west --to-queue vision{restart}"
+            );
+            let ended = two.runs(&job, &line, Some(kill)).await;
+            if let Some((out, err, code)) = &ended {
+                assert_eq!(*code, 0, "{out}{err}");
+                assert_eq!(*out, format!("job.batch/{job} moved\n"));
+            } else {
+                kills += 1;
+                if resumed && workload(two.here(), &job).is_some() {
+                    two.here()
+                        .merge_in("team", "Workload", &name, json!({"spec": {"active": true}}))
+                        .await
+                        .unwrap();
+                }
+                let (out, err, code) = two.runs(&job, &line, None).await.expect("nobody ends it");
+                assert_eq!(code, 0, "after {kill:?}: {out}{err}");
+            }
+            two.has_moved(&job).await;
+            // Done is done.
+            let before = two.there().get("Job", "team", &job).unwrap();
+            let (out, err, code) = two.runs(&job, &line, None).await.expect("nobody ends it");
+            assert_eq!((out, code), (format!("job.batch/{job} unchanged\n"), 0), "{err}");
+            let after = two.there().get("Job", "team", &job).unwrap();
+            assert_eq!(before["metadata"]["labels"], after["metadata"]["labels"]);
+            two.there().remove_in("team", "Job", &job).await.unwrap();
+            if ended.is_some() {
+                return kills;
+            }
+        }
+    }
+    unreachable!("it ends when a move does")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ended_at_each_write_a_move_leaves_the_job_on_one_cluster_or_the_other() {
+    let mut two = Two::start().await;
+    // Held, copied, noted, deleted, let in, let go: six writes, each with two sides.
+    assert_eq!(ended_all_along(&mut two, ("waits", 4, false)).await, 12);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_runs_is_moved_so_too_whoever_lets_it_go_on_in_between() {
+    let mut two = Two::start().await;
+    assert_eq!(ended_all_along(&mut two, ("runs", 1, true)).await, 12);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_go_to_another_cluster_is_refused_before_anything_is_changed() {
+    let mut two = Two::start().await;
+    let waits = two.submit("waits", 4).await;
+    let runs = two.submit("runs", 1).await;
+    let base = "-n team --cluster east --to-cluster west --to-queue vision";
+    two.there()
+        .put(json!({
+            "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "runs", "namespace": "team"},
+            "spec": {"suspend": true, "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "x", "image": "x"}]}}},
+        }))
+        .await
+        .unwrap();
+    for (job, line, said) in [
+        ("runs", format!("move workload {runs} {base}"), "--restart stops jobs.batch/runs"),
+        (
+            "runs",
+            format!("move workload {runs} {base} --restart"),
+            "cluster west has another jobs.batch/runs in namespace team",
+        ),
+        (
+            "waits",
+            format!("move workload {waits} -n team --cluster east --to-cluster west --to-queue visoin"),
+            "Did you mean \"vision\"?",
+        ),
+        (
+            "waits",
+            format!("move workload {waits} -n team --cluster east --to-cluster w* --to-queue vision"),
+            "names one cluster, and no pattern",
+        ),
+        (
+            "waits",
+            format!("move workload {waits} -n team --hub --to-cluster west --to-queue vision"),
+            "sent to clusters by Kueue's MultiKueue",
+        ),
+        (
+            "waits",
+            format!("move workload {waits} -n team --to-cluster west --to-queue vision"),
+            "name the one that it is on with --cluster",
+        ),
+        ("waits", format!("move workload none {base}"), "workloads.kueue.x-k8s.io \"none\" not found"),
+    ] {
+        let (out, err, code) = two.runs(job, &line, None).await.expect("nobody ends it");
+        assert_eq!((out.as_str(), code), ("", 1), "{line}: {err}");
+        assert!(err.contains(said), "{line}: {err}");
+        assert_eq!(two.watched.writes.load(Ordering::SeqCst), 0, "{line}");
+    }
+    for strategy in ["client", "server"] {
+        let line = format!("move workload {waits} {base} --dry-run {strategy}");
+        let (out, err, code) = two.runs("waits", &line, None).await.expect("nobody ends it");
+        assert_eq!((out, code), (format!("job.batch/waits moved ({strategy} dry run)\n"), 0), "{err}");
+        assert!(two.there().get("Job", "team", "waits").is_none());
+    }
+    // It comes without what the job controller had made of it here.
+    let line = format!("move workload {waits} {base} --dry-run client -o json");
+    let (out, err, _) = two.runs("waits", &line, None).await.expect("nobody ends it");
+    let copy: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}"));
+    assert_eq!(copy["metadata"]["labels"][LABEL], "vision");
+    assert!(copy["spec"]["selector"].is_null() && copy["metadata"]["uid"].is_null(), "{out}");
+    assert!(!out.contains("controller-uid"), "{out}");
+}
