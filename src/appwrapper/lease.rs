@@ -5,10 +5,12 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 /// Between two looks at it.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Until it is ours.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// To end before another takes it: for requests under way, and clocks that differ a little.
 const MARGIN: SignedDuration = SignedDuration::from_secs(2);
 
@@ -33,6 +35,19 @@ pub async fn lapse(
         if ends <= Instant::now() {
             return;
         }
+    }
+}
+
+/// Returns once the Lease was seen to be ours, with time left. A process that is started anew under the same name finds
+/// the one of its predecessor, which may be about to end before it is renewed.
+pub async fn held(leases: &Api<Lease>, (name, identity): (&str, &str), clock: fn() -> Timestamp) {
+    loop {
+        match leases.get(name).await {
+            Ok(lease) if left(&lease, identity, clock()).is_some() => return,
+            Ok(_) => {}
+            Err(error) => tracing::warn!("Cannot look at the Lease `{name}`: {error}"),
+        }
+        sleep(LOOK_AGAIN).await;
     }
 }
 
@@ -88,6 +103,19 @@ mod tests {
         for took in [failing, silent] {
             assert!((Duration::from_secs(2)..Duration::from_secs(5)).contains(&took), "{took:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_predecessors_lease_is_held_once_it_is_renewed() {
+        let looks = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&looks);
+        let client = server::client(move |_| match counted.fetch_add(1, Ordering::SeqCst) {
+            0 => Some((200, lease("me", 1))),
+            1 => Some((200, lease("another", 15))),
+            _ => Some((200, lease("me", 15))),
+        });
+        held(&Api::namespaced(client, "default"), ("lease", "me"), now).await;
+        assert_eq!(looks.load(Ordering::SeqCst), 3);
     }
 
     #[tokio::test]

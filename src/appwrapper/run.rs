@@ -109,11 +109,15 @@ async fn lead(
         })?;
     let (mut leads, _task) = manager.watch().await;
     leads.wait_for(|leads| *leads).await.context("the election of a leader ended")?;
-    let lapse = lease::lapse(
-        Api::namespaced(prompt, namespace),
-        (LEASE, &identity),
-        (Duration::from_secs(LEASE_SECONDS), now),
-    );
+    let leases = Api::namespaced(prompt, namespace);
+    tokio::select! {
+        () = lease::held(&leases, (LEASE, &identity), now) => {}
+        lost = leads.wait_for(|leads| !*leads) => {
+            lost.context("the election of a leader ended")?;
+            bail!("another replica leads now")
+        }
+    }
+    let lapse = lease::lapse(leases, (LEASE, &identity), (Duration::from_secs(LEASE_SECONDS), now));
     // Upstream's may have come while another led.
     refuse_beside_upstream(&client).await?;
     tracing::info!("Leads now");
