@@ -69,14 +69,17 @@ async fn plans(state: &State, queue: &QueueOverview) -> Result<Vec<Plan>, Failur
     }
     rows.sort_by_key(|row| std::cmp::Reverse(row.id));
     let show = |row: PlanRow| {
-        let mut report: PlanReport = body::stored(row.report)?;
+        // As another version of fedqd stored it: the plans of now are what is asked for.
+        let mut report: PlanReport = serde_json::from_value(row.report)
+            .inspect_err(|error| tracing::debug!("A stored plan is left out: {error}"))
+            .ok()?;
         for cell in &mut report.cells {
             // It is stored under its name in Kubernetes, as short names may change.
             if let Ok(resource) = ResourceName::new(&cell.resource) {
                 state.aliases.short(&resource).clone_into(&mut cell.resource);
             }
         }
-        Ok(Plan {
+        Some(Plan {
             at: row.at.into(),
             cluster: row.cluster.to_string(),
             cause: words(&row.cause),
@@ -84,7 +87,7 @@ async fn plans(state: &State, queue: &QueueOverview) -> Result<Vec<Plan>, Failur
             report,
         })
     };
-    rows.into_iter().map(show).collect()
+    Ok(rows.into_iter().filter_map(show).collect())
 }
 
 fn words(cause: &PlanCause) -> String {

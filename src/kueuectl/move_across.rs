@@ -29,6 +29,8 @@ const MOVED: &str = "fedq.dev/moved";
 const WORKLOAD: &str = "fedq.dev/moving-workload";
 /// On a copy: the cluster that it comes from, the job's UID there, and its workload.
 const FROM: &str = "fedq.dev/moved-from";
+/// On a job that leaves: its copy was let into its queue, and is not made again.
+const ARRIVED: &str = "fedq.dev/arrived";
 /// The queue of a copy that is not to start. With a queue of a name, Kueue gives it no other; without one it might take the namespace's default.
 const NOWHERE: &str = "not-yet.fedq.dev";
 /// A job of which Kueue has no workload to make.
@@ -88,6 +90,14 @@ pub async fn run(session: &mut Session<'_, '_>, order: &Order, there: &Cluster) 
     let (printer, job) = match across.stage().await? {
         Stage::There(job) => (&mut unchanged, job),
         Stage::Leaving(job) if order.dry_run != DryRun::None => (&mut moved, across.copy_of(&job)),
+        Stage::Leaving(job) if has_ended(&job) => {
+            across.let_go(&job).await?;
+            return Err(Error::said(format!(
+                "{} ended on cluster {} before it was on its way: there is nothing to move",
+                job.shown(),
+                across.here.name()
+            )));
+        }
         Stage::Leaving(job) => (&mut moved, across.arrive(&job).await?),
         Stage::Here(found) => (&mut moved, across.all_of_it(session, &found).await?),
     };
@@ -249,6 +259,7 @@ impl Across<'_> {
                 if let Some(copy) = parked.filter(|copy| copy.queue() == NOWHERE) {
                     copy.resource.delete_as_it_is(&self.there.api, &copy.object).await?;
                 }
+                self.let_go(job).await?;
                 return Err(Error::said("somebody else has let it go on, or moves it elsewhere"));
             }
             if parked.is_none() {
@@ -260,7 +271,11 @@ impl Across<'_> {
             };
             match left.await {
                 Err(error) if error.is_conflict() && time < TIMES => time += 1,
-                Err(error) => return Err(error),
+                Err(error) => {
+                    // It stays, and nothing of this may hold it once it ends.
+                    self.let_go(job).await?;
+                    return Err(error);
+                }
                 Ok(()) => break,
             }
         }
@@ -344,12 +359,23 @@ impl Across<'_> {
         let arrived = loop {
             let copy = match self.parked(job).await? {
                 Some(copy) => copy,
+                None if !annotation(&job.object, ARRIVED).is_empty() => {
+                    self.let_go(job).await?;
+                    return Err(Error::said(format!(
+                        "{} was let into its queue on cluster {} and is gone from there: it has ended, or somebody has deleted it, and is not \
+                         made again",
+                        job.shown(),
+                        self.there.name()
+                    )));
+                }
                 // Somebody has deleted it. The job that leaves has all of it.
                 None => self.create(job, DryRun::None).await?,
             };
             if copy.queue() == self.order.queue {
                 break copy;
             }
+            let note = json!({"metadata": {"annotations": {ARRIVED: "true"}}});
+            job.resource.patch(&self.here.api, place, &note, DryRun::None).await?;
             let version = &copy.object["metadata"]["resourceVersion"];
             let label =
                 json!({"metadata": {"resourceVersion": version, "labels": {QUEUE_LABEL: self.order.queue}}});
@@ -365,12 +391,24 @@ impl Across<'_> {
     async fn let_go(&self, job: &Job) -> Result<(), Error> {
         let api: &Api = &self.here.api;
         let place = (self.order.namespace.as_str(), job.name());
-        let mut object = job.object.clone();
+        let mut object = match job.resource.get(api, place.0, place.1).await {
+            Ok(object) if object["metadata"]["uid"] == job.object["metadata"]["uid"] => object,
+            Ok(_) | Err(Error::NotFound(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if !finalizers(&object).iter().any(|finalizer| finalizer == FINALIZER) {
+            return Ok(());
+        }
         for time in 1.. {
             let kept: Vec<String> =
                 finalizers(&object).into_iter().filter(|finalizer| finalizer != FINALIZER).collect();
             let version = &object["metadata"]["resourceVersion"];
-            let patch = json!({"metadata": {"resourceVersion": version, "finalizers": kept}});
+            let mut patch = json!({"metadata": {"resourceVersion": version, "finalizers": kept}});
+            // One that stays is as before the move.
+            if object["metadata"]["deletionTimestamp"].is_null() {
+                patch["metadata"]["labels"] = json!({MOVED: null});
+                patch["metadata"]["annotations"] = json!({MOVING: null, WORKLOAD: null});
+            }
             match job.resource.patch(api, place, &patch, DryRun::None).await {
                 Err(error) if error.is_conflict() && time < TIMES => {}
                 Err(error) if error.is_not_found() => break,
@@ -395,6 +433,13 @@ fn annotation<'o>(object: &'o Value, key: &str) -> &'o str {
 fn is_leaving(job: &Job) -> bool {
     !job.object["metadata"]["deletionTimestamp"].is_null()
         && finalizers(&job.object).iter().any(|finalizer| finalizer == FINALIZER)
+}
+
+/// Whether it has run to its end, of a Job or a JobSet.
+fn has_ended(job: &Job) -> bool {
+    let conditions = job.object["status"]["conditions"].as_array().into_iter().flatten();
+    let mut ended = conditions.filter(|condition| condition["status"] == "True");
+    ended.any(|condition| ["Complete", "Completed", "Failed"].iter().any(|kind| condition["type"] == *kind))
 }
 
 fn finalizers(object: &Value) -> Vec<String> {

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex};
 use fedq_k8s::client::{ClientLimits, connect};
 use fedq_k8s::kubeconfig::{Rules, check};
 use fedq_kueuectl::{Called, Client, Fleet, Later, Place, Tell, World, run};
+use fedq_sim::api::{Internal, write_internally};
 use fedq_sim::cluster::{Cluster, Options};
+use fedq_sim::kind::Kind;
 use http::{Method, Request};
 use kube::client::Body;
 use serde_json::{Value, json};
@@ -62,7 +64,7 @@ impl Watched {
         let jobs = clusters.each_ref().map(|cluster| cluster.get("Job", "team", &self.job));
         let [here, there] = &jobs;
         let mut wrong = self.wrong.lock().unwrap();
-        if here.is_none() && there.is_none() {
+        if self.job != "elsewhere" && here.is_none() && there.is_none() {
             wrong.push("the job is lost".to_owned());
         }
         let stays = here.as_ref().is_some_and(|job| job["metadata"]["deletionTimestamp"].is_null());
@@ -292,14 +294,49 @@ async fn ended_all_along(two: &mut Two, (kind, cpus, resumed): (&str, u32, bool)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ended_at_each_write_a_move_leaves_the_job_on_one_cluster_or_the_other() {
     let mut two = Two::start().await;
-    // Held, copied, noted, deleted, let in, let go: six writes, each with two sides.
-    assert_eq!(ended_all_along(&mut two, ("waits", 4, false)).await, 12);
+    // Held, copied, noted, deleted, told to be let in, let in, let go: seven writes, each with two sides.
+    assert_eq!(ended_all_along(&mut two, ("waits", 4, false)).await, 14);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_that_runs_is_moved_so_too_whoever_lets_it_go_on_in_between() {
     let mut two = Two::start().await;
-    assert_eq!(ended_all_along(&mut two, ("runs", 1, true)).await, 12);
+    assert_eq!(ended_all_along(&mut two, ("runs", 1, true)).await, 14);
+}
+
+/// The job's workload, and the command that moves it.
+async fn begun(two: &mut Two, job: &str, write: usize) -> (String, String) {
+    let name = two.submit(job, 4).await;
+    let line = format!("move workload {name} -n team --cluster east --to-cluster west --to-queue vision");
+    assert_eq!(two.runs(job, &line, Some(Kill { write, sent: true })).await, None);
+    (name, line)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_ended_after_all_is_not_started_on_the_other_cluster() {
+    let mut two = Two::start().await;
+    let (_, line) = begun(&mut two, "ended", 3).await;
+    let ended = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+    let (job, at) = (Kind::named("Job").unwrap(), ("team".to_owned(), "ended".to_owned()));
+    write_internally(&two.here().state, "admin", (job, at), Internal::Status(ended)).await.unwrap();
+    two.here().remove_in("team", "Job", "ended").await.unwrap();
+    assert!(two.here().get("Job", "team", "ended").is_some(), "the move holds it");
+    let (_, err, code) = two.runs("elsewhere", &line, None).await.expect("nobody ends it");
+    assert!(code != 0 && err.contains("there is nothing to move"), "{err}");
+    assert!(two.here().get("Job", "team", "ended").is_none(), "and lets it go");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_ran_and_is_gone_is_not_made_again() {
+    let mut two = Two::start().await;
+    let (_, line) = begun(&mut two, "ran", 6).await;
+    two.there().remove_in("team", "Job", "ran").await.unwrap();
+    wait("the copy to be gone", two.there(), || two.there().get("Job", "team", "ran").is_none()).await;
+    let (_, err, code) = two.runs("elsewhere", &line, None).await.expect("nobody ends it");
+    assert!(code != 0 && err.contains("is not made again"), "{err}");
+    for cluster in [two.here(), two.there()] {
+        assert!(cluster.get("Job", "team", "ran").is_none(), "{}", cluster.state.name);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

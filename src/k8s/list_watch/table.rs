@@ -255,7 +255,9 @@ impl<T: Record> Table<T> {
     /// For the next start to begin from; nothing of a kind that is not there or was never complete.
     pub fn known(&self) -> Option<Known<T>> {
         let kept = self.read();
-        let version = kept.version.filter(|_| matches!(kept.state, State::Synced { .. }))?;
+        // What could not be read is not stored, and a start that resumes from here would not miss it.
+        let whole = kept.skipped.is_empty() && matches!(kept.state, State::Synced { .. });
+        let version = kept.version.filter(|_| whole)?;
         Some(Known { version, objects: kept.rows.values().map(|row| Arc::clone(&row.object)).collect() })
     }
 
