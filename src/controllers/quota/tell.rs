@@ -117,7 +117,7 @@ impl QuotaController {
     }
 
     /// Terms are stored beside the writes that follow from them, not before: a daemon that was killed may have
-    /// stored less than the hub holds. A cluster that is about to answer is waited for.
+    /// stored less than the hub holds, or more than the cluster has. A cluster that is about to answer is waited for.
     pub(super) fn terms_may_lag(&self, name: &ClusterName, joined: &Joined, round: &Round<'_>) -> bool {
         let since = match &joined.worker {
             Some(worker) => Some(worker.connected.elapsed()),

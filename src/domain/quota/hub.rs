@@ -111,6 +111,8 @@ pub(super) struct CellTerms {
     /// Whether a claim names the cell now.
     pub named: bool,
     pub sum: i128,
+    /// The part of it that clusters say now, or that is known not to lag.
+    pub sure: i128,
     pub terms: BTreeMap<ClusterName, Amount>,
     /// A cluster that may have a share of it does not say how much.
     pub held: bool,
@@ -167,7 +169,9 @@ fn plan_cell(
     let base = managed.map_or(seen, |managed| managed.base);
     let sum = total(base, terms.sum);
     let held = sum < least;
-    let target = sum.max(least);
+    // What may lag may be more than a cluster has by now, as well as less: it raises nothing.
+    let most = if terms.held { total(base, terms.sure).max(least) } else { sum.max(least) };
+    let target = sum.max(least).min(most);
     let kept = kept_lending(managed, quota);
     let lending = kept.map(|kept| kept.min(target));
     let cell = HubCellPlan { base, terms: terms.terms, target, observed: Some(seen), lending, held };

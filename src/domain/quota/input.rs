@@ -57,7 +57,7 @@ pub struct ClusterInput {
     /// store was lost), so a frozen cluster's hub cells must not fall below what they are.
     pub last_terms: Option<BTreeMap<Cell, Amount>>,
     /// The last terms are from before a restart, and may lag behind what the hub was given just before it.
-    /// Until the cluster has said what it has, its hub cells must not fall because of that.
+    /// Until the cluster has said what it has, its hub cells must neither fall nor rise because of that.
     pub terms_may_lag: bool,
 }
 

@@ -168,7 +168,12 @@ impl Planner {
         let by_cell = state.cells.iter().map(|(at, id)| {
             let members = &self.cells[*id as usize].members;
             let held = held || unknown.iter().any(|(cluster, _)| members.contains_key(*cluster));
-            (at.clone(), CellTerms { held, ..self.terms(*id) })
+            let terms = self.terms(*id);
+            let unsure = unknown
+                .iter()
+                .filter_map(|(cluster, _)| self.clusters.get(cluster)?.counted.get(*members.get(*cluster)?));
+            let sure = terms.sum - unsure.map(|units| i128::from(*units)).sum::<i128>();
+            (at.clone(), CellTerms { held, sure, ..terms })
         });
         Some(hub::plan(input, &state.groups, by_cell.collect(), held))
     }
@@ -201,7 +206,13 @@ impl Planner {
             let units = *state.counted.get(*position)?;
             (units != 0).then(|| (state.input.name.clone(), Amount::new(units)))
         });
-        CellTerms { named: 0 < cell.named, sum: cell.sum, terms: terms.collect(), held: false }
+        CellTerms {
+            named: 0 < cell.named,
+            sum: cell.sum,
+            sure: cell.sum,
+            terms: terms.collect(),
+            held: false,
+        }
     }
 
     fn forbidden(&self, cell: &Cell) -> Option<Rule> {
