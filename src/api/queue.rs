@@ -6,7 +6,6 @@ use serde_json::json;
 use super::{
     Failure, State,
     audit::{self, Deed},
-    body,
     extract::{DryRun, Json, Path, Person, Query, Reader},
     object::Object,
     show, stream,

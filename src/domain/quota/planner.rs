@@ -173,7 +173,7 @@ impl Planner {
                 .iter()
                 .filter_map(|(cluster, _)| self.clusters.get(cluster)?.counted.get(*members.get(*cluster)?));
             let sure = terms.sum - unsure.map(|units| i128::from(*units)).sum::<i128>();
-            (at.clone(), CellTerms { held, sure, ..terms })
+            (at.clone(), CellTerms { sure, held, ..terms })
         });
         Some(hub::plan(input, &state.groups, by_cell.collect(), held))
     }
