@@ -130,6 +130,9 @@ struct Queue {
     /// `flavor/resource`: what the hub runs of a stopped queue.
     #[serde(default)]
     still_held: Quantities,
+    /// `flavor/resource`: what it had, when fedqd started, of clusters that were not read since.
+    #[serde(default)]
+    unread: Quantities,
     /// Left out: the hub runs the queue's workloads itself.
     clusters: Option<BTreeSet<ClusterName>>,
     #[serde(default)]
@@ -355,12 +358,13 @@ fn queue_input(name: &QueueName, queue: &Queue) -> HubQueueInput {
             .clone()
             .map_or(Dispatch::RunsLocally, |clusters| Dispatch::MultiKueue { clusters }),
         automated: queue.automated,
-        still_held: queue
-            .still_held
-            .iter()
-            .map(|(key, text)| (cell(key, text).0, cell(key, text).1))
-            .collect(),
+        still_held: amounts(&queue.still_held),
+        unread: amounts(&queue.unread),
     }
+}
+
+fn amounts(of: &Quantities) -> BTreeMap<FlavorResource, Amount> {
+    of.iter().map(|(key, text)| (cell(key, text).0, cell(key, text).1)).collect()
 }
 
 fn print_cluster(out: &mut String, name: &ClusterName, plan: &ClusterPlan, report: &ClusterReport) {

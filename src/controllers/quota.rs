@@ -40,6 +40,7 @@ use fedq_values::{
 };
 
 use self::{
+    at_start::AtStart,
     bases::Bases,
     drift::Drift,
     in_force::{InForce, Stored},
@@ -54,6 +55,7 @@ use super::{
     writer::{Place, keep_for_workers},
 };
 
+mod at_start;
 mod bases;
 mod changes;
 mod drift;
@@ -126,6 +128,7 @@ pub struct QuotaController {
     recorded: record::Recorded,
     records: mpsc::UnboundedSender<record::Record>,
     bases: Bases,
+    at_start: AtStart,
     /// Nothing was stored when this process started: the store is new, or was lost.
     store_was_empty: bool,
     /// As of the last round.
@@ -246,6 +249,7 @@ impl QuotaController {
             // Replaced when it runs, by a channel with somebody at its other end.
             records: mpsc::unbounded_channel().0,
             bases: Bases::new(hub_cells),
+            at_start: AtStart::default(),
             store_was_empty,
             plans: Plans::default(),
             kept: changes::Kept::default(),

@@ -200,6 +200,7 @@ pub fn hub_queue(hub: &Hub, queue: &ClusterQueue) -> Result<HubQueueInput, ReadE
         dispatch,
         automated,
         still_held,
+        unread: BTreeMap::new(),
     })
 }
 

@@ -80,6 +80,7 @@ fn planner(clusters: usize) -> Planner {
             dispatch: Dispatch::RunsLocally,
             automated: false,
             still_held: BTreeMap::new(),
+            unread: BTreeMap::new(),
         });
     }
     for number in 0..clusters {

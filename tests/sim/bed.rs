@@ -10,8 +10,8 @@ use tempfile::TempDir;
 
 use super::checked::Talk;
 
-/// What broke is tried again after up to half a minute, and a cluster that is about to answer is waited for a whole one.
-pub const WITHIN: Duration = Duration::from_secs(90);
+/// What broke is tried again after up to half a minute.
+pub const WITHIN: Duration = Duration::from_secs(45);
 pub const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 
 pub struct Bed {

@@ -98,6 +98,7 @@ mod tests {
             dispatch: Dispatch::RunsLocally,
             automated: false,
             still_held: BTreeMap::new(),
+            unread: BTreeMap::new(),
         }
     }
 

@@ -37,6 +37,7 @@ impl QuotaController {
         (round.unreadable, self.told.hub_objects) = (unreadable, seen);
         self.keep_unreadable(&mut queues, round);
         self.restore_bases(&mut queues, round);
+        self.at_start.tell(&mut queues);
         self.planner.set_flavors(Some(gather::flavors(&self.context.hub)));
         for name in self.told.queues.keys().filter(|name| !queues.contains_key(*name)) {
             self.planner.remove_queue(name);
@@ -49,6 +50,7 @@ impl QuotaController {
         self.told.queues = queues;
         self.tell_clusters(round);
         round.touched = self.planner.replan();
+        self.take_off_what_is_read(round);
         // What the replan did not touch is as it was: the plans go from round to round.
         (round.plans, round.queues) = std::mem::take(&mut self.plans);
         for name in &round.touched.clusters {
@@ -63,6 +65,44 @@ impl QuotaController {
                 None => drop(round.queues.remove(name)),
             }
         }
+    }
+
+    /// Of what the hub had at the start, what clusters had that are counted by what they say now.
+    fn take_off_what_is_read(&mut self, round: &mut Round<'_>) {
+        let awaited = round.joined.keys().filter(|name| self.at_start.awaits(name)).collect::<Vec<_>>();
+        if awaited.is_empty() {
+            // Not before, since the clusters may not all be known in the first moments.
+            if PATIENCE < self.started.elapsed() {
+                self.at_start.end();
+            }
+            return;
+        }
+        let mut news = false;
+        for name in awaited {
+            let Some(told) = self.told.clusters.get(name) else { continue };
+            match told.treated_as() {
+                Mode::Live | Mode::Unreached => {
+                    let Some((plan, _)) = self.planner.cluster(name) else { continue };
+                    let terms = plan.cells.iter().map(|(cell, planned)| (cell, planned.term));
+                    news |= self.at_start.read(name, terms);
+                }
+                Mode::Frozen if told.terms_may_lag => {}
+                Mode::Frozen | Mode::Lost => {
+                    let terms = self.terms.get(name).into_iter().flatten();
+                    news |= self.at_start.read(name, terms.map(|(cell, term)| (cell, *term)));
+                }
+            }
+        }
+        if !news {
+            return;
+        }
+        let mut queues = std::mem::take(&mut self.told.queues);
+        self.at_start.tell(&mut queues);
+        queues.values().for_each(|queue| self.planner.set_queue(queue.clone()));
+        self.told.queues = queues;
+        let touched = self.planner.replan();
+        round.touched.clusters.extend(touched.clusters);
+        round.touched.queues.extend(touched.queues);
     }
 
     /// A queue that cannot be read is not one that is gone: it is planned with as it last was, and what was

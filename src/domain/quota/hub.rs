@@ -111,7 +111,8 @@ pub(super) struct CellTerms {
     /// Whether a claim names the cell now.
     pub named: bool,
     pub sum: i128,
-    /// The part of it that clusters say now, or that is known not to lag.
+    /// The part of it that does not lag: what clusters say now, or what was last known of those that are not
+    /// about to answer.
     pub sure: i128,
     pub terms: BTreeMap<ClusterName, Amount>,
     /// A cluster that may have a share of it does not say how much.
@@ -143,7 +144,9 @@ pub(super) fn plan(
         let still_held = input.still_held.get(&at).copied().unwrap_or_default();
         let seen = observed.unwrap_or_default();
         let least = if terms.held { seen } else { still_held.min(seen) };
-        let (mut cell, kept, quota) = plan_cell(quota, was_managed, terms, least);
+        let unread = input.unread.get(&at).copied().unwrap_or_default();
+        let most = terms.sure.saturating_add(unread.units().into());
+        let (mut cell, kept, quota) = plan_cell(quota, was_managed, terms, (least, most));
         cell.observed = observed;
         managed.insert(at.clone(), kept);
         quotas.insert(at.clone(), quota);
@@ -163,15 +166,14 @@ fn plan_cell(
     quota: &ResourceQuota,
     managed: Option<&ManagedCell>,
     terms: CellTerms,
-    least: Amount,
+    (least, most): (Amount, i128),
 ) -> (HubCellPlan, ManagedCell, Quota) {
     let seen = quota.nominal.amount();
     let base = managed.map_or(seen, |managed| managed.base);
     let sum = total(base, terms.sum);
     let held = sum < least;
-    // What may lag may be more than a cluster has by now, as well as less: it raises nothing.
-    let most = if terms.held { total(base, terms.sure).max(least) } else { sum.max(least) };
-    let target = sum.max(least).min(most);
+    // What may lag may be more than a cluster has by now, as well as less: it raises nothing that is not there.
+    let target = sum.min(total(base, most)).max(least);
     let kept = kept_lending(managed, quota);
     let lending = kept.map(|kept| kept.min(target));
     let cell = HubCellPlan { base, terms: terms.terms, target, observed: Some(seen), lending, held };

@@ -57,7 +57,8 @@ pub struct ClusterInput {
     /// store was lost), so a frozen cluster's hub cells must not fall below what they are.
     pub last_terms: Option<BTreeMap<Cell, Amount>>,
     /// The last terms are from before a restart, and may lag behind what the hub was given just before it.
-    /// Until the cluster has said what it has, its hub cells must neither fall nor rise because of that.
+    /// Until the cluster has said what it has, its hub cells must not fall because of that, nor rise above what of it
+    /// was there already ([`HubQueueInput::unread`]).
     pub terms_may_lag: bool,
 }
 
@@ -160,6 +161,9 @@ pub struct HubQueueInput {
     /// What the workloads hold that the hub itself runs in a queue that admits no more (`stopPolicy`). No worker
     /// knows of them, so the queue's cells do not fall below that.
     pub still_held: BTreeMap<FlavorResource, Amount>,
+    /// What the cells had, when fedqd started, of clusters that were not read since: as much of the terms that may
+    /// lag ([`ClusterInput::terms_may_lag`]) is in the hub already.
+    pub unread: BTreeMap<FlavorResource, Amount>,
 }
 
 /// A hub cell that is fedq's: one entry of the annotation `fedq.dev/cells`.

@@ -169,9 +169,10 @@ impl Planner {
             let members = &self.cells[*id as usize].members;
             let held = held || unknown.iter().any(|(cluster, _)| members.contains_key(*cluster));
             let terms = self.terms(*id);
-            let unsure = unknown
-                .iter()
-                .filter_map(|(cluster, _)| self.clusters.get(cluster)?.counted.get(*members.get(*cluster)?));
+            let unsure = unknown.iter().filter_map(|(cluster, _)| {
+                let state = self.clusters.get(cluster).filter(|state| state.input.terms_may_lag)?;
+                state.counted.get(*members.get(*cluster)?)
+            });
             let sure = terms.sum - unsure.map(|units| i128::from(*units)).sum::<i128>();
             (at.clone(), CellTerms { sure, held, ..terms })
         });

@@ -325,6 +325,7 @@ impl World {
                 dispatch: Dispatch::RunsLocally,
                 automated: false,
                 still_held: BTreeMap::new(),
+                unread: BTreeMap::new(),
             };
             if self.lending_changes {
                 self.set_lending(q, &mut hub);

@@ -133,7 +133,7 @@ fn build() -> Result<PathBuf> {
     Ok(done)
 }
 
-/// The program that reads metrics as Prometheus does, built from `tools/prometheus` when a case asks for it: in 110 s of one
+/// The program that reads metrics as Prometheus does, built from `tools/prometheus` when a case needs it: in 110 s of one
 /// core when Go's cache is empty. It has a module of its own, since Prometheus' dependencies are not those of Kubernetes.
 pub fn prometheus() -> Result<PathBuf> {
     go_program("prometheus", &["go.mod", "go.sum", "main.go"], ".")
@@ -191,11 +191,12 @@ fn go_program(folder: &str, files: &[&str], package: &str) -> Result<PathBuf> {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name(format!("real-{folder}"));
     fs::create_dir_all(&root).with_context(|| root.display().to_string())?;
     let lock = File::create(root.join("lock")).context("create the build lock")?;
-    lock.lock().context("wait for another run that builds Prometheus")?;
+    lock.lock().context("wait for another run that builds it")?;
     let done = root.join(key);
     if done.is_file() {
         return Ok(done);
     }
+    println!("Building {folder} for the tests on real clusters (once; minutes when Go's cache is empty).");
     let fresh = done.with_extension("building");
     let built = go(&module)
         .args(["build", "-trimpath", "-ldflags", "-s -w", "-o"])

@@ -117,7 +117,6 @@ async fn a_list_that_expires_on_the_way_holds_up_its_own_cluster_only() {
     stage.give(stage.one(), [7, 4]).await;
     stage.give(stage.two(), [3, 6]).await;
     stage.has(stage.two(), [3, 6]).await;
-    // What is stored of the first may lag, and raises the hub's quota only once it was waited for.
     stage.has(stage.hub(), [9, 10]).await;
     wrong(stage.one(), "");
     stage.holds([[7, 4], [3, 6]]).await;
