@@ -215,7 +215,8 @@ impl QuotaController {
         let cells = store.load_quota_cells().await?;
         let hub_cells = store.load_hub_cells().await?;
         let store_was_empty = store.clusters(&PageRequest::first(1)).await?.items.is_empty();
-        let terms = cells.into_iter().map(|(cluster, cells)| (cluster, terms_of(&cells))).collect();
+        let terms: BTreeMap<_, _> =
+            cells.into_iter().map(|(cluster, cells)| (cluster, terms_of(&cells))).collect();
         let merge_window = context.writer.merge_window;
         let statuses = status::Statuses::new(merge_window);
         let drift = Arc::new(Mutex::new(Drift::new(settings.drift_reverts_per_minute)));
@@ -244,12 +245,12 @@ impl QuotaController {
             targets: BTreeMap::new(),
             unanswered: BTreeMap::new(),
             told: Told::default(),
+            at_start: AtStart::new(terms.clone()),
             terms,
             recorded: record::Recorded::default(),
             // Replaced when it runs, by a channel with somebody at its other end.
             records: mpsc::unbounded_channel().0,
             bases: Bases::new(hub_cells),
-            at_start: AtStart::default(),
             store_was_empty,
             plans: Plans::default(),
             kept: changes::Kept::default(),

@@ -67,9 +67,9 @@ impl QuotaController {
         }
     }
 
-    /// Of what the hub had at the start, what clusters had that are counted by what they say now.
+    /// Accounts for what the hub had at the start by the clusters that are counted now.
     fn take_off_what_is_read(&mut self, round: &mut Round<'_>) {
-        let awaited = round.joined.keys().filter(|name| self.at_start.awaits(name)).collect::<Vec<_>>();
+        let awaited = self.at_start.awaited(round.joined.keys());
         if awaited.is_empty() {
             // Not before, since the clusters may not all be known in the first moments.
             if PATIENCE < self.started.elapsed() {
@@ -77,29 +77,28 @@ impl QuotaController {
             }
             return;
         }
-        let mut news = false;
-        for name in awaited {
+        for name in &awaited {
+            if !round.joined.contains_key(name) {
+                self.at_start.gone(name);
+                continue;
+            }
             let Some(told) = self.told.clusters.get(name) else { continue };
             match told.treated_as() {
                 Mode::Live | Mode::Unreached => {
-                    let Some((plan, _)) = self.planner.cluster(name) else { continue };
-                    let terms = plan.cells.iter().map(|(cell, planned)| (cell, planned.term));
-                    news |= self.at_start.read(name, terms);
+                    if let Some((plan, _)) = self.planner.cluster(name) {
+                        let now = plan.cells.into_iter().map(|(cell, planned)| (cell, planned.term));
+                        self.at_start.read(name, now);
+                    }
                 }
-                Mode::Frozen if told.terms_may_lag => {}
-                Mode::Frozen | Mode::Lost => {
-                    let terms = self.terms.get(name).into_iter().flatten();
-                    news |= self.at_start.read(name, terms.map(|(cell, term)| (cell, *term)));
-                }
+                Mode::Frozen if told.terms_may_lag => self.at_start.waited_for(name),
+                Mode::Frozen => self.at_start.given_up(name),
+                // Its share is off the hub.
+                Mode::Lost => self.at_start.gone(name),
             }
         }
-        if !news {
-            return;
+        for name in self.at_start.tell(&mut self.told.queues) {
+            self.planner.set_queue(self.told.queues[&name].clone());
         }
-        let mut queues = std::mem::take(&mut self.told.queues);
-        self.at_start.tell(&mut queues);
-        queues.values().for_each(|queue| self.planner.set_queue(queue.clone()));
-        self.told.queues = queues;
         let touched = self.planner.replan();
         round.touched.clusters.extend(touched.clusters);
         round.touched.queues.extend(touched.queues);
@@ -201,6 +200,7 @@ impl QuotaController {
             self.context.metrics.forget_pending(name);
             // Of a cluster that left nothing is known any more, should it come back.
             self.terms.remove(name);
+            self.at_start.gone(name);
             self.recorded.forget(name);
             self.told.clusters.remove(name);
             self.told.worker_objects.remove(name);

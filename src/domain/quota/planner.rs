@@ -42,9 +42,18 @@ pub struct Planner {
     cells: Vec<HubCell>,
     cell_ids: HashMap<Cell, CellId>,
     flavors: Option<BTreeSet<FlavorName>>,
-    /// Frozen clusters whose last terms are not known, or may lag; whether any cell may be one of theirs.
-    unknown: BTreeMap<ClusterId, bool>,
+    /// Frozen clusters whose last terms are not known, or may lag.
+    unknown: BTreeMap<ClusterId, Unknown>,
     dirty: Dirty,
+}
+
+/// What of a frozen cluster's terms is not known.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Unknown {
+    /// Any cell may be one of its.
+    has_any: bool,
+    /// [`ClusterInput::terms_may_lag`]
+    lags: bool,
 }
 
 impl Touched {
@@ -74,8 +83,11 @@ impl Planner {
         }
         let is_unknown =
             cluster.treated_as() == Mode::Frozen && (cluster.last_terms.is_none() || cluster.terms_may_lag);
-        let has_any = cluster.last_terms.is_none() && cluster.claim.is_none();
-        self.set_unknown(id, is_unknown.then_some(has_any));
+        let unknown = Unknown {
+            has_any: cluster.last_terms.is_none() && cluster.claim.is_none(),
+            lags: cluster.terms_may_lag,
+        };
+        self.set_unknown(id, is_unknown.then_some(unknown));
         match self.clusters.get_mut(&id) {
             Some(state) => state.input = cluster,
             None => drop(self.clusters.insert(id, ClusterState::new(cluster))),
@@ -164,15 +176,14 @@ impl Planner {
             self.clusters.get(id).is_some_and(|cluster| input.dispatch.reaches(&cluster.input.name))
         };
         let unknown: Vec<_> = self.unknown.iter().filter(|(id, _)| reached(id)).collect();
-        let held = unknown.iter().any(|(_, has_any)| **has_any);
+        let held = unknown.iter().any(|(_, unknown)| unknown.has_any);
         let by_cell = state.cells.iter().map(|(at, id)| {
             let members = &self.cells[*id as usize].members;
             let held = held || unknown.iter().any(|(cluster, _)| members.contains_key(*cluster));
             let terms = self.terms(*id);
-            let unsure = unknown.iter().filter_map(|(cluster, _)| {
-                let state = self.clusters.get(cluster).filter(|state| state.input.terms_may_lag)?;
-                state.counted.get(*members.get(*cluster)?)
-            });
+            let lagging = unknown.iter().filter(|(_, unknown)| unknown.lags);
+            let unsure = lagging
+                .filter_map(|(cluster, _)| self.clusters.get(cluster)?.counted.get(*members.get(*cluster)?));
             let sure = terms.sum - unsure.map(|units| i128::from(*units)).sum::<i128>();
             (at.clone(), CellTerms { sure, held, ..terms })
         });
@@ -222,9 +233,9 @@ impl Planner {
         queue.facts.forbidden.get(&at).cloned()
     }
 
-    fn set_unknown(&mut self, id: ClusterId, unknown: Option<bool>) {
+    fn set_unknown(&mut self, id: ClusterId, unknown: Option<Unknown>) {
         let before = match unknown {
-            Some(has_any) => self.unknown.insert(id, has_any),
+            Some(unknown) => self.unknown.insert(id, unknown),
             None => self.unknown.remove(&id),
         };
         if before != unknown {
