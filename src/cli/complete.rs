@@ -14,7 +14,7 @@ use super::{
 };
 
 /// Nobody waits longer at a prompt.
-const WITHIN: Duration = Duration::from_millis(500);
+pub const WITHIN: Duration = Duration::from_millis(500);
 
 /// Cobra's numbers: whether the shell completes files beside what is offered.
 const FILES: &str = ":0";

@@ -1,6 +1,13 @@
 //! Joined clusters and the hub as kueue's commands ask them: through fedqd, with what says where it is and who we are.
 
-use std::{cell::OnceCell, collections::BTreeMap, io, sync::Arc, time::Duration};
+use std::{
+    cell::OnceCell,
+    collections::BTreeMap,
+    io,
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
 
 use axum::body::Body;
 use fedq_kueuectl::{Client, Fleet, Later, Place, Tell};
@@ -35,25 +42,39 @@ struct Followed {
 
 pub struct Daemon {
     connection: Connection,
+    /// How long the command that prints a token may take, if not as long as it likes.
+    within: Option<Duration>,
     reached: OnceCell<(Settings, Arc<Api>)>,
 }
 
 impl Daemon {
-    pub fn new(connection: Connection) -> Self {
-        Self { connection, reached: OnceCell::new() }
+    pub fn new(connection: Connection, within: Option<Duration>) -> Self {
+        Self { connection, within, reached: OnceCell::new() }
     }
 
     fn reached(&self) -> Result<&(Settings, Arc<Api>), String> {
         if self.reached.get().is_none() {
             let reach = || {
-                let settings = settings::resolve(&self.connection)?;
-                let api = Api::new(&settings)?;
-                Ok((settings, Arc::new(api)))
+                let settings = self.settings()?;
+                let api = Api::new(&settings).map_err(|error| told(&error))?;
+                Ok::<_, String>((settings, Arc::new(api)))
             };
             // It was empty just now, and nobody else fills it.
-            let _ = self.reached.set(reach().map_err(|error: CliError| told(&error))?);
+            let _ = self.reached.set(reach()?);
         }
         Ok(self.reached.get().expect("it was filled above"))
+    }
+
+    fn settings(&self) -> Result<Settings, String> {
+        let Some(within) = self.within else {
+            return settings::resolve(&self.connection).map_err(|error| told(&error));
+        };
+        let (tell, told_in_time) = mpsc::channel();
+        let connection = self.connection.clone();
+        thread::spawn(move || tell.send(settings::resolve(&connection).map_err(|error| told(&error))));
+        told_in_time
+            .recv_timeout(within)
+            .map_err(|_| "nothing says in time how fedqd is reached".to_owned())?
     }
 }
 

@@ -76,7 +76,7 @@ pub struct WriteState {
     pub pending: BTreeSet<String>,
     /// The last failure of objects that could not be written.
     pub failed: BTreeMap<String, String>,
-    /// Cells that somebody keeps changing back, with their field manager.
+    /// Cells that somebody keeps changing back, with their field manager as messages say it: `name` in backticks, or "someone".
     pub conflicts: BTreeMap<Cell, String>,
     /// Queues of the hub that were never readable, and why: the cluster is planned with once they are.
     pub unreadable: BTreeMap<QueueName, String>,

@@ -153,13 +153,16 @@ pub async fn ask<'c, T>(
 ) -> Vec<(&'c Cluster, Result<T, Error>)> {
     let ask = &ask;
     let begun = Instant::now();
-    let asked = clusters.into_iter().map(async |cluster| {
+    let asked = clusters.into_iter().enumerate().map(async |(at, cluster)| {
         let within = cluster.place.as_ref().and_then(|_| cluster.api.within());
-        let Some(within) = within else { return (cluster, ask(cluster).await) };
+        let Some(within) = within else { return (at, (cluster, ask(cluster).await)) };
         let late = |_| Err(Error::Unreachable(format!("no answer within {} s", within.as_secs_f32())));
-        (cluster, timeout_at(begun + within, ask(cluster)).await.unwrap_or_else(late))
+        (at, (cluster, timeout_at(begun + within, ask(cluster)).await.unwrap_or_else(late)))
     });
-    stream::iter(asked).buffered(AT_ONCE).collect().await
+    // In the order they answer, so that one that does not keeps no other from being asked.
+    let mut answers: Vec<_> = stream::iter(asked).buffer_unordered(AT_ONCE).collect().await;
+    answers.sort_unstable_by_key(|(at, _)| *at);
+    answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
 fn is_pattern(name: &str) -> bool {
@@ -192,7 +195,38 @@ fn matches(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+
     use super::*;
+
+    #[tokio::test]
+    async fn one_that_does_not_answer_keeps_no_other_from_being_asked() {
+        let client = || {
+            let refuse = |_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::empty())) };
+            Client::new(tower::service_fn(refuse), "default")
+        };
+        let within = Some(Duration::from_millis(300));
+        let cluster = |number: usize| Cluster {
+            place: Some(Place::Cluster(format!("c-{number:03}"))),
+            api: Api::new(client(), String::new(), within),
+        };
+        let clusters: Vec<Cluster> = (0..3 * AT_ONCE).map(cluster).collect();
+        let answers = ask(&clusters, async |cluster| {
+            if cluster.name() == "c-000" {
+                std::future::pending::<()>().await;
+            }
+            Ok(cluster.name().to_owned())
+        });
+        let answers = answers.await;
+        assert!(matches!(&answers[0].1, Err(Error::Unreachable(said)) if said == "no answer within 0.3 s"));
+        for (cluster, answer) in &answers[1..] {
+            assert_eq!(answer.as_deref().ok(), Some(cluster.name()));
+        }
+        assert_eq!(answers.len(), clusters.len());
+    }
 
     #[test]
     fn patterns_stand_for_names() {

@@ -8,13 +8,15 @@
 //! two can run, one is always there, and the same command again carries on.
 
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tokio::time::sleep;
 
 use crate::{
     api::Api,
     error::Error,
     fleet::{self, Cluster, Place},
-    move_checks::{Found, Job, QUEUE_LABEL, check_queue, moving, read},
-    move_workload::{MOVING, Order, TIMES, hold, running, wait_until_stopped},
+    move_checks::{Found, Job, QUEUE_LABEL, check_queue, is_stopped, moving, read},
+    move_workload::{MOVING, Order, PAUSE, TIMES, hold, running, wait_until_stopped},
     output::Printer,
     resource::{DryRun, Resource},
     session::{Session, text},
@@ -31,6 +33,10 @@ const WORKLOAD: &str = "fedq.dev/moving-workload";
 const FROM: &str = "fedq.dev/moved-from";
 /// On a job that leaves: its copy was let into its queue, and is not made again.
 const ARRIVED: &str = "fedq.dev/arrived";
+/// On a copy: what it was made of.
+const DIGEST: &str = "fedq.dev/moved-as";
+/// On the Jobs of a JobSet.
+const JOBSET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
 /// The queue of a copy that is not to start. With a queue of a name, Kueue gives it no other; without one it might take the namespace's default.
 const NOWHERE: &str = "not-yet.fedq.dev";
 /// A job of which Kueue has no workload to make.
@@ -39,6 +45,8 @@ const PREBUILT: &str = "kueue.x-k8s.io/prebuilt-workload-name";
 /// Labels that the job controller gives the pods of one job, so that they mean no other.
 const OF_ONE_JOB: [&str; 4] =
     ["controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"];
+
+use Way::{Goes, Stays};
 
 struct Across<'a> {
     here: &'a Cluster,
@@ -91,7 +99,8 @@ pub async fn run(session: &mut Session<'_, '_>, order: &Order, there: &Cluster) 
         Stage::There(job) => (&mut unchanged, job),
         Stage::Leaving(job) if order.dry_run != DryRun::None => (&mut moved, across.copy_of(&job)),
         Stage::Leaving(job) if has_ended(&job) => {
-            across.let_go(&job).await?;
+            across.drop_copy(&job).await?;
+            across.let_go(&job, Goes).await?;
             return Err(Error::said(format!(
                 "{} ended on cluster {} before it was on its way: there is nothing to move",
                 job.shown(),
@@ -112,7 +121,9 @@ impl Across<'_> {
     async fn stage(&self) -> Result<Stage, Error> {
         let error = match read(&self.here.api, self.order).await {
             Ok(found) => return Ok(Stage::Here(found)),
-            Err(error) => error,
+            // It may be gone, or its job be about to go.
+            Err(error @ (Error::NotFound(_) | Error::Said(_))) => error,
+            Err(error) => return Err(error),
         };
         for job in self.moved(self.here).await? {
             let (metadata, goal) = (&job.object["metadata"], self.order.goal.as_str());
@@ -124,9 +135,10 @@ impl Across<'_> {
             if goes_to != goal {
                 let (cluster, queue) = goes_to.split_once('/').unwrap_or_default();
                 return Err(Error::said(format!(
-                    "{} is on its way to cluster {cluster}: `move workload {} --to-queue {queue} --to-cluster {cluster}` ends that",
+                    "{} is on its way to cluster {cluster}: `fedq kueue move workload {}{} --to-queue {queue} --to-cluster {cluster}` ends that",
                     job.shown(),
-                    self.order.name
+                    self.order.name,
+                    self.order.at
                 )));
             }
             return Ok(Stage::Leaving(job));
@@ -173,8 +185,23 @@ impl Across<'_> {
         let order = self.order;
         found.may_be_stopped(order)?;
         let job = self.job_of(found)?;
+        if is_stopped(&found.workload) && !moving(&found.workload) {
+            return Err(Error::said(format!(
+                "workload {0} is stopped (active: false), and would not be on cluster {1}. Let it go on first: \
+                 fedq kueue resume workload {0}{2}",
+                order.name,
+                self.there.name(),
+                order.at
+            )));
+        }
+        may_start_anew(job, order)?;
         check_queue(&self.there.api, order).await?;
         let there = self.parked(job).await?;
+        // A move that was ended is found by a list: without the right to one, nothing is begun.
+        job.resource
+            .list(&self.here.api, &order.namespace, &[("labelSelector", MOVED), ("limit", "1")])
+            .await?;
+        self.pods_of(job).await?;
         match order.dry_run {
             DryRun::None => {}
             DryRun::Client => return Ok(self.copy_of(job)),
@@ -186,16 +213,11 @@ impl Across<'_> {
                 };
             }
         }
+        forget_other(session, found, &order.goal).await?;
         hold(session, order).await?;
         wait_until_stopped(session, order).await?;
-        let left = self.leave().await;
-        let job = left.map_err(|error| {
-            Error::said(format!(
-                "{error}. Workload {0} is held (active: false). The same command again carries on; `fedq kueue resume workload {0}` \
-                 lets it go on here",
-                order.name
-            ))
-        })?;
+        self.wait_for_pods(session).await?;
+        let job = self.leave().await?;
         self.arrive(&job).await
     }
 
@@ -233,7 +255,15 @@ impl Across<'_> {
     async fn parked(&self, job: &Job) -> Result<Option<Job>, Error> {
         match job.resource.get(&self.there.api, &self.order.namespace, job.name()).await {
             Ok(object) if object["metadata"]["annotations"][FROM] == self.from(job) => {
-                Ok(Some(Job { resource: job.resource.clone(), object }))
+                let copy = Job { resource: job.resource.clone(), object };
+                if is_being_deleted(&copy) {
+                    return Err(Error::said(format!(
+                        "the copy of {} on cluster {} is being deleted. Once it is gone, the same command again carries on",
+                        job.shown(),
+                        self.there.name()
+                    )));
+                }
+                Ok(Some(copy))
             }
             Ok(_) => Err(Error::said(format!(
                 "cluster {} has another {} in namespace {}",
@@ -248,49 +278,141 @@ impl Across<'_> {
 
     /// Until the job is being deleted, as it was when it could not run.
     async fn leave(&self) -> Result<Job, Error> {
-        let (api, order) = (&self.here.api, self.order);
+        let order = self.order;
         let mut time = 1;
         loop {
-            let found = read(api, order).await?;
+            let found = read(&self.here.api, order).await?;
             let job = self.job_of(&found)?;
-            let goes_there = found.workload["metadata"]["annotations"][MOVING] == order.goal.as_str();
-            let parked = self.parked(job).await?;
-            if running(&found).is_some() || !(moving(&found.workload) && goes_there) {
-                if let Some(copy) = parked.filter(|copy| copy.queue() == NOWHERE) {
-                    copy.resource.delete_as_it_is(&self.there.api, &copy.object).await?;
+            if !self.is_held(&found, job).await? {
+                self.stays(job).await?;
+                return Err(self.not_held());
+            }
+            let made = self.copy_in_place(job).await;
+            made.map_err(|error| order.held(&error.to_string()))?;
+            let error = match self.delete(job).await {
+                Ok(()) => return self.left(job).await?.ok_or_else(|| self.not_held()),
+                Err(error) if error.is_conflict() && time < TIMES => {
+                    time += 1;
+                    continue;
                 }
-                self.let_go(job).await?;
-                return Err(Error::said("somebody else has let it go on, or moves it elsewhere"));
-            }
-            if parked.is_none() {
-                self.create(job, DryRun::None).await?;
-            }
-            let left = async {
-                let noted = self.note(job).await?;
-                noted.resource.delete_as_it_is(api, &noted.object).await
+                Err(error) => error,
             };
-            match left.await {
-                Err(error) if error.is_conflict() && time < TIMES => time += 1,
-                Err(error) => {
-                    // It stays, and nothing of this may hold it once it ends.
-                    self.let_go(job).await?;
-                    return Err(error);
-                }
-                Ok(()) => break,
+            // Whoever does not answer may have carried it out.
+            if let Some(left) = self.left(job).await? {
+                return Ok(left);
             }
+            self.stays(job).await?;
+            return Err(order.held(&error.to_string()));
         }
-        let found = self.moved(self.here).await?.into_iter().find(|job| {
-            is_leaving(job) && job.object["metadata"]["annotations"][WORKLOAD] == order.name.as_str()
-        });
-        found.ok_or_else(|| {
-            Error::said(format!(
-                "the job of workload {} is gone, though it was to stay until its copy on cluster {} is in its queue. Give that the label \
+    }
+
+    /// Whether the workload is held for this move, and nothing of the job runs.
+    async fn is_held(&self, found: &Found, job: &Job) -> Result<bool, Error> {
+        let goes_there = found.workload["metadata"]["annotations"][MOVING] == self.order.goal.as_str();
+        Ok(running(found).is_none() && moving(&found.workload) && goes_there && self.pods_of(job).await? == 0)
+    }
+
+    fn not_held(&self) -> Error {
+        Error::said(format!(
+            "somebody else has stopped workload {0}, has let it go on, or moves it elsewhere: it is where it was",
+            self.order.name
+        ))
+    }
+
+    /// A copy that waits, of the job as it is now, and that whoever asks may let into its queue: after the deletion nothing
+    /// leads back.
+    async fn copy_in_place(&self, job: &Job) -> Result<(), Error> {
+        let (there, place) = (&self.there.api, (self.order.namespace.as_str(), job.name()));
+        let mut parked = self.parked(job).await?;
+        // One of an earlier try, of a job that somebody has changed since.
+        let outdated = |copy: &Job| {
+            copy.queue() == NOWHERE && annotation(&copy.object, DIGEST) != digest(&self.copy_of(job))
+        };
+        if let Some(copy) = parked.take_if(|copy| outdated(copy)) {
+            copy.resource.delete_as_it_is(there, &copy.object).await?;
+        }
+        if parked.is_none() {
+            self.create(job, DryRun::None).await?;
+        }
+        let label = json!({"metadata": {"labels": {QUEUE_LABEL: self.order.queue}}});
+        job.resource.patch(there, place, &label, DryRun::Server).await.map(|_| ())
+    }
+
+    async fn delete(&self, job: &Job) -> Result<(), Error> {
+        let noted = self.note(job).await?;
+        noted.resource.delete_as_it_is(&self.here.api, &noted.object).await
+    }
+
+    /// The job, if it is being deleted now.
+    async fn left(&self, job: &Job) -> Result<Option<Job>, Error> {
+        match job.resource.get(&self.here.api, &self.order.namespace, job.name()).await {
+            Ok(object) if object["metadata"]["uid"] == job.object["metadata"]["uid"] => {
+                Ok(Some(Job { resource: job.resource.clone(), object }).filter(is_leaving))
+            }
+            Err(error) if !error.is_not_found() => Err(error),
+            Ok(_) | Err(_) => Err(Error::said(format!(
+                "{} is gone, though it was to stay until its copy on cluster {} is in its queue. Give that the label \
                  {QUEUE_LABEL}={} yourself",
-                order.name,
+                job.shown(),
                 self.there.name(),
-                order.queue
-            ))
-        })
+                self.order.queue
+            ))),
+        }
+    }
+
+    /// Leaves nothing of a move behind that came to nothing.
+    async fn stays(&self, job: &Job) -> Result<(), Error> {
+        if self.let_go(job, Stays).await? { self.drop_copy(job).await } else { Ok(()) }
+    }
+
+    /// Deletes the copy, unless it was let into a queue.
+    async fn drop_copy(&self, job: &Job) -> Result<(), Error> {
+        let object = match job.resource.get(&self.there.api, &self.order.namespace, job.name()).await {
+            Ok(object) => object,
+            Err(error) if error.is_not_found() => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let copy = Job { resource: job.resource.clone(), object };
+        let waits = annotation(&copy.object, FROM) == self.from(job) && copy.queue() == NOWHERE;
+        if !waits || is_being_deleted(&copy) {
+            return Ok(());
+        }
+        match copy.resource.delete_as_it_is(&self.there.api, &copy.object).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Kueue gives back the quota of a job once none of its pods is active; those that are still ending may hold on to what
+    /// the copy is about to use as well, a volume or a name.
+    async fn wait_for_pods(&self, session: &mut Session<'_, '_>) -> Result<(), Error> {
+        let (mut told, deadline) = (false, self.order.deadline());
+        loop {
+            let found = read(&self.here.api, self.order).await?;
+            let job = self.job_of(&found)?;
+            let left = self.pods_of(job).await?;
+            // Of one that was let go on, `leave` says so.
+            if left == 0 || !moving(&found.workload) {
+                return Ok(());
+            }
+            let still = format!("{left} pods of {} are still ending", job.shown());
+            if !told {
+                session.complain(&format!("Waiting for its pods: {still}\n"))?;
+                told = true;
+            }
+            self.order.give_up(deadline, &still)?;
+            sleep(PAUSE).await;
+        }
+    }
+
+    async fn pods_of(&self, job: &Job) -> Result<i64, Error> {
+        let [jobs, _] = kinds();
+        if job.resource.kind == jobs.kind {
+            return Ok(pods_left(&job.object));
+        }
+        let of_it = format!("{JOBSET_NAME}={}", job.name());
+        let list = jobs.list(&self.here.api, &self.order.namespace, &[("labelSelector", &of_it)]).await?;
+        Ok(list["items"].as_array().into_iter().flatten().map(pods_left).sum())
     }
 
     /// With the finalizer, and what says where it goes.
@@ -313,25 +435,26 @@ impl Across<'_> {
 
     async fn create(&self, job: &Job, dry_run: DryRun) -> Result<Job, Error> {
         let mut copy = self.copy_of(job);
+        copy.object["metadata"]["annotations"][DIGEST] = json!(digest(&copy));
         copy.object["metadata"]["labels"][QUEUE_LABEL] = json!(NOWHERE);
         copy.object = job.resource.create(&self.there.api, &copy.object, dry_run).await?;
         Ok(copy)
     }
 
-    fn from(&self, job: &Job) -> Value {
-        json!(format!("{}/{}/{}", self.here.name(), text(&job.object, "/metadata/uid"), self.order.name))
+    fn from(&self, job: &Job) -> String {
+        format!("{}/{}/{}", self.here.name(), text(&job.object, "/metadata/uid"), self.order.name)
     }
 
     /// The job as it is to be there.
     fn copy_of(&self, job: &Job) -> Job {
         let metadata = &job.object["metadata"];
         let (mut labels, mut annotations) = (entries(&metadata["labels"]), entries(&metadata["annotations"]));
-        for own in [MOVING, WORKLOAD, "kubectl.kubernetes.io/last-applied-configuration"] {
+        for own in [MOVING, WORKLOAD, ARRIVED, DIGEST, "kubectl.kubernetes.io/last-applied-configuration"] {
             annotations.remove(own);
         }
         labels.insert(QUEUE_LABEL.to_owned(), json!(self.order.queue));
         labels.insert(MOVED.to_owned(), json!("true"));
-        annotations.insert(FROM.to_owned(), self.from(job));
+        annotations.insert(FROM.to_owned(), json!(self.from(job)));
         let mut spec = job.object["spec"].clone();
         spec["suspend"] = json!(true);
         if job.resource.kind == "Job" && spec["manualSelector"] != true {
@@ -360,7 +483,7 @@ impl Across<'_> {
             let copy = match self.parked(job).await? {
                 Some(copy) => copy,
                 None if !annotation(&job.object, ARRIVED).is_empty() => {
-                    self.let_go(job).await?;
+                    self.let_go(job, Goes).await?;
                     return Err(Error::said(format!(
                         "{} was let into its queue on cluster {} and is gone from there: it has ended, or somebody has deleted it, and is not \
                          made again",
@@ -374,65 +497,163 @@ impl Across<'_> {
             if copy.queue() == self.order.queue {
                 break copy;
             }
-            let note = json!({"metadata": {"annotations": {ARRIVED: "true"}}});
-            job.resource.patch(&self.here.api, place, &note, DryRun::None).await?;
+            self.check_still(job).await?;
+            let note = |arrived: Value| json!({"metadata": {"annotations": {ARRIVED: arrived}}});
+            job.resource.patch(&self.here.api, place, &note(json!("true")), DryRun::None).await?;
             let version = &copy.object["metadata"]["resourceVersion"];
             let label =
                 json!({"metadata": {"resourceVersion": version, "labels": {QUEUE_LABEL: self.order.queue}}});
             match job.resource.patch(&self.there.api, place, &label, DryRun::None).await {
+                Ok(object) => break Job { resource: job.resource.clone(), object },
                 Err(error) if error.is_conflict() && time < TIMES => time += 1,
-                outcome => break Job { resource: job.resource.clone(), object: outcome? },
+                Err(error @ (Error::Said(_) | Error::Forbidden(_) | Error::NotFound(_))) => {
+                    // It was refused, and is not there.
+                    job.resource.patch(&self.here.api, place, &note(Value::Null), DryRun::None).await?;
+                    return Err(error);
+                }
+                Err(error) => return Err(error),
             }
         };
-        self.let_go(job).await?;
+        self.let_go(job, Goes).await?;
         Ok(arrived)
     }
 
-    async fn let_go(&self, job: &Job) -> Result<(), Error> {
-        let api: &Api = &self.here.api;
-        let place = (self.order.namespace.as_str(), job.name());
-        let mut object = match job.resource.get(api, place.0, place.1).await {
-            Ok(object) if object["metadata"]["uid"] == job.object["metadata"]["uid"] => object,
-            Ok(_) | Err(Error::NotFound(_)) => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        if !finalizers(&object).iter().any(|finalizer| finalizer == FINALIZER) {
+    /// A job that runs while it is being deleted was let go on before somebody deleted it: that is not ours to move.
+    async fn check_still(&self, job: &Job) -> Result<(), Error> {
+        if job.is_suspended() && self.pods_of(job).await? == 0 {
             return Ok(());
         }
-        for time in 1.. {
-            let kept: Vec<String> =
-                finalizers(&object).into_iter().filter(|finalizer| finalizer != FINALIZER).collect();
-            let version = &object["metadata"]["resourceVersion"];
-            let mut patch = json!({"metadata": {"resourceVersion": version, "finalizers": kept}});
-            // One that stays is as before the move.
-            if object["metadata"]["deletionTimestamp"].is_null() {
-                patch["metadata"]["labels"] = json!({MOVED: null});
-                patch["metadata"]["annotations"] = json!({MOVING: null, WORKLOAD: null});
-            }
-            match job.resource.patch(api, place, &patch, DryRun::None).await {
-                Err(error) if error.is_conflict() && time < TIMES => {}
-                Err(error) if error.is_not_found() => break,
-                outcome => return outcome.map(|_| ()),
-            }
-            match job.resource.get(api, place.0, place.1).await {
-                Ok(newer) if newer["metadata"]["uid"] == job.object["metadata"]["uid"] => object = newer,
-                Ok(_) => break,
-                Err(error) if error.is_not_found() => break,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        self.drop_copy(job).await?;
+        self.let_go(job, Goes).await?;
+        Err(Error::said(format!(
+            "{} was let go on on cluster {}, and then deleted by somebody: it does not go to cluster {}",
+            job.shown(),
+            self.here.name(),
+            self.there.name()
+        )))
     }
+
+    async fn let_go(&self, job: &Job, way: Way) -> Result<bool, Error> {
+        let_go(&self.here.api, &self.order.namespace, job, way).await
+    }
+}
+
+/// What becomes of a job that is not held any more.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Way {
+    /// It goes on here: one that is being deleted is another command's.
+    Stays,
+    Goes,
+}
+
+/// Takes the finalizer off the job, and of one that stays all else that says that it moves. Whether it did, or had nothing to.
+async fn let_go(api: &Api, namespace: &str, job: &Job, way: Way) -> Result<bool, Error> {
+    let place = (namespace, job.name());
+    for time in 1.. {
+        let object = match job.resource.get(api, place.0, place.1).await {
+            Ok(object) if object["metadata"]["uid"] == job.object["metadata"]["uid"] => object,
+            Ok(_) | Err(Error::NotFound(_)) => return Ok(true),
+            Err(error) => return Err(error),
+        };
+        let now = Job { resource: job.resource.clone(), object };
+        if way == Stays && is_being_deleted(&now) {
+            return Ok(false);
+        }
+        let (all, kept): (Vec<String>, Vec<String>) = {
+            let all = finalizers(&now.object);
+            let kept = all.iter().filter(|finalizer| *finalizer != FINALIZER).cloned().collect();
+            (all, kept)
+        };
+        if all.len() == kept.len() && annotation(&now.object, WORKLOAD).is_empty() {
+            return Ok(true);
+        }
+        let version = &now.object["metadata"]["resourceVersion"];
+        let mut patch = json!({"metadata": {"resourceVersion": version, "finalizers": kept}});
+        if way == Stays {
+            patch["metadata"]["labels"] = json!({MOVED: null});
+            patch["metadata"]["annotations"] = json!({MOVING: null, WORKLOAD: null, ARRIVED: null});
+        }
+        match job.resource.patch(api, place, &patch, DryRun::None).await {
+            Err(error) if error.is_conflict() && time < TIMES => {}
+            Err(error) if error.is_not_found() => return Ok(true),
+            outcome => return outcome.map(|_| true),
+        }
+    }
+    unreachable!("the last time returns")
+}
+
+/// Takes back what a move to another cluster has begun, when the workload goes on here, is stopped, or goes elsewhere.
+pub async fn forget(session: &mut Session<'_, '_>, found: &Found) -> Result<(), Error> {
+    forget_other(session, found, "").await
+}
+
+/// The same, unless it goes there anyway.
+pub async fn forget_other(session: &mut Session<'_, '_>, found: &Found, goal: &str) -> Result<(), Error> {
+    let begun = annotation(&found.workload, MOVING).to_owned();
+    let (Some((cluster, _)), Some(job)) = (begun.split_once('/'), &found.job) else { return Ok(()) };
+    if begun == goal {
+        return Ok(());
+    }
+    let metadata = &found.workload["metadata"];
+    let order = Order::of_workload(text(metadata, "/namespace"), text(metadata, "/name"));
+    session.api().await?;
+    let here = session.clusters().await?;
+    let there = match session.fleet() {
+        Some(fleet) => fleet::connect(vec![Place::Cluster(cluster.to_owned())], &session.given, fleet)?.pop(),
+        None => None,
+    };
+    let Some(there) = there else {
+        let_go(&here[0].api, &order.namespace, job, Stays).await?;
+        return session.complain(&format!(
+            "Warning: cluster {cluster} may have a copy of {} in namespace {} that waits in no queue: delete it there\n",
+            job.shown(),
+            order.namespace
+        ));
+    };
+    Across { here: &here[0], there: &there, order: &order }.stays(job).await
 }
 
 fn annotation<'o>(object: &'o Value, key: &str) -> &'o str {
     object["metadata"]["annotations"][key].as_str().unwrap_or_default()
 }
 
+/// What a copy is of, but for its queue: a job that changes afterwards makes another one.
+fn digest(copy: &Job) -> String {
+    let mut object = copy.object.clone();
+    object["metadata"]["labels"][QUEUE_LABEL] = Value::Null;
+    // A server returns them in an order of its own.
+    object.sort_all_objects();
+    let digest = Sha256::digest(object.to_string());
+    digest.iter().take(8).fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+/// A job of which a part is done does that part again elsewhere.
+fn may_start_anew(job: &Job, order: &Order) -> Result<(), Error> {
+    let status = &job.object["status"];
+    let sets = status["replicatedJobsStatus"].as_array().into_iter().flatten();
+    let done: i64 = sets.chain([status]).filter_map(|status| status["succeeded"].as_i64()).sum();
+    if done == 0 || order.restart {
+        return Ok(());
+    }
+    Err(Error::said(format!(
+        "{done} parts of {} are done, and would run again in {}. --restart starts it anew there",
+        job.shown(),
+        order.queue
+    )))
+}
+
+/// Pods of a Job that run, or have not ended yet.
+fn pods_left(job: &Value) -> i64 {
+    ["active", "terminating"].iter().filter_map(|count| job["status"][*count].as_i64()).sum()
+}
+
+fn is_being_deleted(job: &Job) -> bool {
+    !job.object["metadata"]["deletionTimestamp"].is_null()
+}
+
 /// Whether its deletion has begun, and it stays until its copy is in its queue.
 fn is_leaving(job: &Job) -> bool {
-    !job.object["metadata"]["deletionTimestamp"].is_null()
-        && finalizers(&job.object).iter().any(|finalizer| finalizer == FINALIZER)
+    is_being_deleted(job) && finalizers(&job.object).iter().any(|finalizer| finalizer == FINALIZER)
 }
 
 /// Whether it has run to its end, of a Job or a JobSet.

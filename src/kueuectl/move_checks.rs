@@ -88,9 +88,13 @@ impl Found {
     }
 }
 
-/// Whether this command holds it.
+/// Whether this command holds it. One that is active was let go on, whoever did that.
 pub fn moving(workload: &Value) -> bool {
-    !workload["metadata"]["annotations"][MOVING].is_null()
+    !workload["metadata"]["annotations"][MOVING].is_null() && is_stopped(workload)
+}
+
+pub fn is_stopped(workload: &Value) -> bool {
+    workload["spec"]["active"] == false
 }
 
 /// The workload and its job, if both can be moved.

@@ -12,8 +12,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     error::Error,
-    kubeconfig, move_across,
-    move_checks::{Found, Job, QUEUE_LABEL, check_queue, moving, read},
+    kubeconfig,
+    move_across::{self, forget_other},
+    move_checks::{Found, Job, QUEUE_LABEL, check_queue, is_stopped, moving, read},
     output::Printer,
     resource::{DryRun, Resource},
     session::{Session, text},
@@ -27,7 +28,7 @@ pub const MOVING: &str = "fedq.dev/moving-to";
 /// How often something is written anew that others, Kueue most of all, write at the same time.
 pub const TIMES: usize = 10;
 
-const PAUSE: Duration = Duration::from_millis(200);
+pub const PAUSE: Duration = Duration::from_millis(200);
 
 /// What was asked for.
 pub struct Order {
@@ -39,6 +40,10 @@ pub struct Order {
     pub restart: bool,
     pub dry_run: DryRun,
     within: Option<Duration>,
+    /// The same as it was given.
+    timeout: String,
+    /// Flags by which the same command finds the workload again.
+    pub at: String,
 }
 
 impl Order {
@@ -47,19 +52,60 @@ impl Order {
         if queue.is_empty() {
             return Err(Error::said("--to-queue names no LocalQueue"));
         }
+        let namespace = session.namespace()?;
+        let clusters = session.given.all("cluster");
+        let at =
+            clusters.iter().fold(format!(" -n {namespace}"), |at, name| format!("{at} --cluster {name}"));
         Ok(Self {
-            namespace: session.namespace()?,
+            namespace,
             name: session.given.arguments[0].clone(),
             goal: queue.clone(),
             queue,
             restart: session.given.is("restart"),
             dry_run: session.dry_run()?,
             within: kubeconfig::timeout(session.given.text("timeout"))?,
+            timeout: session.given.text("timeout").to_owned(),
+            at,
         })
+    }
+
+    /// Of a workload that does not move.
+    pub fn of_workload(namespace: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            queue: String::new(),
+            goal: String::new(),
+            restart: false,
+            dry_run: DryRun::None,
+            within: None,
+            timeout: String::new(),
+            at: String::new(),
+        }
     }
 
     fn place(&self) -> (&str, &str) {
         (&self.namespace, &self.name)
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        self.within.map(|within| Instant::now() + within)
+    }
+
+    pub fn give_up(&self, deadline: Option<Instant>, still: &str) -> Result<(), Error> {
+        if deadline.is_none_or(|deadline| Instant::now() < deadline) {
+            return Ok(());
+        }
+        Err(self.held(&format!("{still}, after {}", self.timeout)))
+    }
+
+    /// What went wrong, and what to do about the workload.
+    pub fn held(&self, what: &str) -> Error {
+        Error::said(format!(
+            "{what}. Workload {0} is held (active: false). The same command again carries on; \
+             `fedq kueue resume workload {0}{1}` leaves it in its queue",
+            self.name, self.at
+        ))
     }
 }
 
@@ -115,6 +161,8 @@ async fn renamed(session: &mut Session<'_, '_>, order: &Order) -> Result<Value, 
 }
 
 async fn move_job(session: &mut Session<'_, '_>, order: &Order) -> Result<Value, Error> {
+    let found = read(session.api().await?, order).await?;
+    forget_other(session, &found, &order.goal).await?;
     hold(session, order).await?;
     let job = wait_until_stopped(session, order).await?;
     label(session, order, &job).await?;
@@ -128,14 +176,13 @@ pub async fn hold(session: &mut Session<'_, '_>, order: &Order) -> Result<(), Er
         let mark = json!({"metadata": {"annotations": {MOVING: order.goal}}, "spec": {"active": false}});
         let goes_elsewhere = moving(&found.workload)
             && found.workload["metadata"]["annotations"][MOVING] != order.goal.as_str();
-        Ok((found.workload["spec"]["active"] != false || goes_elsewhere).then_some(mark))
+        Ok((!is_stopped(&found.workload) || goes_elsewhere).then_some(mark))
     });
     held.await.map(|_| ())
 }
 
 pub async fn wait_until_stopped(session: &mut Session<'_, '_>, order: &Order) -> Result<Job, Error> {
-    let until = order.within.map(|within| Instant::now() + within);
-    let mut told = false;
+    let (mut told, deadline) = (false, order.deadline());
     loop {
         let found = read(session.api().await?, order).await?;
         let Some(still) = running(&found) else {
@@ -145,14 +192,7 @@ pub async fn wait_until_stopped(session: &mut Session<'_, '_>, order: &Order) ->
             session.complain(&format!("Waiting until Kueue has stopped it: {still}\n"))?;
             told = true;
         }
-        if until.is_some_and(|until| until <= Instant::now()) {
-            return Err(Error::said(format!(
-                "{still}, after {}. Workload {1} is held (active: false). The same command again carries on; \
-                 `fedq kueue resume workload {1}` leaves it in its queue",
-                session.given.text("timeout"),
-                order.name
-            )));
-        }
+        order.give_up(deadline, &still)?;
         sleep(PAUSE).await;
     }
 }

@@ -4,6 +4,9 @@ use serde_json::{Value, json};
 
 use crate::{
     error::Error,
+    move_across,
+    move_checks::read,
+    move_workload::{MOVING, Order},
     output::Printer,
     resource::{DryRun, Resource},
     session::Session,
@@ -62,11 +65,28 @@ async fn change(
     if dry_run == DryRun::Client {
         merge(&mut object, patch);
     } else {
-        let patch = difference(&object, patch);
+        let mut patch = difference(&object, patch);
+        // Whoever stops a workload, or lets it go on here, has ended its move.
+        if !object["metadata"]["annotations"][MOVING].is_null() {
+            if dry_run == DryRun::None {
+                forget_move(session, &namespace, &name).await?;
+            }
+            patch["metadata"] = json!({"annotations": {MOVING: null}});
+        }
+        let api = session.api().await?;
         object = resource.patch(api, (&namespace, &name), &patch, dry_run).await?;
     }
     let text = printer.print(&resource.kind, &object)?;
     session.print(&text)
+}
+
+async fn forget_move(session: &mut Session<'_, '_>, namespace: &str, name: &str) -> Result<(), Error> {
+    match read(session.api().await?, &Order::of_workload(namespace, name)).await {
+        Ok(found) => move_across::forget(session, &found).await,
+        // What cannot be moved, or is on its way already, has nothing to take back.
+        Err(Error::Said(_) | Error::NotFound(_)) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// What of `patch` is not so already.

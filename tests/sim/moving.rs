@@ -12,7 +12,7 @@ use fedq_kueuectl::{Called, Client, Fleet, Later, Place, Tell, World, run};
 use fedq_sim::api::{Internal, write_internally};
 use fedq_sim::cluster::{Cluster, Options};
 use fedq_sim::kind::Kind;
-use http::{Method, Request};
+use http::{Method, Request, Response};
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -30,6 +30,9 @@ struct Kill {
     sent: bool,
 }
 
+/// A write that the server carries out, and of which the answer gets lost on the way.
+const LOST: &str = "no answer within 10 s";
+
 /// Two clusters, and a command that is watched while it works on them.
 struct Two {
     clusters: [Arc<Cluster>; 2],
@@ -40,6 +43,10 @@ struct Watched {
     /// The job that is moved.
     job: String,
     kill: Option<Kill>,
+    /// Whether whoever asks may not list Jobs.
+    lists_nothing: bool,
+    /// The write of which the answer is lost.
+    unanswered: Option<usize>,
     writes: AtomicUsize,
     killed: Notify,
     /// What was wrong after some request.
@@ -49,7 +56,15 @@ struct Watched {
 impl Watched {
     fn new(job: &str, kill: Option<Kill>) -> Arc<Self> {
         let (writes, killed, wrong) = (AtomicUsize::new(0), Notify::new(), Mutex::default());
-        Arc::new(Self { job: job.to_owned(), kill, writes, killed, wrong })
+        Arc::new(Self {
+            job: job.to_owned(),
+            kill,
+            lists_nothing: job == "unlisted",
+            unanswered: None,
+            writes,
+            killed,
+            wrong,
+        })
     }
 
     /// Never answers where it is the one.
@@ -87,6 +102,13 @@ impl Watched {
     }
 }
 
+/// As an API server refuses.
+fn refused(code: u16, reason: &str, message: &str) -> Response<Body> {
+    let status = json!({"kind": "Status", "code": code, "reason": reason, "message": message});
+    let answer = Response::builder().status(code).header("content-type", "application/json");
+    answer.body(Body::from(status.to_string().into_bytes())).unwrap()
+}
+
 impl Fleet for Two {
     fn names(&self) -> Later<'_, Result<Vec<String>, String>> {
         Box::pin(async { Ok(self.clusters.iter().map(|cluster| cluster.state.name.clone()).collect()) })
@@ -113,9 +135,15 @@ impl Fleet for Two {
                     _ => watched.writes.fetch_add(1, Ordering::SeqCst) + 1,
                 };
                 watched.passes(number, false).await;
+                if watched.lists_nothing && request.uri().path().ends_with("/jobs") {
+                    return Ok(refused(403, "Forbidden", "jobs is forbidden"));
+                }
                 let answer = client.send(request).await;
                 watched.look(&clusters);
                 watched.passes(number, true).await;
+                if number != 0 && watched.unanswered == Some(number) {
+                    return Ok(refused(504, "Timeout", LOST));
+                }
                 answer
             }
         });
@@ -193,7 +221,9 @@ impl Two {
 
     /// What the command said, unless it was ended; nothing was wrong at any moment.
     async fn runs(&mut self, job: &str, line: &str, kill: Option<Kill>) -> Option<(String, String, u8)> {
+        let unanswered = self.watched.unanswered;
         self.watched = Watched::new(job, kill);
+        Arc::get_mut(&mut self.watched).unwrap().unanswered = unanswered;
         let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let mut world = World {
@@ -294,14 +324,14 @@ async fn ended_all_along(two: &mut Two, (kind, cpus, resumed): (&str, u32, bool)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ended_at_each_write_a_move_leaves_the_job_on_one_cluster_or_the_other() {
     let mut two = Two::start().await;
-    // Held, copied, noted, deleted, told to be let in, let in, let go: seven writes, each with two sides.
-    assert_eq!(ended_all_along(&mut two, ("waits", 4, false)).await, 14);
+    // Held, copied, tried, noted, deleted, told to be let in, let in, let go: eight writes, each with two sides.
+    assert_eq!(ended_all_along(&mut two, ("waits", 4, false)).await, 16);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_that_runs_is_moved_so_too_whoever_lets_it_go_on_in_between() {
     let mut two = Two::start().await;
-    assert_eq!(ended_all_along(&mut two, ("runs", 1, true)).await, 14);
+    assert_eq!(ended_all_along(&mut two, ("runs", 1, true)).await, 16);
 }
 
 /// The job's workload, and the command that moves it.
@@ -315,7 +345,7 @@ async fn begun(two: &mut Two, job: &str, write: usize) -> (String, String) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_that_ended_after_all_is_not_started_on_the_other_cluster() {
     let mut two = Two::start().await;
-    let (_, line) = begun(&mut two, "ended", 3).await;
+    let (_, line) = begun(&mut two, "ended", 4).await;
     let ended = json!({"conditions": [{"type": "Complete", "status": "True"}]});
     let (job, at) = (Kind::named("Job").unwrap(), ("team".to_owned(), "ended".to_owned()));
     write_internally(&two.here().state, "admin", (job, at), Internal::Status(ended)).await.unwrap();
@@ -323,13 +353,15 @@ async fn a_job_that_ended_after_all_is_not_started_on_the_other_cluster() {
     assert!(two.here().get("Job", "team", "ended").is_some(), "the move holds it");
     let (_, err, code) = two.runs("elsewhere", &line, None).await.expect("nobody ends it");
     assert!(code != 0 && err.contains("there is nothing to move"), "{err}");
-    assert!(two.here().get("Job", "team", "ended").is_none(), "and lets it go");
+    for cluster in [two.here(), two.there()] {
+        assert!(cluster.get("Job", "team", "ended").is_none(), "and lets it go");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_that_ran_and_is_gone_is_not_made_again() {
     let mut two = Two::start().await;
-    let (_, line) = begun(&mut two, "ran", 6).await;
+    let (_, line) = begun(&mut two, "ran", 7).await;
     two.there().remove_in("team", "Job", "ran").await.unwrap();
     wait("the copy to be gone", two.there(), || two.there().get("Job", "team", "ran").is_none()).await;
     let (_, err, code) = two.runs("elsewhere", &line, None).await.expect("nobody ends it");
@@ -399,4 +431,175 @@ async fn what_cannot_go_to_another_cluster_is_refused_before_anything_is_changed
     assert_eq!(copy["metadata"]["labels"][LABEL], "vision");
     assert!(copy["spec"]["selector"].is_null() && copy["metadata"]["uid"].is_null(), "{out}");
     assert!(!out.contains("controller-uid"), "{out}");
+}
+
+/// As the job controller writes it.
+async fn put_status(cluster: &Cluster, job: &str, status: Value) {
+    let at = (Kind::named("Job").unwrap(), ("team".to_owned(), job.to_owned()));
+    write_internally(&cluster.state, "admin", at, Internal::Status(status)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_would_lose_or_hide_something_is_refused_before_anything_is_changed() {
+    let mut two = Two::start().await;
+    let base = "-n team --cluster east --to-cluster west --to-queue vision";
+    let stopped = two.submit("stopped", 4).await;
+    two.here().merge_in("team", "Workload", &stopped, json!({"spec": {"active": false}})).await.unwrap();
+    let partly = two.submit("partly", 4).await;
+    put_status(two.here(), "partly", json!({"succeeded": 3})).await;
+    let unlisted = two.submit("unlisted", 4).await;
+    for (job, name, said) in [
+        ("stopped", &stopped, "is stopped (active: false)"),
+        (
+            "partly",
+            &partly,
+            "3 parts of jobs.batch/partly are done, and would run again in vision. --restart",
+        ),
+        ("unlisted", &unlisted, "forbidden"),
+    ] {
+        let line = format!("move workload {name} {base}");
+        let (out, err, code) = two.runs(job, &line, None).await.expect("nobody ends it");
+        assert_eq!((out.as_str(), code), ("", 1), "{line}: {err}");
+        assert!(err.contains(said), "{line}: {err}");
+        assert_eq!(two.watched.writes.load(Ordering::SeqCst), 0, "{line}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_lets_a_workload_go_on_ends_its_move() {
+    let mut two = Two::start().await;
+    let name = two.submit("resumed", 1).await;
+    let line = format!("move workload {name} -n team --cluster east --to-cluster west --to-queue vision");
+    let first = Kill { write: 1, sent: true };
+    assert_eq!(two.runs("resumed", &format!("{line} --restart"), Some(first)).await, None);
+    wait("it to stop", two.here(), || {
+        two.here().get("Job", "team", "resumed").is_some_and(|job| job["spec"]["suspend"] == true)
+    })
+    .await;
+    let resume = format!("resume workload {name} -n team --cluster east");
+    let (out, err, code) = two.runs("resumed", &resume, None).await.expect("nobody ends it");
+    assert_eq!((out, code), (format!("workload.kueue.x-k8s.io/{name} resumed\n"), 0), "{err}");
+    let annotations = &workload(two.here(), "resumed").unwrap()["metadata"]["annotations"];
+    assert!(annotations["fedq.dev/moving-to"].is_null(), "{annotations}");
+    wait("it to run", two.here(), || {
+        workload(two.here(), "resumed").is_some_and(|one| has(&one, "Admitted"))
+    })
+    .await;
+    let (_, err, code) = two.runs("resumed", &line, None).await.expect("nobody ends it");
+    assert!(code == 1 && err.contains("--restart stops jobs.batch/resumed"), "{err}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_of_what_the_job_was_before_is_made_anew() {
+    let mut two = Two::start().await;
+    let (_, line) = begun(&mut two, "edited", 2).await;
+    assert!(two.there().get("Job", "team", "edited").is_some(), "the copy waits");
+    let uid = |two: &Two| two.there().get("Job", "team", "edited").unwrap()["metadata"]["uid"].clone();
+    let first = uid(&two);
+    assert_eq!(two.runs("edited", &line, Some(Kill { write: 3, sent: true })).await, None);
+    assert_eq!(uid(&two), first, "what is as it was is not made anew");
+    let edit = json!({"metadata": {"annotations": {"own": "new"}}});
+    two.here().merge_in("team", "Job", "edited", edit).await.unwrap();
+    let (out, err, code) = two.runs("edited", &line, None).await.expect("nobody ends it");
+    assert_eq!((out.as_str(), code), ("job.batch/edited moved\n", 0), "{err}");
+    assert_eq!(two.there().get("Job", "team", "edited").unwrap()["metadata"]["annotations"]["own"], "new");
+    two.has_moved("edited").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_stays_while_its_copy_is_being_deleted() {
+    let mut two = Two::start().await;
+    let (_, line) = begun(&mut two, "twice", 5).await;
+    let hold = |finalizers: Value| json!({"metadata": {"finalizers": finalizers}});
+    two.there().merge_in("team", "Job", "twice", hold(json!(["example.com/slow"]))).await.unwrap();
+    two.there().remove_in("team", "Job", "twice").await.unwrap();
+    let (_, err, code) = two.runs("twice", &line, None).await.expect("nobody ends it");
+    assert!(code == 1 && err.contains("is being deleted"), "{err}");
+    assert!(two.here().get("Job", "team", "twice").is_some());
+    two.there().merge_in("team", "Job", "twice", hold(Value::Null)).await.unwrap();
+    wait("the copy to go", two.there(), || two.there().get("Job", "team", "twice").is_none()).await;
+    let (out, err, code) = two.runs("twice", &line, None).await.expect("nobody ends it");
+    assert_eq!((out.as_str(), code), ("job.batch/twice moved\n", 0), "{err}");
+    two.has_moved("twice").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_is_made_once_the_last_pod_has_ended() {
+    let mut two = Two::start().await;
+    let (name, line) = begun(&mut two, "slow", 1).await;
+    put_status(two.here(), "slow", json!({"terminating": 2})).await;
+    let short = format!("{line} --timeout 1s");
+    let (out, err, code) = two.runs("slow", &short, None).await.expect("nobody ends it");
+    assert_eq!((out.as_str(), code), ("", 1), "{err}");
+    assert!(err.contains("2 pods of jobs.batch/slow are still ending, after 1s"), "{err}");
+    assert!(err.contains(&format!("fedq kueue resume workload {name}")), "{err}");
+    assert!(two.there().get("Job", "team", "slow").is_none());
+    put_status(two.here(), "slow", json!({"terminating": 0})).await;
+    let (out, err, code) = two.runs("slow", &line, None).await.expect("nobody ends it");
+    assert_eq!((out.as_str(), code), ("job.batch/slow moved\n", 0), "{err}");
+    two.has_moved("slow").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_carried_out_without_an_answer_is_gone_on_with() {
+    let mut two = Two::start().await;
+    for write in 1..=8 {
+        let job = format!("lost-{write}");
+        let name = two.submit(&job, 4).await;
+        let line = format!("move workload {name} -n team --cluster east --to-cluster west --to-queue vision");
+        two.watched = Watched::new(&job, None);
+        Arc::get_mut(&mut two.watched).unwrap().unanswered = Some(write);
+        let (out, err, code) = two.runs(&job, &line, None).await.expect("nobody ends it");
+        assert!(code == 0 || err.contains(LOST), "{write}: {out}{err}");
+        two.watched = Watched::new(&job, None);
+        if code != 0 {
+            let (out, err, code) = two.runs(&job, &line, None).await.expect("nobody ends it");
+            assert_eq!(code, 0, "{write}: {out}{err}");
+        }
+        two.has_moved(&job).await;
+        two.there().remove_in("team", "Job", &job).await.unwrap();
+    }
+}
+
+/// Somebody resumes it, and then deletes it: it is theirs to end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_runs_while_it_is_deleted_does_not_go_on_elsewhere() {
+    let mut two = Two::start().await;
+    let name = two.submit("deleted", 1).await;
+    let line =
+        format!("move workload {name} -n team --cluster east --to-cluster west --to-queue vision --restart");
+    assert_eq!(two.runs("deleted", &line, Some(Kill { write: 4, sent: true })).await, None);
+    two.here().merge_in("team", "Workload", &name, json!({"spec": {"active": true}})).await.unwrap();
+    let runs = || {
+        let job = two.here().get("Job", "team", "deleted");
+        job.is_some_and(|job| job["spec"]["suspend"] == false && job["status"]["active"] == 1)
+    };
+    wait("it to run", two.here(), runs).await;
+    two.here().remove_in("team", "Job", "deleted").await.unwrap();
+    assert!(two.here().get("Job", "team", "deleted").is_some(), "the move holds it");
+    let (_, err, code) = two.runs("elsewhere", &line, None).await.expect("nobody ends it");
+    assert!(code == 1 && err.contains("was let go on on cluster east, and then deleted"), "{err}");
+    for cluster in [two.here(), two.there()] {
+        assert!(cluster.get("Job", "team", "deleted").is_none(), "{}", cluster.state.name);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_stops_or_resumes_a_workload_leaves_nothing_of_its_move() {
+    let mut two = Two::start().await;
+    for verb in ["stop", "resume"] {
+        let (name, _) = begun(&mut two, verb, 4).await;
+        assert!(two.there().get("Job", "team", verb).is_some(), "the copy waits");
+        let line = format!("{verb} workload {name} -n team --cluster east");
+        let (_, err, code) = two.runs(verb, &line, None).await.expect("nobody ends it");
+        assert_eq!((err.as_str(), code), ("", 0));
+        assert!(two.there().get("Job", "team", verb).is_none(), "the copy is gone");
+        let job = two.here().get("Job", "team", verb).unwrap();
+        let metadata = &job["metadata"];
+        assert!(metadata["finalizers"].is_null() || metadata["finalizers"] == json!([]), "{metadata}");
+        assert!(!metadata.to_string().contains("fedq.dev/"), "{metadata}");
+        let held = workload(two.here(), verb).unwrap();
+        assert!(held["metadata"]["annotations"]["fedq.dev/moving-to"].is_null());
+        assert_eq!(held["spec"]["active"], verb == "resume");
+    }
 }

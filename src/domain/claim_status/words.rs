@@ -247,7 +247,7 @@ pub(super) fn incomplete(input: &StatusInput<'_>, assignment: &Assignment) -> Op
 pub(super) fn conflict(input: &StatusInput<'_>, cell: &Cell) -> String {
     let manager = input.writes.conflicts.get(cell).map_or("somebody", String::as_str);
     format!(
-        "{} is changed back again and again by `{manager}`: stop that, or take the cell out of the claim",
+        "{} is changed back again and again by {manager}: stop that, or take the cell out of the claim",
         name(input, cell)
     )
 }

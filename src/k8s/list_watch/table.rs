@@ -345,6 +345,9 @@ struct Listed {
     /// Rows that were there when it began: only these can be proved gone.
     before: BTreeMap<Key, u64>,
     unreadable: BTreeSet<String>,
+    /// What was passed over in this list. What was passed over before stands beside it until the list is whole: half of
+    /// one must not look like all that is there.
+    skipped: Vec<Skipped>,
     changed: bool,
 }
 
@@ -367,8 +370,7 @@ impl<T: Record> TableSink<T> {
 
 impl<T: Record> Sink for TableSink<T> {
     fn begin(&mut self) {
-        let mut kept = self.table.write();
-        kept.skipped.clear();
+        let kept = self.table.write();
         let before = kept.rows.iter().map(|(key, row)| (key.clone(), row.object.version())).collect();
         self.listed = Some(Listed { before, ..Listed::default() });
     }
@@ -420,6 +422,7 @@ impl<T: Record> Sink for TableSink<T> {
             kept.remove(key);
         }
         kept.deleted.clear();
+        kept.skipped = listed.skipped;
         let changed = listed.changed || !gone.is_empty();
         drop(kept);
         if changed {
@@ -432,16 +435,12 @@ impl<T: Record> Sink for TableSink<T> {
     }
 
     fn skipped(&mut self, mut skipped: Skipped) {
-        /// Enough to show a person; the rest is more of the same.
-        const SHOWN: usize = 20;
         skipped.name = skipped.name.filter(|name| name.len() <= 2 * LONGEST_NAME);
-        if let (Some(listed), Some(name)) = (&mut self.listed, &skipped.name) {
-            listed.unreadable.insert(name.clone());
+        if let Some(listed) = &mut self.listed {
+            listed.unreadable.extend(skipped.name.clone());
+            tell_some(&mut listed.skipped, &skipped);
         }
-        let mut kept = self.table.write();
-        if kept.skipped.len() < SHOWN {
-            kept.skipped.push(skipped);
-        }
+        tell_some(&mut self.table.write().skipped, &skipped);
     }
 
     fn link(&mut self, link: Link<'_>) {
@@ -468,6 +467,16 @@ impl<T: Record> Sink for TableSink<T> {
         kept.refused = refused;
         drop(kept);
         self.table.bump_for(|wakes| &wakes.on_state);
+    }
+}
+
+/// Enough to show a person; the rest is more of the same.
+fn tell_some(told: &mut Vec<Skipped>, skipped: &Skipped) {
+    const SHOWN: usize = 20;
+    if let Some(same) = told.iter_mut().find(|one| one.name.is_some() && one.name == skipped.name) {
+        same.clone_from(skipped);
+    } else if told.len() < SHOWN {
+        told.push(skipped.clone());
     }
 }
 

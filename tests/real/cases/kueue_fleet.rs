@@ -9,12 +9,13 @@ use super::command_line::Person;
 use super::rights::{NAMESPACE, ROLES, WORKER, kubeconfig_of, nothing_was_refused};
 use super::stage::{CLAIM, CLAIMS, GPU, KUEUE, SOON, Stage, claim_name, ground, job, job_id, queue};
 use crate::follower::Follower;
-use crate::support::cluster::{Cluster, id};
+use crate::support::cluster::{Cluster, Id, id};
 use crate::support::daemon::start_cli;
 use crate::support::fleet::Fleet;
 use crate::support::wait::{Seen, eventually};
 
 const KUEUECTL: &str = include_str!("../../../deploy/worker/kueuectl.yaml");
+const JOB_SET: &str = "jobset.x-k8s.io/v1alpha2";
 const CASE: &str = "people";
 const QUEUE: &str = "people-queue";
 
@@ -41,6 +42,26 @@ fn reads() -> Value {
         {"apiGroups": [""], "resources": ["namespaces", "events", "pods"], "verbs": ["get", "list", "watch"]},
         {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get", "list"]},
     ])
+}
+
+fn moves() -> Value {
+    json!([
+        {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": ["patch"]},
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create", "patch", "delete"]},
+        {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["get", "list", "create", "patch", "delete"]},
+    ])
+}
+
+/// One of two Jobs of a GPU each.
+fn job_set(name: &str) -> Value {
+    let template = job(CASE, "", QUEUE, &[(GPU, "1")], "1h")["spec"]["template"].clone();
+    json!({
+        "apiVersion": JOB_SET, "kind": "JobSet",
+        "metadata": {"name": name, "namespace": CASE, "labels": {"kueue.x-k8s.io/queue-name": QUEUE}},
+        "spec": {"suspend": true, "replicatedJobs": [
+            {"name": "part", "replicas": 2, "template": {"spec": {"backoffLimit": 0, "template": template}}},
+        ]},
+    })
 }
 
 struct Ann<'s, 'f> {
@@ -135,9 +156,82 @@ pub async fn people_see_and_change_on_each_cluster_what_it_lets_them(fleet: &Fle
         Ok(Seen::when(code == 0 && both, || format!("{code}: {out}{err}")))
     })
     .await?;
+    beside_the_hub(&ann, hub).await?;
+    for worker in [one, two] {
+        grant(worker, &user, "people-moves", moves()).await?;
+    }
+    goes_to_the_other(
+        &ann,
+        one,
+        two,
+        job_id(CASE, "travels"),
+        job(CASE, "travels", QUEUE, &[(GPU, "2")], "1h"),
+    )
+    .await?;
+    goes_to_the_other(&ann, one, two, id(JOB_SET, "JobSet", "troupe").within(CASE), job_set("troupe"))
+        .await?;
     let mut follower = follow_both(&ann, one, two).await?;
     nothing_was_refused(marks)?;
     follow_through_a_stop(&ann, &mut follower, one, two).await
+}
+
+/// The hub's own queues come first, where she may see them.
+async fn beside_the_hub(ann: &Ann<'_, '_>, hub: &Cluster) -> Result<()> {
+    hub.apply(&ground(CASE)).await?;
+    hub.apply(&queue(CASE, QUEUE, &[(GPU, "0")], "")).await?;
+    let (out, err, code) = ann.kueue("list cq --hub --cluster people-one")?;
+    ensure!(code == 1 && clusters(&out) == ["people-one"] && err.contains("hub: "), "{code}: {out}{err}");
+    let user = format!("system:serviceaccount:{}:ann", ann.stage.namespace());
+    grant(hub, &user, "people-reads", reads()).await?;
+    eventually("the hub's to be shown", SOON, async || {
+        let (out, err, code) = ann.kueue("list cq --hub --cluster people-one")?;
+        let both = code == 0 && clusters(&out) == ["<hub>", "people-one"];
+        Ok(Seen::when(both, || format!("{code}: {out}{err}")))
+    })
+    .await
+}
+
+/// It runs on one, and then on the other, by one command; a server's own rules hold for what fedq makes of it there.
+async fn goes_to_the_other(
+    ann: &Ann<'_, '_>,
+    one: &Cluster,
+    two: &Cluster,
+    job: Id<'_>,
+    object: Value,
+) -> Result<()> {
+    let runs = |object: &Value| object["spec"]["suspend"] == false;
+    one.apply_object("fedq-test", object).await?;
+    let here = one.wait(job, "to run on the one cluster", SOON, runs).await?;
+    let uid = here["metadata"]["uid"].clone();
+    let workloads = one.list(KUEUE, "Workload", Some(CASE)).await?;
+    let of_it = workloads.iter().find(|one| one["metadata"]["ownerReferences"][0]["uid"] == uid);
+    let name = of_it.and_then(|one| one["metadata"]["name"].as_str()).context("its workload")?;
+    let line = format!(
+        "move workload {name} -n {CASE} --cluster people-one --to-cluster people-two --to-queue {QUEUE}"
+    );
+    let (_, err, code) = ann.kueue(&line)?;
+    ensure!(code == 1 && err.contains("--restart stops"), "{code}: {err}");
+    // What was just granted takes a moment to be felt.
+    eventually("the move to be carried out", SOON, async || {
+        let (out, err, code) = ann.kueue(&format!("{line} --restart"))?;
+        ensure!(code == 0 || err.contains("cannot"), "{code}: {out}{err}");
+        Ok(Seen::when(code == 0 && out.ends_with(" moved\n"), || format!("{code}: {out}{err}")))
+    })
+    .await?;
+    two.wait(job, "to run on the other", SOON, runs).await?;
+    eventually("the first to be gone", SOON, async || {
+        let left = one.get(job).await?;
+        Ok(Seen::when(left.is_none(), || format!("{left:?}")))
+    })
+    .await?;
+    let (out, err, code) = ann.kueue(&format!("{line} --restart"))?;
+    ensure!(code == 0 && out.ends_with(" unchanged\n"), "{code}: {out}{err}");
+    two.delete(job).await?;
+    eventually("nothing to be left", SOON, async || {
+        let left = two.list(KUEUE, "Workload", Some(CASE)).await?;
+        Ok(Seen::when(left.is_empty(), || format!("{left:?}")))
+    })
+    .await
 }
 
 /// Lists of both clusters, while workloads come and go.
