@@ -478,7 +478,7 @@ impl Across<'_> {
     /// Lets the copy into its queue, and then the job go.
     async fn arrive(&self, job: &Job) -> Result<Job, Error> {
         let place = (self.order.namespace.as_str(), job.name());
-        let mut time = 1;
+        let (mut time, mut told) = (1, !annotation(&job.object, ARRIVED).is_empty());
         let arrived = loop {
             let copy = match self.parked(job).await? {
                 Some(copy) => copy,
@@ -499,7 +499,10 @@ impl Across<'_> {
             }
             self.check_still(job).await?;
             let note = |arrived: Value| json!({"metadata": {"annotations": {ARRIVED: arrived}}});
-            job.resource.patch(&self.here.api, place, &note(json!("true")), DryRun::None).await?;
+            if !told {
+                job.resource.patch(&self.here.api, place, &note(json!("true")), DryRun::None).await?;
+                told = true;
+            }
             let version = &copy.object["metadata"]["resourceVersion"];
             let label =
                 json!({"metadata": {"resourceVersion": version, "labels": {QUEUE_LABEL: self.order.queue}}});
