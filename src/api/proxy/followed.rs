@@ -14,7 +14,10 @@ use axum::{
 };
 use futures::{StreamExt, stream};
 use serde::Deserialize;
-use tokio::time::timeout;
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep_until, timeout, timeout_at},
+};
 
 use crate::{
     Failure, State,
@@ -24,7 +27,7 @@ use fedq_domain::cluster::Connection;
 use fedq_k8s::{
     client::Caller,
     proxy::{
-        Places, Proxy,
+        Place, Places, Proxy,
         followed::{List, line},
     },
     worker::Joined,
@@ -42,6 +45,8 @@ const OF_ONE: usize = 4;
 const AT_ONCE: usize = 256;
 /// How long a cluster is waited for: one that takes longer is left to whoever asks it alone.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long all of it may take. What is not told by then is left to be asked: somebody who reads slowly, or not at all, keeps no place.
+const WHOLE: Duration = Duration::from_secs(30);
 
 pub fn router() -> Router<State> {
     Router::new().route(PATH, get(lists)).layer(Extension(Places::new(LISTS, OF_ONE)))
@@ -80,19 +85,32 @@ async fn lists(
         all.iter().filter(|(name, _)| names.as_ref().is_none_or(|names| names.contains(name.as_str())));
     let wanted: Vec<_> = wanted.map(|(name, joined)| (name.clone(), Arc::clone(joined))).collect();
     let asked = Arc::new((caller, list));
+    let until = Instant::now() + WHOLE;
+    let under_way = hold(place, until);
     let lines = stream::iter(wanted)
         .map(move |(name, joined)| of_cluster(Arc::clone(&asked), name, joined))
         .buffer_unordered(AT_ONCE)
         .filter_map(async |line| line.map(Ok::<_, Infallible>))
+        .take_until(sleep_until(until))
         .inspect(move |_| {
-            // Given back when the last line has been taken.
-            let _ = &place;
+            let _ = &under_way;
         });
     let media = [
         (header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
     ];
     Ok((media, Body::from_stream(lines)).into_response())
+}
+
+/// The place is given back when the last line has been taken, which drops what this returns, and at that time in any case:
+/// lines that nobody takes are not made.
+fn hold(place: Place, until: Instant) -> oneshot::Sender<Infallible> {
+    let (under_way, over) = oneshot::channel();
+    tokio::spawn(async move {
+        let _ = timeout_at(until, over).await;
+        drop(place);
+    });
+    under_way
 }
 
 async fn of_cluster(asked: Arc<(Caller, List)>, name: ClusterName, joined: Arc<Joined>) -> Option<Bytes> {
@@ -108,4 +126,22 @@ async fn of_cluster(asked: Arc<(Caller, List)>, name: ClusterName, joined: Arc<J
         return None;
     }
     Some(line(name.as_str(), &worker.tables, list).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_place_is_given_back_by_who_has_read_all_and_by_who_reads_nothing() {
+        let places = Places::new(1, 1);
+        let taken = async || places.take("ann").await.map_err(|_| "no place");
+        let far = Instant::now() + Duration::from_secs(60);
+        let under_way = hold(taken().await.expect("a place"), far);
+        assert_eq!(taken().await.err(), Some("no place"), "it is held while lines are read");
+        drop(under_way);
+        let soon = Instant::now() + Duration::from_millis(50);
+        let _stalled = hold(taken().await.expect("a place"), soon);
+        taken().await.expect("a place, though nothing was read");
+    }
 }
