@@ -250,6 +250,10 @@ fn headers() -> Value {
             "description": "Where it can be read.", "required": true,
             "schema": {"type": "string", "format": "uri-reference"},
         },
+        "LocationUnlessDry": {
+            "description": "Where it can be read. A dry run makes nothing that could be.",
+            "schema": {"type": "string", "format": "uri-reference"},
+        },
         "RetryAfter": {
             "description": "After so many seconds it may work.",
             "required": true, "schema": {"type": "integer", "format": "int64", "minimum": 0},
@@ -284,8 +288,11 @@ fn complete(path: &str, method: &str, operation: &mut Value) {
         if object {
             response["headers"]["ETag"] = reference("headers", "ETag");
         }
-        if status == "201" || id == "join_cluster" {
+        if status == "201" {
             response["headers"]["Location"] = reference("headers", "Location");
+        }
+        if id == "join_cluster" {
+            response["headers"]["Location"] = reference("headers", "LocationUnlessDry");
         }
     }
     if object {
