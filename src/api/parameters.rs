@@ -11,7 +11,11 @@ use axum::{
 };
 use serde_json::Value;
 
-use super::{Failure, State, extract::token, shape::Shape};
+use super::{
+    Failure, State,
+    extract::token,
+    shape::{Shape, resolved},
+};
 use fedq_domain::nearest::nearest;
 use fedq_wire::problem::Cause;
 
@@ -57,7 +61,8 @@ impl Parameters {
             for (method, operation) in item.as_object().into_iter().flatten() {
                 let Ok(method) = method.to_uppercase().parse::<Method>() else { continue };
                 let parameters = operation["parameters"].as_array().into_iter().flatten();
-                let query = parameters.filter(|parameter| parameter["in"] == "query").map(Parameter::read);
+                let query = parameters.filter(|parameter| parameter["in"] == "query");
+                let query = query.map(|parameter| Parameter::read(parameter, document));
                 let closed = operation.get("security").is_none();
                 let body = &operation["requestBody"]["content"]["application/json"]["schema"];
                 let body = Arc::new(Shape::of(body, document));
@@ -110,8 +115,8 @@ fn unknown(name: &str, known: &[Parameter]) -> String {
 }
 
 impl Parameter {
-    fn read(parameter: &Value) -> Self {
-        let schema = &parameter["schema"];
+    fn read(parameter: &Value, document: &Value) -> Self {
+        let schema = resolved(&parameter["schema"], document);
         let number = |key: &str, otherwise: u64| schema[key].as_u64().unwrap_or(otherwise);
         let form = match (schema["type"].as_str(), schema["enum"].as_array()) {
             (_, Some(words)) => {

@@ -88,6 +88,7 @@ async fn a_wrong_parameter_is_named_on_reads_too() {
         ("GET /clusters?limit=99999999999", "limit", "must be a whole number from 0 to 4294967295"),
         ("GET /clusters?watch=yes", "watch", "must be true or false"),
         ("GET /audit?since=yesterday", "since", "must be a time such as 2026-08-01T09:30:00Z"),
+        ("GET /tasks?kind=foo", "kind", "must be task or appWrapper"),
         (
             "GET /claims/east-resource-claim/history?watch=1",
             "watch",
