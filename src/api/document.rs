@@ -6,19 +6,17 @@ mod examples;
 mod failures;
 mod links;
 mod requests;
+mod streams;
 
 use serde_json::{Map, Value, json};
 
-use super::upload::BYTES;
-use fedq_wire::list::EventKind;
+use super::{task::logs, upload::BYTES};
 
 const METHODS: [&str; 4] = ["get", "put", "post", "delete"];
 const JSON: &str = "application/json";
 pub const LINES: &str = "application/x-ndjson";
 pub const EVENTS: &str = "text/event-stream";
 
-/// The schema of the line that ends what was there when a stream began.
-const SYNCED: &str = "WatchSynced";
 /// RFC 1123 subdomains, which Kubernetes' names are.
 const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 /// RFC 1123 labels, which namespaces' names are.
@@ -37,7 +35,7 @@ pub fn finish(document: &utoipa::openapi::OpenApi) -> Value {
     }
     bounds::add(&mut document["components"]["schemas"]);
     requests::add(&mut document["components"]["schemas"]);
-    streams(&mut document);
+    streams::add(&mut document);
     let components = &mut document["components"];
     components["securitySchemes"] = json!({"token": {"type": "http", "scheme": "bearer"}});
     components["responses"] = failures::responses();
@@ -186,60 +184,6 @@ fn reference(kind: &str, name: &str) -> Value {
     json!({"$ref": format!("#/components/{kind}/{name}")})
 }
 
-/// Lists that can be followed answer with lines, too: a schema for those of each.
-fn streams(document: &mut Value) {
-    let mut schemas = Map::new();
-    for item in document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut()) {
-        let Some(operation) = item.get_mut("get") else { continue };
-        let mut parameters = operation["parameters"].as_array().into_iter().flatten();
-        let content = operation["responses"]["200"]["content"].clone();
-        if parameters.any(|parameter| parameter["name"] == "watch") {
-            let list = content[JSON]["schema"]["$ref"].as_str().unwrap_or_default();
-            let name = list.rsplit('/').next().unwrap_or_default().trim_end_matches("List");
-            for line in [LINES, EVENTS] {
-                operation["responses"]["200"]["content"][line]["schema"] =
-                    reference("schemas", &format!("{name}WatchEvent"));
-            }
-            event(name, &mut schemas);
-        } else if content.get(LINES).is_some() {
-            operation["responses"]["200"]["content"][EVENTS] = content[LINES].clone();
-        }
-    }
-    if let Some(known) = document["components"]["schemas"].as_object_mut() {
-        known.extend(schemas);
-        known.sort_keys();
-    }
-}
-
-fn event(name: &str, schemas: &mut Map<String, Value>) {
-    let (change, union) = (format!("{name}WatchChange"), format!("{name}WatchEvent"));
-    let changes = json!([EventKind::Added, EventKind::Modified, EventKind::Deleted]);
-    let synced = json!(EventKind::Synced);
-    let of = |name: &str| format!("#/components/schemas/{name}");
-    schemas.insert(
-        SYNCED.to_owned(),
-        json!({
-            "type": "object", "required": ["type"], "properties": {"type": {"type": "string", "enum": [synced]}},
-            "description": "What was there when the stream began has been sent: from here on, lines tell of changes.",
-        }),
-    );
-    schemas.insert(
-        change.clone(),
-        json!({
-            "type": "object", "required": ["type", "object"],
-            "description": "One that is there, came, changed or went; `object` is as it is now, or was last.",
-            "properties": {"type": {"type": "string", "enum": changes}, "object": reference("schemas", name)},
-        }),
-    );
-    schemas.insert(
-        union,
-        json!({
-            "description": "One line of a stream, told apart by `type`.",
-            "oneOf": [{"$ref": of(&change)}, {"$ref": of(SYNCED)}],
-        }),
-    );
-}
-
 fn headers() -> Value {
     json!({
         "ETag": {
@@ -383,6 +327,10 @@ fn describe(parameter: &mut Value) {
         match name.as_str() {
             "continue" => {
                 schema["maxLength"] = 1024.into();
+                schema["pattern"] = r"^[^\x00-\x1f\x7f]*$".into();
+            }
+            "after" | "Last-Event-ID" => {
+                schema["maxLength"] = logs::MAX_PLACES.into();
                 schema["pattern"] = r"^[^\x00-\x1f\x7f]*$".into();
             }
             "If-Match" => schema["pattern"] = r#"^(\*|"[!#-~]+")$"#.into(),

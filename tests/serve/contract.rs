@@ -213,6 +213,29 @@ fn what_goes_beside_bodies_is_held_against_the_document() {
     assert!(!told.contains("task: ") && !told.contains("header"), "{told}");
 }
 
+/// No schema of a line can say it.
+#[test]
+fn streams_say_how_they_pause_and_end() {
+    let document = fedq_api::openapi();
+    let mut found = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        let (operation, answer) = (&item["get"], &item["get"]["responses"]["200"]);
+        if answer["content"]["text/event-stream"].is_null() {
+            continue;
+        }
+        found += 1;
+        let parameters = operation["parameters"].as_array().unwrap().iter();
+        let watch = parameters.filter(|parameter| parameter["name"] == "watch");
+        for told in watch.chain([answer]) {
+            for words in ["20 seconds", "an empty line", "the comment `:`", "after 10 minutes"] {
+                let description = told["description"].as_str().unwrap();
+                assert!(description.contains(words), "{path}: no {words} in {description}");
+            }
+        }
+    }
+    assert!(5 < found, "{found}");
+}
+
 /// As the loops of clients begin.
 #[tokio::test]
 async fn every_list_begins_with_an_empty_continue() {
