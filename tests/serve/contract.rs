@@ -196,6 +196,12 @@ fn what_goes_beside_bodies_is_held_against_the_document() {
         let asked = Asked { method, path, headers: headers(asked), body: b"{}".to_vec() };
         differences(&asked, status.try_into().unwrap(), &headers(answer), b"{}").join("\n")
     };
+    let sent = |line: &str, body: &[u8]| {
+        let (method, path) = line.split_once(' ').unwrap();
+        let (method, path) = (method.parse().unwrap(), format!("/api/v1{path}"));
+        let asked = Asked { method, path, headers: headers(&[JSON]), body: body.to_vec() };
+        differences(&asked, http::StatusCode::OK, &headers(&[JSON]), b"{}").join("\n")
+    };
     let json = &[JSON];
     for (told, expected) in [
         (told("GET /claims/Not%20One", &[], 200, json), "claim: \"Not One\""),
@@ -206,8 +212,23 @@ fn what_goes_beside_bodies_is_held_against_the_document() {
         (told("POST /tasks", json, 201, json), "the header Location is missing"),
         (told("GET /clusters", &[], 503, &[("retry-after", "soon")]), "Retry-After: null"),
         (told("GET /clusters?limit=-1", &[], 200, json), "limit: null"),
+        (
+            told("GET /clusters", &[], 200, &[JSON, ("etag", "\"a\"")]),
+            "200: the header etag is not described",
+        ),
+        (
+            told("GET /clusters", &[("if-none-match", "*")], 200, json),
+            "the header if-none-match is not described",
+        ),
+        (
+            sent("POST /clusters/east/cordon", b"{\"dryRun\": \"All\"}"),
+            "no body is described, and there is one",
+        ),
     ] {
         assert!(told.contains(expected), "no {expected} in\n{told}");
+    }
+    for body in ["", "{}", "null"] {
+        assert!(!sent("POST /clusters/east/cordon", body.as_bytes()).contains("no body"), "{body}");
     }
     let told = told("GET /tasks/01234567", &[("if-none-match", "\"a\"")], 304, &[("etag", "\"a\"")]);
     assert!(!told.contains("task: ") && !told.contains("header"), "{told}");
