@@ -10,7 +10,12 @@ mod streams;
 
 use serde_json::{Map, Value, json};
 
-use super::{task::logs, upload::BYTES};
+use super::{
+    stream,
+    task::{list, logs},
+    upload::BYTES,
+};
+use fedq_store::PageRequest;
 
 const METHODS: [&str; 4] = ["get", "put", "post", "delete"];
 const JSON: &str = "application/json";
@@ -267,6 +272,9 @@ fn complete(path: &str, method: &str, operation: &mut Value) {
     }
     for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
         describe(parameter);
+        if parameter["name"] == "limit" {
+            parameter["description"] = limit(&id).into();
+        }
     }
     links::add(&id, operation);
     examples::add(&id, operation);
@@ -344,6 +352,22 @@ fn describe(parameter: &mut Value) {
         }
         bound_integers(schema);
     }
+}
+
+/// Whoever asks for more than a page holds is not refused: `continue` says that there is more.
+fn limit(id: &str) -> String {
+    let (otherwise, most) = match id {
+        "list_tasks" => (list::DEFAULT_LIMIT, list::MAX_LIMIT),
+        // What the store reads in pages.
+        "list_audit" | "task_events" | "claim_history" | "capacity_history" => {
+            (PageRequest::DEFAULT_LIMIT, PageRequest::MAX_LIMIT)
+        }
+        _ => (stream::DEFAULT_LIMIT, stream::MAX_LIMIT),
+    };
+    format!(
+        "How many items a page has at most: {otherwise} where it is left out or 0, and never more than {most}, whatever is \
+         asked for."
+    )
 }
 
 fn is_free_text(schema: &Value) -> bool {

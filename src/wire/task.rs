@@ -114,6 +114,7 @@ pub struct SubmittedStage {
 #[serde(rename_all = "camelCase")]
 pub struct Task {
     pub id: String,
+    #[schema(required)]
     #[serde(default)]
     pub kind: Kind,
     pub name: String,

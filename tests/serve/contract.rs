@@ -234,6 +234,65 @@ fn what_goes_beside_bodies_is_held_against_the_document() {
     assert!(!told.contains("task: ") && !told.contains("header"), "{told}");
 }
 
+/// Clients need not ask whether it is there.
+#[test]
+fn what_is_always_sent_is_required() {
+    let document = fedq_api::openapi();
+    for (schema, field) in
+        [("Problem", "detail"), ("Done", "dryRun"), ("Task", "kind"), ("TaskDetail", "kind")]
+    {
+        let required = document["components"]["schemas"][schema]["required"].as_array().unwrap();
+        assert!(required.contains(&json!(field)), "{schema}.{field}");
+    }
+}
+
+/// More than that is taken for that.
+#[tokio::test]
+async fn lists_say_how_much_a_page_holds() {
+    let served = served().await;
+    let document = fedq_api::openapi();
+    for (path, otherwise, most) in [
+        ("/clusters", 500, 1000),
+        ("/check", 500, 1000),
+        ("/tasks", 100, 10_000),
+        ("/audit", 100, 1000),
+        ("/claims/{claim}/history", 100, 1000),
+    ] {
+        let parameters = &document["paths"][format!("/api/v1{path}")]["get"]["parameters"];
+        let mut parameters = parameters.as_array().unwrap().iter();
+        let limit = parameters.find(|parameter| parameter["name"] == "limit").unwrap();
+        let told = limit["description"].as_str().unwrap();
+        let words = [format!("{otherwise} where it is left out or 0"), format!("never more than {most},")];
+        assert!(words.iter().all(|words| told.contains(words)), "{path}: {told}");
+        let path = path.replace("{claim}", "east-resource-claim");
+        assert_eq!(
+            ask(&served, &format!("GET {path}?limit=4294967295"), &[], "").await.status,
+            200,
+            "{path}"
+        );
+    }
+}
+
+/// One that says of a join that something was cordoned helps nobody.
+#[test]
+fn examples_of_what_was_done_tell_of_their_operation() {
+    let document = fedq_api::openapi();
+    let mut told = std::collections::BTreeSet::new();
+    let mut found = 0;
+    for item in document["paths"].as_object().unwrap().values() {
+        for operation in item.as_object().unwrap().values() {
+            for answer in operation["responses"].as_object().unwrap().values() {
+                let content = &answer["content"]["application/json"];
+                if content["schema"]["$ref"] == "#/components/schemas/Done" {
+                    found += 1;
+                    told.insert(content["example"]["message"].as_str().unwrap().to_owned());
+                }
+            }
+        }
+    }
+    assert_eq!((found, told.len()), (7, 7), "{told:?}");
+}
+
 /// No schema of a line can say it.
 #[test]
 fn streams_say_how_they_pause_and_end() {
