@@ -33,7 +33,10 @@ pub struct SubmitTask {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub uploads: BTreeMap<String, String>,
     /// Instead of the file's.
-    #[schema(min_length = 1, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+    #[schema(
+        min_length = 1,
+        pattern = r"^[^\x00-\x1f\x7f-\x9f]*[^\x00-\x20\x7f-\xa0][^\x00-\x1f\x7f-\x9f]*$"
+    )]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The LocalQueue to wait in.
@@ -50,7 +53,7 @@ pub struct SubmitTask {
     )]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// Instead of the file's `num_nodes`.
+    /// Instead of the file's `num_nodes`: digits alone, `2` and not `2.0`.
     #[schema(minimum = 1)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub num_nodes: Option<u32>,

@@ -895,6 +895,51 @@ async fn histories_that_grow_between_pages_hold_together() {
     }
 }
 
+#[tokio::test]
+async fn only_what_was_never_there_has_no_history() {
+    let served = served().await;
+    let cluster = ClusterName::new("gone").unwrap();
+    let at = Timestamp::UNIX_EPOCH;
+    let row = ClusterRow {
+        name: cluster.clone(),
+        identity: None,
+        server: "https://api.example.com".to_owned(),
+        source: ClusterSource::Secret,
+        connection: "Ready".to_owned(),
+        last_seen: None,
+        cordoned: false,
+        version: None,
+        joined: at,
+    };
+    served.store.put_cluster(&row).await.unwrap();
+    let gpus = CapacityRow {
+        flavor: FlavorName::new("on-demand").unwrap(),
+        resource: ResourceName::new("nvidia.com/gpu").unwrap(),
+        capacity: Amount::new(1),
+        foreign: Amount::ZERO,
+        usable: Amount::new(1),
+    };
+    assert_eq!(served.store.record_capacity(&cluster, &[gpus], at).await.unwrap(), 1);
+    let edit = ClaimRow {
+        name: ClaimName::new("gone-resource-claim").unwrap(),
+        generation: 1,
+        spec: super::server::spec("1"),
+        who: "ann".to_owned(),
+        at,
+    };
+    assert!(served.store.record_claim(&edit).await.unwrap());
+    for (name, status, count) in [("east", 200, 0), ("gone", 200, 1), ("never", 404, 0)] {
+        for path in [format!("/capacity/{name}/history"), format!("/claims/{name}-resource-claim/history")] {
+            let answer = ask(&served, &format!("GET {path}"), &[], "").await;
+            let items = answer.json()["items"].as_array().map_or(0, Vec::len);
+            assert_eq!((answer.status, items), (status, count), "{path}: {}", answer.json());
+        }
+    }
+    // Behind the last page there is nothing more, whoever it was.
+    let (path, behind) = ("/capacity/gone/history?limit=1", "&continue=1");
+    assert_eq!(ask(&served, &format!("GET {path}{behind}"), &[], "").await.status, 200);
+}
+
 /// A plan is stored under Kubernetes' names of resources, and told of by those that queues and claims are told of by.
 #[tokio::test]
 async fn plans_name_what_their_queue_names() {
@@ -954,6 +999,7 @@ async fn what_is_not_of_the_form_of_the_document_is_refused_with_its_field() {
     }
     for expected in [
         "POST /tasks queue",
+        "POST /tasks name",
         "POST /tasks envs",
         "POST /tasks uploads",
         "PUT /claims/east-resource-claim resourceAssignments[0].clusterQueueName",
@@ -972,7 +1018,7 @@ async fn what_is_not_of_the_form_of_the_document_is_refused_with_its_field() {
 
 /// `example` with each text, key and item of a map in turn that cannot be one, and the field that it is about.
 fn misshapen(schema: &Value, example: &Value, field: &str, wrong: &mut Vec<(String, Value)>) {
-    const NONE: [&str; 4] = ["No Such: Thing", "-.", "a\u{0}b", ""];
+    const NONE: [&str; 5] = ["No Such: Thing", "-.", "a\u{0}b", "", " "];
     let schema = whole(schema);
     let below = |name: &str| if field.is_empty() { name.to_owned() } else { format!("{field}.{name}") };
     let mut put = |field: &str, inner: Vec<(String, Value)>, make: &dyn Fn(Value) -> Value| {
