@@ -110,7 +110,7 @@ async fn a_bad_body_is_told_by_field_and_place() {
     let served = served().await;
     let deep = format!("{{\"file\": {}", "[".repeat(100_000));
     let large = format!("{{\"file\": \"{}\"}}", "x".repeat(10 << 20));
-    let cases: [(&str, Vec<u8>, u16, &str, &str); 12] = [
+    let cases: [(&str, Vec<u8>, u16, &str, &str); 13] = [
         ("/tasks", b"file: x".to_vec(), 400, "bad-request", ""),
         ("/tasks", b"".to_vec(), 400, "bad-request", ""),
         ("/tasks", b"{\"file\": \"\xff\"}".to_vec(), 400, "bad-request", "file"),
@@ -122,6 +122,8 @@ async fn a_bad_body_is_told_by_field_and_place() {
         ("/tasks", br#"{"file": "run: a", "id": "A"}"#.to_vec(), 422, "invalid", "id"),
         ("/clusters", br#"{"name": "new"}"#.to_vec(), 422, "invalid", "kubeconfig"),
         ("/clusters", br#"{"name": "a b", "kubeconfig": "x"}"#.to_vec(), 422, "invalid", "name"),
+        // Its items are not taken for fields.
+        ("/volumes", br#"["data", "1Gi"]"#.to_vec(), 422, "invalid", ""),
         ("/volumes", b"{\"name\": \"a\\u0000\", \"size\": \"1Gi\"}".to_vec(), 422, "invalid", "name"),
     ];
     for (path, body, status, code, field) in cases {
@@ -1052,6 +1054,13 @@ async fn what_is_not_of_the_form_of_the_document_is_refused_with_its_field() {
         }
     }
     for expected in [
+        "POST /tasks numNodes",
+        "POST /tasks strict",
+        "POST /tasks nonsense",
+        "POST /volumes accessModes[0]",
+        "POST /clusters kubeconfig",
+        "POST /claims/east-resource-claim/diff resourceAssignments[0].nonsense",
+        "POST /placements/simulate spec",
         "POST /tasks queue",
         "POST /tasks name",
         "POST /tasks envs",
@@ -1070,11 +1079,27 @@ async fn what_is_not_of_the_form_of_the_document_is_refused_with_its_field() {
     assert!(written.is_empty(), "{written:?}");
 }
 
-/// `example` with each text, key and item of a map in turn that cannot be one, and the field that it is about.
+/// `example` with one thing in turn that cannot be: text, keys and items of a map of another form, fields of other kinds,
+/// those that there are not, and without one that must be there; and the field that it is about.
 fn misshapen(schema: &Value, example: &Value, field: &str, wrong: &mut Vec<(String, Value)>) {
     const NONE: [&str; 5] = ["No Such: Thing", "-.", "a\u{0}b", "", " "];
     let schema = whole(schema);
     let below = |name: &str| if field.is_empty() { name.to_owned() } else { format!("{field}.{name}") };
+    if !field.is_empty() {
+        let kinds = [json!(true), json!(7.5), json!([[]]), json!({"no such": {}}), json!(NONE[0])];
+        wrong.extend(kinds.map(|value| (field.to_owned(), value)));
+    }
+    if schema["properties"].is_object() {
+        let mut more = example.clone();
+        more["nonsense"] = json!(1);
+        wrong.push((below("nonsense"), more));
+    }
+    for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        let mut less = example.clone();
+        if less.as_object_mut().and_then(|fields| fields.shift_remove(name)).is_some() {
+            wrong.push((below(name), less));
+        }
+    }
     let mut put = |field: &str, inner: Vec<(String, Value)>, make: &dyn Fn(Value) -> Value| {
         wrong.extend(
             inner
@@ -1102,7 +1127,8 @@ fn misshapen(schema: &Value, example: &Value, field: &str, wrong: &mut Vec<(Stri
             .and_then(|map| map.keys().next())
             .cloned()
             .unwrap_or_else(|| "KEY".to_owned());
-        wrong.extend(NONE.map(|text| (field.to_owned(), json!({key.clone(): text}))));
+        let others = NONE.iter().map(|text| json!(text)).chain([json!(true), json!(7), json!([]), json!({})]);
+        wrong.extend(others.map(|other| (field.to_owned(), json!({key.clone(): other}))));
         let value =
             example.as_object().and_then(|map| map.values().next()).cloned().unwrap_or_else(|| json!("1"));
         wrong.extend(NONE.map(|text| (field.to_owned(), json!({text: value.clone()}))));
