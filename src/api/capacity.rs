@@ -27,7 +27,7 @@ pub async fn list_capacity(
     stream::list(&state, &query, &headers, show::capacity).await
 }
 
-/// How a cluster's capacity changed, newest first.
+/// How a cluster's capacity changed, newest first. What is remembered of one that has left stays.
 #[utoipa::path(
     get, path = "/capacity/{cluster}/history", tag = "capacity",
     params(("cluster" = String, Path), PageQuery),
@@ -41,6 +41,9 @@ pub async fn capacity_history(
 ) -> Result<Json<List<CapacityChange>>, Failure> {
     let page = audit::page(query.limit, query.next.as_deref())?;
     let found = state.store.capacity_history(Some(&cluster), &page).await?;
+    if found.items.is_empty() && page.after.is_none() {
+        must_be_known(&state, &cluster).await?;
+    }
     let items = found.items.into_iter().map(|change| CapacityChange {
         at: change.at.into(),
         cluster: change.cluster.to_string(),
@@ -50,4 +53,12 @@ pub async fn capacity_history(
         resource: state.aliases.short(&change.resource).to_owned(),
     });
     Ok(Json(List { items: items.collect(), next: found.next.map(|next| next.to_string()) }))
+}
+
+/// What nobody has heard of has no history, and not an empty one.
+async fn must_be_known(state: &State, cluster: &ClusterName) -> Result<(), Failure> {
+    if state.overview().managed.contains_key(cluster) {
+        return Ok(());
+    }
+    state.must_be_joined(cluster).await
 }

@@ -169,7 +169,7 @@ pub async fn diff_claim(
     }))
 }
 
-/// Who changed a claim, and how, newest first.
+/// Who changed a claim, and how, newest first. What is remembered of one that is gone stays.
 #[utoipa::path(
     get, path = "/claims/{claim}/history", tag = "claims",
     params(("claim" = String, Path), PageQuery), responses((status = OK, body = List<ClaimHistory>))
@@ -182,6 +182,13 @@ pub async fn claim_history(
 ) -> Result<Json<List<ClaimHistory>>, Failure> {
     let page = audit::page(query.limit, query.next.as_deref())?;
     let found = state.store.claim_history(Some(&name), &page).await?;
+    if found.items.is_empty()
+        && page.after.is_none()
+        && !state.known_overview().await?.claims.contains_key(&name)
+    {
+        let failure = Failure::not_found(format!("there is no claim `{name}`, and none is remembered"));
+        return Err(failure.next("fedq claim list shows the claims there are"));
+    }
     let items = found.items.into_iter().map(|change| {
         Ok(ClaimHistory {
             at: change.at.into(),

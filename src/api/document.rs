@@ -6,19 +6,22 @@ mod examples;
 mod failures;
 mod links;
 mod requests;
+mod streams;
 
 use serde_json::{Map, Value, json};
 
-use super::upload::BYTES;
-use fedq_wire::list::EventKind;
+use super::{
+    stream,
+    task::{list, logs},
+    upload::BYTES,
+};
+use fedq_store::PageRequest;
 
 const METHODS: [&str; 4] = ["get", "put", "post", "delete"];
 const JSON: &str = "application/json";
 pub const LINES: &str = "application/x-ndjson";
 pub const EVENTS: &str = "text/event-stream";
 
-/// The schema of the line that ends what was there when a stream began.
-const SYNCED: &str = "WatchSynced";
 /// RFC 1123 subdomains, which Kubernetes' names are.
 const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 /// RFC 1123 labels, which namespaces' names are.
@@ -37,7 +40,7 @@ pub fn finish(document: &utoipa::openapi::OpenApi) -> Value {
     }
     bounds::add(&mut document["components"]["schemas"]);
     requests::add(&mut document["components"]["schemas"]);
-    streams(&mut document);
+    streams::add(&mut document);
     let components = &mut document["components"];
     components["securitySchemes"] = json!({"token": {"type": "http", "scheme": "bearer"}});
     components["responses"] = failures::responses();
@@ -186,60 +189,6 @@ fn reference(kind: &str, name: &str) -> Value {
     json!({"$ref": format!("#/components/{kind}/{name}")})
 }
 
-/// Lists that can be followed answer with lines, too: a schema for those of each.
-fn streams(document: &mut Value) {
-    let mut schemas = Map::new();
-    for item in document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut()) {
-        let Some(operation) = item.get_mut("get") else { continue };
-        let mut parameters = operation["parameters"].as_array().into_iter().flatten();
-        let content = operation["responses"]["200"]["content"].clone();
-        if parameters.any(|parameter| parameter["name"] == "watch") {
-            let list = content[JSON]["schema"]["$ref"].as_str().unwrap_or_default();
-            let name = list.rsplit('/').next().unwrap_or_default().trim_end_matches("List");
-            for line in [LINES, EVENTS] {
-                operation["responses"]["200"]["content"][line]["schema"] =
-                    reference("schemas", &format!("{name}WatchEvent"));
-            }
-            event(name, &mut schemas);
-        } else if content.get(LINES).is_some() {
-            operation["responses"]["200"]["content"][EVENTS] = content[LINES].clone();
-        }
-    }
-    if let Some(known) = document["components"]["schemas"].as_object_mut() {
-        known.extend(schemas);
-        known.sort_keys();
-    }
-}
-
-fn event(name: &str, schemas: &mut Map<String, Value>) {
-    let (change, union) = (format!("{name}WatchChange"), format!("{name}WatchEvent"));
-    let changes = json!([EventKind::Added, EventKind::Modified, EventKind::Deleted]);
-    let synced = json!(EventKind::Synced);
-    let of = |name: &str| format!("#/components/schemas/{name}");
-    schemas.insert(
-        SYNCED.to_owned(),
-        json!({
-            "type": "object", "required": ["type"], "properties": {"type": {"type": "string", "enum": [synced]}},
-            "description": "What was there when the stream began has been sent: from here on, lines tell of changes.",
-        }),
-    );
-    schemas.insert(
-        change.clone(),
-        json!({
-            "type": "object", "required": ["type", "object"],
-            "description": "One that is there, came, changed or went; `object` is as it is now, or was last.",
-            "properties": {"type": {"type": "string", "enum": changes}, "object": reference("schemas", name)},
-        }),
-    );
-    schemas.insert(
-        union,
-        json!({
-            "description": "One line of a stream, told apart by `type`.",
-            "oneOf": [{"$ref": of(&change)}, {"$ref": of(SYNCED)}],
-        }),
-    );
-}
-
 fn headers() -> Value {
     json!({
         "ETag": {
@@ -248,6 +197,10 @@ fn headers() -> Value {
         },
         "Location": {
             "description": "Where it can be read.", "required": true,
+            "schema": {"type": "string", "format": "uri-reference"},
+        },
+        "LocationUnlessDry": {
+            "description": "Where it can be read. A dry run makes nothing that could be.",
             "schema": {"type": "string", "format": "uri-reference"},
         },
         "RetryAfter": {
@@ -284,8 +237,11 @@ fn complete(path: &str, method: &str, operation: &mut Value) {
         if object {
             response["headers"]["ETag"] = reference("headers", "ETag");
         }
-        if status == "201" || id == "join_cluster" {
+        if status == "201" {
             response["headers"]["Location"] = reference("headers", "Location");
+        }
+        if id == "join_cluster" {
+            response["headers"]["Location"] = reference("headers", "LocationUnlessDry");
         }
     }
     if object {
@@ -316,6 +272,9 @@ fn complete(path: &str, method: &str, operation: &mut Value) {
     }
     for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
         describe(parameter);
+        if parameter["name"] == "limit" {
+            parameter["description"] = limit(&id).into();
+        }
     }
     links::add(&id, operation);
     examples::add(&id, operation);
@@ -378,6 +337,10 @@ fn describe(parameter: &mut Value) {
                 schema["maxLength"] = 1024.into();
                 schema["pattern"] = r"^[^\x00-\x1f\x7f]*$".into();
             }
+            "after" | "Last-Event-ID" => {
+                schema["maxLength"] = logs::MAX_PLACES.into();
+                schema["pattern"] = r"^[^\x00-\x1f\x7f]*$".into();
+            }
             "If-Match" => schema["pattern"] = r#"^(\*|"[!#-~]+")$"#.into(),
             _ if in_query && is_free_text(schema) => {
                 schema["pattern"] = r"^[^\x00]*$".into();
@@ -389,6 +352,22 @@ fn describe(parameter: &mut Value) {
         }
         bound_integers(schema);
     }
+}
+
+/// Whoever asks for more than a page holds is not refused: `continue` says that there is more.
+fn limit(id: &str) -> String {
+    let (otherwise, most) = match id {
+        "list_tasks" => (list::DEFAULT_LIMIT, list::MAX_LIMIT),
+        // What the store reads in pages.
+        "list_audit" | "task_events" | "claim_history" | "capacity_history" => {
+            (PageRequest::DEFAULT_LIMIT, PageRequest::MAX_LIMIT)
+        }
+        _ => (stream::DEFAULT_LIMIT, stream::MAX_LIMIT),
+    };
+    format!(
+        "How many items a page has at most: {otherwise} where it is left out or 0, and never more than {most}, whatever is \
+         asked for."
+    )
 }
 
 fn is_free_text(schema: &Value) -> bool {

@@ -222,11 +222,16 @@ impl From<KubeconfigError> for Failure {
     }
 }
 
+/// What does not fit is told before by what the document has of it. The reader's own words would tell its value again.
 impl From<QueryRejection> for Failure {
-    fn from(rejection: QueryRejection) -> Self {
-        Self::bad_request(rejection.body_text())
+    fn from(_: QueryRejection) -> Self {
+        let mut failure = Self::bad_request("a parameter of the request is wrong, so nothing was done");
+        failure.0.causes = vec![Cause::new("", UNFIT)];
+        failure.next("/api/v1/openapi.json says what the parameters must be")
     }
 }
+
+const UNFIT: &str = "is not what the document says";
 
 impl From<PathRejection> for Failure {
     fn from(rejection: PathRejection) -> Self {
@@ -235,7 +240,8 @@ impl From<PathRejection> for Failure {
             failure.0.causes = match refused.into_kind() {
                 ErrorKind::DeserializeError { key, message, .. } => vec![Cause::new(key, message)],
                 ErrorKind::InvalidUtf8InPathParam { key } => vec![Cause::new(key, "must be UTF-8")],
-                other => vec![Cause::new("", other.to_string())],
+                ErrorKind::ParseErrorAtKey { key, .. } => vec![Cause::new(key, UNFIT)],
+                _ => vec![Cause::new("", UNFIT)],
             };
         }
         failure
@@ -244,8 +250,23 @@ impl From<PathRejection> for Failure {
 
 #[cfg(test)]
 mod tests {
+    use axum::extract::Query;
+
     use super::*;
     use fedq_k8s::kubeconfig::{Rules, check};
+    use fedq_wire::task::TasksQuery;
+
+    #[test]
+    fn a_parameter_that_does_not_fit_is_not_told_again() {
+        for query in ["kind=hush", "over=hush", "limit=hush"] {
+            let uri = format!("/?{query}").parse().expect("a URI");
+            let refused = Query::<TasksQuery>::try_from_uri(&uri).expect_err("refused");
+            let Failure(problem) = refused.into();
+            assert_eq!((problem.status, problem.causes.len()), (400, 1), "{problem}");
+            let told = serde_json::to_string(&problem).expect("JSON");
+            assert!(!told.contains("hush") && !told.contains("deserialize"), "{told}");
+        }
+    }
 
     /// With a ServiceAccount, the address stays the same.
     #[test]

@@ -128,17 +128,23 @@ impl State {
         if self.joined.borrow().contains_key(cluster) {
             return Ok(());
         }
+        self.known_overview().await?;
+        if self.joined.borrow().contains_key(cluster) { Ok(()) } else { Err(cluster::unknown(cluster)) }
+    }
+
+    /// What the controllers published last, and not what stands there before they have.
+    async fn known_overview(&self) -> Result<Arc<Overview>, Failure> {
         let mut overview = self.overview.clone();
         let read = overview.wait_for(|overview| overview.revision != 0);
-        if !matches!(timeout(START_PATIENCE, read).await, Ok(Ok(_))) {
-            return Err(Failure::new(
+        let read = timeout(START_PATIENCE, read).await.ok().and_then(Result::ok);
+        read.map(|overview| overview.clone()).ok_or_else(|| {
+            Failure::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 Code::HubUnreachable,
                 "fedqd is starting and has not read the hub yet",
             )
-            .next("try again in a moment; if it stays so, look at fedqd's log"));
-        }
-        if self.joined.borrow().contains_key(cluster) { Ok(()) } else { Err(cluster::unknown(cluster)) }
+            .next("try again in a moment; if it stays so, look at fedqd's log")
+        })
     }
 }
 

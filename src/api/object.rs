@@ -65,7 +65,7 @@ impl<T: Serialize> IntoResponse for Object<T> {
     }
 }
 
-/// The version in an ETag of [`Object::of_version`], or the version itself.
+/// The version in an ETag of [`Object::of_version`], packed or not, or the version itself.
 pub fn version(tag: &str) -> &str {
     tag.rsplit_once('.').map_or(tag, |(version, _)| version)
 }
@@ -75,10 +75,29 @@ pub async fn not_modified(request: Request, next: Next) -> Response {
     let known = (request.method() == Method::GET).then(|| known(request.headers())).flatten();
     let response = next.run(request).await;
     let (Some(known), Some(tag)) = (known, response.headers().get(header::ETAG)) else { return response };
-    if response.status() != StatusCode::OK || !names(&known, tag) {
-        return response;
+    match named(&known, tag) {
+        Some(tag) if response.status() == StatusCode::OK => {
+            (StatusCode::NOT_MODIFIED, [(header::ETAG, tag)]).into_response()
+        }
+        _ => response,
     }
-    (StatusCode::NOT_MODIFIED, [(header::ETAG, tag.clone())]).into_response()
+}
+
+/// What was packed has another ETag: a strong one stands for the bytes.
+pub async fn packed(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    if headers.contains_key(header::CONTENT_ENCODING)
+        && let Some(tag) = headers.get(header::ETAG).and_then(of_packed)
+    {
+        headers.insert(header::ETAG, tag);
+    }
+    response
+}
+
+/// `None` of a weak one, which stands for both.
+fn of_packed(tag: &HeaderValue) -> Option<HeaderValue> {
+    let strong = tag.to_str().ok()?.strip_prefix('"')?.strip_suffix('"')?;
+    HeaderValue::from_str(&format!("\"{strong}-gzip\"")).ok()
 }
 
 fn known(headers: &HeaderMap) -> Option<String> {
@@ -87,8 +106,12 @@ fn known(headers: &HeaderMap) -> Option<String> {
     Some(values.fold(first, |all, more| all + "," + more))
 }
 
-fn names(known: &str, tag: &HeaderValue) -> bool {
-    let tag = tag.to_str().unwrap_or_default().trim_start_matches("W/");
-    let mut tags = known.split(',').map(|one| one.trim().trim_start_matches("W/"));
-    tags.any(|one| one == "*" || one == tag)
+/// Which ETag of what would be sent, packed or not, is among those that are known.
+fn named(known: &str, tag: &HeaderValue) -> Option<HeaderValue> {
+    let is_known = |tag: &HeaderValue| {
+        let tag = tag.to_str().unwrap_or_default().trim_start_matches("W/");
+        let mut tags = known.split(',').map(|one| one.trim().trim_start_matches("W/"));
+        tags.any(|one| one == "*" || one == tag)
+    };
+    [Some(tag.clone()), of_packed(tag)].into_iter().flatten().find(is_known)
 }

@@ -1,22 +1,30 @@
 //! Parameters of requests are what the document says, and no others: who misspells `dryRun` must not have it carried
-//! out. What the document says of the body goes on to whoever reads that.
+//! out, nor who sends it in a body where none is taken. What the document says of the body goes on to whoever reads that.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
 use axum::{
+    body::{Body, to_bytes},
     extract::{MatchedPath, Request, State as Extract},
     http::{HeaderMap, Method},
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{Failure, State, extract::token, shape::Shape};
+use super::{
+    Failure, State,
+    extract::token,
+    shape::{Shape, resolved},
+};
 use fedq_domain::nearest::nearest;
 use fedq_wire::problem::Cause;
 
 /// Whoever sends thousands is told of the first ones: an answer must not be many times what was asked.
 const MOST_CAUSES: usize = 20;
+
+/// More than what clients send that always send a body, where there is nothing to say.
+const MOST_OF_NOTHING: usize = 64;
 
 /// What each operation takes.
 #[derive(Clone)]
@@ -26,7 +34,8 @@ struct Operation {
     /// Whether it takes a token.
     closed: bool,
     query: Vec<Parameter>,
-    body: Arc<Shape>,
+    /// `None`: it takes no body.
+    body: Option<Arc<Shape>>,
 }
 
 struct Parameter {
@@ -57,10 +66,12 @@ impl Parameters {
             for (method, operation) in item.as_object().into_iter().flatten() {
                 let Ok(method) = method.to_uppercase().parse::<Method>() else { continue };
                 let parameters = operation["parameters"].as_array().into_iter().flatten();
-                let query = parameters.filter(|parameter| parameter["in"] == "query").map(Parameter::read);
+                let query = parameters.filter(|parameter| parameter["in"] == "query");
+                let query = query.map(|parameter| Parameter::read(parameter, document));
                 let closed = operation.get("security").is_none();
-                let body = &operation["requestBody"]["content"]["application/json"]["schema"];
-                let body = Arc::new(Shape::of(body, document));
+                let body = operation.get("requestBody").map(|body| {
+                    Arc::new(Shape::of(&body["content"]["application/json"]["schema"], document))
+                });
                 known.insert((method, path.clone()), Operation { closed, query: query.collect(), body });
             }
         }
@@ -97,6 +108,20 @@ impl Operation {
     }
 }
 
+/// Who sends there what belongs into the query must not have it left out.
+async fn take_nothing(body: Body) -> Result<(), Failure> {
+    let says_nothing = |body: &[u8]| {
+        let value = serde_json::from_slice::<Value>(body);
+        body.trim_ascii().is_empty() || value.is_ok_and(|value| value.is_null() || value == json!({}))
+    };
+    if to_bytes(body, MOST_OF_NOTHING).await.is_ok_and(|body| says_nothing(&body)) {
+        return Ok(());
+    }
+    let mut failure = Failure::bad_request("the request takes no body, so nothing was done");
+    failure.0.causes = vec![Cause::new("body", "must be empty, {} or null")];
+    Err(failure.next("send what it takes as parameters of the query: /api/v1/openapi.json lists them"))
+}
+
 fn unknown(name: &str, known: &[Parameter]) -> String {
     let names = || known.iter().map(|parameter| parameter.name.as_str());
     match nearest(name, names()) {
@@ -110,8 +135,8 @@ fn unknown(name: &str, known: &[Parameter]) -> String {
 }
 
 impl Parameter {
-    fn read(parameter: &Value) -> Self {
-        let schema = &parameter["schema"];
+    fn read(parameter: &Value, document: &Value) -> Self {
+        let schema = resolved(&parameter["schema"], document);
         let number = |key: &str, otherwise: u64| schema[key].as_u64().unwrap_or(otherwise);
         let form = match (schema["type"].as_str(), schema["enum"].as_array()) {
             (_, Some(words)) => {
@@ -162,7 +187,8 @@ impl fmt::Display for Form {
     }
 }
 
-/// Refuses parameters that the document does not have, once it is known who asks: who is not logged in is told that.
+/// Refuses parameters that the document does not have, and a body where it has none, once it is known who asks: who is not
+/// logged in is told that.
 pub async fn check(
     Extract((state, known)): Extract<(State, Parameters)>,
     path: MatchedPath,
@@ -173,8 +199,13 @@ pub async fn check(
     let method = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
     let operation = (method.clone(), path.as_str().to_owned());
     let Some(operation) = known.0.get(&operation) else { return next.run(request).await };
-    request.extensions_mut().insert(Arc::clone(&operation.body));
-    match operation.check(request.uri().query().unwrap_or_default()) {
+    let mut checked = operation.check(request.uri().query().unwrap_or_default());
+    if let Some(body) = &operation.body {
+        request.extensions_mut().insert(Arc::clone(body));
+    } else if checked.is_ok() {
+        checked = take_nothing(std::mem::take(request.body_mut())).await;
+    }
+    match checked {
         Ok(()) => next.run(request).await,
         Err(failure) if !operation.closed => failure.into_response(),
         Err(failure) => unknown_caller(&state, request.headers()).await.unwrap_or(failure).into_response(),

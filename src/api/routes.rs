@@ -4,7 +4,7 @@ use axum::{
     Router,
     extract::DefaultBodyLimit,
     http::{Extensions, HeaderMap, HeaderValue, StatusCode, Version, header},
-    middleware::{from_fn, from_fn_with_state},
+    middleware::{from_fn, from_fn_with_state, map_response},
     routing::get,
 };
 use tower_http::compression::{CompressionLayer, DefaultPredicate, Predicate, predicate::SizeAbove};
@@ -94,6 +94,7 @@ pub fn router(state: State) -> Router {
         })
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(CompressionLayer::new().gzip(true).compress_when(lists))
+        .layer(map_response(object::packed))
         .with_state(state)
 }
 

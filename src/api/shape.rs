@@ -180,6 +180,10 @@ impl<'de> Visitor<'de> for Look<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        if matches!(self.0, Shape::Object { .. }) {
+            // Whoever reads it would take the items for the fields, in their order.
+            return Err(A::Error::invalid_type(Unexpected::Seq, &"a map"));
+        }
         let (bounds, item) = match self.0 {
             Shape::List(bounds, item) => (Some(bounds), &**item),
             _ => (None, &Shape::Any),

@@ -56,8 +56,8 @@ impl<T: Serialize + 'static> Source for OfOverview<T> {
     }
 }
 
-const DEFAULT_LIMIT: usize = 500;
-const MAX_LIMIT: usize = 1000;
+pub const DEFAULT_LIMIT: u32 = 500;
+pub const MAX_LIMIT: u32 = 1000;
 /// A stream ends after that long, and whoever follows asks anew.
 pub const STREAM_TIME: Duration = Duration::from_mins(10);
 pub const HEARTBEAT: Duration = Duration::from_secs(20);
@@ -95,10 +95,8 @@ pub fn page<T>(rows: Vec<(String, T)>, limit: u32, next: Option<&str>) -> Result
 
 /// How many items a page has, of whom so many are asked for.
 pub fn limit(asked: u32) -> usize {
-    match asked {
-        0 => DEFAULT_LIMIT,
-        asked => MAX_LIMIT.min(asked as usize),
-    }
+    let limit = if asked == 0 { DEFAULT_LIMIT } else { asked.min(MAX_LIMIT) };
+    limit as usize
 }
 
 /// How a stream is cut.

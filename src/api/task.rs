@@ -1,6 +1,6 @@
 //! Tasks: handed in, looked at, stopped. What is written here is intent; the controllers do the rest.
 
-mod list;
+pub mod list;
 pub mod logs;
 mod show;
 mod submit;

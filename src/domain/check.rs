@@ -2,7 +2,7 @@
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Finding {
-    /// What was looked at: `reachable`, `credential`, `kueue`.
+    /// What was looked at, such as `reachable`, `credential` or `kueue`.
     pub name: String,
     pub outcome: Outcome,
     pub message: String,

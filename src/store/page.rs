@@ -24,10 +24,10 @@ pub struct Page<T> {
     pub next: Option<Cursor>,
 }
 
-const DEFAULT_LIMIT: u32 = 100;
-const MAX_LIMIT: u32 = 1000;
-
 impl PageRequest {
+    pub const DEFAULT_LIMIT: u32 = 100;
+    pub const MAX_LIMIT: u32 = 1000;
+
     pub fn first(limit: u32) -> Self {
         Self { after: None, limit }
     }
@@ -37,7 +37,7 @@ impl PageRequest {
     }
 
     pub(super) fn limit(&self) -> u32 {
-        if self.limit == 0 { DEFAULT_LIMIT } else { self.limit.min(MAX_LIMIT) }
+        if self.limit == 0 { Self::DEFAULT_LIMIT } else { self.limit.min(Self::MAX_LIMIT) }
     }
 
     /// One more than asked for, to learn whether there is a next page.

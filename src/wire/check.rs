@@ -9,7 +9,7 @@ pub struct Finding {
     /// The cluster it is about; absent where it is the hub.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// What was looked at: `reachable`, `credential`, `kueue`.
+    /// What was looked at, in one word for programs, such as `reachable`, `credential` or `kueue`. What is looked at grows.
     pub name: String,
     pub outcome: Outcome,
     pub message: String,

@@ -99,7 +99,7 @@ pub struct AssignmentState {
 #[serde(rename_all = "camelCase")]
 pub struct ClaimDetail {
     pub name: String,
-    /// Goes into `If-Match` of an edit.
+    /// In double quotes it goes into `If-Match` of an edit, as the `ETag` does.
     pub resource_version: String,
     pub generation: i64,
     pub spec: ClaimSpec,

@@ -102,6 +102,7 @@ pub struct ConfirmIdentity {
 #[serde(rename_all = "camelCase")]
 pub struct Done {
     pub message: String,
+    #[schema(required)]
     #[serde(default)]
     pub dry_run: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]

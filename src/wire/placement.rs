@@ -50,6 +50,7 @@ pub struct PlacementGroup {
 pub struct PlacementExplanation {
     pub namespace: String,
     pub name: String,
+    /// As of the Placement; `nobody` of one that is simulated.
     pub decided_by: String,
     /// The chosen, best first.
     pub chosen: Vec<String>,

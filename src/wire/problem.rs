@@ -19,6 +19,7 @@ pub struct Problem {
     /// For programs: stays the same when the words change.
     pub code: Code,
     /// What went wrong, for people.
+    #[schema(required)]
     #[serde(default)]
     pub detail: String,
     /// What to do next, where something helps.

@@ -33,7 +33,10 @@ pub struct SubmitTask {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub uploads: BTreeMap<String, String>,
     /// Instead of the file's.
-    #[schema(min_length = 1, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+    #[schema(
+        min_length = 1,
+        pattern = r"^[^\x00-\x1f\x7f-\x9f]*[^\x00-\x20\x7f-\xa0][^\x00-\x1f\x7f-\x9f]*$"
+    )]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The LocalQueue to wait in.
@@ -50,7 +53,7 @@ pub struct SubmitTask {
     )]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// Instead of the file's `num_nodes`.
+    /// Instead of the file's `num_nodes`: digits alone, `2` and not `2.0`.
     #[schema(minimum = 1)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub num_nodes: Option<u32>,
@@ -114,6 +117,7 @@ pub struct SubmittedStage {
 #[serde(rename_all = "camelCase")]
 pub struct Task {
     pub id: String,
+    #[schema(required)]
     #[serde(default)]
     pub kind: Kind,
     pub name: String,
@@ -453,10 +457,14 @@ pub struct LogsQuery {
     /// Only the node of this rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
-    /// Where an earlier answer stopped: `id` of the last line that was received. Of each container it names the last
-    /// line, so it is long where a task has many nodes.
+    /// Where an earlier answer stopped: of each container, the line behind which to go on, by commas, such as
+    /// `0/task/train-0-x2x7k=2026-11-21T07:00:00.5Z+1`. That is `node`, `container`, `pod` and `ts` of the last `LINE` that
+    /// was received of it, and how many lines with this very `ts` were; lines without `ts` do not count. Server-sent
+    /// events carry it as their id, and `TASK` as `resume`; JSON lines have no id, so who reads those keeps account.
+    ///
+    /// It is long where a task has many nodes, and a URL has at most 64 KiB. `Last-Event-ID` takes the same and has more
+    /// room, about 400 KiB of all headers over HTTP/1.1; over HTTP/2 path and headers have 16 KiB together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(max_length = 32768)]
     pub after: Option<String>,
 }
 
@@ -508,7 +516,8 @@ pub struct LogStatus {
 pub struct LogTask {
     pub phase: String,
     pub message: String,
-    /// Where to go on after a break; with the last line of the stream.
+    /// Where to go on after a break: what `after` takes, behind the lines that were sent before this. Without it no line
+    /// was sent yet, or it would be longer than what is taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<String>,
 }

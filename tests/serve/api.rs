@@ -238,11 +238,15 @@ async fn joining_checks_the_kubeconfig_and_never_shows_it_again() {
     let (status, problem) = served.call(ANN, "POST /clusters", join("new", "exec: {command: sh}")).await;
     assert_eq!((status, problem["code"].as_str()), (422, Some("kubeconfig-refused")), "{problem}");
     assert_eq!(served.call(ANN, "POST /clusters", join("Not A Name", "token: hush-hush")).await.0, 422);
+    let (status, done) = served.call(ANN, "POST /clusters?dryRun=All", join("new", "token: hush-hush")).await;
+    assert_eq!((status, &done["dryRun"]), (202, &json!(true)), "{done}");
+    let secret = "/api/v1/namespaces/fedq-system/secrets/fedq-cluster-new";
+    assert!(!served.hub.world().objects.contains_key(secret));
     let (status, done) = served.call(ANN, "POST /clusters", join("new", "token: hush-hush")).await;
     assert_eq!(status, 202, "{done}");
     {
         let world = served.hub.world();
-        let secret = &world.objects["/api/v1/namespaces/fedq-system/secrets/fedq-cluster-new"];
+        let secret = &world.objects[secret];
         assert_eq!(secret["metadata"]["labels"]["fedq.dev/cluster"], "new");
         assert!(secret["data"]["kubeconfig"].is_string());
     }

@@ -88,6 +88,7 @@ async fn a_wrong_parameter_is_named_on_reads_too() {
         ("GET /clusters?limit=99999999999", "limit", "must be a whole number from 0 to 4294967295"),
         ("GET /clusters?watch=yes", "watch", "must be true or false"),
         ("GET /audit?since=yesterday", "since", "must be a time such as 2026-08-01T09:30:00Z"),
+        ("GET /tasks?kind=foo", "kind", "must be task or appWrapper"),
         (
             "GET /claims/east-resource-claim/history?watch=1",
             "watch",
@@ -109,7 +110,7 @@ async fn a_bad_body_is_told_by_field_and_place() {
     let served = served().await;
     let deep = format!("{{\"file\": {}", "[".repeat(100_000));
     let large = format!("{{\"file\": \"{}\"}}", "x".repeat(10 << 20));
-    let cases: [(&str, Vec<u8>, u16, &str, &str); 12] = [
+    let cases: [(&str, Vec<u8>, u16, &str, &str); 13] = [
         ("/tasks", b"file: x".to_vec(), 400, "bad-request", ""),
         ("/tasks", b"".to_vec(), 400, "bad-request", ""),
         ("/tasks", b"{\"file\": \"\xff\"}".to_vec(), 400, "bad-request", "file"),
@@ -121,6 +122,8 @@ async fn a_bad_body_is_told_by_field_and_place() {
         ("/tasks", br#"{"file": "run: a", "id": "A"}"#.to_vec(), 422, "invalid", "id"),
         ("/clusters", br#"{"name": "new"}"#.to_vec(), 422, "invalid", "kubeconfig"),
         ("/clusters", br#"{"name": "a b", "kubeconfig": "x"}"#.to_vec(), 422, "invalid", "name"),
+        // Its items are not taken for fields.
+        ("/volumes", br#"["data", "1Gi"]"#.to_vec(), 422, "invalid", ""),
         ("/volumes", b"{\"name\": \"a\\u0000\", \"size\": \"1Gi\"}".to_vec(), 422, "invalid", "name"),
     ];
     for (path, body, status, code, field) in cases {
@@ -143,7 +146,26 @@ async fn a_bad_body_is_told_by_field_and_place() {
 #[tokio::test]
 async fn single_objects_are_sent_once() {
     let served = served().await;
-    for path in ["/clusters/east", "/claims/east-resource-claim", "/queues/team-a", "/version"] {
+    served.placements.send_replace(super::placement::view());
+    let task = submit(&served, ANN, "run: x\n").await;
+    let volume = ask(&served, "POST /volumes", &[JSON], r#"{"name": "data", "size": "1Gi"}"#).await.json();
+    let paths = [
+        "/clusters/east".to_owned(),
+        "/claims/east-resource-claim".to_owned(),
+        "/queues/team-a".to_owned(),
+        "/version".to_owned(),
+        format!("/tasks/{task}"),
+        format!("/tasks/{task}/explain"),
+        format!("/uploads/{}", "5f".repeat(32)),
+        format!("/volumes/{}", volume["id"].as_str().unwrap()),
+        "/placements/ns/gpus".to_owned(),
+        "/placements/ns/gpus/explanation".to_owned(),
+    ];
+    let document = fedq_api::openapi();
+    let items = document["paths"].as_object().unwrap().values();
+    let objects = items.filter(|item| item["get"]["responses"]["304"].is_object()).count();
+    assert_eq!(paths.len(), objects, "an object is missing here");
+    for path in paths {
         let first = ask(&served, &format!("GET {path}"), &[], "").await;
         let tag = first.headers["etag"].to_str().unwrap().to_owned();
         for known in [tag.as_str(), "*", &format!("\"other\", W/{tag}")] {
@@ -153,6 +175,41 @@ async fn single_objects_are_sent_once() {
         }
         let other = ask(&served, &format!("GET {path}"), &[("if-none-match", "\"other\"")], "").await;
         assert_eq!((other.status, other.body), (200, first.body), "{path}");
+    }
+}
+
+/// A strong ETag stands for bytes, and packed they are others. Clients that have answers packed without a word edit all
+/// the same.
+#[tokio::test]
+async fn what_is_packed_has_an_etag_of_its_own() {
+    let served = served().await;
+    let mut overview = super::server::overview();
+    let claim = Arc::make_mut(overview.claims.values_mut().next().unwrap());
+    claim.notes[0].2 = "long ".repeat(400);
+    served.overview.send_replace(overview.into());
+    let path = "/claims/east-resource-claim";
+    let get = async |known: Option<&str>| {
+        let mut request = Request::get(format!("/api/v1{path}"))
+            .header("authorization", format!("Bearer {ANN}"))
+            .header("accept-encoding", "gzip");
+        if let Some(known) = known {
+            request = request.header("if-none-match", known);
+        }
+        let request = request.body(Body::empty()).unwrap();
+        let answer = tower::ServiceExt::oneshot(served.router.clone(), request).await.unwrap();
+        let tag = answer.headers()["etag"].to_str().unwrap().to_owned();
+        (answer.status().as_u16(), answer.headers().contains_key("content-encoding"), tag)
+    };
+    let plain = ask(&served, &format!("GET {path}"), &[], "").await;
+    let plain = plain.headers["etag"].to_str().unwrap();
+    let (status, is_packed, packed) = get(None).await;
+    assert_eq!((status, is_packed), (200, true));
+    assert_eq!(packed, format!("{}-gzip\"", plain.trim_end_matches('"')));
+    for known in [plain, &packed] {
+        assert_eq!(get(Some(known)).await, (304, false, known.to_owned()));
+        let spec = super::server::spec("6").to_string();
+        let edit = ask(&served, &format!("PUT {path}?dryRun=All"), &[JSON, ("if-match", known)], spec).await;
+        assert_eq!(edit.status, 200, "{known}: {}", edit.json());
     }
 }
 
@@ -195,6 +252,12 @@ fn what_goes_beside_bodies_is_held_against_the_document() {
         let asked = Asked { method, path, headers: headers(asked), body: b"{}".to_vec() };
         differences(&asked, status.try_into().unwrap(), &headers(answer), b"{}").join("\n")
     };
+    let sent = |line: &str, body: &[u8]| {
+        let (method, path) = line.split_once(' ').unwrap();
+        let (method, path) = (method.parse().unwrap(), format!("/api/v1{path}"));
+        let asked = Asked { method, path, headers: headers(&[JSON]), body: body.to_vec() };
+        differences(&asked, http::StatusCode::OK, &headers(&[JSON]), b"{}").join("\n")
+    };
     let json = &[JSON];
     for (told, expected) in [
         (told("GET /claims/Not%20One", &[], 200, json), "claim: \"Not One\""),
@@ -205,11 +268,108 @@ fn what_goes_beside_bodies_is_held_against_the_document() {
         (told("POST /tasks", json, 201, json), "the header Location is missing"),
         (told("GET /clusters", &[], 503, &[("retry-after", "soon")]), "Retry-After: null"),
         (told("GET /clusters?limit=-1", &[], 200, json), "limit: null"),
+        (
+            told("GET /clusters", &[], 200, &[JSON, ("etag", "\"a\"")]),
+            "200: the header etag is not described",
+        ),
+        (
+            told("GET /clusters", &[("if-none-match", "*")], 200, json),
+            "the header if-none-match is not described",
+        ),
+        (
+            sent("POST /clusters/east/cordon", b"{\"dryRun\": \"All\"}"),
+            "no body is described, and there is one",
+        ),
     ] {
         assert!(told.contains(expected), "no {expected} in\n{told}");
     }
+    for body in ["", "{}", "null"] {
+        assert!(!sent("POST /clusters/east/cordon", body.as_bytes()).contains("no body"), "{body}");
+    }
     let told = told("GET /tasks/01234567", &[("if-none-match", "\"a\"")], 304, &[("etag", "\"a\"")]);
     assert!(!told.contains("task: ") && !told.contains("header"), "{told}");
+}
+
+/// Clients need not ask whether it is there.
+#[test]
+fn what_is_always_sent_is_required() {
+    let document = fedq_api::openapi();
+    for (schema, field) in
+        [("Problem", "detail"), ("Done", "dryRun"), ("Task", "kind"), ("TaskDetail", "kind")]
+    {
+        let required = document["components"]["schemas"][schema]["required"].as_array().unwrap();
+        assert!(required.contains(&json!(field)), "{schema}.{field}");
+    }
+}
+
+/// More than that is taken for that.
+#[tokio::test]
+async fn lists_say_how_much_a_page_holds() {
+    let served = served().await;
+    let document = fedq_api::openapi();
+    for (path, otherwise, most) in [
+        ("/clusters", 500, 1000),
+        ("/check", 500, 1000),
+        ("/tasks", 100, 10_000),
+        ("/audit", 100, 1000),
+        ("/claims/{claim}/history", 100, 1000),
+    ] {
+        let parameters = &document["paths"][format!("/api/v1{path}")]["get"]["parameters"];
+        let mut parameters = parameters.as_array().unwrap().iter();
+        let limit = parameters.find(|parameter| parameter["name"] == "limit").unwrap();
+        let told = limit["description"].as_str().unwrap();
+        let words = [format!("{otherwise} where it is left out or 0"), format!("never more than {most},")];
+        assert!(words.iter().all(|words| told.contains(words)), "{path}: {told}");
+        let path = path.replace("{claim}", "east-resource-claim");
+        assert_eq!(
+            ask(&served, &format!("GET {path}?limit=4294967295"), &[], "").await.status,
+            200,
+            "{path}"
+        );
+    }
+}
+
+/// One that says of a join that something was cordoned helps nobody.
+#[test]
+fn examples_of_what_was_done_tell_of_their_operation() {
+    let document = fedq_api::openapi();
+    let mut told = std::collections::BTreeSet::new();
+    let mut found = 0;
+    for item in document["paths"].as_object().unwrap().values() {
+        for operation in item.as_object().unwrap().values() {
+            for answer in operation["responses"].as_object().unwrap().values() {
+                let content = &answer["content"]["application/json"];
+                if content["schema"]["$ref"] == "#/components/schemas/Done" {
+                    found += 1;
+                    told.insert(content["example"]["message"].as_str().unwrap().to_owned());
+                }
+            }
+        }
+    }
+    assert_eq!((found, told.len()), (7, 7), "{told:?}");
+}
+
+/// No schema of a line can say it.
+#[test]
+fn streams_say_how_they_pause_and_end() {
+    let document = fedq_api::openapi();
+    let mut found = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        let (operation, answer) = (&item["get"], &item["get"]["responses"]["200"]);
+        if answer["content"]["text/event-stream"].is_null() {
+            continue;
+        }
+        found += 1;
+        let parameters = operation["parameters"].as_array().unwrap().iter();
+        let watch = parameters.filter(|parameter| parameter["name"] == "watch");
+        for told in watch.chain([answer]) {
+            for words in ["20 seconds", "an empty line", "the comment `:`", "after 10 minutes"] {
+                let description = told["description"].as_str().unwrap();
+                assert!(description.contains(words), "{path}: no {words} in {description}");
+            }
+        }
+    }
+    assert!(5 < found, "{found}");
 }
 
 /// As the loops of clients begin.
@@ -791,6 +951,51 @@ async fn histories_that_grow_between_pages_hold_together() {
     }
 }
 
+#[tokio::test]
+async fn only_what_was_never_there_has_no_history() {
+    let served = served().await;
+    let cluster = ClusterName::new("gone").unwrap();
+    let at = Timestamp::UNIX_EPOCH;
+    let row = ClusterRow {
+        name: cluster.clone(),
+        identity: None,
+        server: "https://api.example.com".to_owned(),
+        source: ClusterSource::Secret,
+        connection: "Ready".to_owned(),
+        last_seen: None,
+        cordoned: false,
+        version: None,
+        joined: at,
+    };
+    served.store.put_cluster(&row).await.unwrap();
+    let gpus = CapacityRow {
+        flavor: FlavorName::new("on-demand").unwrap(),
+        resource: ResourceName::new("nvidia.com/gpu").unwrap(),
+        capacity: Amount::new(1),
+        foreign: Amount::ZERO,
+        usable: Amount::new(1),
+    };
+    assert_eq!(served.store.record_capacity(&cluster, &[gpus], at).await.unwrap(), 1);
+    let edit = ClaimRow {
+        name: ClaimName::new("gone-resource-claim").unwrap(),
+        generation: 1,
+        spec: super::server::spec("1"),
+        who: "ann".to_owned(),
+        at,
+    };
+    assert!(served.store.record_claim(&edit).await.unwrap());
+    for (name, status, count) in [("east", 200, 0), ("gone", 200, 1), ("never", 404, 0)] {
+        for path in [format!("/capacity/{name}/history"), format!("/claims/{name}-resource-claim/history")] {
+            let answer = ask(&served, &format!("GET {path}"), &[], "").await;
+            let items = answer.json()["items"].as_array().map_or(0, Vec::len);
+            assert_eq!((answer.status, items), (status, count), "{path}: {}", answer.json());
+        }
+    }
+    // Behind the last page there is nothing more, whoever it was.
+    let (path, behind) = ("/capacity/gone/history?limit=1", "&continue=1");
+    assert_eq!(ask(&served, &format!("GET {path}{behind}"), &[], "").await.status, 200);
+}
+
 /// A plan is stored under Kubernetes' names of resources, and told of by those that queues and claims are told of by.
 #[tokio::test]
 async fn plans_name_what_their_queue_names() {
@@ -849,7 +1054,15 @@ async fn what_is_not_of_the_form_of_the_document_is_refused_with_its_field() {
         }
     }
     for expected in [
+        "POST /tasks numNodes",
+        "POST /tasks strict",
+        "POST /tasks nonsense",
+        "POST /volumes accessModes[0]",
+        "POST /clusters kubeconfig",
+        "POST /claims/east-resource-claim/diff resourceAssignments[0].nonsense",
+        "POST /placements/simulate spec",
         "POST /tasks queue",
+        "POST /tasks name",
         "POST /tasks envs",
         "POST /tasks uploads",
         "PUT /claims/east-resource-claim resourceAssignments[0].clusterQueueName",
@@ -866,11 +1079,27 @@ async fn what_is_not_of_the_form_of_the_document_is_refused_with_its_field() {
     assert!(written.is_empty(), "{written:?}");
 }
 
-/// `example` with each text, key and item of a map in turn that cannot be one, and the field that it is about.
+/// `example` with one thing in turn that cannot be: text, keys and items of a map of another form, fields of other kinds,
+/// those that there are not, and without one that must be there; and the field that it is about.
 fn misshapen(schema: &Value, example: &Value, field: &str, wrong: &mut Vec<(String, Value)>) {
-    const NONE: [&str; 4] = ["No Such: Thing", "-.", "a\u{0}b", ""];
+    const NONE: [&str; 5] = ["No Such: Thing", "-.", "a\u{0}b", "", " "];
     let schema = whole(schema);
     let below = |name: &str| if field.is_empty() { name.to_owned() } else { format!("{field}.{name}") };
+    if !field.is_empty() {
+        let kinds = [json!(true), json!(7.5), json!([[]]), json!({"no such": {}}), json!(NONE[0])];
+        wrong.extend(kinds.map(|value| (field.to_owned(), value)));
+    }
+    if schema["properties"].is_object() {
+        let mut more = example.clone();
+        more["nonsense"] = json!(1);
+        wrong.push((below("nonsense"), more));
+    }
+    for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        let mut less = example.clone();
+        if less.as_object_mut().and_then(|fields| fields.shift_remove(name)).is_some() {
+            wrong.push((below(name), less));
+        }
+    }
     let mut put = |field: &str, inner: Vec<(String, Value)>, make: &dyn Fn(Value) -> Value| {
         wrong.extend(
             inner
@@ -898,7 +1127,8 @@ fn misshapen(schema: &Value, example: &Value, field: &str, wrong: &mut Vec<(Stri
             .and_then(|map| map.keys().next())
             .cloned()
             .unwrap_or_else(|| "KEY".to_owned());
-        wrong.extend(NONE.map(|text| (field.to_owned(), json!({key.clone(): text}))));
+        let others = NONE.iter().map(|text| json!(text)).chain([json!(true), json!(7), json!([]), json!({})]);
+        wrong.extend(others.map(|other| (field.to_owned(), json!({key.clone(): other}))));
         let value =
             example.as_object().and_then(|map| map.values().next()).cloned().unwrap_or_else(|| json!("1"));
         wrong.extend(NONE.map(|text| (field.to_owned(), json!({text: value.clone()}))));

@@ -14,6 +14,8 @@ struct Operation {
     path: String,
     query: Vec<String>,
     body: Option<Value>,
+    /// JSON or not.
+    takes_body: bool,
     closed: bool,
 }
 
@@ -44,6 +46,7 @@ fn operations() -> Vec<Operation> {
                     .get("requestBody")
                     .filter(|body| body["content"].get("application/json").is_some())
                     .map(|body| schema(&document, body)),
+                takes_body: operation.get("requestBody").is_some(),
                 closed: operation.get("security").is_none(),
             });
         }
@@ -102,6 +105,39 @@ async fn every_operation_names_the_parameter_that_is_wrong() {
             assert_eq!((status, code.as_str()), (400, "bad-request"), "{said}");
             assert!(causes.iter().any(|cause| cause["field"] == field), "{said}");
         }
+    }
+}
+
+/// What belongs into the query must not be left out because it stands in a body that nobody reads.
+#[tokio::test]
+async fn a_body_where_none_is_taken_is_refused() {
+    let served = served().await;
+    let large = "x".repeat(1 << 20);
+    let (mut without, json) = (0, Some("application/json"));
+    for operation in operations().into_iter().filter(|operation| !operation.takes_body) {
+        without += 1;
+        for body in [r#"{"dryRun": "All"}"#, "[]", "0", "x", &large] {
+            let (status, code, causes) = operation.sends(&served, "", body.as_bytes(), json).await;
+            let said = format!("{} {}: {causes:?}", operation.method, operation.path);
+            assert_eq!((status, code.as_str()), (400, "bad-request"), "{said}");
+            assert_eq!(causes[0]["field"], "body", "{said}");
+        }
+        for token in [None, Some("Bearer made-up")].into_iter().filter(|_| operation.closed) {
+            let mut request = Request::builder().method(operation.method.as_str()).uri(&operation.path);
+            if let Some(token) = token {
+                request = request.header("authorization", token);
+            }
+            let response = served.send(request.body(Body::from("[]")).unwrap()).await;
+            assert_eq!(response.status(), 401, "{} {} {token:?}", operation.method, operation.path);
+        }
+    }
+    assert!(20 < without, "{without}");
+    let written = served.hub.world().requests.iter().filter(|line| !line.contains("reviews")).count();
+    assert_eq!(written, 0);
+    let cordon = operations().into_iter().find(|operation| operation.path.ends_with("/east/cordon")).unwrap();
+    for body in ["", " {} \n", "null"] {
+        let (_, code, causes) = cordon.sends(&served, "?dryRun=All", body.as_bytes(), json).await;
+        assert!(causes.iter().all(|cause| cause["field"] != "body"), "{body}: {code} {causes:?}");
     }
 }
 

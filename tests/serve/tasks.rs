@@ -440,15 +440,32 @@ async fn a_log_of_many_nodes_goes_on_where_it_broke() {
     let served = served().await;
     let id = submit(&served, ANN, "run: x\n").await;
     served.call(ANN, &format!("POST /tasks/{id}/stop"), Value::Null).await;
-    let after = |nodes: u32| {
+    let places = |nodes: u32| {
         let place = |node| format!("{node}/task/train-{id}-{node}-x2x7k=2026-11-21T07:00:00.123456789Z+1");
-        let places: Vec<String> = (0..nodes).map(place).collect();
-        let places: String = form_urlencoded::byte_serialize(places.join(",").as_bytes()).collect();
-        format!("GET /tasks/{id}/logs?after={places}")
+        (0..nodes).map(place).collect::<Vec<_>>().join(",")
     };
-    assert_eq!(served.call(ANN, &after(400), Value::Null).await.0, 200);
-    let (status, problem) = served.call(ANN, &after(600), Value::Null).await;
-    assert_eq!((status, &problem["causes"][0]["field"]), (400, &json!("after")));
+    let after = |places: &str| {
+        let places: String = form_urlencoded::byte_serialize(places.as_bytes()).collect();
+        format!("/api/v1/tasks/{id}/logs?after={places}")
+    };
+    let ask = async |path: &str, resumed: Option<&str>| {
+        let mut request = Request::get(path).header("authorization", format!("Bearer {ANN}"));
+        if let Some(places) = resumed {
+            request = request.header("last-event-id", places);
+        }
+        let response = served.send(request.body(Body::empty()).unwrap()).await;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice::<Value>(&body).unwrap_or_default()["causes"][0]["field"].clone())
+    };
+    // More do not fit in a URL.
+    assert_eq!(ask(&after(&places(700)), None).await.0, 200);
+    let path = format!("/api/v1/tasks/{id}/logs");
+    assert_eq!(ask(&path, Some(&places(1000))).await.0, 200);
+    assert_eq!(ask(&after("nonsense"), None).await, (400, json!("after")));
+    assert_eq!(ask(&path, Some("nonsense")).await, (400, json!("Last-Event-ID")));
+    // What a client sends by itself is newer than what stands in its URL.
+    assert_eq!(ask(&after("nonsense"), Some(&places(1))).await.0, 200);
 }
 
 #[tokio::test]

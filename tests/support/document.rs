@@ -6,11 +6,26 @@ use std::{
     sync::{Arc, LazyLock, Mutex},
 };
 
-use http::{HeaderMap, Method, StatusCode, header};
+use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use jsonschema::{Draft, Validator};
 use serde_json::{Value, json};
 
 pub static DOCUMENT: LazyLock<Document> = LazyLock::new(Document::of_the_api);
+
+/// Headers of answers that HTTP and those who carry it put there, and that say nothing of an operation.
+const OF_THE_TRANSPORT: [HeaderName; 9] = [
+    header::CACHE_CONTROL,
+    header::CONNECTION,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LENGTH,
+    header::CONTENT_TYPE,
+    header::DATE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::VARY,
+];
+/// Headers of requests that change what an operation does, where it knows them.
+const WITH_A_MEANING: [&str; 3] = ["if-match", "if-none-match", "last-event-id"];
 
 /// One operation of the document, with its path cut at the slashes.
 struct Operation {
@@ -127,6 +142,12 @@ impl Document {
         for (name, described) in response["headers"].as_object().into_iter().flatten() {
             differences.extend(self.header(self.resolve(described), name, headers));
         }
+        let known = |name: &HeaderName| {
+            let mut described = response["headers"].as_object().into_iter().flatten();
+            OF_THE_TRANSPORT.contains(name) || described.any(|(known, _)| name == known.as_str())
+        };
+        let unknown = headers.keys().filter(|name| !known(name));
+        differences.extend(unknown.map(|name| format!("{status}: the header {name} is not described")));
         match response["content"].get(&media) {
             Some(_) if is_stream(&media) => {}
             Some(content) => differences.extend(self.misfits(&content["schema"], &parsed(body))),
@@ -153,11 +174,19 @@ impl Document {
                 Some(_) => {}
                 None => differences.push(format!("a body of the media type `{media}` is not described")),
             }
+        } else if !says_nothing(&asked.body) {
+            differences.push("no body is described, and there is one".to_owned());
         }
         let parameters = || operation["parameters"].as_array().into_iter().flatten();
         for header in parameters().filter(|parameter| parameter["in"] == "header") {
             let name = header["name"].as_str().expect("a name");
             differences.extend(self.header(header, name, &asked.headers));
+        }
+        for name in WITH_A_MEANING.into_iter().filter(|name| asked.headers.contains_key(*name)) {
+            let is = |known: &Value| known.as_str().is_some_and(|known| known.eq_ignore_ascii_case(name));
+            if !parameters().any(|parameter| parameter["in"] == "header" && is(&parameter["name"])) {
+                differences.push(format!("the header {name} is not described"));
+            }
         }
         let asked_path = asked.path.split('?').next().unwrap_or_default();
         for (pattern, part) in path.iter().zip(asked_path.split('/')) {
@@ -242,6 +271,11 @@ fn close(schema: &mut Value) {
 
 fn parsed(body: &[u8]) -> Value {
     serde_json::from_slice(body).unwrap_or_else(|_| json!(String::from_utf8_lossy(body)))
+}
+
+/// What is let through where there is nothing to say.
+fn says_nothing(body: &[u8]) -> bool {
+    body.trim_ascii().is_empty() || parsed(body).is_null() || parsed(body) == json!({})
 }
 
 fn media(headers: &HeaderMap) -> String {

@@ -20,7 +20,8 @@ pub fn add(id: &str, operation: &mut Value) {
     for part in contents {
         let Some(content) = part.pointer_mut("/content/application~1json") else { continue };
         let name = content["schema"]["$ref"].as_str().and_then(|path| path.rsplit('/').next());
-        if let Some(example) = name.and_then(of) {
+        let example = if name == Some("Done") { done(id) } else { name.and_then(of) };
+        if let Some(example) = example {
             content["example"] = example;
         }
     }
@@ -85,7 +86,6 @@ fn answered(schema: &str) -> Option<Value> {
             "capacity": {"cpu": "1000", "gpu": "16"}, "foreign": {}, "flavors": [flavor()],
             "claim": "oregon-resource-claim",
         }),
-        "Done" => json!({"message": "cluster `oregon` cordoned", "dryRun": false}),
         "Finding" => {
             json!({"cluster": "oregon", "name": "reachable", "outcome": "ok", "message": "it answers"})
         }
@@ -128,6 +128,29 @@ fn answered(schema: &str) -> Option<Value> {
         _ => return None,
     };
     Some(example)
+}
+
+/// What each operation says that it did.
+fn done(id: &str) -> Option<Value> {
+    let message = match id {
+        "join_cluster" => "cluster `oregon` joins",
+        "leave_cluster" => {
+            "cluster `oregon` leaves: its share is withdrawn, then its empty queues are removed"
+        }
+        "cordon_cluster" => "cluster `oregon` cordoned",
+        "uncordon_cluster" => "cluster `oregon` uncordoned",
+        "confirm_cluster" => {
+            "cluster `oregon` confirmed as 3e1f6d0a-52f5-4b1c-9d0e-0a8f7f1c2b3d: it is listed anew"
+        }
+        "confirm_removal" => "the removal of oregon-resource-claim is confirmed",
+        "set_base" => "base of team-a on-demand gpu: 3 → 4",
+        _ => return None,
+    };
+    let mut done = json!({"message": message, "dryRun": false});
+    if id == "join_cluster" {
+        done["next"] = "fedq cluster show oregon says when it is Ready".into();
+    }
+    Some(done)
 }
 
 const SUBMITTED: &str = "2026-08-01T09:30:00.000Z";

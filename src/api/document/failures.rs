@@ -10,9 +10,19 @@ use fedq_wire::problem::{Code, PROBLEM_JSON};
 pub type Way = (u16, &'static str, &'static [Code], &'static str);
 
 pub const WAYS: [Way; 18] = [
-    (400, "BadRequest", &[Code::BadRequest], "A parameter is unknown or wrong, or the body is no JSON."),
+    (
+        400,
+        "BadRequest",
+        &[Code::BadRequest],
+        "A parameter is unknown or wrong, the body is no JSON, or there is one where none is described; an empty one, `{}` and `null` are let through.",
+    ),
     (401, "Unauthorized", &[Code::Unauthorized], "There is no token, or it is not valid here."),
-    (403, "Forbidden", &[Code::Forbidden], "The hub's RBAC does not allow it. The detail names the right."),
+    (
+        403,
+        "Forbidden",
+        &[Code::Forbidden],
+        "The hub's RBAC does not allow it, and the detail names the right; or, of tasks and volumes, the caller belongs to no tenant.",
+    ),
     (404, "NotFound", &[Code::NotFound], "It is not there, or not for the caller to see."),
     (409, "Conflict", &[Code::Conflict], "What is there now does not allow it."),
     (

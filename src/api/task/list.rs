@@ -19,8 +19,8 @@ use fedq_wire::task::{Task, TasksQuery};
 
 /// What a stream goes by: more than a person looks at.
 const FOLLOWED: u32 = 500;
-const DEFAULT_LIMIT: u32 = 100;
-const MAX_LIMIT: u32 = 10_000;
+pub const DEFAULT_LIMIT: u32 = 100;
+pub const MAX_LIMIT: u32 = 10_000;
 /// Read and sent at a time.
 const PART: u32 = 100;
 

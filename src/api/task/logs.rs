@@ -19,8 +19,11 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use self::feed::{Opened, Told};
-pub use self::place::Places;
+pub use self::place::{MAX_PLACES, Places};
+use self::{
+    feed::{Opened, Told},
+    place::NoPlaces,
+};
 use super::find;
 use crate::{
     Failure, State,
@@ -34,22 +37,24 @@ use fedq_domain::task::phase::{Epoch, Phase};
 use fedq_k8s::logs::{self, Event, Options, Since, Style};
 use fedq_store::TaskRow;
 use fedq_wire::{
-    problem::Code,
+    problem::{Cause, Code},
     task::{LogItem, LogTask, LogsQuery},
 };
 
 /// Bytes of lines that are sent together, where they are there at once.
 const CHUNK: usize = 32 << 10;
 /// With more containers than that, not every line says where to go on.
-const PLACES_A_LINE: usize = 32;
-const LAST_EVENT_ID: &str = "last-event-id";
+pub const PLACES_A_LINE: usize = 32;
+pub const LAST_EVENT_ID: &str = "Last-Event-ID";
 
-/// The task's logs: JSON lines, or server-sent events where the request accepts `text/event-stream`. Events carry
-/// an id, and a request with `Last-Event-ID` goes on behind it; `after` does the same.
+/// The task's logs: JSON lines, or server-sent events where the request accepts `text/event-stream`.
+///
+/// Who breaks off goes on behind what was received with `Last-Event-ID` or `after`.
 ///
 /// Takes the right to `get` `tasks/log` of `fedq.dev` in the tenant's namespace on the hub.
 #[utoipa::path(
-    get, path = "/tasks/{task}/logs", tag = "tasks", params(("task" = String, Path), LogsQuery),
+    get, path = "/tasks/{task}/logs", tag = "tasks",
+    params(("task" = String, Path), LogsQuery, ("Last-Event-ID" = Option<String>, Header)),
     responses((status = OK, body = LogItem, content_type = "application/x-ndjson"))
 )]
 pub async fn task_logs(
@@ -61,9 +66,7 @@ pub async fn task_logs(
 ) -> Result<Response, Failure> {
     let row = find(&state, &owner, &id, "get", LOGS).await?;
     let framing = Framing::asked_for(&headers);
-    let resumed = headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok());
-    let places = resumed.or(query.after.as_deref()).map_or(Ok(Places::default()), str::parse::<Places>);
-    let places = places.map_err(|error| Failure::bad_request(error.to_string()))?;
+    let places = places(&query, &headers)?;
     let earlier = earlier(&state, &row, &query).await?;
     let options = Options { follow: query.follow && earlier.is_none(), ..options(&row, &query, &places)? };
     note_reader(&state, &owner, &row).await;
@@ -85,6 +88,22 @@ pub async fn task_logs(
         Some((Ok::<_, Infallible>(chunk), lines))
     }));
     Ok(framing.response(held.body(body)))
+}
+
+/// Behind what the answer begins. What a client of server-sent events sends by itself comes before what stands in the URL,
+/// which is the same each time that it connects.
+fn places(query: &LogsQuery, headers: &HeaderMap) -> Result<Places, Failure> {
+    let resumed = headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok());
+    let (field, text) = match (resumed, query.after.as_deref()) {
+        (Some(text), _) => (LAST_EVENT_ID, text),
+        (None, Some(text)) => ("after", text),
+        (None, None) => return Ok(Places::default()),
+    };
+    text.parse().map_err(|error: NoPlaces| {
+        let mut failure = Failure::bad_request(error.to_string());
+        failure.0.causes = vec![Cause::new(field, error.to_string())];
+        failure
+    })
 }
 
 /// Whether that person may still read logs of tasks of `whose`.

@@ -7,6 +7,9 @@ use fedq_k8s::logs::{After, Record};
 
 /// A task has at most so many nodes, each with a container or two.
 const MOST: usize = 4096;
+/// Room for two containers of each of a thousand nodes under the longest names. It is a little less than what a request's
+/// headers may have over HTTP/1.1, so what is handed out can be sent back.
+pub const MAX_PLACES: usize = 384 << 10;
 
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Places(BTreeMap<(u32, String), After>);
@@ -32,9 +35,9 @@ impl Places {
         self.0.clone()
     }
 
-    /// `None`: nothing was sent.
+    /// `None`: nothing was sent, or the text is longer than what is taken back.
     pub fn text(&self) -> Option<String> {
-        (!self.0.is_empty()).then(|| self.to_string())
+        Some(self.to_string()).filter(|text| (1..=MAX_PLACES).contains(&text.len()))
     }
 }
 
@@ -52,6 +55,9 @@ impl FromStr for Places {
     type Err = NoPlaces;
 
     fn from_str(text: &str) -> Result<Self, NoPlaces> {
+        if MAX_PLACES < text.len() {
+            return Err(NoPlaces);
+        }
         let one = |part: &str| {
             let (key, position) = part.split_once('=').ok_or(NoPlaces)?;
             let (node, key) = key.split_once('/').ok_or(NoPlaces)?;
@@ -69,6 +75,8 @@ impl FromStr for Places {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::openapi;
+    use fedq_domain::task::spec::MAX_NODES;
 
     #[test]
     fn places_are_text() {
@@ -88,5 +96,32 @@ mod tests {
         }
         let many: Vec<String> = (0..=MOST).map(|node| format!("{node}/c/p=2026-11-21T07:00:00Z+1")).collect();
         assert_eq!(many.join(",").parse::<Places>(), Err(NoPlaces));
+    }
+    #[test]
+    fn what_is_handed_out_is_taken_back() {
+        let nodes = |count: u32, longest: usize| {
+            let place = |node: u32, container: char| {
+                let (container, pod) = (container.to_string().repeat(longest), "p".repeat(longest));
+                let after = After {
+                    pod,
+                    position: "2026-11-21T07:00:00.123456789Z+4294967295".parse().expect("a position"),
+                };
+                ((node, container), after)
+            };
+            Places((0..count).flat_map(|node| [place(node, 'a'), place(node, 'b')]).collect())
+        };
+        let largest = nodes(MAX_NODES, 63);
+        let text = largest.text().expect("it is handed out");
+        assert_eq!(text.parse(), Ok(largest));
+        let taken = openapi()["paths"]["/api/v1/tasks/{task}/logs"]["get"]["parameters"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|parameter| ["after", "Last-Event-ID"].iter().any(|name| parameter["name"] == *name))
+            .filter(|parameter| parameter["schema"]["maxLength"].as_u64() == u64::try_from(MAX_PLACES).ok())
+            .count();
+        assert_eq!((taken, text.len() <= MAX_PLACES), (2, true));
+        let beyond = nodes(MAX_NODES, 253);
+        assert_eq!((beyond.text(), beyond.to_string().parse::<Places>()), (None, Err(NoPlaces)));
     }
 }
