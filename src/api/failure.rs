@@ -241,6 +241,8 @@ impl From<PathRejection> for Failure {
                 ErrorKind::DeserializeError { key, message, .. } => vec![Cause::new(key, message)],
                 ErrorKind::InvalidUtf8InPathParam { key } => vec![Cause::new(key, "must be UTF-8")],
                 ErrorKind::ParseErrorAtKey { key, .. } => vec![Cause::new(key, UNFIT)],
+                // What a name's own type says of it.
+                ErrorKind::Message(message) => vec![Cause::new("", message)],
                 _ => vec![Cause::new("", UNFIT)],
             };
         }
