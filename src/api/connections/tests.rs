@@ -148,3 +148,13 @@ async fn one_address_has_its_share_of_connections_and_gets_it_back() {
         sleep(Duration::from_millis(20)).await;
     }
 }
+
+#[tokio::test]
+async fn a_part_of_an_answer_does_not_wait_for_the_one_before_to_be_acknowledged() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let _caller = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a connection");
+    let (stream, _) = listener.accept().await.expect("a connection");
+    let door = Door { places: Places::new(1, 1), patience: PATIENCE };
+    let (guarded, _) = door.admit(stream, Router::new()).expect("a place");
+    assert!(guarded.stream.nodelay().expect("an option"));
+}

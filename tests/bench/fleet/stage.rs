@@ -18,8 +18,8 @@ use super::process::Process;
 
 /// As many as divide the clusters of every size; each has its own window for merging writes.
 pub const QUEUES: usize = 10;
-const WITHIN: Duration = Duration::from_mins(5);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+pub const WITHIN: Duration = Duration::from_mins(5);
+pub const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 pub struct Stage {
     pub fleet: Fleet,
