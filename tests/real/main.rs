@@ -49,9 +49,11 @@ const FLEETS: usize = 3;
 /// No case may hold up the run. The slowest has an operator see a failure a minute late, case after case.
 const CASE_WITHIN: Duration = Duration::from_mins(8);
 
+type Build = fn() -> Result<PathBuf>;
+
 /// What cases run beside the servers, by how the cases' names begin. It is built before any of them starts: where Go's
 /// cache is empty that takes minutes, and a build beside the servers leaves them too little of the processor.
-const PROGRAMS: [(&str, fn() -> Result<PathBuf>); 3] = [
+const PROGRAMS: [(&str, Build); 3] = [
     ("appwrapper", tools::appwrapper_operator),
     ("appwrapper", tools::fedq_appwrapper),
     ("metrics::prometheus", tools::prometheus),
