@@ -136,7 +136,7 @@ mod tests {
     async fn a_place_is_given_back_by_who_has_read_all_and_by_who_reads_nothing() {
         let places = Places::new(1, 1);
         let taken = async || places.take("ann").await.map_err(|_| "no place");
-        let far = Instant::now() + Duration::from_secs(60);
+        let far = Instant::now() + Duration::from_mins(1);
         let under_way = hold(taken().await.expect("a place"), far);
         assert_eq!(taken().await.err(), Some("no place"), "it is held while lines are read");
         drop(under_way);
