@@ -14,7 +14,7 @@ use super::{
 };
 
 /// Nobody waits longer at a prompt.
-pub const WITHIN: Duration = Duration::from_millis(500);
+const WITHIN: Duration = Duration::from_millis(500);
 
 /// Cobra's numbers: whether the shell completes files beside what is offered.
 const FILES: &str = ":0";
@@ -187,15 +187,20 @@ fn described(word: &str, help: Option<&clap::builder::StyledStr>) -> String {
     help.lines().next().map_or_else(|| word.to_owned(), |line| format!("{word}\t{line}"))
 }
 
-/// None where no server answers in time. A thread asks, since a program that prints the token may take its time too.
+/// None where no server answers in time.
 fn names(path: &'static str, typed: &[&str]) -> Vec<String> {
     let connection = connection(typed);
+    in_time(move || asked(path, &connection)).and_then(Result::ok).unwrap_or_default()
+}
+
+/// What a prompt waits for no longer than [`WITHIN`]. A thread does it, since a program that prints the token may take its time.
+pub fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
         // Whoever asked has gone on where this took too long.
-        let _ = tell.send(asked(path, &connection));
+        let _ = tell.send(work());
     });
-    told.recv_timeout(WITHIN).ok().and_then(Result::ok).unwrap_or_default()
+    told.recv_timeout(WITHIN).ok()
 }
 
 fn asked(path: &str, connection: &Connection) -> Result<Vec<String>, CliError> {

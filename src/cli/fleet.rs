@@ -1,13 +1,6 @@
 //! Joined clusters and the hub as kueue's commands ask them: through fedqd, with what says where it is and who we are.
 
-use std::{
-    cell::OnceCell,
-    collections::BTreeMap,
-    io,
-    sync::{Arc, mpsc},
-    thread,
-    time::Duration,
-};
+use std::{cell::OnceCell, collections::BTreeMap, io, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use fedq_kueuectl::{Client, Fleet, Later, Place, Tell};
@@ -20,6 +13,7 @@ use tokio::time::timeout;
 use crate::{
     args::Connection,
     client::{Api, escape},
+    complete::in_time,
     error::CliError,
     settings::{self, Settings},
 };
@@ -42,14 +36,14 @@ struct Followed {
 
 pub struct Daemon {
     connection: Connection,
-    /// How long the command that prints a token may take, if not as long as it likes.
-    within: Option<Duration>,
+    /// Whether somebody waits at a prompt, also for the command that prints a token.
+    at_prompt: bool,
     reached: OnceCell<(Settings, Arc<Api>)>,
 }
 
 impl Daemon {
-    pub fn new(connection: Connection, within: Option<Duration>) -> Self {
-        Self { connection, within, reached: OnceCell::new() }
+    pub fn new(connection: Connection, at_prompt: bool) -> Self {
+        Self { connection, at_prompt, reached: OnceCell::new() }
     }
 
     fn reached(&self) -> Result<&(Settings, Arc<Api>), String> {
@@ -66,15 +60,12 @@ impl Daemon {
     }
 
     fn settings(&self) -> Result<Settings, String> {
-        let Some(within) = self.within else {
-            return settings::resolve(&self.connection).map_err(|error| told(&error));
-        };
-        let (tell, told_in_time) = mpsc::channel();
         let connection = self.connection.clone();
-        thread::spawn(move || tell.send(settings::resolve(&connection).map_err(|error| told(&error))));
-        told_in_time
-            .recv_timeout(within)
-            .map_err(|_| "nothing says in time how fedqd is reached".to_owned())?
+        let resolve = move || settings::resolve(&connection).map_err(|error| told(&error));
+        if !self.at_prompt {
+            return resolve();
+        }
+        in_time(resolve).unwrap_or_else(|| Err("nothing says in time how fedqd is reached".to_owned()))
     }
 }
 

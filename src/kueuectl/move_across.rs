@@ -8,50 +8,28 @@
 //! two can run, one is always there, and the same command again carries on.
 
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use tokio::time::sleep;
 
 use crate::{
-    api::Api,
     error::Error,
     fleet::{self, Cluster, Place},
+    move_back::{Way::Goes, forget},
     move_checks::{Found, Job, QUEUE_LABEL, check_queue, is_stopped, moving, read},
+    move_marks::{
+        ARRIVED, DIGEST, FINALIZER, FROM, JOBSET_NAME, MOVED, NOWHERE, PREBUILT, WORKLOAD, annotation,
+        digest, finalizers, has_ended, is_being_deleted, is_leaving, kinds, may_start_anew, pods_left,
+    },
     move_workload::{MOVING, Order, PAUSE, TIMES, hold, running, wait_until_stopped},
     output::Printer,
-    resource::{DryRun, Resource},
+    resource::DryRun,
     session::{Session, text},
     workload::owners,
 };
 
-/// On a job that leaves, so that it stays until its copy is in its queue.
-const FINALIZER: &str = "fedq.dev/moving";
-/// On a job that leaves, and on its copy: they are found by it.
-const MOVED: &str = "fedq.dev/moved";
-/// On a job that leaves: its workload.
-const WORKLOAD: &str = "fedq.dev/moving-workload";
-/// On a copy: the cluster that it comes from, the job's UID there, and its workload.
-const FROM: &str = "fedq.dev/moved-from";
-/// On a job that leaves: its copy was let into its queue, and is not made again.
-const ARRIVED: &str = "fedq.dev/arrived";
-/// On a copy: what it was made of.
-const DIGEST: &str = "fedq.dev/moved-as";
-/// On the Jobs of a JobSet.
-const JOBSET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
-/// The queue of a copy that is not to start. With a queue of a name, Kueue gives it no other; without one it might take the namespace's default.
-const NOWHERE: &str = "not-yet.fedq.dev";
-/// A job of which Kueue has no workload to make.
-const PREBUILT: &str = "kueue.x-k8s.io/prebuilt-workload-name";
-
-/// Labels that the job controller gives the pods of one job, so that they mean no other.
-const OF_ONE_JOB: [&str; 4] =
-    ["controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"];
-
-use Way::{Goes, Stays};
-
-struct Across<'a> {
-    here: &'a Cluster,
-    there: &'a Cluster,
-    order: &'a Order,
+pub struct Across<'a> {
+    pub here: &'a Cluster,
+    pub there: &'a Cluster,
+    pub order: &'a Order,
 }
 
 /// How far it has come.
@@ -213,7 +191,7 @@ impl Across<'_> {
                 };
             }
         }
-        forget_other(session, found, &order.goal).await?;
+        forget(session, found, &order.goal).await?;
         hold(session, order).await?;
         wait_until_stopped(session, order).await?;
         self.wait_for_pods(session).await?;
@@ -360,29 +338,6 @@ impl Across<'_> {
         }
     }
 
-    /// Leaves nothing of a move behind that came to nothing.
-    async fn stays(&self, job: &Job) -> Result<(), Error> {
-        if self.let_go(job, Stays).await? { self.drop_copy(job).await } else { Ok(()) }
-    }
-
-    /// Deletes the copy, unless it was let into a queue.
-    async fn drop_copy(&self, job: &Job) -> Result<(), Error> {
-        let object = match job.resource.get(&self.there.api, &self.order.namespace, job.name()).await {
-            Ok(object) => object,
-            Err(error) if error.is_not_found() => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        let copy = Job { resource: job.resource.clone(), object };
-        let waits = annotation(&copy.object, FROM) == self.from(job) && copy.queue() == NOWHERE;
-        if !waits || is_being_deleted(&copy) {
-            return Ok(());
-        }
-        match copy.resource.delete_as_it_is(&self.there.api, &copy.object).await {
-            Err(error) if error.is_not_found() => Ok(()),
-            outcome => outcome,
-        }
-    }
-
     /// Kueue gives back the quota of a job once none of its pods is active; those that are still ending may hold on to what
     /// the copy is about to use as well, a volume or a name.
     async fn wait_for_pods(&self, session: &mut Session<'_, '_>) -> Result<(), Error> {
@@ -405,7 +360,7 @@ impl Across<'_> {
         }
     }
 
-    async fn pods_of(&self, job: &Job) -> Result<i64, Error> {
+    pub async fn pods_of(&self, job: &Job) -> Result<i64, Error> {
         let [jobs, _] = kinds();
         if job.resource.kind == jobs.kind {
             return Ok(pods_left(&job.object));
@@ -439,40 +394,6 @@ impl Across<'_> {
         copy.object["metadata"]["labels"][QUEUE_LABEL] = json!(NOWHERE);
         copy.object = job.resource.create(&self.there.api, &copy.object, dry_run).await?;
         Ok(copy)
-    }
-
-    fn from(&self, job: &Job) -> String {
-        format!("{}/{}/{}", self.here.name(), text(&job.object, "/metadata/uid"), self.order.name)
-    }
-
-    /// The job as it is to be there.
-    fn copy_of(&self, job: &Job) -> Job {
-        let metadata = &job.object["metadata"];
-        let (mut labels, mut annotations) = (entries(&metadata["labels"]), entries(&metadata["annotations"]));
-        for own in [MOVING, WORKLOAD, ARRIVED, DIGEST, "kubectl.kubernetes.io/last-applied-configuration"] {
-            annotations.remove(own);
-        }
-        labels.insert(QUEUE_LABEL.to_owned(), json!(self.order.queue));
-        labels.insert(MOVED.to_owned(), json!("true"));
-        annotations.insert(FROM.to_owned(), json!(self.from(job)));
-        let mut spec = job.object["spec"].clone();
-        spec["suspend"] = json!(true);
-        if job.resource.kind == "Job" && spec["manualSelector"] != true {
-            for (of, own) in [("/template/metadata/labels", &OF_ONE_JOB[..]), ("", &["selector"])] {
-                let fields = spec.pointer_mut(of).and_then(Value::as_object_mut);
-                if let Some(fields) = fields {
-                    fields.retain(|key, _| !own.contains(&key.as_str()));
-                }
-            }
-        }
-        let object = json!({
-            "apiVersion": job.resource.api_version(), "kind": job.resource.kind,
-            "metadata": {
-                "name": job.name(), "namespace": self.order.namespace, "labels": labels, "annotations": annotations,
-            },
-            "spec": spec,
-        });
-        Job { resource: job.resource.clone(), object }
     }
 
     /// Lets the copy into its queue, and then the job go.
@@ -520,168 +441,4 @@ impl Across<'_> {
         self.let_go(job, Goes).await?;
         Ok(arrived)
     }
-
-    /// A job that runs while it is being deleted was let go on before somebody deleted it: that is not ours to move.
-    async fn check_still(&self, job: &Job) -> Result<(), Error> {
-        if job.is_suspended() && self.pods_of(job).await? == 0 {
-            return Ok(());
-        }
-        self.drop_copy(job).await?;
-        self.let_go(job, Goes).await?;
-        Err(Error::said(format!(
-            "{} was let go on on cluster {}, and then deleted by somebody: it does not go to cluster {}",
-            job.shown(),
-            self.here.name(),
-            self.there.name()
-        )))
-    }
-
-    async fn let_go(&self, job: &Job, way: Way) -> Result<bool, Error> {
-        let_go(&self.here.api, &self.order.namespace, job, way).await
-    }
-}
-
-/// What becomes of a job that is not held any more.
-#[derive(Clone, Copy, Eq, PartialEq)]
-enum Way {
-    /// It goes on here: one that is being deleted is another command's.
-    Stays,
-    Goes,
-}
-
-/// Takes the finalizer off the job, and of one that stays all else that says that it moves. Whether it did, or had nothing to.
-async fn let_go(api: &Api, namespace: &str, job: &Job, way: Way) -> Result<bool, Error> {
-    let place = (namespace, job.name());
-    for time in 1.. {
-        let object = match job.resource.get(api, place.0, place.1).await {
-            Ok(object) if object["metadata"]["uid"] == job.object["metadata"]["uid"] => object,
-            Ok(_) | Err(Error::NotFound(_)) => return Ok(true),
-            Err(error) => return Err(error),
-        };
-        let now = Job { resource: job.resource.clone(), object };
-        if way == Stays && is_being_deleted(&now) {
-            return Ok(false);
-        }
-        let (all, kept): (Vec<String>, Vec<String>) = {
-            let all = finalizers(&now.object);
-            let kept = all.iter().filter(|finalizer| *finalizer != FINALIZER).cloned().collect();
-            (all, kept)
-        };
-        if all.len() == kept.len() && annotation(&now.object, WORKLOAD).is_empty() {
-            return Ok(true);
-        }
-        let version = &now.object["metadata"]["resourceVersion"];
-        let mut patch = json!({"metadata": {"resourceVersion": version, "finalizers": kept}});
-        if way == Stays {
-            patch["metadata"]["labels"] = json!({MOVED: null});
-            patch["metadata"]["annotations"] = json!({MOVING: null, WORKLOAD: null, ARRIVED: null});
-        }
-        match job.resource.patch(api, place, &patch, DryRun::None).await {
-            Err(error) if error.is_conflict() && time < TIMES => {}
-            Err(error) if error.is_not_found() => return Ok(true),
-            outcome => return outcome.map(|_| true),
-        }
-    }
-    unreachable!("the last time returns")
-}
-
-/// Takes back what a move to another cluster has begun, when the workload goes on here, is stopped, or goes elsewhere.
-pub async fn forget(session: &mut Session<'_, '_>, found: &Found) -> Result<(), Error> {
-    forget_other(session, found, "").await
-}
-
-/// The same, unless it goes there anyway.
-pub async fn forget_other(session: &mut Session<'_, '_>, found: &Found, goal: &str) -> Result<(), Error> {
-    let begun = annotation(&found.workload, MOVING).to_owned();
-    let (Some((cluster, _)), Some(job)) = (begun.split_once('/'), &found.job) else { return Ok(()) };
-    if begun == goal {
-        return Ok(());
-    }
-    let metadata = &found.workload["metadata"];
-    let order = Order::of_workload(text(metadata, "/namespace"), text(metadata, "/name"));
-    session.api().await?;
-    let here = session.clusters().await?;
-    let there = match session.fleet() {
-        Some(fleet) => fleet::connect(vec![Place::Cluster(cluster.to_owned())], &session.given, fleet)?.pop(),
-        None => None,
-    };
-    let Some(there) = there else {
-        let_go(&here[0].api, &order.namespace, job, Stays).await?;
-        return session.complain(&format!(
-            "Warning: cluster {cluster} may have a copy of {} in namespace {} that waits in no queue: delete it there\n",
-            job.shown(),
-            order.namespace
-        ));
-    };
-    Across { here: &here[0], there: &there, order: &order }.stays(job).await
-}
-
-fn annotation<'o>(object: &'o Value, key: &str) -> &'o str {
-    object["metadata"]["annotations"][key].as_str().unwrap_or_default()
-}
-
-/// What a copy is of, but for its queue: a job that changes afterwards makes another one.
-fn digest(copy: &Job) -> String {
-    let mut object = copy.object.clone();
-    object["metadata"]["labels"][QUEUE_LABEL] = Value::Null;
-    // A server returns them in an order of its own.
-    object.sort_all_objects();
-    let digest = Sha256::digest(object.to_string());
-    digest.iter().take(8).fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
-}
-
-/// A job of which a part is done does that part again elsewhere.
-fn may_start_anew(job: &Job, order: &Order) -> Result<(), Error> {
-    let status = &job.object["status"];
-    let sets = status["replicatedJobsStatus"].as_array().into_iter().flatten();
-    let done: i64 = sets.chain([status]).filter_map(|status| status["succeeded"].as_i64()).sum();
-    if done == 0 || order.restart {
-        return Ok(());
-    }
-    Err(Error::said(format!(
-        "{done} parts of {} are done, and would run again in {}. --restart starts it anew there",
-        job.shown(),
-        order.queue
-    )))
-}
-
-/// Pods of a Job that run, or have not ended yet.
-fn pods_left(job: &Value) -> i64 {
-    ["active", "terminating"].iter().filter_map(|count| job["status"][*count].as_i64()).sum()
-}
-
-fn is_being_deleted(job: &Job) -> bool {
-    !job.object["metadata"]["deletionTimestamp"].is_null()
-}
-
-/// Whether its deletion has begun, and it stays until its copy is in its queue.
-fn is_leaving(job: &Job) -> bool {
-    is_being_deleted(job) && finalizers(&job.object).iter().any(|finalizer| finalizer == FINALIZER)
-}
-
-/// Whether it has run to its end, of a Job or a JobSet.
-fn has_ended(job: &Job) -> bool {
-    let conditions = job.object["status"]["conditions"].as_array().into_iter().flatten();
-    let mut ended = conditions.filter(|condition| condition["status"] == "True");
-    ended.any(|condition| ["Complete", "Completed", "Failed"].iter().any(|kind| condition["type"] == *kind))
-}
-
-fn finalizers(object: &Value) -> Vec<String> {
-    let all = object["metadata"]["finalizers"].as_array().into_iter().flatten();
-    all.filter_map(|finalizer| finalizer.as_str().map(str::to_owned)).collect()
-}
-
-fn entries(map: &Value) -> serde_json::Map<String, Value> {
-    map.as_object().cloned().unwrap_or_default()
-}
-
-fn kinds() -> [Resource; 2] {
-    let kind = |group: &str, version: &str, plural: &str, kind: &str| Resource {
-        group: group.to_owned(),
-        version: version.to_owned(),
-        plural: plural.to_owned(),
-        kind: kind.to_owned(),
-        namespaced: true,
-    };
-    [kind("batch", "v1", "jobs", "Job"), kind("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")]
 }

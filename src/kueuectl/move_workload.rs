@@ -12,8 +12,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     error::Error,
-    kubeconfig,
-    move_across::{self, forget_other},
+    kubeconfig, move_across,
+    move_back::forget,
     move_checks::{Found, Job, QUEUE_LABEL, check_queue, is_stopped, moving, read},
     output::Printer,
     resource::{DryRun, Resource},
@@ -162,7 +162,7 @@ async fn renamed(session: &mut Session<'_, '_>, order: &Order) -> Result<Value, 
 
 async fn move_job(session: &mut Session<'_, '_>, order: &Order) -> Result<Value, Error> {
     let found = read(session.api().await?, order).await?;
-    forget_other(session, &found, &order.goal).await?;
+    forget(session, &found, &order.goal).await?;
     hold(session, order).await?;
     let job = wait_until_stopped(session, order).await?;
     label(session, order, &job).await?;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     error::Error,
-    move_across,
+    move_back::forget,
     move_checks::read,
     move_workload::{MOVING, Order},
     output::Printer,
@@ -82,7 +82,7 @@ async fn change(
 
 async fn forget_move(session: &mut Session<'_, '_>, namespace: &str, name: &str) -> Result<(), Error> {
     match read(session.api().await?, &Order::of_workload(namespace, name)).await {
-        Ok(found) => move_across::forget(session, &found).await,
+        Ok(found) => forget(session, &found, "").await,
         // What cannot be moved, or is on its way already, has nothing to take back.
         Err(Error::Said(_) | Error::NotFound(_)) => Ok(()),
         Err(error) => Err(error),

@@ -6,7 +6,9 @@ use std::{
     net::TcpListener,
     os::unix::fs::symlink,
     path::Path,
-    process::Command,
+    process::{Command, Stdio},
+    sync::mpsc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -216,4 +218,32 @@ fn nobody_waits_at_a_prompt_for_a_server() {
     }
     // Four times half a second, and what a busy machine takes to start four programs; the client itself would wait 30 s.
     assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+}
+
+#[test]
+fn nobody_waits_at_a_prompt_for_what_prints_the_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, pipe) = (folder.path().join("config.yaml"), folder.path().join("pipe"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    // What reads the pipe has no end as long as this is open, which is until the end of the test.
+    let open = fs::File::options().read(true).write(true).open(&pipe).unwrap();
+    let (over, is_over) = mpsc::channel::<()>();
+    let holding = thread::spawn(move || {
+        let _ = is_over.recv_timeout(Duration::from_secs(30));
+        drop(open);
+    });
+    let start = Instant::now();
+    let settings = format!("server: {NOWHERE}\ntokenCommand: exec cat {}\n", pipe.display());
+    fs::write(&config, settings).unwrap();
+    for words in [&["--cluster", ""][..], &["--cluster", "x", "--namespace", ""]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fedq"));
+        command.args(["kueue", "__complete", "list", "cq"]).args(words).env_clear();
+        // As shells do, whose own errors the command's would be among.
+        command.env("PATH", "/usr/bin:/bin").env("FEDQ_CONFIG", &config).stderr(Stdio::null());
+        let output = command.output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), ":4\n", "{output:?}");
+    }
+    assert!(start.elapsed() < Duration::from_secs(25), "{:?}", start.elapsed());
+    drop(over);
+    holding.join().unwrap();
 }

@@ -3,17 +3,20 @@
 
 mod api;
 mod app_wrappers;
+mod bounds;
 mod callers;
 #[path = "../support/checked.rs"]
 mod checked;
 mod cli;
 mod contract;
+mod described;
 #[path = "../support/document.rs"]
 mod document;
 mod edit;
 mod fake_hub;
 mod help;
 mod k8s_cli;
+mod pages;
 mod pipelines;
 mod placement;
 mod refusals;

@@ -36,6 +36,8 @@ const LOST: &str = "no answer within 10 s";
 /// Two clusters, and a command that is watched while it works on them.
 struct Two {
     clusters: [Arc<Cluster>; 2],
+    /// The write of the next command of which the answer is lost.
+    unanswered: Option<usize>,
     watched: Arc<Watched>,
 }
 
@@ -54,7 +56,7 @@ struct Watched {
 }
 
 impl Watched {
-    fn new(job: &str, kill: Option<Kill>) -> Arc<Self> {
+    fn new(job: &str, kill: Option<Kill>, unanswered: Option<usize>) -> Arc<Self> {
         let (writes, killed, wrong) = (AtomicUsize::new(0), Notify::new(), Mutex::default());
         Arc::new(Self {
             job: job.to_owned(),
@@ -186,7 +188,7 @@ impl Two {
             clusters.push(Arc::new(cluster));
         }
         let clusters = clusters.try_into().unwrap_or_else(|_| unreachable!("two were started"));
-        Self { clusters, watched: Watched::new("", None) }
+        Self { clusters, unanswered: None, watched: Watched::new("", None, None) }
     }
 
     fn here(&self) -> &Cluster {
@@ -229,9 +231,7 @@ impl Two {
 
     /// What the command said, unless it was ended; nothing was wrong at any moment.
     async fn runs(&mut self, job: &str, line: &str, kill: Option<Kill>) -> Option<(String, String, u8)> {
-        let unanswered = self.watched.unanswered;
-        self.watched = Watched::new(job, kill);
-        Arc::get_mut(&mut self.watched).unwrap().unanswered = unanswered;
+        self.watched = Watched::new(job, kill, self.unanswered.take());
         let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let mut world = World {
@@ -257,6 +257,13 @@ impl Two {
         assert!(wrong.is_empty(), "{line} {kill:?}: {wrong}");
         let text = |bytes| String::from_utf8(bytes).unwrap();
         code.map(|code| (text(out), text(err), code))
+    }
+
+    /// The command ends well, and the job is there alone, and runs.
+    async fn moves(&mut self, job: &str, line: &str) {
+        let (out, err, code) = self.runs(job, line, None).await.expect("nobody ends it");
+        assert_eq!((out, code), (format!("job.batch/{job} moved\n"), 0), "{err}");
+        self.has_moved(job).await;
     }
 
     /// It is there alone, and runs.
@@ -516,10 +523,8 @@ async fn a_copy_of_what_the_job_was_before_is_made_anew() {
     assert_eq!(uid(&two), first, "what is as it was is not made anew");
     let edit = json!({"metadata": {"annotations": {"own": "new"}}});
     two.here().merge_in("team", "Job", "edited", edit).await.unwrap();
-    let (out, err, code) = two.runs("edited", &line, None).await.expect("nobody ends it");
-    assert_eq!((out.as_str(), code), ("job.batch/edited moved\n", 0), "{err}");
+    two.moves("edited", &line).await;
     assert_eq!(two.there().get("Job", "team", "edited").unwrap()["metadata"]["annotations"]["own"], "new");
-    two.has_moved("edited").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -534,9 +539,7 @@ async fn a_job_stays_while_its_copy_is_being_deleted() {
     assert!(two.here().get("Job", "team", "twice").is_some());
     two.there().merge_in("team", "Job", "twice", hold(Value::Null)).await.unwrap();
     wait("the copy to go", two.there(), || two.there().get("Job", "team", "twice").is_none()).await;
-    let (out, err, code) = two.runs("twice", &line, None).await.expect("nobody ends it");
-    assert_eq!((out.as_str(), code), ("job.batch/twice moved\n", 0), "{err}");
-    two.has_moved("twice").await;
+    two.moves("twice", &line).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -551,9 +554,7 @@ async fn a_copy_is_made_once_the_last_pod_has_ended() {
     assert!(err.contains(&format!("fedq kueue resume workload {name}")), "{err}");
     assert!(two.there().get("Job", "team", "slow").is_none());
     put_status(two.here(), "slow", json!({"terminating": 0})).await;
-    let (out, err, code) = two.runs("slow", &line, None).await.expect("nobody ends it");
-    assert_eq!((out.as_str(), code), ("job.batch/slow moved\n", 0), "{err}");
-    two.has_moved("slow").await;
+    two.moves("slow", &line).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -563,11 +564,9 @@ async fn what_was_carried_out_without_an_answer_is_gone_on_with() {
         let job = format!("lost-{write}");
         let name = two.submit(&job, 4).await;
         let line = format!("move workload {name} -n team --cluster east --to-cluster west --to-queue vision");
-        two.watched = Watched::new(&job, None);
-        Arc::get_mut(&mut two.watched).unwrap().unanswered = Some(write);
+        two.unanswered = Some(write);
         let (out, err, code) = two.runs(&job, &line, None).await.expect("nobody ends it");
         assert!(code == 0 || err.contains(LOST), "{write}: {out}{err}");
-        two.watched = Watched::new(&job, None);
         if code != 0 {
             let (out, err, code) = two.runs(&job, &line, None).await.expect("nobody ends it");
             assert_eq!(code, 0, "{write}: {out}{err}");

@@ -93,7 +93,9 @@ impl AtStart {
 
     /// A cluster is waited for, perhaps again.
     pub fn waited_for(&mut self, cluster: &ClusterName) {
-        self.give_back(cluster);
+        if let Some(taken) = self.taken.remove(cluster) {
+            self.add(&taken.terms, 1);
+        }
     }
 
     /// A cluster that is gone has nothing on the hub any more.
@@ -107,15 +109,9 @@ impl AtStart {
     }
 
     fn take(&mut self, cluster: &ClusterName, taken: Taken) {
-        self.give_back(cluster);
+        self.waited_for(cluster);
         self.add(&taken.terms, -1);
         self.taken.insert(cluster.clone(), taken);
-    }
-
-    fn give_back(&mut self, cluster: &ClusterName) {
-        if let Some(taken) = self.taken.remove(cluster) {
-            self.add(&taken.terms, 1);
-        }
     }
 
     /// A cell that was not managed at the start had nothing of any cluster.
