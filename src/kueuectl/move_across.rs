@@ -161,7 +161,6 @@ impl Across<'_> {
 
     async fn all_of_it(&self, session: &mut Session<'_, '_>, found: &Found) -> Result<Job, Error> {
         let order = self.order;
-        found.may_be_stopped(order)?;
         let job = self.job_of(found)?;
         if is_stopped(&found.workload) && !moving(&found.workload) {
             return Err(Error::said(format!(
@@ -172,8 +171,9 @@ impl Across<'_> {
                 order.at
             )));
         }
-        may_start_anew(job, order)?;
         check_queue(&self.there.api, order).await?;
+        found.may_be_stopped(order)?;
+        may_start_anew(job, order)?;
         let there = self.parked(job).await?;
         // A move that was ended is found by a list: without the right to one, nothing is begun.
         job.resource

@@ -275,8 +275,9 @@ impl Two {
                 let labels = &job["metadata"]["labels"];
                 labels[LABEL] == "vision" && labels["own"] == "label" && job["spec"]["suspend"] == false
             };
+            let admitted = |one: &Arc<Value>| has(one, "Admitted") && one["spec"]["queueName"] == "vision";
             job.is_some_and(|job| ours(&job))
-                && workload(self.there(), name).is_some_and(|one| has(&one, "Admitted"))
+                && workload(self.there(), name).is_some_and(|one| admitted(&one))
         })
         .await;
         wait("its workload to go", self.here(), || {

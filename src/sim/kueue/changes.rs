@@ -9,8 +9,8 @@ use super::{
     read::{is_deleted, remove_finalizer},
 };
 
-/// What turns `before` into `after`. A status goes before the rest of its object, since taking away
-/// the last finalizer may end the object; what is deleted is let go of first, as Kueue does.
+/// What turns `before` into `after`. A status goes behind the rest of its object, since a workload that holds quota takes no
+/// other queue; but before a finalizer is taken away, which may end the object. What is deleted is let go of first, as Kueue does.
 pub(super) fn effects(kind: &'static str, before: &Objects, after: &Objects, out: &mut Vec<Effect>) {
     for (key, object) in after {
         let (namespace, name) = key.clone();
@@ -18,13 +18,14 @@ pub(super) fn effects(kind: &'static str, before: &Objects, after: &Objects, out
             None => out.push(Effect::Create { kind, object: (**object).clone() }),
             Some(old) if Arc::ptr_eq(old, object) => {}
             Some(old) => {
-                if let Some(status) = merge_patch(&old["status"], &object["status"]) {
+                let status = merge_patch(&old["status"], &object["status"]).map(|status| {
                     let (namespace, name) = key.clone();
-                    out.push(Effect::Status { kind, namespace, name, status });
-                }
-                if let Some(patch) = merge_patch(&without_status(old), &without_status(object)) {
-                    out.push(Effect::Patch { kind, namespace, name, patch });
-                }
+                    Effect::Status { kind, namespace, name, status }
+                });
+                let lets_go = old["metadata"]["finalizers"] != object["metadata"]["finalizers"];
+                let patch = merge_patch(&without_status(old), &without_status(object));
+                let patch = patch.map(|patch| Effect::Patch { kind, namespace, name, patch });
+                out.extend(if lets_go { [status, patch] } else { [patch, status] }.into_iter().flatten());
             }
         }
     }

@@ -219,6 +219,8 @@ async fn goes_to_the_other(
     })
     .await?;
     two.wait(job, "to run on the other", SOON, runs).await?;
+    let workloads = two.list(KUEUE, "Workload", Some(CASE)).await?;
+    ensure!(workloads.iter().all(|one| one["spec"]["queueName"] == QUEUE), "{workloads:#?}");
     eventually("the first to be gone", SOON, async || {
         let left = one.get(job).await?;
         Ok(Seen::when(left.is_none(), || format!("{left:?}")))

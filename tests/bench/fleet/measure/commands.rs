@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use fedq_sim::nodes::Template;
@@ -47,6 +48,7 @@ pub async fn measure(args: &Args) -> Result<Vec<Curve>> {
     let mut curves: Vec<Curve> = COMMANDS.iter().map(|(command, goal)| curve(command, goal)).collect();
     let mut alone = curve("fedq kueue list cq --kubeconfig FILE", "no more than kueuectl");
     let mut peer = curve("kueuectl list cq --kubeconfig FILE", "").by("kueuectl");
+    let mut memory = Curve::new(&format!("memory of `{}`, at most", COMMANDS[4].0), "clusters", "kB", "");
     let mut ratio = Curve::new("kueuectl over `fedq kueue list cq` through fedqd", "clusters", "×", "≥10");
     let kueuectl = match &args.kueuectl {
         Some(program) => program.clone(),
@@ -74,6 +76,7 @@ pub async fn measure(args: &Args) -> Result<Vec<Curve>> {
                 for ((command, _), curve) in COMMANDS.iter().zip(&mut curves) {
                     curve.add(clusters, bed.through_daemon(command)?);
                 }
+                memory.add(clusters, bed.most_memory(COMMANDS[4].0)?);
                 let [own, theirs] = [&bed.fedq, &bed.kueuectl].map(|program| bed.by_kubeconfig(program));
                 let (own, theirs) = (own?, theirs?);
                 alone.add(clusters, own);
@@ -84,7 +87,7 @@ pub async fn measure(args: &Args) -> Result<Vec<Curve>> {
             })?;
         }
     }
-    curves.extend([alone, peer, ratio]);
+    curves.extend([alone, peer, ratio, memory]);
     Ok(curves)
 }
 
@@ -125,6 +128,23 @@ impl Bed {
         let millis = run(&mut self.daemons(command))?;
         println!("{command} {millis:.2} ms");
         Ok(millis)
+    }
+
+    /// Resident at most, in kB, as the kernel had it when the program was last looked at: once a millisecond.
+    fn most_memory(&self, command: &str) -> Result<f64> {
+        let mut program = self.daemons(command).stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
+        let (path, mut most) = (format!("/proc/{}/status", program.id()), 0.0_f64);
+        while program.try_wait()?.is_none() {
+            // It may have ended since.
+            let status = std::fs::read_to_string(&path).unwrap_or_default();
+            let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+            let kilobytes = line.and_then(|rest| rest.trim().strip_suffix(" kB")).map(str::parse::<f64>);
+            most = most.max(kilobytes.transpose()?.unwrap_or_default());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        ensure!(0.0 < most, "{command} was over before it was looked at");
+        println!("{command} {most} kB");
+        Ok(most)
     }
 
     fn by_kubeconfig(&self, program: &Path) -> Result<f64> {
