@@ -62,7 +62,7 @@ impl Watched {
             job: job.to_owned(),
             kill,
             lists_nothing: job == "unlisted",
-            unanswered: None,
+            unanswered,
             writes,
             killed,
             wrong,
@@ -560,7 +560,7 @@ async fn a_copy_is_made_once_the_last_pod_has_ended() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_carried_out_without_an_answer_is_gone_on_with() {
-    let mut two = Two::start().await;
+    let (mut two, mut told) = (Two::start().await, 0);
     for write in 1..=8 {
         let job = format!("lost-{write}");
         let name = two.submit(&job, 4).await;
@@ -569,12 +569,15 @@ async fn what_was_carried_out_without_an_answer_is_gone_on_with() {
         let (out, err, code) = two.runs(&job, &line, None).await.expect("nobody ends it");
         assert!(code == 0 || err.contains(LOST), "{write}: {out}{err}");
         if code != 0 {
+            told += 1;
             let (out, err, code) = two.runs(&job, &line, None).await.expect("nobody ends it");
             assert_eq!(code, 0, "{write}: {out}{err}");
         }
         two.has_moved(&job).await;
         two.there().remove_in("team", "Job", &job).await.unwrap();
     }
+    // Of the deletion the job itself tells.
+    assert_eq!(told, 7);
 }
 
 /// Somebody resumes it, and then deletes it: it is theirs to end.
