@@ -181,6 +181,7 @@ pub fn queue(name: &QueueName, queue: &QueueOverview, aliases: &Aliases) -> Queu
     Queue {
         name: name.to_string(),
         cohort: queue.cohort.clone(),
+        quota_cohort: queue.quota_cohort.clone(),
         untouched: queue.untouched.clone(),
         problems: queue
             .problems

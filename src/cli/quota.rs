@@ -90,6 +90,9 @@ fn describe(explanation: &QueueExplanation, printer: &mut Printer) -> Result<(),
     let mut facts = Table::default();
     facts.row(["Queue:", &queue.name]);
     facts.row(["Cohort:", queue.cohort.as_deref().unwrap_or("none")]);
+    if let Some(cohort) = &queue.quota_cohort {
+        facts.row(["Quota in:", &format!("Cohort {cohort}")]);
+    }
     if let Some(reason) = &queue.untouched {
         facts.row(["Left alone:", reason]);
     }

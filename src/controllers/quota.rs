@@ -30,6 +30,7 @@ use fedq_k8s::{
     claims::{ReadClaims, read_claims},
     events::Events,
     follow::TableSet,
+    read::quota_place::QuotaCohort,
     worker::JoinedClusters,
     write::{Action, Change, Kind, Target as WriteTarget},
 };
@@ -58,6 +59,7 @@ use super::{
 mod at_start;
 mod bases;
 mod changes;
+mod cohorts;
 mod drift;
 mod gather;
 mod in_force;
@@ -157,6 +159,8 @@ struct Told {
     queues: BTreeMap<QueueName, HubQueueInput>,
     /// The objects that these were read from.
     hub_objects: gather::Seen<QueueName>,
+    /// Where the quota of some of them stands.
+    cohorts: BTreeMap<QueueName, QuotaCohort>,
     worker_objects: BTreeMap<ClusterName, gather::Seen<String>>,
     /// Those that this round had to look at.
     fresh: BTreeSet<ClusterName>,

@@ -111,7 +111,10 @@ pub struct AssignmentOverview {
 
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct QueueOverview {
+    /// That it shares with others.
     pub cohort: Option<String>,
+    /// That its quota stands in, where it does not stand in the queue.
+    pub quota_cohort: Option<String>,
     /// Why fedq leaves the queue alone, where it does.
     pub untouched: Option<String>,
     /// What keeps it from working on clusters, besides quota: cluster, word, sentence.
@@ -122,8 +125,9 @@ pub struct QueueOverview {
 impl QueueOverview {
     /// Whether but for the cells they are the same.
     pub fn says_beside_cells(&self, other: &Self) -> bool {
-        let Self { cohort, untouched, problems, cells: _ } = self;
-        (cohort, untouched, problems) == (&other.cohort, &other.untouched, &other.problems)
+        let Self { cohort, quota_cohort, untouched, problems, cells: _ } = self;
+        (cohort, quota_cohort, untouched, problems)
+            == (&other.cohort, &other.quota_cohort, &other.untouched, &other.problems)
     }
 }
 

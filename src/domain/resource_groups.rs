@@ -115,6 +115,11 @@ pub enum Rule {
     LimitWithoutCohort { flavor: FlavorName },
     #[error("the lendingLimit of `{resource}` of flavor `{flavor}` is above its nominalQuota")]
     LendingAboveNominal { flavor: FlavorName, resource: ResourceName },
+    #[error(
+        "the ClusterQueue's quota is in a Cohort and its form is not fedq's to change: add `{resource}` of flavor \
+         `{flavor}` to it with nominalQuota 0"
+    )]
+    NotCovered { flavor: FlavorName, resource: ResourceName },
 }
 
 impl ResourceGroups {
@@ -205,6 +210,19 @@ impl ResourceGroups {
             }
         }
         forbidden
+    }
+
+    /// These flavors and resources, with the quotas that `other` has for them, and 0 where it has none.
+    #[must_use]
+    pub fn with_quota_of(mut self, other: &Self) -> Self {
+        for flavor in self.0.iter_mut().flat_map(|group| &mut group.flavors) {
+            for quota in &mut flavor.resources {
+                let at = FlavorResource { flavor: flavor.name.clone(), resource: quota.name.clone() };
+                let held = other.cell(&at).cloned();
+                *quota = held.unwrap_or_else(|| ResourceQuota::zero(quota.name.clone()));
+            }
+        }
+        self
     }
 
     /// Writes quotas into cells that exist; texts whose value does not change stay as they are.

@@ -46,7 +46,7 @@ followed! {
         queues: ClusterQueue = Row::of(Kind::ClusterQueue).planned().read_by(Wake::of_queues);
         local_queues: LocalQueue = Row::read_only(KUEUE, "localqueues").planned().read_by(Wake::of_local_queues);
         flavors: ResourceFlavor = Row::read_only(KUEUE, "resourceflavors").planned();
-        cohorts: Cohort = Row::read_only(KUEUE, "cohorts").planned();
+        cohorts: Cohort = Row::of(Kind::Cohort).planned();
         checks: AdmissionCheck = Row::of(Kind::AdmissionCheck).planned();
         multikueue_configs: MultiKueueConfig = Row::of(Kind::MultiKueueConfig).planned();
         multikueue_clusters: MultiKueueCluster = Row::of(Kind::MultiKueueCluster).planned();

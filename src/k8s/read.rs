@@ -30,10 +30,13 @@ pub mod managed;
 pub mod multikueue;
 pub mod ocm;
 pub mod queues;
+pub mod quota_place;
 mod scores;
 pub mod tasks;
 
 pub use scores::{queue_quotas, reserved};
+
+use quota_place::{QUOTA_INTO, QuotaCohort};
 
 /// On a ClusterQueue of the hub: the cells that are fedq's, with what was there before.
 pub const CELLS: &str = "fedq.dev/cells";
@@ -47,6 +50,8 @@ pub enum ReadError {
     Quota { flavor: String, resource: String, problem: QuantityError },
     #[error("annotation {CELLS} is not what fedq wrote: {0}")]
     Cells(String),
+    #[error("annotation {QUOTA_INTO} is `{0}`; it can be `cohort` or `queue`")]
+    QuotaInto(String),
 }
 
 /// ResourceFlavors by name; one whose name is no flavor name cannot be meant by any claim.
@@ -186,19 +191,32 @@ fn cohort(queue: &ClusterQueue) -> Result<Option<CohortName>, ReadError> {
     Ok(name.map(CohortName::new).transpose()?)
 }
 
-pub fn hub_queue(hub: &Hub, queue: &ClusterQueue) -> Result<HubQueueInput, ReadError> {
+/// `cohort`: where the queue's quota stands, if not in itself.
+pub fn hub_queue(
+    hub: &Hub,
+    queue: &ClusterQueue,
+    in_cohort: Option<&QuotaCohort>,
+) -> Result<HubQueueInput, ReadError> {
     let (dispatch, automated) = dispatch(hub, queue);
     let stopped = queue.spec.stop_policy.as_deref().is_some_and(|policy| policy != "None");
     let runs_here = stopped && dispatch == Dispatch::RunsLocally;
     let still_held =
         if runs_here { usage(&queue.status.flavors_reservation).collect() } else { BTreeMap::new() };
+    let (groups, cohort, managed) = match in_cohort {
+        Some(place) => {
+            let parent = place.form.parent.as_deref().map(CohortName::new).transpose()?;
+            (place.groups(queue)?, parent, managed_cells(&place.meta())?)
+        }
+        None => (groups(&queue.spec.resource_groups)?, cohort(queue)?, managed_cells(&queue.metadata)?),
+    };
     Ok(HubQueueInput {
         name: QueueName::new(&queue.metadata.name)?,
-        groups: groups(&queue.spec.resource_groups)?,
-        cohort: cohort(queue)?,
-        managed: managed_cells(&queue.metadata)?,
+        groups,
+        cohort,
+        managed,
         dispatch,
         automated,
+        quota_place: in_cohort.map(QuotaCohort::place).unwrap_or_default(),
         still_held,
         unread: BTreeMap::new(),
     })

@@ -126,7 +126,7 @@ pub const HUB: &[Right] = &[
     right(KUEUE, "localqueues", FOLLOW, "copying queues"),
     right(KUEUE, "resourceflavors", FOLLOW, "copying flavors"),
     right(KUEUE, "workloadpriorityclasses", FOLLOW, "copying priority classes"),
-    right(KUEUE, "cohorts", FOLLOW, "seeing quota outside queues"),
+    right(KUEUE, "cohorts", OWN, "holding the quota of queues that are kept elsewhere"),
     right(KUEUE, "admissionchecks", FOLLOW, "seeing which queues dispatch"),
     right(KUEUE, "admissionchecks/status", &["patch"], "answering admission checks of Placements"),
     right(KUEUE, "multikueueconfigs", OWN, "configuring MultiKueue from Placements"),

@@ -17,6 +17,7 @@ pub enum Kind {
     ResourceFlavor,
     WorkloadPriorityClass,
     ClusterQueue,
+    Cohort,
     LocalQueue,
     MultiKueueConfig,
     MultiKueueCluster,
@@ -43,6 +44,7 @@ impl Kind {
             Self::ResourceFlavor
             | Self::WorkloadPriorityClass
             | Self::ClusterQueue
+            | Self::Cohort
             | Self::LocalQueue
             | Self::MultiKueueConfig
             | Self::MultiKueueCluster
@@ -66,6 +68,7 @@ impl Kind {
             Self::ResourceFlavor => "resourceflavors",
             Self::WorkloadPriorityClass => "workloadpriorityclasses",
             Self::ClusterQueue => "clusterqueues",
+            Self::Cohort => "cohorts",
             Self::LocalQueue => "localqueues",
             Self::MultiKueueConfig => "multikueueconfigs",
             Self::MultiKueueCluster => "multikueueclusters",

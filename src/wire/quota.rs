@@ -9,8 +9,12 @@ use super::{quantity::Quantity, time::Time};
 #[serde(rename_all = "camelCase")]
 pub struct Queue {
     pub name: String,
+    /// The cohort that it shares with other queues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cohort: Option<String>,
+    /// The Cohort that its quota stands in, where its annotation `fedq.dev/quota-into: cohort` asks for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_cohort: Option<String>,
     /// Why fedq leaves the queue alone, where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untouched: Option<String>,

@@ -10,7 +10,8 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use fedq_domain::{
     capacity::{Capacity, NodeClass, NodeFacts, NodeTable, ResourceFilter},
     quota::{
-        Assignment, ClaimInput, ClusterInput, Dispatch, HubQueueInput, Planner, WorkerCell, WorkerQueueInput,
+        Assignment, ClaimInput, ClusterInput, Dispatch, HubQueueInput, Planner, QuotaPlace, WorkerCell,
+        WorkerQueueInput,
     },
     resource_groups::ResourceGroups,
     resources::{FlavorResource, Resources},
@@ -79,6 +80,7 @@ fn planner(clusters: usize) -> Planner {
             managed: BTreeMap::new(),
             dispatch: Dispatch::RunsLocally,
             automated: false,
+            quota_place: QuotaPlace::default(),
             still_held: BTreeMap::new(),
             unread: BTreeMap::new(),
         });

@@ -310,6 +310,7 @@ pub fn overview() -> Overview {
             queue,
             Arc::new(QueueOverview {
                 cohort: Some("research".to_owned()),
+                quota_cohort: None,
                 untouched: None,
                 problems: vec![(names("east"), "NotWritten", "its namespace is taken".to_owned())],
                 cells: BTreeMap::from([((flavor, gpu), cell)]),

@@ -7,6 +7,7 @@ mod agreement;
 mod bed;
 #[path = "../support/checked.rs"]
 mod checked;
+mod cohort_mode;
 #[path = "../conformance/mod.rs"]
 mod conformance;
 mod demo;

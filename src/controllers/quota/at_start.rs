@@ -143,7 +143,7 @@ fn units(amount: Amount) -> i128 {
 #[cfg(test)]
 mod tests {
     use fedq_domain::{
-        quota::{Dispatch, ManagedCell},
+        quota::{Dispatch, ManagedCell, QuotaPlace},
         resource_groups::{Quota, ResourceGroups},
     };
     use fedq_values::ids::{FlavorName, ResourceName};
@@ -176,6 +176,7 @@ mod tests {
             managed: managed.into_iter().collect(),
             dispatch: Dispatch::RunsLocally,
             automated: false,
+            quota_place: QuotaPlace::Queue,
             still_held: BTreeMap::new(),
             unread: BTreeMap::new(),
         };

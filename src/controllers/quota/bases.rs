@@ -71,7 +71,7 @@ impl Bases {
 mod tests {
     use super::*;
     use fedq_domain::{
-        quota::Dispatch,
+        quota::{Dispatch, QuotaPlace},
         resource_groups::{FlavorQuotas, ResourceGroup, ResourceGroups, ResourceQuota, Written},
     };
     use fedq_values::quantity::Amount;
@@ -97,6 +97,7 @@ mod tests {
             managed: base.map(cell).into_iter().collect(),
             dispatch: Dispatch::RunsLocally,
             automated: false,
+            quota_place: QuotaPlace::Queue,
             still_held: BTreeMap::new(),
             unread: BTreeMap::new(),
         }

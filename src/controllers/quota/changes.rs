@@ -21,7 +21,7 @@ use fedq_k8s::{
     read::{self, CELLS},
     types::{
         kueue::ClusterQueue,
-        meta::{ADOPT, HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ},
+        meta::{ADOPT, HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ, Meta},
     },
     worker::Worker,
     write::{Action, Change, Kind, Target as WriteTarget},
@@ -80,31 +80,30 @@ impl QuotaController {
     pub(super) fn hub_changes(&mut self, round: &mut Round<'_>) -> Vec<Change> {
         let mut changes = Vec::new();
         for (name, plan) in std::mem::take(&mut round.queues) {
-            if let Some(object) = self.told.hub_objects.get(&name)
-                && let Some(change) = self.hub_change(&name, object, &plan, round)
-            {
-                changes.push(change);
+            if plan.untouched.is_none() && !round.unreadable.contains_key(&name) {
+                changes.extend(match self.told.cohorts.get(&name) {
+                    Some(cohort) => self.cohort_change(&name, cohort, &plan, round),
+                    None => self.queue_change(&name, &plan, round),
+                });
             }
             round.queues.insert(name, plan);
         }
+        changes.extend(self.cohorts_left(round));
         changes
     }
 
-    fn hub_change(
-        &self,
-        name: &QueueName,
-        object: &ClusterQueue,
-        plan: &HubQueuePlan,
-        round: &mut Round<'_>,
-    ) -> Option<Change> {
-        let observed = self.told.queues.get(name)?;
+    fn queue_change(&self, name: &QueueName, plan: &HubQueuePlan, round: &mut Round<'_>) -> Option<Change> {
+        let (object, observed) = (self.told.hub_objects.get(name)?, self.told.queues.get(name)?);
         // What the annotation really says, not what is remembered of it.
         let written = read::managed_cells(&object.metadata).ok()?;
         let same = plan.groups == observed.groups && plan.managed == written;
-        if plan.untouched.is_some() || round.unreadable.contains_key(name) || same {
+        // The same quota would be there twice.
+        if same || self.is_left(name) {
             return None;
         }
-        if !self.may_write("hub", object, &plan.groups, round) {
+        let target = WriteTarget::cluster_scoped(Kind::ClusterQueue, name.as_str());
+        let of = QuotaObject { place: "hub", target: &target, meta: &object.metadata, queue: name.as_str() };
+        if !self.may_write(&of, &plan.groups, round) {
             return None;
         }
         let body = json!({
@@ -310,12 +309,15 @@ impl QuotaController {
         }
         let mut policy = policy_difference(&observed_policy, &policy);
         let differs = !policy.is_empty();
-        self.leave_fought_over(worker.name.as_str(), object, &mut policy, round);
+        let target = WriteTarget::cluster_scoped(Kind::ClusterQueue, name.as_str());
+        let (place, meta) = (worker.name.as_str(), &object.metadata);
+        let of = QuotaObject { place, target: &target, meta, queue: name.as_str() };
+        self.leave_fought_over(&of, &mut policy, round);
         let unlabelled = object.metadata.labels.get(HUB_LABEL) != Some(&self.context.hub_id);
         if desired == observed && policy.is_empty() && !unlabelled {
             return (!claimed && !differs).then(|| delete_if_empty(object)).flatten();
         }
-        if desired != observed && !self.may_write(worker.name.as_str(), object, &desired, round) {
+        if desired != observed && !self.may_write(&of, &desired, round) {
             return None;
         }
         let mut spec = policy;
@@ -348,47 +350,53 @@ impl QuotaController {
     }
 
     /// Takes out of a patch the fields that somebody keeps writing back.
-    fn leave_fought_over(
+    pub(super) fn leave_fought_over(
         &self,
-        place: &str,
-        object: &ClusterQueue,
+        of: &QuotaObject<'_>,
         patch: &mut Map<String, Value>,
         round: &mut Round<'_>,
     ) {
-        let name = &object.metadata.name;
         let mut drift = self.writing.drift.lock().expect("no code panics while holding this lock");
         patch.retain(|field, value| {
             let wish = Wish::Field(value.clone());
-            let Verdict::Wait(until) = drift.judge(&field_key(place, name, field), &wish, Instant::now())
-            else {
-                return true;
-            };
-            round.look_again(Some(until));
-            let who = drift::other_manager(&object.metadata);
-            round.conflicts.insert((place.to_owned(), name.clone()), who);
+            let key = field_key(of.place, of.target, field);
+            let Verdict::Wait(until) = drift.judge(&key, &wish, Instant::now()) else { return true };
+            of.fought_over(until, round);
             false
         });
     }
 
     /// Whether a write of these groups is not the umpteenth against somebody who writes them back.
-    fn may_write(
+    pub(super) fn may_write(
         &self,
-        place: &str,
-        object: &ClusterQueue,
+        of: &QuotaObject<'_>,
         desired: &ResourceGroups,
         round: &mut Round<'_>,
     ) -> bool {
-        let name = &object.metadata.name;
         let mut drift = self.writing.drift.lock().expect("no code panics while holding this lock");
-        match drift.judge(&key(place, name), &Wish::Groups(desired.clone()), Instant::now()) {
+        match drift.judge(&key(of.place, of.target), &Wish::Groups(desired.clone()), Instant::now()) {
             Verdict::Write => true,
             Verdict::Wait(until) => {
-                round.look_again(Some(until));
-                let who = drift::other_manager(&object.metadata);
-                round.conflicts.insert((place.to_owned(), name.clone()), who);
+                of.fought_over(until, round);
                 false
             }
         }
+    }
+}
+
+/// What holds a queue's quota at one place, as it was read.
+pub(super) struct QuotaObject<'a> {
+    pub place: &'a str,
+    pub target: &'a WriteTarget,
+    pub meta: &'a Meta,
+    pub queue: &'a str,
+}
+
+impl QuotaObject<'_> {
+    fn fought_over(&self, until: Instant, round: &mut Round<'_>) {
+        round.look_again(Some(until));
+        let who = drift::other_manager(self.meta);
+        round.conflicts.insert((self.place.to_owned(), self.queue.to_owned()), who);
     }
 }
 

@@ -19,7 +19,10 @@ use fedq_k8s::{
     follow::TableSet,
     hub::Hub,
     list_watch::Skipped,
-    read,
+    read::{
+        self,
+        quota_place::{QuotaCohort, as_ordinary},
+    },
     types::kueue::ClusterQueue,
     worker::{Joined, Worker},
 };
@@ -332,15 +335,42 @@ pub(super) fn flavors(hub: &Hub) -> BTreeSet<FlavorName> {
 }
 
 /// Reads the hub's queues; one that cannot be read is left alone, with the reason.
-pub(super) fn hub_queues(hub: &Hub) -> HubQueues {
+pub(super) fn hub_queues(hub: &Hub, hub_id: &str) -> HubQueues {
     let mut found = HubQueues::default();
+    let unreadable_cohorts = hub.cohorts.skipped();
     for queue in hub.queues.all() {
         let Ok(name) = QueueName::new(&queue.metadata.name) else { continue };
-        found.seen.insert(name.clone(), Arc::clone(&queue));
+        let cohort = match QuotaCohort::find(hub, &queue, hub_id) {
+            Ok(cohort) => cohort,
+            Err(error) => {
+                found.seen.insert(name.clone(), queue);
+                found.unreadable.insert(name, error.to_string());
+                continue;
+            }
+        };
+        let seen = match &cohort {
+            Some(cohort) => Arc::new(as_ordinary(&queue, cohort)),
+            None => Arc::clone(&queue),
+        };
+        found.seen.insert(name.clone(), seen);
         if queue.metadata.deletion_timestamp.is_some() {
+            found.cohorts.extend(cohort.map(|cohort| (name, cohort)));
             continue;
         }
-        match read::hub_queue(hub, &queue) {
+        let input = read::hub_queue(hub, &queue, cohort.as_ref());
+        if let Some(cohort) = cohort {
+            let is_it = |skipped: &&Skipped| skipped.name.as_deref() == Some(cohort.name.as_str());
+            if let Some(skipped) = unreadable_cohorts.iter().find(is_it) {
+                found
+                    .unreadable
+                    .insert(name.clone(), format!("its Cohort `{}`: {}", cohort.name, skipped.reason));
+            }
+            found.cohorts.insert(name.clone(), cohort);
+        }
+        if found.unreadable.contains_key(&name) {
+            continue;
+        }
+        match input {
             Ok(input) => {
                 found.inputs.insert(name, input);
             }
@@ -355,8 +385,10 @@ pub(super) fn hub_queues(hub: &Hub) -> HubQueues {
 #[derive(Default)]
 pub(super) struct HubQueues {
     pub inputs: BTreeMap<QueueName, HubQueueInput>,
-    /// All of them, also those that are going or cannot be read.
+    /// All of them, also those that are going or cannot be read, as they are copied to workers.
     pub seen: Seen<QueueName>,
+    /// Of those whose quota does not stand in themselves.
+    pub cohorts: BTreeMap<QueueName, QuotaCohort>,
     pub unreadable: BTreeMap<QueueName, String>,
 }
 

@@ -229,17 +229,19 @@ impl QuotaController {
 
     /// All but its cells.
     fn queue_head(&self, round: &Round<'_>, name: &QueueName, plan: &HubQueuePlan) -> QueueOverview {
-        let object = self.context.hub.queues.get(None, name.as_str());
+        let object = self.told.hub_objects.get(name);
         let untouched = plan.untouched.as_ref().map(|why| match why {
             Untouched::Automated => {
                 "its MultiKueueConfig has quotaManagement: Automated, so Kueue writes its quota".to_owned()
             }
             Untouched::Invalid(rule) => format!("Kueue would refuse any write to it: {rule}"),
+            Untouched::Cohort(problem) => problem.to_string(),
         });
         let conflict = round.conflicts.get(&("hub".to_owned(), name.to_string()));
         let conflict = conflict.map(|who| format!("{who} keeps changing the quota that fedq lists on it"));
         QueueOverview {
             cohort: object.and_then(|object| object.spec.cohort_name.clone()),
+            quota_cohort: self.told.cohorts.get(name).map(|cohort| cohort.name.clone()),
             untouched: untouched.or(conflict).or_else(|| round.unreadable.get(name).cloned()),
             problems: queue_problems(round, name),
             cells: BTreeMap::new(),

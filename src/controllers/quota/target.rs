@@ -65,7 +65,7 @@ impl Target {
         let (writing, name, measured) = (writing.clone(), place.name().to_owned(), Arc::clone(&latency));
         let heard = move |change: &Change, outcome: &Outcome| {
             if let Ok(answer) = outcome
-                && change.target.kind == Kind::ClusterQueue
+                && matches!(change.target.kind, Kind::ClusterQueue | Kind::Cohort)
             {
                 writing.remember(&name, change, answer);
                 writing.measure(&measured);
@@ -156,21 +156,21 @@ impl Writing {
         if writes_quota(change)
             && let Some(groups) = groups_of(answer)
         {
-            drift.wrote(&key(place, &target.name), Wish::Groups(groups), Instant::now());
+            drift.wrote(&key(place, target), Wish::Groups(groups), Instant::now());
         }
         for (field, value) in policy_fields(change) {
-            let key = field_key(place, &target.name, field);
+            let key = field_key(place, target, field);
             drift.wrote(&key, Wish::Field(value.clone()), Instant::now());
         }
     }
 }
 
-pub(super) fn key(place: &str, queue: &str) -> String {
-    format!("{place}/{queue}")
+pub(super) fn key(place: &str, target: &write::Target) -> String {
+    format!("{place}/{target}")
 }
 
-pub(super) fn field_key(place: &str, queue: &str, field: &str) -> String {
-    format!("{place}/{queue} {field}")
+pub(super) fn field_key(place: &str, target: &write::Target, field: &str) -> String {
+    format!("{place}/{target} {field}")
 }
 
 /// What a patch of a queue writes beside its quota.

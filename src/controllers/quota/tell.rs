@@ -32,9 +32,9 @@ pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 
 impl QuotaController {
     pub(super) fn plan(&mut self, round: &mut Round<'_>) {
-        let gather::HubQueues { inputs: mut queues, seen, unreadable } =
-            gather::hub_queues(&self.context.hub);
-        (round.unreadable, self.told.hub_objects) = (unreadable, seen);
+        let gather::HubQueues { inputs: mut queues, seen, cohorts, unreadable } =
+            gather::hub_queues(&self.context.hub, &self.context.hub_id);
+        (round.unreadable, self.told.hub_objects, self.told.cohorts) = (unreadable, seen, cohorts);
         self.keep_unreadable(&mut queues, round);
         self.restore_bases(&mut queues, round);
         self.at_start.tell(&mut queues);
@@ -176,8 +176,13 @@ impl QuotaController {
         // What stands for one that cannot be read is of the object before, which may not be the same one.
         let read = queues.iter_mut().filter(|(name, _)| !round.unreadable.contains_key(*name));
         for (name, queue) in read {
-            if let Some(object) = self.told.hub_objects.get(name)
-                && let Some(news) = self.bases.restore(&object.metadata.uid, queue)
+            let uid = match self.told.cohorts.get(name) {
+                // One that is not made yet has nothing to be remembered.
+                Some(cohort) => cohort.object.as_ref().map(|cohort| &cohort.metadata.uid),
+                None => self.told.hub_objects.get(name).map(|object| &object.metadata.uid),
+            };
+            if let Some(uid) = uid
+                && let Some(news) = self.bases.restore(uid, queue)
             {
                 self.store_later(Record::HubCells(name.clone(), Some(news)));
             }

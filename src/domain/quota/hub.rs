@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Dispatch, HubCellPlan, HubQueueInput, HubQueuePlan, ManagedCell, Untouched,
+    Dispatch, HubCellPlan, HubQueueInput, HubQueuePlan, ManagedCell, QuotaPlace, Untouched,
     model::{HubFacts, Verdict},
 };
 use crate::{
@@ -50,7 +50,10 @@ impl QueueFacts {
         let mut groups = input.groups.clone();
         let (known, unknown): (BTreeSet<_>, BTreeSet<_>) =
             named.partition(|cell| flavors.is_none_or(|flavors| flavors.contains(&cell.flavor)));
-        let forbidden = groups.extend_all(known.into_iter());
+        let forbidden = match &input.quota_place {
+            QuotaPlace::Queue => groups.extend_all(known.into_iter()),
+            QuotaPlace::Cohort { .. } => not_covered(&groups, known),
+        };
         let flavors =
             |group: &ResourceGroup| group.flavors.iter().map(|flavor| flavor.name.clone()).collect();
         let has_cohort = input.cohort.is_some();
@@ -95,6 +98,12 @@ impl QueueFacts {
     }
 }
 
+/// Cells that the queue lacks and that are not fedq's to add.
+fn not_covered(groups: &ResourceGroups, named: BTreeSet<FlavorResource>) -> BTreeMap<FlavorResource, Rule> {
+    let missing = named.into_iter().filter(|at| groups.cell(at).is_none());
+    missing.map(|at| (at.clone(), Rule::NotCovered { flavor: at.flavor, resource: at.resource })).collect()
+}
+
 /// The lendingLimit a person wants: what stands in the queue, unless fedq put it there for the one it
 /// keeps.
 fn kept_lending(managed: Option<&ManagedCell>, quota: &ResourceQuota) -> Option<Amount> {
@@ -126,10 +135,11 @@ pub(super) fn plan(
     mut by_cell: BTreeMap<FlavorResource, CellTerms>,
     held: bool,
 ) -> HubQueuePlan {
-    let untouched = if input.automated {
-        Some(Untouched::Automated)
-    } else {
-        input.groups.validate(input.cohort.is_some()).err().map(Untouched::Invalid)
+    let invalid = || input.groups.validate(input.cohort.is_some()).err().map(Untouched::Invalid);
+    let untouched = match &input.quota_place {
+        _ if input.automated => Some(Untouched::Automated),
+        QuotaPlace::Cohort { problem: Some(problem) } => Some(Untouched::Cohort(problem.clone())),
+        QuotaPlace::Cohort { problem: None } | QuotaPlace::Queue => invalid(),
     };
     for at in input.managed.keys() {
         by_cell.entry(at.clone()).or_insert_with(|| CellTerms { held, ..CellTerms::default() });

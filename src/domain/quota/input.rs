@@ -158,12 +158,38 @@ pub struct HubQueueInput {
     pub dispatch: Dispatch,
     /// Under Kueue's `quotaManagement: Automated`: Kueue's to write, not ours.
     pub automated: bool,
+    pub quota_place: QuotaPlace,
     /// What the workloads hold that the hub itself runs in a queue that admits no more (`stopPolicy`). No worker
     /// knows of them, so the queue's cells do not fall below that.
     pub still_held: BTreeMap<FlavorResource, Amount>,
     /// What the cells had, when fedqd started, of clusters that were not read since: as much of the terms that may
     /// lag ([`ClusterInput::terms_may_lag`]) is in the hub already.
     pub unread: BTreeMap<FlavorResource, Amount>,
+}
+
+/// The object of the hub that a queue's quota is written to. `groups`, `managed` and `cohort` are of that object.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum QuotaPlace {
+    /// The ClusterQueue itself.
+    #[default]
+    Queue,
+    /// A Cohort that the queue is alone in, as its annotation `fedq.dev/quota-into: cohort` asks. The ClusterQueue is
+    /// somebody else's as a whole, so no flavor and no resource is added to it.
+    Cohort { problem: Option<CohortProblem> },
+}
+
+/// Why nothing is written to a queue's Cohort.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum CohortProblem {
+    #[error("its quota is to stand in Cohort `{wanted}`, so its cohortName has to be `{wanted}`, and it is {}",
+        found.as_ref().map_or_else(|| "not set".to_owned(), |found| format!("`{found}`")))]
+    NotInIt { wanted: String, found: Option<String> },
+    #[error(
+        "Cohort `{cohort}` is there already and not fedq's: delete it, or annotate it `fedq.dev/adopt: \"true\"`"
+    )]
+    NotOurs { cohort: String },
+    #[error("a Cohort's name has at most 253 characters, and `fedq-` with that of the queue has more")]
+    NameTooLong,
 }
 
 /// A hub cell that is fedq's: one entry of the annotation `fedq.dev/cells`.

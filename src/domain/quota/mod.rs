@@ -20,8 +20,8 @@ mod solve;
 mod state;
 
 pub use input::{
-    AskedCell, Assignment, ClaimInput, ClusterInput, Dispatch, HubQueueInput, ManagedCell, Mode, PlanInput,
-    WorkerCell, WorkerQueueInput,
+    AskedCell, Assignment, ClaimInput, ClusterInput, CohortProblem, Dispatch, HubQueueInput, ManagedCell,
+    Mode, PlanInput, QuotaPlace, WorkerCell, WorkerQueueInput,
 };
 pub use output::{
     CellPlan, ClusterPlan, ClusterReport, FlavorUse, HubCellPlan, HubQueuePlan, Overcommit, Plan, Reason,

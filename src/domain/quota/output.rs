@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    quota::input::ManagedCell,
+    quota::input::{CohortProblem, ManagedCell},
     resource_groups::{ResourceGroups, Rule},
     resources::{Cell, FlavorResource},
 };
@@ -161,6 +161,7 @@ pub enum Untouched {
     Automated,
     /// The queue breaks one of Kueue's rules already, so any write of ours would be refused.
     Invalid(Rule),
+    Cohort(CohortProblem),
 }
 
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -324,6 +324,7 @@ impl World {
                 managed,
                 dispatch: Dispatch::RunsLocally,
                 automated: false,
+                quota_place: QuotaPlace::Queue,
                 still_held: BTreeMap::new(),
                 unread: BTreeMap::new(),
             };

@@ -7,6 +7,7 @@ use std::{
 
 use serde_json::{Map, Value, json};
 
+use super::quota_place::QuotaCohort;
 use crate::{
     hub::Hub,
     list_watch::Table,
@@ -52,7 +53,11 @@ fn checks(strategy: &AdmissionChecksStrategy) -> Value {
 /// What the hub says that workers must have.
 pub fn hub_objects(hub: &Hub, hub_id: &str, namespace_rules: &NamespaceRules) -> HubObjects {
     let hub_queue = |queue: &Arc<crate::types::kueue::ClusterQueue>| {
-        let cohort = queue.spec.cohort_name.clone().filter(|name| !name.is_empty());
+        // Of one whose quota stands in a Cohort of its own, workers get an ordinary copy.
+        let cohort = match QuotaCohort::find(hub, queue, hub_id) {
+            Ok(Some(own)) => own.form.parent,
+            Ok(None) | Err(_) => queue.spec.cohort_name.clone().filter(|name| !name.is_empty()),
+        };
         let namespaces = queue.spec.namespace_selector.as_ref().and_then(requirements);
         Some((QueueName::new(&queue.metadata.name).ok()?, HubQueue { cohort, namespaces }))
     };

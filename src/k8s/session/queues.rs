@@ -9,7 +9,10 @@ use serde_json::json;
 use super::{DEADLINE, HubError, Session};
 use crate::{
     client::{ApiError, call},
-    read::{self, CELLS, ReadError},
+    read::{
+        self, CELLS, ReadError,
+        quota_place::{cohort_of, is_in_cohort},
+    },
     types::{kueue, meta::Meta},
 };
 use fedq_domain::{claim::EDIT_MANAGER, resources::FlavorResource};
@@ -32,6 +35,11 @@ impl From<ApiError> for BaseError {
 }
 
 impl Session {
+    fn kueue(&self, kind: &str) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk(kueue::GROUP, kueue::VERSION, kind);
+        Api::all_with(self.client.clone(), &ApiResource::from_gvk(&kind))
+    }
+
     /// Changes the base of a cell; the one it had. The queue itself follows with the next plan.
     pub async fn set_base(
         &self,
@@ -40,12 +48,17 @@ impl Session {
         base: Amount,
         dry_run: bool,
     ) -> Result<Amount, BaseError> {
-        let kind = GroupVersionKind::gvk(kueue::GROUP, kueue::VERSION, "ClusterQueue");
-        let api = Api::<DynamicObject>::all_with(self.client.clone(), &ApiResource::from_gvk(&kind));
-        let object = call(DEADLINE, api.get_metadata(queue.as_str())).await?;
-        let annotations = object.metadata.annotations.unwrap_or_default();
-        let mut cells = read::managed_cells(&Meta { annotations, ..Meta::default() })
-            .map_err(|source| BaseError::Cells { queue: queue.clone(), source })?;
+        let unreadable = |source| BaseError::Cells { queue: queue.clone(), source };
+        let mut api = self.kueue("ClusterQueue");
+        let mut name = queue.to_string();
+        let mut object = call(DEADLINE, api.get_metadata(&name)).await?;
+        let mut annotations = object.metadata.annotations.take().unwrap_or_default();
+        if is_in_cohort(&Meta { annotations: annotations.clone(), ..Meta::default() }).map_err(unreadable)? {
+            (api, name) = (self.kueue("Cohort"), cohort_of(&name));
+            object = call(DEADLINE, api.get_metadata(&name)).await?;
+            annotations = object.metadata.annotations.take().unwrap_or_default();
+        }
+        let mut cells = read::managed_cells(&Meta { annotations, ..Meta::default() }).map_err(unreadable)?;
         let Some(managed) = cells.get_mut(cell) else {
             return Err(BaseError::NotOurs { queue: queue.clone(), cell: cell.clone() });
         };
@@ -56,7 +69,7 @@ impl Session {
             "resourceVersion": object.metadata.resource_version,
             "annotations": {CELLS: read::render_cells(&cells)},
         }});
-        call(DEADLINE, api.patch_metadata(queue.as_str(), &parameters, &Patch::Merge(&patch))).await?;
+        call(DEADLINE, api.patch_metadata(&name, &parameters, &Patch::Merge(&patch))).await?;
         Ok(before)
     }
 }

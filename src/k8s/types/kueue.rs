@@ -242,6 +242,8 @@ pub struct CohortSpec {
     pub parent_name: Option<String>,
     #[serde(default)]
     pub resource_groups: Vec<ResourceGroup>,
+    #[serde(default)]
+    pub fair_sharing: Option<Value>,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -8,6 +8,7 @@ pub mod bed;
 pub mod capacity;
 pub mod claims;
 pub mod cluster_profile;
+pub mod cohort_mode;
 pub mod command_line;
 pub mod conformance;
 pub mod faults;
@@ -96,6 +97,7 @@ pub fn all() -> Vec<Case> {
         hub_queues::a_controller_that_writes_our_cells_is_named_not_fought,
         hub_queues::a_multikueue_queue_counts_only_clusters_it_dispatches_to,
         hub_queues::quota_that_kueue_manages_is_left_to_it,
+        cohort_mode::a_queue_from_git_dispatches_what_its_cohort_has,
         hub_queues::a_queue_on_hold_keeps_what_still_runs,
         leaving::a_cordoned_cluster_counts_only_what_its_workloads_hold,
         leaving::a_leaving_cluster_loses_its_share_first_and_only_what_is_ours,
@@ -151,6 +153,8 @@ fn parallel() -> Vec<Case> {
         bed::a_pod_logs_through_the_api_server,
         bed::a_bare_cluster_has_no_kueue,
         bed::nothing_outlives_a_killed_run,
+        cohort_mode::a_cohorts_quota_is_used_as_its_queues_own,
+        cohort_mode::fair_sharing_weighs_a_cohort_as_its_queue,
         kueue_move::killed_at_each_request_a_move_leaves_the_job_in_one_queue_or_the_other,
     ]);
     macro_rules! conformance_cases {

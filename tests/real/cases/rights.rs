@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use super::multikueue_stage::{checks, decide, hub_queue, install_ocm, is_active, worker_queue};
 use super::stage::{
     Assign, CLAIM, CLAIMS, GPU, KUEUE, SOON, Setup, Stage, claim_name, clear, ground, holds, job, job_id,
-    queue,
+    nominal, queue, same,
 };
 use crate::support::audit::Mark;
-use crate::support::cluster::{Cluster, has_condition, id};
+use crate::support::cluster::{Cluster, Part, has_condition, id};
 use crate::support::fleet::Fleet;
 use crate::support::nodes::node;
 
@@ -50,6 +50,18 @@ pub async fn the_rights_that_are_shipped_suffice_from_joining_to_leaving(fleet: 
         .await?;
     worker.apply_object("fedq-test", job(case, "runs", "system-queue", &[(GPU, "4")], "1s")).await?;
     worker.wait(job_id(case, "runs"), "complete", SOON, |job| has_condition(job, "Complete", "True")).await?;
+
+    // Its quota goes into a Cohort of its own, and back.
+    let turn = |into: Option<&str>, cohort: Option<&str>| json!({"metadata": {"annotations": {"fedq.dev/quota-into": into}}, "spec": {"cohortName": cohort}});
+    let (hub_queue, cohort) =
+        (id(KUEUE, "ClusterQueue", "system-queue"), id(KUEUE, "Cohort", "fedq-system-queue"));
+    hub.merge(hub_queue, Part::Whole, turn(Some("cohort"), Some("fedq-system-queue"))).await?;
+    let has = |object: &Value| nominal(object, case, GPU).is_some_and(|now| same(&now, "4"));
+    hub.wait(cohort, "4 GPUs", SOON, has).await?;
+    holds(hub, "system-queue", case, &[(GPU, "0")]).await?;
+    hub.merge(hub_queue, Part::Whole, turn(None, None)).await?;
+    hub.wait_gone(cohort, SOON).await?;
+    holds(hub, "system-queue", case, &[(GPU, "4")]).await?;
 
     stage.delete_secret("system-one").await?;
     let namespace = stage.namespace();

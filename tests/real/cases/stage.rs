@@ -463,6 +463,7 @@ async fn clear_cluster(cluster: &Cluster) -> Result<()> {
         (KUEUE, "Workload"),
         (KUEUE, "LocalQueue"),
         (KUEUE, "ClusterQueue"),
+        (KUEUE, "Cohort"),
         (KUEUE, "ResourceFlavor"),
         (KUEUE, "AdmissionCheck"),
         (KUEUE, "MultiKueueConfig"),

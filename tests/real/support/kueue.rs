@@ -36,6 +36,8 @@ const APPWRAPPER_CRD: &str = include_str!("../../../deploy/appwrapper/crd.yaml")
 
 /// The hub whose Kueue leaves it to fedq to nominate clusters.
 pub const DISPATCHING: &str = "dispatching";
+/// The cluster whose Kueue shares by weights.
+pub const FAIR: &str = "fair";
 
 /// Installs AppWrapper's, JobSet's and Kueue's kinds, starts Kueue and puts its webhooks before the API server.
 pub async fn install(cluster: &Cluster, supervisor: &Arc<Supervisor>, tools: &Arc<Tools>) -> Result<()> {
@@ -81,11 +83,13 @@ fn configuration(cluster: &Cluster, webhook: u16, health: u16) -> Value {
     } else {
         "kueue.x-k8s.io/multikueue-dispatcher-all-at-once"
     };
-    json!({
+    let mut configuration = json!({
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "kind": "Configuration",
         "namespace": "kueue-system",
         "leaderElection": {"leaderElect": false},
+        // Its own default of 20 requests a second would be what cases wait for.
+        "clientConnection": {"qps": 200, "burst": 400},
         "metrics": {"bindAddress": "0"},
         "health": {"healthProbeBindAddress": format!("127.0.0.1:{health}")},
         "webhook": {"host": "127.0.0.1", "port": webhook, "certDir": cluster.plane.authority().dir()},
@@ -97,7 +101,12 @@ fn configuration(cluster: &Cluster, webhook: u16, health: u16) -> Value {
         },
         // Visibility would be an aggregated API server, which needs a service inside the cluster.
         "featureGates": {"VisibilityOnDemand": false},
-    })
+    });
+    if cluster.name == FAIR {
+        configuration["fairSharing"] =
+            json!({"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]});
+    }
+    configuration
 }
 
 pub async fn install_crds(cluster: &Cluster, yaml: &str) -> Result<()> {
