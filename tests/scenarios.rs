@@ -16,7 +16,7 @@ use fedq_domain::{
     capacity::{Flavor, Headroom, NodeFacts, NodeTable, ResourceFilter, TaintFacts},
     quota::{
         Assignment, ClaimInput, ClusterInput, ClusterPlan, ClusterReport, Dispatch, HubQueueInput,
-        HubQueuePlan, ManagedCell, Mode, PlanInput, WorkerCell, WorkerQueueInput, plan,
+        HubQueuePlan, ManagedCell, Mode, PlanInput, QuotaPlace, WorkerCell, WorkerQueueInput, plan,
     },
     resource_groups::{FlavorQuotas, Quota, ResourceGroup, ResourceGroups, ResourceQuota, Written},
     resources::{Aliases, Cell, FlavorResource, Resources},
@@ -358,6 +358,7 @@ fn queue_input(name: &QueueName, queue: &Queue) -> HubQueueInput {
             .clone()
             .map_or(Dispatch::RunsLocally, |clusters| Dispatch::MultiKueue { clusters }),
         automated: queue.automated,
+        quota_place: QuotaPlace::Queue,
         still_held: amounts(&queue.still_held),
         unread: amounts(&queue.unread),
     }

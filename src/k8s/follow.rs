@@ -102,6 +102,8 @@ type Readers = fn(&Wake) -> Vec<Arc<Notify>>;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Part {
     Always,
+    /// AppWrappers, which a cluster may not know or let fedq see.
+    AppWrappers,
     /// Where tasks have pods: not on a hub that dispatches them by MultiKueue.
     Pods,
     /// Where MultiKueue is configured from Placements.

@@ -167,6 +167,7 @@ pub const HUB: &[Right] = &[
     },
     right("batch", "jobs", TASKS, "tasks that MultiKueue dispatches"),
     right("jobset.x-k8s.io", "jobsets", TASKS, "tasks that MultiKueue dispatches"),
+    right("workload.codeflare.dev", "appwrappers", TASKS, "AppWrappers that MultiKueue dispatches"),
     right("", "events", &["create", "patch"], "events on claims"),
     right("events.k8s.io", "events", &["create", "patch"], "events on claims"),
     right("authentication.k8s.io", "tokenreviews", &["create"], "knowing callers"),

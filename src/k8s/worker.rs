@@ -57,7 +57,7 @@ followed! { stored
         jobs: TaskJob = Row::of(Kind::Job).ours().marked(TASK_LABEL).read_by(Wake::of_tasks);
         job_sets: TaskJob = Row::of(Kind::JobSet).ours().marked(TASK_LABEL).read_by(Wake::of_tasks);
         app_wrappers: TaskJob =
-            Row::of(Kind::AppWrapper).ours().marked(TASK_LABEL).read_by(Wake::of_tasks).part(Part::Pods);
+            Row::of(Kind::AppWrapper).ours().marked(TASK_LABEL).read_by(Wake::of_tasks).part(Part::AppWrappers);
         pods: LogPod =
             Row::read_only("/api/v1", "pods").ours().marked(TASK_LABEL).read_by(Wake::of_tasks).part(Part::Pods);
         volume_claims: VolumeClaim =
@@ -151,14 +151,17 @@ impl Worker {
         following.allowance = self.allowance.clone();
         let scope = Scope { hub_id, namespace: "", wake: Some(wake), cancel: &self.cancel };
         self.tables.follow_part(Part::Always, &following, &scope, tasks);
-        self.tasks.follow_part(Part::Always, &following, &scope, tasks);
-        self.tasks.follow_part(Part::Pods, &following, &scope, tasks);
+        for part in [Part::Always, Part::AppWrappers, Part::Pods] {
+            self.tasks.follow_part(part, &following, &scope, tasks);
+        }
     }
 
-    /// Jobs and JobSets of tasks, and nothing else: where MultiKueue takes them from, they have no pods.
+    /// Jobs, JobSets and AppWrappers of tasks, and nothing else: where MultiKueue takes them from, they have no pods.
     pub fn follow_jobs(&self, following: &Following, hub_id: &str, tasks: &mut JoinSet<()>) {
         let scope = Scope { hub_id, namespace: "", wake: None, cancel: &self.cancel };
-        self.tasks.follow_part(Part::Always, following, &scope, tasks);
+        for part in [Part::Always, Part::AppWrappers] {
+            self.tasks.follow_part(part, following, &scope, tasks);
+        }
     }
 
     /// Whether what is there of tasks, and what is not, is known and followed at this moment.

@@ -202,9 +202,11 @@ fn fleet(runtime: Runtime) -> TaskViews {
         has_jobsets: false,
         app_wrappers: runtime,
     };
-    let east = [(ClusterName::new("east").unwrap(), east)];
-    let by_multikueue = Arc::new([("default".to_owned(), "dispatched".to_owned())].into());
-    let fleet = Fleet { clusters: east.into(), by_multikueue, ..Fleet::default() };
+    let name = ClusterName::new("east").unwrap();
+    let route = (("default".to_owned(), "dispatched".to_owned()), [name.clone()].into());
+    let by_multikueue = Arc::new([route].into());
+    let clusters = [(name, east)].into();
+    let fleet = Fleet { clusters, by_multikueue, hub_has_app_wrappers: true, ..Fleet::default() };
     TaskViews { fleet: Arc::new(fleet), ..TaskViews::default() }
 }
 
@@ -235,14 +237,28 @@ async fn a_cluster_on_which_nothing_runs_them_says_so_and_what_to_apply() {
 }
 
 #[tokio::test]
-async fn a_queue_of_multikueues_is_refused_in_clear_words() {
+async fn a_queue_of_multikueues_takes_them_where_all_its_clusters_run_them() {
     let served = stage().await;
-    served.task_views.send_replace(Arc::new(fleet(Runtime::Fedq)));
-    let asked = json!({"file": wrapper(&[job("a")]), "queue": "dispatched"});
-    let (status, problem) = served.call(ANN, "POST /appwrappers", asked).await;
-    assert_eq!(status, 422, "{problem}");
-    let detail = problem["detail"].as_str().unwrap();
-    assert!(detail.contains("dispatched by MultiKueue") && detail.contains("--cluster"), "{detail}");
+    let without_kind = |mut views: TaskViews| {
+        Arc::make_mut(&mut views.fleet).hub_has_app_wrappers = false;
+        views
+    };
+    for (views, status, says) in [
+        (
+            fleet(Runtime::None(Absence::NoController)),
+            422,
+            "may choose cluster east: nothing runs AppWrappers there",
+        ),
+        (without_kind(fleet(Runtime::Fedq)), 422, "the hub does not know AppWrappers"),
+        (fleet(Runtime::Unknown), 201, ""),
+    ] {
+        served.task_views.send_replace(Arc::new(views));
+        let asked = json!({"file": wrapper(&[job("a")]), "queue": "dispatched"});
+        let (told, answer) = served.call(ANN, "POST /appwrappers", asked.clone()).await;
+        assert_eq!(told, status, "{answer}");
+        let detail = answer["detail"].as_str().unwrap_or_default();
+        assert!(detail.contains(says) && (says.is_empty() || detail.contains("--cluster")), "{detail}");
+    }
 }
 
 fn said(output: &std::process::Output) -> (Option<i32>, String, String) {

@@ -12,14 +12,13 @@ use crate::{
 };
 use fedq_domain::task::{
     choose::{Choice, Outcome, Verdict, Wish},
-    fleet::Tenancy,
+    fleet::{NoRoute, Tenancy},
     names::TaskId,
     phase,
     pipeline::Stage,
     sky::{NewTask, Note, TaskFile, TaskFileError, is_variable},
     spec::{Secrets, TaskSpec},
     upload::{Archive, Digest},
-    wrapped::by_multikueue,
     yaml::YamlError,
 };
 use fedq_store::{Acceptance, Live, Submission, TaskRow, VolumeRow};
@@ -256,14 +255,6 @@ async fn check_one(
         stage: None,
     };
     let Some(queue) = &row.queue else { return Err(no_queue(state, owner)) };
-    let of_hub = (row.namespace.clone(), queue.clone());
-    let pinned = row.cluster.is_some();
-    if row.spec.wrapped.is_some()
-        && !pinned
-        && state.task_views.borrow().fleet.by_multikueue.contains(&of_hub)
-    {
-        return Err(invalid(by_multikueue(queue)));
-    }
     if before == Before::There {
         // Whether it fits was found out when it was accepted, and is no matter any more.
         let choice = choose(state, &row).await?;
@@ -271,6 +262,13 @@ async fn check_one(
     }
     if let Some(cluster) = &row.cluster {
         state.must_be_joined(cluster).await?;
+    }
+    let no_route = state.task_views.borrow().fleet.no_route(&row.namespace, queue);
+    if let Some(no_route @ (NoRoute::HubWithoutKind { .. } | NoRoute::NoRuntime { .. })) = no_route
+        && row.spec.wrapped.is_some()
+        && row.cluster.is_none()
+    {
+        return Err(invalid(no_route.to_string()));
     }
     let choice = choose_settled(state, &row).await?;
     match &choice.outcome {

@@ -17,7 +17,6 @@ use fedq_domain::{
         record::NodeCounts,
         render::{Gang, main_names},
         view::{NodePhase, TaskView},
-        wrapped::by_multikueue,
     },
 };
 use fedq_k8s::worker::JoinedClusters;
@@ -50,7 +49,9 @@ impl TaskController {
         };
         let routes = self.gathered.routes(&self.context.hub).clone();
         let mut fleet = self.gathered.read(joined, &self.capacity.borrow(), runs);
-        fleet.by_multikueue = Arc::new(routes.keys().cloned().collect());
+        fleet.by_multikueue = Arc::new(routes.clone());
+        fleet.hub_has_app_wrappers =
+            self.place.as_ref().is_some_and(|hub| hub.target.worker.follows_app_wrappers());
         let in_flight = self.in_flight(&fleet);
         let mut chooser = Chooser::new(fleet, in_flight, volumes);
         if !self.more_come(&chooser.fleet.unknown, joined, now) {
@@ -173,9 +174,11 @@ impl TaskController {
             // The answer comes in a moment, and decides on the form of the task.
             Outcome::Run(placement) if job_sets::is_asked(&self.clusters, &row, placement) => None,
             Outcome::Run(placement)
-                if row.spec.wrapped.is_some() && route(&row, placement, routes).is_some() =>
+                if row.spec.wrapped.is_some()
+                    && route(&row, placement, routes).is_some()
+                    && let Some(no_route) = chooser.fleet.no_route(&row.namespace, &placement.queue) =>
             {
-                live.judged = Some((revision, by_multikueue(&placement.queue)));
+                live.judged = Some((revision, no_route.to_string()));
                 None
             }
             Outcome::Run(placement) => {

@@ -34,7 +34,9 @@ impl TaskController {
     pub(super) fn follow_on_hub(&self, id: &TaskId) -> Option<Decided> {
         let live = self.live.get(id)?;
         let row = &live.row;
-        let hub = self.place.as_ref().filter(|hub| hub.index.current)?;
+        let has =
+            |hub: &Cluster| hub.index.current && (row.spec.wrapped.is_none() || hub.index.has_app_wrappers);
+        let hub = self.place.as_ref().filter(|hub| has(hub))?;
         let seen = self.observe_dispatched(hub, row);
         let step = progress::next(&row.state.phase, &seen, (&row.spec.recovery, row.restarts))?;
         let nodes = over(&step, &seen, row);

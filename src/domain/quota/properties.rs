@@ -186,8 +186,14 @@ fn hub_queue() -> impl Strategy<Value = HubQueueInput> {
         prop::collection::btree_map((0..FLAVORS, 0..2_usize), (small(), prop::option::of(small())), 0..4);
     let unread = prop::collection::btree_map((0..FLAVORS, 0..2_usize), small(), 0..3);
     let kept = (managed, unread);
+    let quota_place = prop_oneof![
+        4 => Just(QuotaPlace::Queue),
+        1 => Just(QuotaPlace::Cohort { problem: None }),
+        1 => Just(QuotaPlace::Cohort { problem: Some(CohortProblem::NameTooLong) }),
+    ];
+    let dispatch = (dispatch, quota_place);
     (0..QUEUES, groups(), 0..3_usize, kept, dispatch, prop::bool::weighted(0.1)).prop_map(
-        |(i, groups, of_cohort, (managed, unread), dispatch, automated)| HubQueueInput {
+        |(i, groups, of_cohort, (managed, unread), (dispatch, quota_place), automated)| HubQueueInput {
             name: queue(i),
             groups: if of_cohort == 0 { without_limits(groups) } else { groups },
             cohort: cohort(of_cohort),
@@ -199,6 +205,7 @@ fn hub_queue() -> impl Strategy<Value = HubQueueInput> {
                 .collect(),
             dispatch,
             automated,
+            quota_place,
             still_held: BTreeMap::new(),
             unread: unread.into_iter().map(|((f, r), units)| (at(f, r), units)).collect(),
         },

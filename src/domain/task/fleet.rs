@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     sync::Arc,
 };
 
@@ -12,7 +13,7 @@ use super::{
         obstacle::Obstacle,
         view::{Access, ClusterView, View, VolumeView},
     },
-    runtime::Runtime,
+    runtime::{Absence, Runtime},
     spec::{Priority, TaskSpec},
     volume::Known,
 };
@@ -28,8 +29,47 @@ pub struct Fleet {
     /// Joined, and as they are no task can be sent there.
     pub unusable: BTreeMap<ClusterName, Obstacle>,
     pub weights: Weights,
-    /// LocalQueues of the hub, by namespace and name, whose work MultiKueue dispatches.
-    pub by_multikueue: Arc<BTreeSet<(String, String)>>,
+    /// LocalQueues of the hub, by namespace and name, whose work MultiKueue dispatches, and to which clusters.
+    pub by_multikueue: Arc<Routes>,
+    /// Whether the hub knows AppWrappers, for MultiKueue to dispatch them from it.
+    pub hub_has_app_wrappers: bool,
+}
+
+/// By namespace and name of a LocalQueue.
+pub type Routes = BTreeMap<(String, String), BTreeSet<ClusterName>>;
+
+/// Why MultiKueue cannot dispatch AppWrappers of a queue.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum NoRoute {
+    /// It is not known yet whether it can.
+    Asked(ClusterName),
+    HubWithoutKind {
+        queue: String,
+    },
+    /// Wherever it puts one it has to be run, and fedq has no say in where that is.
+    NoRuntime {
+        queue: String,
+        cluster: ClusterName,
+        absence: Absence,
+    },
+}
+
+impl fmt::Display for NoRoute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const ELSE: &str = "or name another queue with --queue, or one cluster with --cluster";
+        match self {
+            Self::Asked(cluster) => write!(f, "it is being asked who runs AppWrappers on {cluster}"),
+            Self::HubWithoutKind { queue } => write!(
+                f,
+                "queue {queue} of the hub is dispatched by MultiKueue, and the hub does not know AppWrappers: have its \
+                 administrator apply deploy/appwrapper/crd.yaml there and enable them in Kueue's configuration, {ELSE}"
+            ),
+            Self::NoRuntime { queue, cluster, absence } => write!(
+                f,
+                "queue {queue} of the hub is dispatched by MultiKueue, which may choose cluster {cluster}: {absence}, {ELSE}"
+            ),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -131,6 +171,27 @@ impl Fleet {
             return BTreeMap::new();
         }
         self.clusters.iter().filter_map(lacking).collect()
+    }
+
+    /// Why AppWrappers cannot go by a queue of a namespace, if MultiKueue dispatches it.
+    pub fn no_route(&self, namespace: &str, queue: &str) -> Option<NoRoute> {
+        let clusters = self.by_multikueue.get(&(namespace.to_owned(), queue.to_owned()))?;
+        let queue = queue.to_owned();
+        if !self.hub_has_app_wrappers {
+            return Some(NoRoute::HubWithoutKind { queue });
+        }
+        let mut asked = None;
+        for cluster in clusters {
+            match self.clusters.get(cluster).map_or(&Runtime::Unknown, |member| &member.app_wrappers) {
+                Runtime::Upstream | Runtime::Fedq => {}
+                Runtime::Unknown => asked = Some(NoRoute::Asked(cluster.clone())),
+                Runtime::None(absence) => {
+                    let (cluster, absence) = (cluster.clone(), absence.clone());
+                    return Some(NoRoute::NoRuntime { queue, cluster, absence });
+                }
+            }
+        }
+        asked
     }
 
     /// The names of the LocalQueues that a namespace has anywhere.

@@ -121,14 +121,6 @@ impl Wrapped {
     }
 }
 
-/// What an AppWrapper is told that wants a queue of MultiKueue's.
-pub fn by_multikueue(queue: &str) -> String {
-    format!(
-        "queue {queue} of the hub is dispatched by MultiKueue, and fedq does not send AppWrappers through it: name another \
-         queue with --queue, or one cluster with --cluster"
-    )
-}
-
 /// An object that somebody must be allowed to create.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct WrappedObject {

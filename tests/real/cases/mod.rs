@@ -81,6 +81,7 @@ pub fn all() -> Vec<Case> {
         appwrapper::upstreams_cases_end_well_under_upstreams,
         appwrapper::killed_at_any_moment_it_makes_each_component_once,
         appwrapper_hub::appwrappers_go_from_the_hub_to_the_worker_that_runs_them,
+        appwrapper_hub::multikueue_dispatches_appwrappers_and_they_are_found_where_they_land,
         multikueue_stories::the_three_stories_of_the_guide_end_with_finished_jobs,
         logs::four_nodes_are_one_log_through_a_restart_of_their_api_server,
         capacity::two_joined_workers_fill_the_queues_of_the_hub_and_run_jobs,
