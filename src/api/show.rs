@@ -17,7 +17,7 @@ use fedq_wire::{
     claim::{AssignmentState, Claim, Nominal, Note, Ready},
     cluster::{Cluster, Flavor, Nodes},
     quantity::{Quantities, Quantity},
-    quota::{Cell, Queue, QueueProblem, Term},
+    quota::{Cell, Queue, QueueConflict, QueueProblem, Term},
     time::Time,
 };
 
@@ -183,6 +183,15 @@ pub fn queue(name: &QueueName, queue: &QueueOverview, aliases: &Aliases) -> Queu
         cohort: queue.cohort.clone(),
         quota_cohort: queue.quota_cohort.clone(),
         untouched: queue.untouched.clone(),
+        conflicts: queue
+            .conflicts
+            .iter()
+            .map(|(cluster, conflict)| QueueConflict {
+                cluster: cluster.as_ref().map(ToString::to_string),
+                message: conflict.message.clone(),
+                next: conflict.remedy.clone(),
+            })
+            .collect(),
         problems: queue
             .problems
             .iter()

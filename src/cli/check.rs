@@ -25,7 +25,8 @@ pub async fn run(args: CheckArgs, session: &mut Session) -> Result<u8, CliError>
         for finding in &found {
             if let Some(next) = &finding.next {
                 let cluster = finding.cluster.as_deref().unwrap_or("the hub");
-                printer.note(&format!("Next, for {cluster} ({}): {next}", finding.name));
+                let before = if next.contains('\n') { "\n" } else { " " };
+                printer.note(&format!("Next, for {cluster} ({}):{before}{next}", finding.name));
             }
         }
     }

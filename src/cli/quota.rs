@@ -100,6 +100,14 @@ fn describe(explanation: &QueueExplanation, printer: &mut Printer) -> Result<(),
         facts.row([&format!("On {}:", problem.cluster), &problem.message]);
     }
     printer.table(&facts)?;
+    for conflict in &queue.conflicts {
+        let place = conflict.cluster.as_deref().unwrap_or("the hub");
+        printer.line("")?;
+        printer.line(&format!("On {place}, {}. What ends that:", conflict.message))?;
+        for line in conflict.next.lines() {
+            printer.line(line)?;
+        }
+    }
     for cell in &queue.cells {
         printer.line("")?;
         printer.line(&sum(cell))?;

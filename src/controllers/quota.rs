@@ -21,6 +21,7 @@ use tracing::{error, info};
 use fedq_domain::{
     claim_status::Condition,
     cluster::LastSeen,
+    conflict::Writers,
     overview::{CapacityView, Overview},
     queue::{ClaimedQueues, report::QueueReports},
     quota::{ClusterInput, ClusterPlan, ClusterReport, HubQueueInput, HubQueuePlan, Planner, Touched},
@@ -191,7 +192,7 @@ struct Round<'a> {
     queues: BTreeMap<QueueName, HubQueuePlan>,
     unreadable: BTreeMap<QueueName, String>,
     /// Queues whose cells somebody keeps changing back: by place and queue, who.
-    conflicts: BTreeMap<(String, String), String>,
+    conflicts: BTreeMap<(String, String), Writers>,
     /// What each claim's status is to say, whether or not it says so yet.
     said: BTreeMap<ClaimName, Arc<Vec<Condition>>>,
     /// When something changes by time alone.

@@ -289,10 +289,15 @@ struct Diagnosis {
 
 impl Diagnose for Diagnosis {
     fn diagnose<'a>(&'a self, cluster: Option<&'a ClusterName>) -> BoxFuture<'a, Vec<Finding>> {
-        match cluster {
-            None => self.look(&self.hub.client, Role::Hub).boxed(),
-            Some(name) => self.look_at_worker(name).boxed(),
+        async move {
+            let mut found = match cluster {
+                None => self.look(&self.hub.client, Role::Hub).await,
+                Some(name) => self.look_at_worker(name).await,
+            };
+            found.extend(fedq_domain::check::conflicts(&self.overview.borrow(), cluster));
+            found
         }
+        .boxed()
     }
 }
 

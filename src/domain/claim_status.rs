@@ -12,6 +12,7 @@ use jiff::Timestamp;
 
 use super::{
     cluster::Connection,
+    conflict::Writers,
     overview::ClusterCapacity,
     queue::report::QueueReport,
     quota::{Assignment, ClusterPlan, ClusterReport},
@@ -76,8 +77,8 @@ pub struct WriteState {
     pub pending: BTreeSet<String>,
     /// The last failure of objects that could not be written.
     pub failed: BTreeMap<String, String>,
-    /// Cells that somebody keeps changing back, with their field manager as messages say it: `name` in backticks, or "someone".
-    pub conflicts: BTreeMap<Cell, String>,
+    /// Cells that somebody keeps changing back, and who.
+    pub conflicts: BTreeMap<Cell, Writers>,
     /// Queues of the hub that were never readable, and why: the cluster is planned with once they are.
     pub unreadable: BTreeMap<QueueName, String>,
 }

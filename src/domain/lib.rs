@@ -6,6 +6,7 @@ pub mod claim;
 pub mod claim_keeping;
 pub mod claim_status;
 pub mod cluster;
+pub mod conflict;
 pub mod inventory;
 pub mod multikueue;
 pub mod nearest;

@@ -117,6 +117,8 @@ pub struct QueueOverview {
     pub quota_cohort: Option<String>,
     /// Why fedq leaves the queue alone, where it does.
     pub untouched: Option<String>,
+    /// Where somebody keeps changing what fedq writes into it: the hub, or a cluster.
+    pub conflicts: BTreeMap<Option<ClusterName>, Conflict>,
     /// What keeps it from working on clusters, besides quota: cluster, word, sentence.
     pub problems: Vec<(ClusterName, &'static str, String)>,
     pub cells: BTreeMap<(FlavorName, ResourceName), CellOverview>,
@@ -125,10 +127,19 @@ pub struct QueueOverview {
 impl QueueOverview {
     /// Whether but for the cells they are the same.
     pub fn says_beside_cells(&self, other: &Self) -> bool {
-        let Self { cohort, quota_cohort, untouched, problems, cells: _ } = self;
-        (cohort, quota_cohort, untouched, problems)
-            == (&other.cohort, &other.quota_cohort, &other.untouched, &other.problems)
+        let Self { cohort, quota_cohort, untouched, conflicts, problems, cells: _ } = self;
+        (cohort, quota_cohort, untouched, conflicts, problems)
+            == (&other.cohort, &other.quota_cohort, &other.untouched, &other.conflicts, &other.problems)
     }
+}
+
+/// Two who write the same fields.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Conflict {
+    /// Who writes what, as a sentence without an end.
+    pub message: String,
+    /// What ends it; several lines, where they are to be pasted into something.
+    pub remedy: String,
 }
 
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -18,10 +18,25 @@ pub struct Queue {
     /// Why fedq leaves the queue alone, where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untouched: Option<String>,
+    /// Where somebody keeps changing what fedq writes into it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conflicts: Vec<QueueConflict>,
     /// What keeps it from working on clusters, besides quota.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<QueueProblem>,
     pub cells: Vec<Cell>,
+}
+
+/// Somebody writes the same fields of a queue as fedq.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+pub struct QueueConflict {
+    /// Absent where it is the hub.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// Who, by the names of their field managers.
+    pub message: String,
+    /// What ends it. For Argo CD and Flux documents of YAML, each for the configuration that its comment names.
+    pub next: String,
 }
 
 /// What keeps a queue from working on one cluster.

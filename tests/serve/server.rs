@@ -312,6 +312,7 @@ pub fn overview() -> Overview {
                 cohort: Some("research".to_owned()),
                 quota_cohort: None,
                 untouched: None,
+                conflicts: BTreeMap::new(),
                 problems: vec![(names("east"), "NotWritten", "its namespace is taken".to_owned())],
                 cells: BTreeMap::from([((flavor, gpu), cell)]),
             }),

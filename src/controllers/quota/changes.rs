@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use fedq_domain::{
+    conflict::Writers,
     queue::{
         policy::{QueuePolicy, WorkerRules, immutable_difference, policy_difference, worker_policy},
         report::{Problem, QueueReport},
@@ -30,7 +31,7 @@ use fedq_values::ids::{ClusterName, FlavorName, QueueName, ResourceName};
 
 use super::{
     ClaimedQueues, MANAGER, QuotaController, Round,
-    drift::{self, Verdict, Wish},
+    drift::{Verdict, Wish},
     target::{field_key, key},
 };
 
@@ -360,8 +361,8 @@ impl QuotaController {
         patch.retain(|field, value| {
             let wish = Wish::Field(value.clone());
             let key = field_key(of.place, of.target, field);
-            let Verdict::Wait(until) = drift.judge(&key, &wish, Instant::now()) else { return true };
-            of.fought_over(until, round);
+            let Verdict::Wait(until) = drift.judge(&key, &wish, (of.meta, Instant::now())) else { return true };
+            of.fought_over((until, drift.writers(&key)), round);
             false
         });
     }
@@ -374,10 +375,11 @@ impl QuotaController {
         round: &mut Round<'_>,
     ) -> bool {
         let mut drift = self.writing.drift.lock().expect("no code panics while holding this lock");
-        match drift.judge(&key(of.place, of.target), &Wish::Groups(desired.clone()), Instant::now()) {
+        let (key, wish) = (key(of.place, of.target), Wish::Groups(desired.clone()));
+        match drift.judge(&key, &wish, (of.meta, Instant::now())) {
             Verdict::Write => true,
             Verdict::Wait(until) => {
-                of.fought_over(until, round);
+                of.fought_over((until, drift.writers(&key)), round);
                 false
             }
         }
@@ -393,10 +395,9 @@ pub(super) struct QuotaObject<'a> {
 }
 
 impl QuotaObject<'_> {
-    fn fought_over(&self, until: Instant, round: &mut Round<'_>) {
+    fn fought_over(&self, (until, writers): (Instant, Writers), round: &mut Round<'_>) {
         round.look_again(Some(until));
-        let who = drift::other_manager(self.meta);
-        round.conflicts.insert((self.place.to_owned(), self.queue.to_owned()), who);
+        round.conflicts.insert((self.place.to_owned(), self.queue.to_owned()), writers);
     }
 }
 

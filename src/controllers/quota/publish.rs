@@ -11,9 +11,10 @@ use tokio::time::Instant;
 use fedq_domain::{
     claim::Owner,
     claim_status::{Condition, ConditionKind, heaviest, reason_word},
+    conflict,
     overview::{
-        AssignmentOverview, CellOverview, ClaimOverview, ClusterCapacity, ClusterOverview, FlavorOverview,
-        Overview, QueueOverview, TermOverview,
+        AssignmentOverview, CellOverview, ClaimOverview, ClusterCapacity, ClusterOverview, Conflict,
+        FlavorOverview, Overview, QueueOverview, TermOverview,
     },
     queue::report::QueueReport,
     quota::{CellPlan, ClusterReport, HubCellPlan, HubQueuePlan, Touched, Untouched, WorkerCell},
@@ -237,12 +238,14 @@ impl QuotaController {
             Untouched::Invalid(rule) => format!("Kueue would refuse any write to it: {rule}"),
             Untouched::Cohort(problem) => problem.to_string(),
         });
-        let conflict = round.conflicts.get(&("hub".to_owned(), name.to_string()));
-        let conflict = conflict.map(|who| format!("{who} keeps changing the quota that fedq lists on it"));
+        let quota_cohort = self.told.cohorts.get(name).map(|cohort| cohort.name.clone());
+        let conflicts = conflicts(round, name, (plan, quota_cohort.as_deref()));
+        let conflict = conflicts.get(&None).map(|conflict| conflict.message.clone());
         QueueOverview {
             cohort: object.and_then(|object| object.spec.cohort_name.clone()),
-            quota_cohort: self.told.cohorts.get(name).map(|cohort| cohort.name.clone()),
+            quota_cohort,
             untouched: untouched.or(conflict).or_else(|| round.unreadable.get(name).cloned()),
+            conflicts,
             problems: queue_problems(round, name),
             cells: BTreeMap::new(),
         }
@@ -430,6 +433,33 @@ fn assignment_overview(
         reasons: cells.iter().filter_map(own).collect(),
         message: String::new(),
     }
+}
+
+/// Who else writes the queue's quota, by where it is.
+fn conflicts(
+    round: &Round<'_>,
+    name: &QueueName,
+    (plan, cohort): (&HubQueuePlan, Option<&str>),
+) -> BTreeMap<Option<ClusterName>, Conflict> {
+    let of = |((place, queue), writers): (&(String, String), &conflict::Writers)| {
+        if *queue != name.as_str() {
+            return None;
+        }
+        let cluster = match place.as_str() {
+            "hub" => None,
+            cluster => Some(ClusterName::new(cluster).ok()?),
+        };
+        let remedy = match &cluster {
+            None => match cohort {
+                Some(cohort) => conflict::remedy_in_cohort(writers, cohort),
+                None => conflict::remedy(writers, name, &plan.groups, plan.managed.keys()),
+            },
+            Some(cluster) => conflict::remedy_on_worker(writers, name, cluster),
+        };
+        let message = format!("{writers} keeps changing what fedq writes into it");
+        Some((cluster, Conflict { message, remedy }))
+    };
+    round.conflicts.iter().filter_map(of).collect()
 }
 
 fn notes(conditions: &[Condition]) -> Vec<(String, String, String)> {

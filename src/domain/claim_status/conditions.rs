@@ -1,5 +1,7 @@
 //! The conditions of a claim, and `Ready` as their summary.
 
+use std::collections::BTreeMap;
+
 use super::{
     Assigned, Condition, ConditionKind, StatusInput, Truth, Verdict, Weight,
     words::{self, list, name, sentences},
@@ -195,7 +197,9 @@ fn quota_synced(input: &StatusInput<'_>) -> Said {
 
 fn refused_writes(input: &StatusInput<'_>) -> Option<Said> {
     if !input.writes.conflicts.is_empty() {
-        let conflicts = input.writes.conflicts.keys().map(|cell| words::conflict(input, cell));
+        let queues: BTreeMap<_, _> =
+            input.writes.conflicts.iter().map(|(cell, writers)| (&cell.queue, writers)).collect();
+        let conflicts = queues.into_iter().map(|(queue, writers)| words::conflict(queue, writers));
         return Some((Truth::False, "QuotaConflict", sentences(conflicts)));
     }
     if !input.writes.failed.is_empty() {

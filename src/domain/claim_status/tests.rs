@@ -449,11 +449,15 @@ fn quota_is_synced_when_everything_is_written_and_confirmed() {
     let message = "ClusterQueue high on cluster2: no answer within 10 s";
     assert_eq!(status.message(ConditionKind::Ready), message);
 
-    bed.writes.conflicts.insert(cell(), "`argocd-controller`".to_owned());
+    bed.writes.conflicts.insert(cell(), ["argocd-controller"].into_iter().collect());
     let status = bed.status();
     assert_eq!(status.said(ConditionKind::QuotaSynced), "False/QuotaConflict");
     assert_eq!(status.assignments[0].reason, "QuotaConflict");
-    assert!(status.message(ConditionKind::Ready).contains("again by `argocd-controller`: stop that"));
+    assert!(
+        status
+            .message(ConditionKind::Ready)
+            .contains("again by `argocd-controller`: `fedq quota explain high` prints")
+    );
 
     let mut bed = Bed::new();
     bed.hub.insert(cell(), HubCell { target: Amount::new(5), observed: None });

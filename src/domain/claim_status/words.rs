@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use super::{Finding, StatusInput, Verdict, Weight};
 use crate::{
     cluster::{Connection, QuarantineReason},
+    conflict::Writers,
     quota::{Assignment, CellPlan, Reason, Unresolved},
     resources::Cell,
 };
@@ -65,8 +66,10 @@ pub(super) fn finding(
     let word = word(&planned.reason, input.connection);
     let message = sentence(input, cell, requested, planned);
     let weight = weight(&planned.reason, planned.effective < requested);
-    if weight <= Weight::Unconfirmed && input.writes.conflicts.contains_key(cell) {
-        let message = conflict(input, cell);
+    if weight <= Weight::Unconfirmed
+        && let Some(writers) = input.writes.conflicts.get(cell)
+    {
+        let message = conflict(&cell.queue, writers);
         return Finding { weight: Weight::Unconfirmed, word: "QuotaConflict", message };
     }
     Finding { weight, word, message }
@@ -244,11 +247,11 @@ pub(super) fn incomplete(input: &StatusInput<'_>, assignment: &Assignment) -> Op
     Some(Finding { weight: Weight::Lacking, word: "Incomplete", message })
 }
 
-pub(super) fn conflict(input: &StatusInput<'_>, cell: &Cell) -> String {
-    let manager = input.writes.conflicts.get(cell).map_or("somebody", String::as_str);
+/// Of a whole queue: its groups are one field, so whoever writes one of its cells writes all.
+pub(super) fn conflict(queue: &QueueName, writers: &Writers) -> String {
     format!(
-        "{} is changed back again and again by {manager}: stop that, or take the cell out of the claim",
-        name(input, cell)
+        "ClusterQueue `{queue}` is changed back again and again by {writers}: `fedq quota explain {queue}` \
+         prints what to put into their configuration (README, \"Queues in Git\")"
     )
 }
 

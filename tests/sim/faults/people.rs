@@ -1,8 +1,13 @@
 //! Others who write what fedqd writes.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use fedq_k8s::client::{ClientLimits, connect};
+use fedq_k8s::kubeconfig::{Rules, check};
+use fedq_sim::rbac::User;
+use http::Request;
+use serde_json::{Value, json};
 
 use super::super::bed::WITHIN;
 use super::stage::{FLAVOR, GPU, Stage, condition_of, gpus, merged, queue_objects};
@@ -90,4 +95,60 @@ async fn a_war_over_quota_is_fought_at_a_bounded_rate_and_told() {
     assert_eq!(gpus(stage.one())[0], Some(1), "then it is left to people");
     set("6").await;
     stage.ends_with([[6, 4], [3, 5]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_applies_the_hubs_queue_from_git_is_told_what_to_configure() {
+    let mut stage = Stage::set_with("", "quota: {mergeWindow: 50ms, driftRevertsPerMinute: 2}\n").await;
+    stage.may_fall = true;
+    let kubeconfig = stage.hub().kubeconfig("admin", &["system:masters"]);
+    let rules = Rules { allow_loopback: true, ..Rules::default() };
+    let client =
+        connect(&check(kubeconfig.as_bytes(), None, &rules).unwrap(), &ClientLimits::default()).unwrap();
+    let in_git = json!({"spec": {"resourceGroups": [{
+        "coveredResources": [GPU],
+        "flavors": [{"name": FLAVOR, "resources": [{"name": GPU, "nominalQuota": "0"}]}],
+    }]}});
+    let began = Instant::now();
+    loop {
+        let claim = stage.hub().get("ClusterResourceClaim", "", "one-resource-claim").unwrap();
+        let said = condition_of(&claim, "QuotaSynced");
+        if said["reason"] == "QuotaConflict" {
+            let message = said["message"].as_str().unwrap();
+            assert!(
+                message.contains("by `argocd-controller`: `fedq quota explain team` prints"),
+                "{message}"
+            );
+            break;
+        }
+        assert!(began.elapsed() < WITHIN, "nothing is said of it: {said}");
+        if gpus(stage.hub())[0] != Some(0) {
+            let request = Request::patch(
+                "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/team?fieldManager=argocd-controller",
+            )
+            .header("content-type", "application/merge-patch+json")
+            .body(in_git.to_string().into_bytes())
+            .unwrap();
+            client.kube().request::<Value>(request).await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let url = stage.bed.api().await;
+    let token = stage.hub().state.new_token(User::new("ann", &["system:masters"]), None);
+    let fedq = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fedq"));
+        command.args(arguments).env_clear().env("FEDQ_SERVER", &url).env("FEDQ_TOKEN", &token);
+        command.env("FEDQ_CONFIG", "/nowhere/config.yaml").env("KUBECONFIG", "/nowhere/kubeconfig");
+        let said = command.output().unwrap();
+        String::from_utf8([said.stdout, said.stderr].concat()).unwrap()
+    };
+    for said in [fedq(&["quota", "explain", "team"]), fedq(&["check"])] {
+        for line in [
+            "`argocd-controller`",
+            "- RespectIgnoreDifferences=true",
+            "  - .spec.resourceGroups[].flavors[].resources[].nominalQuota",
+        ] {
+            assert!(said.contains(line), "`{line}` is missing:\n{said}");
+        }
+    }
 }
