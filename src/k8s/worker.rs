@@ -182,7 +182,10 @@ impl Worker {
 
     /// Of all that a plan reads here. Each count only grows, so the same sum means that none changed.
     pub fn revision(&self) -> u64 {
-        self.queues.revision() + self.checks.revision() + self.direct_workloads.revision()
+        self.queues.revision()
+            + self.checks.revision()
+            + self.cohorts.revision()
+            + self.direct_workloads.revision()
     }
 
     /// Takes over what a write was answered with, so that the next decision need not wait for its watch event.

@@ -163,6 +163,33 @@ async fn sibling_cohorts_under_one_parent_count_as_one() {
     assert_eq!(cohorts, ["all", "all", "apart", "alone", "egg"]);
 }
 
+/// What queues lend to each other counts as one, so another tree of cohorts is another plan.
+#[tokio::test]
+async fn a_cohort_that_gets_a_parent_is_planned_with_at_once() {
+    let mut bed = Bed::new().await;
+    let worker = Arc::new(bed.worker("w"));
+    afresh::read_all(&worker, true);
+    let cohort = |version: u64, spec: Value| {
+        let object =
+            json!({"metadata": {"name": "left", "resourceVersion": version.to_string()}, "spec": spec});
+        worker.cohorts.absorb(serde_json::from_value(object).expect("a Cohort"));
+    };
+    let mut object = queue("a", 3, &json!("4"), &json!({}));
+    object["spec"]["cohortName"] = json!("left");
+    worker.queues.absorb(serde_json::from_value(object).expect("a ClusterQueue"));
+    cohort(3, json!({}));
+    let joined = Joined { worker: Some(Arc::clone(&worker)), ..Joined::new(Connection::Ready, KUBECONFIG) };
+    bed.joined.insert(name("w"), Arc::new(joined));
+    let counted_as = |bed: &mut Bed| {
+        bed.round();
+        let told = &bed.controller.told.clusters[&name("w")];
+        told.worker_queues[0].cohort.as_ref().map(ToString::to_string)
+    };
+    assert_eq!(counted_as(&mut bed).as_deref(), Some("left"));
+    cohort(4, json!({"parentName": "all"}));
+    assert_eq!(counted_as(&mut bed).as_deref(), Some("all"));
+}
+
 #[tokio::test]
 async fn that_a_cluster_answers_once_more_is_no_news() {
     let mut bed = Bed::new().await;

@@ -222,7 +222,7 @@ impl<T: Record> Table<T> {
         self.0.wakes.get_or_init(|| Wakes { on_rows, on_state });
     }
 
-    /// How many changes there were: while it is the same, so are the rows and the state.
+    /// How many changes there were: while it is the same, so are the rows, what could not be read, and the state.
     pub fn revision(&self) -> u64 {
         self.0.changes.load(Ordering::Acquire)
     }
@@ -269,6 +269,7 @@ impl<T: Record> Table<T> {
             for object in known.objects {
                 kept.insert(object.key(), object);
             }
+            self.count(&kept);
         }
     }
 
@@ -280,7 +281,7 @@ impl<T: Record> Table<T> {
     /// Takes over what a write answered, ahead of its watch event, unless something newer is known.
     pub fn absorb(&self, object: T) {
         if self.put(object, None) {
-            self.bump();
+            self.wake();
         }
     }
 
@@ -309,6 +310,7 @@ impl<T: Record> Table<T> {
         }
         kept.deleted.remove(&key);
         kept.insert(key, Arc::new(object));
+        self.count(&kept);
         true
     }
 
@@ -321,12 +323,16 @@ impl<T: Record> Table<T> {
         self.0.kept.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn bump(&self) {
-        self.bump_for(|wakes| &wakes.on_rows);
+    /// Counts a change while nobody can read it yet: whoever sees what is new finds another count.
+    fn count(&self, _changed: &RwLockWriteGuard<'_, Kept<T>>) {
+        self.0.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    fn bump_for(&self, whom: impl Fn(&Wakes) -> &Vec<Arc<Notify>>) {
-        self.0.changes.fetch_add(1, Ordering::AcqRel);
+    fn wake(&self) {
+        self.wake_those(|wakes| &wakes.on_rows);
+    }
+
+    fn wake_those(&self, whom: impl Fn(&Wakes) -> &Vec<Arc<Notify>>) {
         self.0.changed.send_replace(());
         self.0.wakes.get().into_iter().flat_map(whom).for_each(|waiting| waiting.notify_one());
     }
@@ -382,7 +388,7 @@ impl<T: Record> Sink for TableSink<T> {
             return Ok(());
         };
         let key = object.key();
-        // One bump for a list, not one for each object.
+        // Those who wait are woken once for a list, not for each object.
         listed.changed |= self.table.put(object, listed.before.get(&key).copied());
         listed.seen.insert(key);
         Ok(())
@@ -399,9 +405,10 @@ impl<T: Record> Sink for TableSink<T> {
         let removed = kept.remove(&key);
         kept.deleted.insert(key, object.version());
         kept.forget_deleted();
-        drop(kept);
         if removed {
-            self.table.bump();
+            self.table.count(&kept);
+            drop(kept);
+            self.table.wake();
         }
         Ok(())
     }
@@ -422,11 +429,14 @@ impl<T: Record> Sink for TableSink<T> {
             kept.remove(key);
         }
         kept.deleted.clear();
-        kept.skipped = listed.skipped;
-        let changed = listed.changed || !gone.is_empty();
-        drop(kept);
+        let skipped = std::mem::replace(&mut kept.skipped, listed.skipped);
+        let changed = !gone.is_empty() || skipped != kept.skipped;
         if changed {
-            self.table.bump();
+            self.table.count(&kept);
+        }
+        drop(kept);
+        if changed || listed.changed {
+            self.table.wake();
         }
     }
 
@@ -440,7 +450,12 @@ impl<T: Record> Sink for TableSink<T> {
             listed.unreadable.extend(skipped.name.clone());
             tell_some(&mut listed.skipped, &skipped);
         }
-        tell_some(&mut self.table.write().skipped, &skipped);
+        let mut kept = self.table.write();
+        if tell_some(&mut kept.skipped, &skipped) {
+            self.table.count(&kept);
+            drop(kept);
+            self.table.wake();
+        }
     }
 
     fn link(&mut self, link: Link<'_>) {
@@ -465,19 +480,25 @@ impl<T: Record> Sink for TableSink<T> {
         }
         kept.state = state;
         kept.refused = refused;
+        self.table.count(&kept);
         drop(kept);
-        self.table.bump_for(|wakes| &wakes.on_state);
+        self.table.wake_those(|wakes| &wakes.on_state);
     }
 }
 
-/// Enough to show a person; the rest is more of the same.
-fn tell_some(told: &mut Vec<Skipped>, skipped: &Skipped) {
+/// Enough to show a person; the rest is more of the same. Whether it says something new.
+fn tell_some(told: &mut Vec<Skipped>, skipped: &Skipped) -> bool {
     const SHOWN: usize = 20;
     if let Some(same) = told.iter_mut().find(|one| one.name.is_some() && one.name == skipped.name) {
+        let is_new = same != skipped;
         same.clone_from(skipped);
-    } else if told.len() < SHOWN {
+        return is_new;
+    }
+    let is_new = told.len() < SHOWN;
+    if is_new {
         told.push(skipped.clone());
     }
+    is_new
 }
 
 /// As [`Skipped::name`] has it.

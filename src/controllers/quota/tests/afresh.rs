@@ -27,6 +27,18 @@ fn is_read<T: Record>(table: &Table<T>, is_there: bool) {
     sink.link(if is_there { Link::Synced } else { Link::Absent });
 }
 
+/// All that a plan rests on. `is_there`: whether the cluster has Kueue.
+pub(super) fn read_all(worker: &Worker, is_there: bool) {
+    is_read(&worker.queues, is_there);
+    is_read(&worker.flavors, is_there);
+    is_read(&worker.local_queues, true);
+    is_read(&worker.cohorts, true);
+    is_read(&worker.checks, true);
+    is_read(&worker.namespaces, true);
+    is_read(&worker.priority_classes, true);
+    is_read(&worker.direct_workloads, true);
+}
+
 struct Course {
     bed: Bed,
     draw: fastrand::Rng,
@@ -75,14 +87,7 @@ impl Course {
     fn join(&mut self, cluster: &str) {
         let worker = Arc::new(self.bed.worker(cluster));
         let is_there = self.draw.u8(..4) != 0;
-        is_read(&worker.queues, is_there);
-        is_read(&worker.flavors, is_there);
-        is_read(&worker.local_queues, true);
-        is_read(&worker.cohorts, true);
-        is_read(&worker.checks, true);
-        is_read(&worker.namespaces, true);
-        is_read(&worker.priority_classes, true);
-        is_read(&worker.direct_workloads, true);
+        read_all(&worker, is_there);
         let joined = Joined { worker: Some(worker), ..Joined::new(Connection::Ready, "kubeconfig") };
         self.bed.joined.insert(name(cluster), Arc::new(joined));
     }

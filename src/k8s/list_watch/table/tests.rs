@@ -44,9 +44,14 @@ fn expect(rows: &[(&str, u64)]) -> Vec<(String, u64)> {
 fn a_list_replaces_what_was_known_and_wakes_once() {
     let (table, mut sink) = listed(&[("a", 1), ("b", 2)]);
     let mut changed = table.changed();
-    list(&mut sink, &[("b", 5), ("c", 6), ("d", 7)]);
+    sink.begin();
+    for (name, version) in [("b", 5), ("c", 6), ("d", 7)] {
+        sink.set(&bytes(name, version)).expect("an object");
+        assert!(!changed.has_changed().expect("a table"), "not for each object");
+    }
+    sink.end();
     assert_eq!(rows(&table), expect(&[("b", 5), ("c", 6), ("d", 7)]));
-    assert_eq!(table.revision(), 3);
+    assert!(changed.has_changed().expect("a table"));
     changed.mark_unchanged();
     list(&mut sink, &[("b", 5), ("c", 6), ("d", 7)]);
     assert!(!changed.has_changed().expect("a table"), "the same list changes nothing");
@@ -60,6 +65,37 @@ fn a_list_that_breaks_off_removes_nothing() {
     assert_eq!(rows(&table), expect(&[("a", 1), ("b", 3)]));
     list(&mut sink, &[("b", 3)]);
     assert_eq!(rows(&table), expect(&[("b", 3)]));
+}
+
+#[test]
+fn what_cannot_be_read_counts_as_a_change_when_it_comes_and_when_it_goes() {
+    let (table, mut sink) = listed(&[("a", 1)]);
+    let mut changed = table.changed();
+    let mut is_new = |sink: &mut TableSink<ConfigMap>, does: &dyn Fn(&mut TableSink<ConfigMap>)| {
+        let before = table.revision();
+        changed.mark_unchanged();
+        does(sink);
+        let counted = before < table.revision();
+        assert_eq!(changed.has_changed().expect("a table"), counted);
+        counted
+    };
+    let skip = |sink: &mut TableSink<ConfigMap>| {
+        sink.skipped(Skipped { name: Some("ns/b".to_owned()), reason: "it is too large".to_owned() });
+    };
+    assert!(is_new(&mut sink, &skip));
+    assert!(!is_new(&mut sink, &skip), "the same once more");
+    assert!(is_new(&mut sink, &|sink| list(sink, &[("a", 1)])), "it is gone");
+    assert!(!is_new(&mut sink, &|sink| list(sink, &[("a", 1)])));
+}
+
+#[test]
+fn what_a_list_has_brought_so_far_counts_before_it_ends() {
+    let (table, mut sink) = listed(&[("a", 1)]);
+    let before = table.revision();
+    sink.begin();
+    sink.set(&bytes("b", 2)).expect("an object");
+    assert_eq!(rows(&table), expect(&[("a", 1), ("b", 2)]));
+    assert!(before < table.revision(), "the rows are others");
 }
 
 #[test]
