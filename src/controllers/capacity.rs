@@ -33,6 +33,7 @@ use fedq_values::{
 use super::{
     context::Context,
     driver::{self, Controller, Driver, Failure, Next, Pace, Share, Tasks},
+    memo::{Identity, Memo},
 };
 
 use self::nodes::{Followed, Restored, Rows};
@@ -61,8 +62,8 @@ pub struct CapacityController {
     settings: Arc<Settings>,
     joined: watch::Receiver<Arc<JoinedClusters>>,
     clusters: BTreeMap<ClusterName, Cluster>,
-    /// The hub's flavors, and the changes of its table that are in them.
-    hub_flavors: (Option<u64>, BTreeMap<FlavorName, Flavor>),
+    /// The hub's, by the changes of its table.
+    hub_flavors: Memo<u64, Arc<Flavors>>,
     view: watch::Sender<Arc<CapacityView>>,
     /// Bumped by node events and by changes of flavors.
     signal: Arc<Notify>,
@@ -85,18 +86,27 @@ struct Cluster {
     nodes: Arc<Mutex<Nodes>>,
     /// The worker whose nodes are followed, and the task's end.
     followed: Option<(Arc<Worker>, CancellationToken)>,
-    wanted: Option<Wanted>,
+    wanted: Memo<WantedFrom, Wanted>,
     /// Keys of the labels the table keeps.
     label_keys: BTreeSet<String>,
     /// The version of the ClusterMetrics object that the table was filled from.
     metrics_version: u64,
 }
 
-/// The flavors that a cluster's nodes are added up for. While what they were read from is the same, so are they.
-#[derive(Clone)]
+type Flavors = BTreeMap<FlavorName, Flavor>;
+
+/// What [`Wanted`] is read from.
+#[derive(PartialEq)]
+struct WantedFrom {
+    hub: Identity<Flavors>,
+    /// With the changes of its flavors.
+    worker: Option<(Identity<Worker>, u64)>,
+    source: &'static str,
+}
+
+/// The flavors that a cluster's nodes are added up for.
+#[derive(Clone, Debug, PartialEq)]
 struct Wanted {
-    hub: Option<u64>,
-    worker: Option<(Arc<Worker>, u64)>,
     flavors: Arc<[Flavor]>,
     /// Keys of the labels they go by.
     label_keys: Arc<BTreeSet<String>>,
@@ -154,7 +164,7 @@ impl CapacityController {
             settings: Arc::new(settings),
             joined,
             clusters: BTreeMap::new(),
-            hub_flavors: (None, BTreeMap::new()),
+            hub_flavors: Memo::default(),
             view,
             signal,
             tasks: Tasks::new(),
@@ -184,10 +194,9 @@ impl CapacityController {
             }
             stays
         });
-        let revision = Some(self.context.hub.flavors.revision());
-        if self.hub_flavors.0 != revision {
-            self.hub_flavors = (revision, read::flavors(&self.context.hub.flavors));
-        }
+        let table = &self.context.hub.flavors;
+        let hub = self.hub_flavors.get(|| table.revision(), |_| Arc::new(read::flavors(table)));
+        let hub = Arc::clone(hub);
         // Copied once something of it changes.
         let mut view = Arc::clone(&self.view.borrow());
         let mut changed = false;
@@ -196,7 +205,7 @@ impl CapacityController {
             changed = true;
         }
         for (name, entry) in joined {
-            let wanted = self.wanted(name, entry);
+            let wanted = self.wanted(name, entry, &hub);
             self.keep(name, entry, &wanted.label_keys).await;
             // A cluster that only reports has the hub's flavors. While the hub does not serve them they are unknown, and
             // to count its nodes by none of them would say that it has nothing.
@@ -231,18 +240,19 @@ impl CapacityController {
         Ok(())
     }
 
-    fn wanted(&mut self, name: &ClusterName, entry: &Joined) -> Wanted {
-        let (hub, hub_flavors) = &self.hub_flavors;
-        let cluster = self.clusters.get(name);
-        if let Some(known) = cluster.and_then(|cluster| cluster.wanted.as_ref())
-            && known.is_of(*hub, entry)
-        {
-            return known.clone();
-        }
-        let wanted = Wanted::of((*hub, hub_flavors), entry);
+    fn wanted(&mut self, name: &ClusterName, entry: &Joined, hub: &Arc<Flavors>) -> Wanted {
+        let known = self.clusters.get_mut(name).map(|cluster| std::mem::take(&mut cluster.wanted));
+        let mut memo = known.unwrap_or_default();
+        let worker = entry.worker.as_ref();
+        let sources = || WantedFrom {
+            hub: Identity::of(hub),
+            worker: worker.map(|worker| (Identity::of(worker), worker.flavors.revision())),
+            source: entry.source,
+        };
+        let wanted = memo.get(sources, |_| Wanted::of(hub, entry)).clone();
         let filter = &self.settings.filter;
         let fresh = || Cluster::new(BTreeSet::clone(&wanted.label_keys), filter);
-        self.clusters.entry(name.clone()).or_insert_with(fresh).wanted = Some(wanted.clone());
+        self.clusters.entry(name.clone()).or_insert_with(fresh).wanted = memo;
         wanted
     }
 
@@ -424,7 +434,7 @@ impl Cluster {
         Self {
             nodes: Arc::new(Mutex::new(nodes)),
             followed: None,
-            wanted: None,
+            wanted: Memo::default(),
             label_keys,
             metrics_version: 0,
         }
@@ -509,31 +519,15 @@ impl Cluster {
 
 impl Wanted {
     /// The worker's own flavors decide; the hub's stand in for those it does not have yet.
-    fn of((revision, hub): (Option<u64>, &BTreeMap<FlavorName, Flavor>), entry: &Joined) -> Self {
-        // The count first: what changes while they are read makes them be read again.
-        let worker = entry.worker.as_ref().map(|worker| (Arc::clone(worker), worker.flavors.revision()));
+    fn of(hub: &Flavors, entry: &Joined) -> Self {
         let said = entry.worker.as_ref().is_some_and(|worker| worker.flavors.synced());
         let presumed = !said && entry.source != CLUSTER_METRICS;
         let mut flavors = hub.clone();
-        if let Some((worker, _)) = &worker {
+        if let Some(worker) = &entry.worker {
             flavors.extend(read::flavors(&worker.flavors));
         }
         let label_keys = flavors.values().flat_map(|flavor| flavor.node_labels.keys().cloned()).collect();
-        let flavors = flavors.into_values().collect();
-        Self { hub: revision, worker, flavors, label_keys: Arc::new(label_keys), presumed }
-    }
-
-    fn is_of(&self, hub: Option<u64>, entry: &Joined) -> bool {
-        let same_worker = match (&self.worker, &entry.worker) {
-            (Some((known, revision)), Some(worker)) => {
-                Arc::ptr_eq(known, worker) && *revision == worker.flavors.revision()
-            }
-            (None, None) => true,
-            (Some(_), None) | (None, Some(_)) => false,
-        };
-        let said = entry.worker.as_ref().is_some_and(|worker| worker.flavors.synced());
-        let presumed = !said && entry.source != CLUSTER_METRICS;
-        self.hub == hub && same_worker && self.presumed == presumed
+        Self { flavors: flavors.into_values().collect(), label_keys: Arc::new(label_keys), presumed }
     }
 }
 
@@ -607,7 +601,7 @@ mod tests {
             before: Option<&Arc<ClusterCapacity>>,
         ) -> Option<Arc<ClusterCapacity>> {
             let all = flavors.iter().map(|flavor| (flavor.name.clone(), flavor.clone())).collect();
-            let wanted = Wanted::of((None, &all), &self.joined);
+            let wanted = Wanted::of(&all, &self.joined);
             self.controller.sum(&self.name, &wanted, before).expect("a sum").map(Arc::new)
         }
 

@@ -35,6 +35,7 @@ use fedq_values::ids::{ClaimName, ClusterName};
 use super::{
     context::Context,
     driver::{self, Controller, Driver, Failure, Next, Pace, Share, Tasks},
+    memo::verify,
     writer::{Outcome, Place, Writer},
 };
 
@@ -221,7 +222,7 @@ impl ClaimController {
         });
         let staying =
             capacity.iter().filter(|(name, _)| joined.get(*name).is_some_and(|entry| !entry.leaving));
-        let restless = staying.filter(|(name, _)| !self.at_rest.contains_key(*name));
+        let restless = staying.clone().filter(|(name, _)| !self.at_rest.contains_key(*name));
         let input = KeepingInput {
             capacity: restless.map(|(name, capacity)| (name.clone(), &capacity.capacity.total)).collect(),
             joined: self.joined(joined),
@@ -232,6 +233,11 @@ impl ClaimController {
         };
         let taken = name_taken(&input).map(|(cluster, name)| (cluster.clone(), name)).collect();
         let steps = keep(&input);
+        let of_all = || {
+            let all = staying.map(|(name, capacity)| (name.clone(), &capacity.capacity.total)).collect();
+            keep(&KeepingInput { capacity: all, ..input.clone() })
+        };
+        verify(&steps, of_all, || true);
         let moved: BTreeSet<&str> = steps.iter().map(Step::claim).collect();
         for name in input.capacity.keys() {
             let claims = claims_of(name);
@@ -257,6 +263,9 @@ impl ClaimController {
             let same = before
                 .remove(&name)
                 .filter(|known| Arc::ptr_eq(&known.object, &object) && known.claim.refused == keys);
+            if let Some(known) = &same {
+                verify(&known.claim, || Arc::new(kept_claim(&object, keys.clone())), || true);
+            }
             let read = || Known { claim: Arc::new(kept_claim(&object, keys)), object, recorded: false };
             known.insert(name, same.unwrap_or_else(read));
         }

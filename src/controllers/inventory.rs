@@ -13,6 +13,7 @@ use self::render::Rendering;
 use super::{
     context::Context,
     driver::{self, Controller, Driver, Failure, Next, Pace, Tasks},
+    memo::{Identity, Memo},
     writer::Writer,
 };
 use fedq_domain::{
@@ -70,25 +71,28 @@ pub struct InventoryController {
     signal: Arc<Notify>,
     writer: Writer,
     tasks: Tasks,
-    clusters: BTreeMap<ClusterName, Decided>,
+    clusters: BTreeMap<ClusterName, Memo<Sources, Needs, Timestamp>>,
 }
 
-/// What a cluster needs, and what that was decided from.
-struct Decided {
-    seen: Seen,
+/// What a cluster needs.
+#[derive(Debug, Default, PartialEq)]
+struct Needs {
+    changes: Vec<Change>,
     /// When it may need more though nothing changed.
     again_at: Option<Timestamp>,
-    changes: Vec<Change>,
 }
 
-struct Seen {
+/// What that is decided from.
+#[derive(PartialEq)]
+struct Sources {
     connection: Connection,
     server: Option<String>,
     version: Option<String>,
-    worker: Option<(Arc<Worker>, u64)>,
-    capacity: Option<Arc<ClusterCapacity>>,
-    cluster: Option<Arc<ManagedCluster>>,
-    scores: [Option<Arc<AddOnPlacementScore>>; 2],
+    /// With the changes of its queues.
+    worker: Option<(Identity<Worker>, u64)>,
+    capacity: Option<Identity<ClusterCapacity>>,
+    cluster: Option<Identity<ManagedCluster>>,
+    scores: [Option<Identity<AddOnPlacementScore>>; 2],
     has_namespace: bool,
     keeps: Keeps,
 }
@@ -118,19 +122,19 @@ impl InventoryController {
             self.writer.want(Vec::new());
             return;
         };
-        self.clusters.retain(|name, _| joined.contains_key(name));
+        let mut clusters = std::mem::take(&mut self.clusters);
+        clusters.retain(|name, _| joined.contains_key(name));
         for (name, entry) in joined {
-            let seen = self.see(name, entry, capacity, keeps);
-            let known = self.clusters.get(name);
-            let due = |decided: &Decided| decided.again_at.is_some_and(|at| at <= now);
-            if known.is_some_and(|decided| decided.seen.is(&seen) && !due(decided)) {
-                continue;
+            let needs = clusters.entry(name.clone()).or_default();
+            if needs.value().and_then(|needs| needs.again_at).is_some_and(|at| at <= now) {
+                needs.expire();
             }
-            let (changes, again_at) = self.decide(name, &seen, now);
-            self.clusters.insert(name.clone(), Decided { seen, again_at, changes });
+            let sources = || self.sources(name, entry, capacity, keeps);
+            needs.refresh_at(now, sources, |sources, at| self.decide(name, sources, at));
         }
-        let mut wanted: Vec<Change> =
-            self.clusters.values().flat_map(|decided| decided.changes.iter().cloned()).collect();
+        self.clusters = clusters;
+        let needs = self.clusters.values().filter_map(Memo::value);
+        let mut wanted: Vec<Change> = needs.flat_map(|needs| needs.changes.iter().cloned()).collect();
         if keeps.clusters {
             wanted.extend(self.sets());
             wanted.extend(self.gone(joined));
@@ -154,24 +158,25 @@ impl InventoryController {
         })
     }
 
-    fn see(&self, name: &ClusterName, entry: &Joined, capacity: &CapacityView, keeps: Keeps) -> Seen {
+    fn sources(&self, name: &ClusterName, entry: &Joined, capacity: &CapacityView, keeps: Keeps) -> Sources {
         let ocm = &self.context.hub.ocm;
         let worker = entry.worker.as_ref().filter(|worker| worker.queues.synced());
-        Seen {
+        Sources {
             connection: entry.connection.clone(),
             server: entry.server.clone(),
             version: entry.kubernetes_version.clone(),
-            worker: worker.map(|worker| (Arc::clone(worker), worker.queues.revision())),
-            capacity: capacity.get(name).cloned(),
-            cluster: ocm.clusters.get(None, name.as_str()),
-            scores: [RESOURCE, QUOTA_SCORES].map(|resource| ocm.scores.get(Some(name.as_str()), resource)),
+            worker: worker.map(|worker| (Identity::of(worker), worker.queues.revision())),
+            capacity: Identity::of_some(capacity.get(name)),
+            cluster: ocm.clusters.get(None, name.as_str()).map(Identity),
+            scores: [RESOURCE, QUOTA_SCORES]
+                .map(|resource| ocm.scores.get(Some(name.as_str()), resource).map(Identity)),
             has_namespace: self.context.hub.namespaces.get(None, name.as_str()).is_some(),
             // Scores rest on what queues there hold.
             keeps: Keeps { scores: keeps.scores && entry.source != CLUSTER_METRICS, ..keeps },
         }
     }
 
-    fn decide(&self, name: &ClusterName, seen: &Seen, now: Timestamp) -> (Vec<Change>, Option<Timestamp>) {
+    fn decide(&self, name: &ClusterName, seen: &Sources, now: Timestamp) -> Needs {
         let rendering = Rendering { hub_id: &self.context.hub_id, name, now };
         let mut changes = Vec::new();
         if seen.keeps.clusters {
@@ -189,14 +194,14 @@ impl InventoryController {
                 changes.push(rendering.namespace());
             }
         }
-        (changes, again_at)
+        Needs { changes, again_at }
     }
 
     fn scores(
         &self,
         settings: &ScoreSettings,
         rendering: &Rendering<'_>,
-        seen: &Seen,
+        seen: &Sources,
     ) -> (Vec<Change>, Option<Timestamp>) {
         // Of a cluster that does not answer, what was said last stands until it runs out.
         let (Some((worker, _)), Some(capacity), Connection::Ready) =
@@ -246,27 +251,6 @@ impl InventoryController {
             })
             .collect()
     }
-}
-
-impl Seen {
-    /// Whether a decision from `other` would be the same.
-    fn is(&self, other: &Self) -> bool {
-        let worker =
-            |seen: &Self| seen.worker.as_ref().map(|(worker, revision)| (Arc::as_ptr(worker), *revision));
-        self.connection == other.connection
-            && self.server == other.server
-            && self.version == other.version
-            && worker(self) == worker(other)
-            && same(self.capacity.as_ref(), other.capacity.as_ref())
-            && same(self.cluster.as_ref(), other.cluster.as_ref())
-            && self.scores.iter().zip(&other.scores).all(|(one, two)| same(one.as_ref(), two.as_ref()))
-            && self.has_namespace == other.has_namespace
-            && self.keeps == other.keeps
-    }
-}
-
-fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
-    one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
 }
 
 impl Controller for InventoryController {

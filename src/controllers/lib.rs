@@ -8,6 +8,7 @@ pub mod context;
 pub mod dispatcher;
 pub mod driver;
 pub mod inventory;
+pub mod memo;
 pub mod placement;
 pub mod queue;
 pub mod quota;

@@ -21,9 +21,10 @@ use fedq_domain::queue::{
 use fedq_k8s::{
     follow::TableSet,
     hub::Hub,
-    list_watch::{Record, State, Table},
+    list_watch::State,
     read::queues::{WorkerSnapshot, hub_objects},
     worker::{Joined, JoinedClusters, Worker},
+    write::Change,
 };
 use fedq_values::ids::{ClusterName, FlavorName, QueueName};
 
@@ -31,6 +32,7 @@ use self::target::Target;
 use super::{
     context::Context,
     driver::{self, Controller, Driver, Failure, Next, Pace, Tasks},
+    memo::{Identity, Memo},
     writer::keep_for_workers,
 };
 
@@ -57,8 +59,8 @@ pub struct QueueController {
     inputs: Inputs,
     reports: watch::Sender<Arc<QueueReports>>,
     signal: Arc<Notify>,
-    /// What the hub says, and the changes of its tables that are in it.
-    hub_objects: (Stamp, Arc<HubObjects>),
+    /// What the hub says, by the changes of its tables.
+    hub_objects: Memo<[u64; 6], Arc<HubObjects>>,
     clusters: BTreeMap<ClusterName, Cluster>,
     tasks: Tasks,
 }
@@ -66,31 +68,29 @@ pub struct QueueController {
 /// What is kept of one cluster between activations.
 struct Cluster {
     target: Target,
-    /// What the last decision was made from.
-    decided: Option<Seen>,
+    /// As it was last told.
+    claimed: Arc<Claimed>,
+    needs: Memo<Sources, Needs>,
+}
+
+/// What a decision about a cluster is made from.
+#[derive(PartialEq)]
+struct Sources {
+    hub: Identity<HubObjects>,
+    /// Of the worker's tables.
+    revisions: [u64; 7],
+    claimed: Identity<Claimed>,
+}
+
+/// Of one cluster.
+type Claimed = BTreeMap<QueueName, BTreeSet<FlavorName>>;
+
+/// What a cluster still needs, and what keeps its queues from working.
+#[derive(Debug, Default, PartialEq)]
+struct Needs {
+    changes: Vec<Change>,
     reports: Vec<QueueReport>,
 }
-
-struct Seen {
-    hub: Arc<HubObjects>,
-    worker: WorkerStamp,
-    claimed: BTreeMap<QueueName, BTreeSet<FlavorName>>,
-}
-
-impl Seen {
-    fn is(
-        &self,
-        hub: &Arc<HubObjects>,
-        worker: WorkerStamp,
-        claimed: &BTreeMap<QueueName, BTreeSet<FlavorName>>,
-    ) -> bool {
-        self.worker == worker && Arc::ptr_eq(&self.hub, hub) && self.claimed == *claimed
-    }
-}
-
-/// How often each of some tables has changed.
-type Stamp = Vec<u64>;
-type WorkerStamp = [u64; 7];
 
 impl QueueController {
     pub fn new(
@@ -106,7 +106,7 @@ impl QueueController {
             inputs,
             reports,
             signal,
-            hub_objects: Default::default(),
+            hub_objects: Memo::default(),
             clusters: BTreeMap::new(),
             tasks: Tasks::new(),
         }
@@ -124,11 +124,11 @@ impl QueueController {
             self.clusters.values().for_each(|cluster| cluster.target.writer.want(Vec::new()));
             return;
         }
-        self.read_hub();
+        let hub = self.read_hub();
         for (name, entry) in joined {
             let Some(cluster) = self.clusters.get_mut(name) else { continue };
             match (writable(entry), claimed.get(name)) {
-                (Some(worker), Some(queues)) => cluster.decide(worker, &self.hub_objects.1, queues),
+                (Some(worker), Some(queues)) => cluster.decide(worker, &hub, queues),
                 // A write that was decided on before the cluster fell silent must not land after.
                 (_, _) => cluster.forget(),
             }
@@ -145,29 +145,26 @@ impl QueueController {
                 let told = (self.context.metrics.clone(), Arc::clone(&self.signal));
                 let config = self.context.writer.clone();
                 let target = Target::start(worker, config, told, (&mut self.tasks, &self.context.stop));
-                Cluster { target, decided: None, reports: Vec::new() }
+                Cluster { target, claimed: Arc::default(), needs: Memo::default() }
             },
         );
     }
 
-    fn read_hub(&mut self) {
+    /// Quota of a queue changes all the time, and is nothing that workers get from here.
+    fn read_hub(&mut self) -> Arc<HubObjects> {
         let hub = &self.context.hub;
-        let stamp = vec![
-            changes(&hub.queues),
-            changes(&hub.local_queues),
-            changes(&hub.namespaces),
-            changes(&hub.flavors),
-            changes(&hub.priority_classes),
-            changes(&hub.cohorts),
-        ];
-        if self.hub_objects.0 != stamp {
-            let objects = hub_objects(hub, &self.context.hub_id, &self.settings.namespaces);
-            self.hub_objects.0 = stamp;
-            // Quota of a queue changes all the time, and is nothing that workers get from here.
-            if *self.hub_objects.1 != objects {
-                self.hub_objects.1 = Arc::new(objects);
-            }
-        }
+        let revisions = || {
+            [
+                hub.queues.revision(),
+                hub.local_queues.revision(),
+                hub.namespaces.revision(),
+                hub.flavors.revision(),
+                hub.priority_classes.revision(),
+                hub.cohorts.revision(),
+            ]
+        };
+        let read = |_: &_| Arc::new(hub_objects(hub, &self.context.hub_id, &self.settings.namespaces));
+        Arc::clone(self.hub_objects.get(revisions, read))
     }
 
     fn publish(&self) {
@@ -212,32 +209,23 @@ impl Controller for QueueController {
 }
 
 impl Cluster {
-    fn decide(
-        &mut self,
-        worker: &Worker,
-        hub: &Arc<HubObjects>,
-        claimed: &BTreeMap<QueueName, BTreeSet<FlavorName>>,
-    ) {
-        let stamp = worker_stamp(worker);
-        if self.decided.as_ref().is_some_and(|seen| seen.is(hub, stamp, claimed)) {
-            return;
+    fn decide(&mut self, worker: &Worker, hub: &Arc<HubObjects>, claimed: &Claimed) {
+        if *self.claimed != *claimed {
+            self.claimed = Arc::new(claimed.clone());
         }
-        self.decided = Some(Seen { hub: Arc::clone(hub), worker: stamp, claimed: claimed.clone() });
-        if !worker.has_kueue() {
-            let missing = QueueReport { queue: None, problem: Problem::NoKueue };
-            self.reports = if claimed.is_empty() { Vec::new() } else { vec![missing] };
-            self.target.writer.want(Vec::new());
-            return;
+        let sources = || Sources {
+            hub: Identity::of(hub),
+            revisions: revisions(worker),
+            claimed: Identity::of(&self.claimed),
+        };
+        if self.needs.refresh(sources, |_| Needs::of(worker, hub, claimed)) {
+            let changes = self.needs.value().map(|needs| needs.changes.clone());
+            self.target.writer.want(changes.unwrap_or_default());
         }
-        let snapshot = WorkerSnapshot::take(worker);
-        let decision = worker_objects(hub, &snapshot.objects(worker, &hub.id), claimed);
-        self.reports = decision.reports;
-        let changes = decision.wanted.into_iter().filter_map(|wanted| render::change(wanted, &snapshot));
-        self.target.writer.want(changes.collect());
     }
 
     fn forget(&mut self) {
-        self.decided = None;
+        self.needs.expire();
         self.target.writer.want(Vec::new());
     }
 
@@ -246,7 +234,22 @@ impl Cluster {
             queue: None,
             problem: Problem::NotWritten { object: target.to_string(), reason },
         });
-        self.reports.iter().cloned().chain(failed).collect()
+        let found = self.needs.value().map(|needs| needs.reports.clone());
+        found.into_iter().flatten().chain(failed).collect()
+    }
+}
+
+impl Needs {
+    fn of(worker: &Worker, hub: &HubObjects, claimed: &Claimed) -> Self {
+        if !worker.has_kueue() {
+            let missing = QueueReport { queue: None, problem: Problem::NoKueue };
+            let reports = if claimed.is_empty() { Vec::new() } else { vec![missing] };
+            return Self { reports, changes: Vec::new() };
+        }
+        let snapshot = WorkerSnapshot::take(worker);
+        let decision = worker_objects(hub, &snapshot.objects(worker, &hub.id), claimed);
+        let changes = decision.wanted.into_iter().filter_map(|wanted| render::change(wanted, &snapshot));
+        Self { changes: changes.collect(), reports: decision.reports }
     }
 }
 
@@ -261,20 +264,16 @@ fn has_kueue(hub: &Hub) -> bool {
         .all(|state| *state != State::Absent)
 }
 
-fn worker_stamp(worker: &Worker) -> WorkerStamp {
+fn revisions(worker: &Worker) -> [u64; 7] {
     [
-        changes(&worker.queues),
-        changes(&worker.local_queues),
-        changes(&worker.namespaces),
-        changes(&worker.flavors),
-        changes(&worker.priority_classes),
-        changes(&worker.topologies),
-        changes(&worker.cohorts),
+        worker.queues.revision(),
+        worker.local_queues.revision(),
+        worker.namespaces.revision(),
+        worker.flavors.revision(),
+        worker.priority_classes.revision(),
+        worker.topologies.revision(),
+        worker.cohorts.revision(),
     ]
-}
-
-fn changes<T: Record>(table: &Table<T>) -> u64 {
-    table.revision()
 }
 
 #[cfg(test)]

@@ -230,7 +230,7 @@ impl TaskController {
         self.read_store().await?;
         let joined = Arc::clone(&self.joined.borrow_and_update());
         let claimed = Arc::clone(&self.claimed.borrow_and_update());
-        self.gathered.promise(&self.context.hub, claimed);
+        self.gathered.promise(&self.context.hub, &claimed);
         self.keep_targets(&joined);
         if !self.context.hub.secrets.synced() || !self.context.hub.lists(&joined) {
             // Not the same as clusters that have all left.

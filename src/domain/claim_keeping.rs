@@ -30,7 +30,7 @@ pub struct KeepingInput<'a> {
 }
 
 /// A claim as it stands on the hub.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct KeptClaim {
     pub text: ClaimText,
     pub uid: String,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{MANAGER, Seen};
+use super::{MANAGER, Sources};
 use fedq_domain::{
     inventory::{self, Availability, Status},
     placement::hub::Taint,
@@ -39,7 +39,7 @@ pub(super) struct Rendering<'a> {
 
 impl Rendering<'_> {
     /// The object, then its spec, then its status.
-    pub fn cluster(&self, seen: &Seen) -> Vec<Change> {
+    pub fn cluster(&self, seen: &Sources) -> Vec<Change> {
         let Some(object) = &seen.cluster else { return vec![self.new_cluster(seen)] };
         if !object.metadata.is_labelled(self.hub_id) || object.metadata.deletion_timestamp.is_some() {
             return Vec::new();
@@ -51,7 +51,7 @@ impl Rendering<'_> {
             .collect()
     }
 
-    fn new_cluster(&self, seen: &Seen) -> Change {
+    fn new_cluster(&self, seen: &Sources) -> Change {
         let mut labels = objects::labels(self.hub_id);
         labels.insert(SET_LABEL.to_owned(), json!("default"));
         // As in OCM, a cluster nothing is known of yet is unreachable.
@@ -68,7 +68,7 @@ impl Rendering<'_> {
         change(Target::cluster_scoped(Kind::ManagedCluster, self.name.as_str()), Action::Create(body))
     }
 
-    fn spec(&self, object: &ManagedCluster, seen: &Seen, said: Option<&Availability>) -> Option<Change> {
+    fn spec(&self, object: &ManagedCluster, seen: &Sources, said: Option<&Availability>) -> Option<Change> {
         let existing: Vec<Taint> = object.spec.taints.iter().map(read_taint).collect();
         let taints = said
             .map_or(existing.clone(), |said| inventory::taints(&existing, said.status, seconds(self.now)));
@@ -89,7 +89,7 @@ impl Rendering<'_> {
         Some(change(Target::cluster_scoped(Kind::ManagedCluster, self.name.as_str()), Action::Merge(patch)))
     }
 
-    fn status(&self, object: &ManagedCluster, seen: &Seen, said: Option<&Availability>) -> Option<Change> {
+    fn status(&self, object: &ManagedCluster, seen: &Sources, said: Option<&Availability>) -> Option<Change> {
         let found = &object.status;
         let mut status = Map::new();
         if let Some(capacity) = &seen.capacity {
@@ -233,7 +233,7 @@ pub(super) fn delete(target: Target, metadata: &Meta) -> Change {
     change(target, Action::Delete { uid, resource_version })
 }
 
-fn configs(seen: &Seen) -> Vec<ClientConfig> {
+fn configs(seen: &Sources) -> Vec<ClientConfig> {
     seen.server.iter().map(|url| ClientConfig { url: url.clone(), ca_bundle: None }).collect()
 }
 
@@ -264,7 +264,7 @@ fn amounts(found: &BTreeMap<String, QuantityText>, wanted: &Resources) -> Option
 }
 
 /// What the cluster says of itself; claims that somebody else put there stay.
-fn claims(found: &[ClusterClaim], seen: &Seen) -> Vec<ClusterClaim> {
+fn claims(found: &[ClusterClaim], seen: &Sources) -> Vec<ClusterClaim> {
     let id = seen.worker.as_ref().map(|(worker, _)| worker.uid.clone());
     let mut claims = found.to_vec();
     for (name, value) in [(ID_CLAIM, id), (VERSION_CLAIM, seen.version.clone())] {

@@ -7,6 +7,7 @@ use std::{
 
 use tracing::warn;
 
+use crate::memo::{Identity, verify};
 use fedq_domain::placement::{
     board::Board,
     hub::{Decision, PLACEMENT_LABEL},
@@ -36,7 +37,7 @@ pub(super) struct Gathered {
 /// The rows of a table as they were at the last look.
 struct Seen<T> {
     revision: Option<u64>,
-    rows: BTreeMap<Key, Arc<T>>,
+    rows: BTreeMap<Key, Identity<T>>,
 }
 
 impl<T> Default for Seen<T> {
@@ -57,23 +58,27 @@ impl<T: Record> Seen<T> {
     fn take(&mut self, table: &Table<T>) -> Vec<Changed<T>> {
         let revision = table.revision();
         if self.revision == Some(revision) {
+            verify(&self.rows, || rows(table), || table.revision() == revision);
             return Vec::new();
         }
         self.revision = Some(revision);
-        let rows = table.snapshot();
-        let before = std::mem::replace(&mut self.rows, rows);
+        let before = std::mem::replace(&mut self.rows, rows(table));
         let mut changed = Vec::new();
         for (key, row) in &self.rows {
             let known = before.get(key);
-            if known.is_none_or(|known| !Arc::ptr_eq(known, row)) {
-                let (before, after) = (known.cloned(), Some(Arc::clone(row)));
+            if known != Some(row) {
+                let (before, after) = (known.map(|known| Arc::clone(&known.0)), Some(Arc::clone(&row.0)));
                 changed.push(Changed { key: key.clone(), before, after });
             }
         }
         let gone = before.into_iter().filter(|(key, _)| !self.rows.contains_key(key));
-        changed.extend(gone.map(|(key, row)| Changed { key, before: Some(row), after: None }));
+        changed.extend(gone.map(|(key, row)| Changed { key, before: Some(row.0), after: None }));
         changed
     }
+}
+
+fn rows<T: Record>(table: &Table<T>) -> BTreeMap<Key, Identity<T>> {
+    table.snapshot().into_iter().map(|(key, row)| (key, Identity(row))).collect()
 }
 
 impl Gathered {

@@ -47,7 +47,7 @@ impl TaskController {
             let job_sets = cluster.is_some_and(|cluster| cluster.job_sets.answer() == Some(true));
             (job_sets, cluster.map(Cluster::runtime).unwrap_or_default())
         };
-        let routes = self.gathered.routes(&self.context.hub).clone();
+        let routes = self.gathered.routes(&self.context.hub);
         let mut fleet = self.gathered.read(joined, &self.capacity.borrow(), runs);
         fleet.by_multikueue = Arc::new(routes.clone());
         fleet.hub_has_app_wrappers =

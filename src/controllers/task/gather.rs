@@ -2,15 +2,16 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ptr,
     sync::{Arc, Weak},
 };
+
+use crate::memo::{Identity, Memo};
 
 use fedq_domain::{
     cluster::Connection,
     overview::CapacityView,
     queue::ClaimedQueues,
-    resources::Cell,
+    resources::{Cell, Resources},
     task::{
         choose::{
             Placement, Weights,
@@ -36,15 +37,39 @@ use fedq_values::{
     quantity::Amount,
 };
 
-/// What was read of a cluster, and the changes that are in it.
+/// What is known of a cluster.
+#[derive(Default)]
 struct Known {
+    read: Memo<ReadFrom, Read>,
+    /// As far as it is or was known.
+    largest_nodes: Arc<LargestNodes>,
+    facts: Memo<(Identity<ClusterFacts>, Identity<LargestNodes>), Arc<ClusterFacts>>,
+}
+
+struct ReadFrom {
     /// To tell it from a later one, and no more: what is known stands also when the connection is let go of.
     worker: Weak<Worker>,
-    stamp: [u64; 5],
+    revisions: [u64; 5],
+}
+
+impl PartialEq for ReadFrom {
+    fn eq(&self, other: &Self) -> bool {
+        self.worker.ptr_eq(&other.worker) && self.revisions == other.revisions
+    }
+}
+
+/// All but the size of nodes.
+#[derive(Debug, PartialEq)]
+struct Read {
     facts: Arc<ClusterFacts>,
     local_queues: Arc<BTreeMap<String, Vec<LocalQueueFacts>>>,
     priorities: Arc<BTreeMap<String, i64>>,
 }
+
+type LargestNodes = BTreeMap<FlavorName, Resources>;
+
+/// LocalQueues that each cluster is to have, by namespace.
+type Promised = BTreeMap<ClusterName, Arc<BTreeMap<String, BTreeSet<String>>>>;
 
 #[derive(Default)]
 pub(super) struct Gathered {
@@ -53,11 +78,9 @@ pub(super) struct Gathered {
     /// Counts changes of the fleet.
     pub revision: u64,
     weights: Weights,
-    /// LocalQueues that each cluster is to have, and the changes and claims that are in it.
-    promised: BTreeMap<ClusterName, Arc<BTreeMap<String, BTreeSet<String>>>>,
-    promised_by: Option<(u64, Arc<ClaimedQueues>)>,
-    /// Queues of the hub that MultiKueue dispatches, and the changes that are in it.
-    routes: (Option<[u64; 5]>, Routes),
+    /// By the changes of the hub's LocalQueues, and the claims.
+    promised: Memo<(u64, Identity<ClaimedQueues>), Promised>,
+    routes: Memo<[u64; 5], Arc<Routes>>,
 }
 
 /// To which clusters MultiKueue dispatches the work of a LocalQueue, by its namespace and name.
@@ -71,41 +94,23 @@ impl Gathered {
         Self { weights, ..Self::default() }
     }
 
-    pub fn routes(&mut self, hub: &Hub) -> &Routes {
-        let stamp = [
-            hub.queues.revision(),
-            hub.local_queues.revision(),
-            hub.checks.revision(),
-            hub.multikueue_configs.revision(),
-            hub.multikueue_clusters.revision(),
-        ];
-        if self.routes.0 != Some(stamp) {
-            self.routes = (Some(stamp), dispatched_queues(hub));
-        }
-        &self.routes.1
+    pub fn routes(&mut self, hub: &Hub) -> Arc<Routes> {
+        let revisions = || {
+            [
+                hub.queues.revision(),
+                hub.local_queues.revision(),
+                hub.checks.revision(),
+                hub.multikueue_configs.revision(),
+                hub.multikueue_clusters.revision(),
+            ]
+        };
+        Arc::clone(self.routes.get(revisions, |_| Arc::new(dispatched_queues(hub))))
     }
 
     /// Takes in which queues clusters are to have.
-    pub fn promise(&mut self, hub: &Hub, claimed: Arc<ClaimedQueues>) {
-        let revision = hub.local_queues.revision();
-        let is_read = |(seen, by): &(u64, Arc<ClaimedQueues>)| *seen == revision && Arc::ptr_eq(by, &claimed);
-        if self.promised_by.as_ref().is_some_and(is_read) {
-            return;
-        }
-        let queues = local_queues_by_namespace(&hub.local_queues.all());
-        let of_cluster = |claimed: &BTreeMap<QueueName, BTreeSet<FlavorName>>| {
-            let mut promised: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-            for (namespace, queues) in &queues {
-                let named = queues.iter().filter(|local| claimed.contains_key(&local.queue));
-                let names: BTreeSet<String> = named.map(|local| local.name.clone()).collect();
-                if !names.is_empty() {
-                    promised.insert(namespace.clone(), names);
-                }
-            }
-            Arc::new(promised)
-        };
-        self.promised = claimed.iter().map(|(name, claimed)| (name.clone(), of_cluster(claimed))).collect();
-        self.promised_by = Some((revision, claimed));
+    pub fn promise(&mut self, hub: &Hub, claimed: &Arc<ClaimedQueues>) {
+        let sources = || (hub.local_queues.revision(), Identity::of(claimed));
+        self.promised.refresh(sources, |_| promised(hub, claimed));
     }
 
     /// The fleet without what is on its way.
@@ -120,19 +125,22 @@ impl Gathered {
         for (name, entry) in joined {
             let worker = entry.worker.as_ref().filter(|worker| worker.synced() && worker.has_kueue());
             if let Some(worker) = worker {
-                self.read_cluster(name, worker);
+                self.known.entry(name.clone()).or_default().read(worker);
             }
-            self.measure(name, capacity);
-            let Some(known) = self.known.get(name) else {
+            let largest = capacity.get(name).map(|found| &found.capacity.largest_of);
+            let known =
+                self.known.get_mut(name).and_then(|known| Some((known.facts(largest)?, known.read.value()?)));
+            let Some((facts, known)) = known else {
                 leave_out(&mut fleet, name, entry);
                 continue;
             };
+            let promised = self.promised.value().and_then(|promised| promised.get(name));
             let (has_jobsets, app_wrappers) = runs(name);
             let member = Member {
                 access: access(entry),
-                facts: Arc::clone(&known.facts),
+                facts,
                 local_queues: Arc::clone(&known.local_queues),
-                promised: self.promised.get(name).cloned().unwrap_or_default(),
+                promised: promised.cloned().unwrap_or_default(),
                 priorities: Arc::clone(&known.priorities),
                 has_jobsets,
                 app_wrappers,
@@ -142,44 +150,9 @@ impl Gathered {
         fleet
     }
 
-    /// Takes in how large the cluster's nodes are.
-    fn measure(&mut self, name: &ClusterName, capacity: &CapacityView) {
-        let (Some(known), Some(found)) = (self.known.get_mut(name), capacity.get(name)) else { return };
-        let largest = &found.capacity.largest_of;
-        if known.facts.largest_nodes != *largest {
-            Arc::make_mut(&mut known.facts).largest_nodes.clone_from(largest);
-        }
-    }
-
     /// One that the cluster has, and that tasks may be in.
     pub fn namespace_of(&self, cluster: &ClusterName) -> Option<String> {
-        self.known.get(cluster)?.local_queues.keys().next().cloned()
-    }
-
-    fn read_cluster(&mut self, name: &ClusterName, worker: &Arc<Worker>) {
-        let stamp = [
-            worker.queues.revision(),
-            worker.local_queues.revision(),
-            worker.flavors.revision(),
-            worker.cohorts.revision(),
-            worker.priority_classes.revision(),
-        ];
-        let is_read =
-            |known: &Known| known.stamp == stamp && ptr::eq(known.worker.as_ptr(), Arc::as_ptr(worker));
-        if self.known.get(name).is_some_and(is_read) {
-            return;
-        }
-        let classes = worker.priority_classes.all();
-        let known = Known {
-            worker: Arc::downgrade(worker),
-            stamp,
-            facts: Arc::new(worker_facts(worker)),
-            local_queues: Arc::new(local_queues_by_namespace(&worker.local_queues.all())),
-            priorities: Arc::new(
-                classes.iter().map(|class| (class.metadata.name.clone(), class.value)).collect(),
-            ),
-        };
-        self.known.insert(name.clone(), known);
+        self.known.get(cluster)?.read.value()?.local_queues.keys().next().cloned()
     }
 
     /// What tasks are chosen by from now on.
@@ -189,6 +162,60 @@ impl Gathered {
             self.revision += 1;
         }
     }
+}
+
+impl Known {
+    fn read(&mut self, worker: &Arc<Worker>) {
+        let sources = || ReadFrom {
+            worker: Arc::downgrade(worker),
+            revisions: [
+                worker.queues.revision(),
+                worker.local_queues.revision(),
+                worker.flavors.revision(),
+                worker.cohorts.revision(),
+                worker.priority_classes.revision(),
+            ],
+        };
+        let priorities = || worker.priority_classes.all().into_iter();
+        self.read.refresh(sources, |_| Read {
+            facts: Arc::new(worker_facts(worker)),
+            local_queues: Arc::new(local_queues_by_namespace(&worker.local_queues.all())),
+            priorities: Arc::new(
+                priorities().map(|class| (class.metadata.name.clone(), class.value)).collect(),
+            ),
+        });
+    }
+
+    /// With the size of its nodes.
+    fn facts(&mut self, largest_nodes: Option<&LargestNodes>) -> Option<Arc<ClusterFacts>> {
+        let read = &self.read.value()?.facts;
+        if let Some(found) = largest_nodes.filter(|found| **found != *self.largest_nodes) {
+            self.largest_nodes = Arc::new(found.clone());
+        }
+        let largest_nodes = &self.largest_nodes;
+        let sources = || (Identity::of(read), Identity::of(largest_nodes));
+        let with_nodes = |_: &_| {
+            let facts = ClusterFacts::clone(read);
+            Arc::new(ClusterFacts { largest_nodes: LargestNodes::clone(largest_nodes), ..facts })
+        };
+        Some(Arc::clone(self.facts.get(sources, with_nodes)))
+    }
+}
+
+fn promised(hub: &Hub, claimed: &ClaimedQueues) -> Promised {
+    let queues = local_queues_by_namespace(&hub.local_queues.all());
+    let of_cluster = |claimed: &BTreeMap<QueueName, BTreeSet<FlavorName>>| {
+        let mut promised: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (namespace, queues) in &queues {
+            let named = queues.iter().filter(|local| claimed.contains_key(&local.queue));
+            let names: BTreeSet<String> = named.map(|local| local.name.clone()).collect();
+            if !names.is_empty() {
+                promised.insert(namespace.clone(), names);
+            }
+        }
+        Arc::new(promised)
+    };
+    claimed.iter().map(|(name, claimed)| (name.clone(), of_cluster(claimed))).collect()
 }
 
 /// Puts what is on its way to a cluster into the fleet.

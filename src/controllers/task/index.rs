@@ -1,6 +1,10 @@
 //! What of tasks is on one cluster, by task.
 
-use std::{borrow::Cow, collections::HashMap, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+};
 
 use fedq_domain::task::{
     names::{TaskId, object_name},
@@ -20,9 +24,10 @@ use fedq_k8s::{
 };
 use fedq_store::TaskRow;
 
-mod places;
+use self::places::Places;
+use crate::memo::{Memo, verify};
 
-use places::Places;
+mod places;
 
 /// Kueue sets it on each Workload.
 const JOB_UID_LABEL: &str = "kueue.x-k8s.io/job-uid";
@@ -33,13 +38,19 @@ pub(super) struct Index {
     pub current: bool,
     /// The same of AppWrappers.
     pub has_app_wrappers: bool,
-    stamp: Option<[u64; 5]>,
+    /// Of the tables that it was read from.
+    revisions: Option<[u64; 5]>,
+    found: Found,
+    places: Memo<[u64; 3], Places>,
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Found {
     tasks: HashMap<TaskId, OnCluster>,
     /// By the UID of the Job or JobSet.
     workloads: HashMap<String, Arc<Workload>>,
-    places: Places,
     /// Pods that their cluster ended, by UID: mostly they are gone before their Job has failed.
-    disrupted: HashMap<String, Arc<LogPod>>,
+    disrupted: BTreeMap<String, Arc<LogPod>>,
 }
 
 /// What tells a task's own objects from others that carry its id.
@@ -68,7 +79,7 @@ impl Whose {
 }
 
 /// One task's objects, of whatever dispatch.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct OnCluster {
     pub jobs: Vec<(Kind, Arc<TaskJob>)>,
     /// Those that MultiKueue put there.
@@ -93,80 +104,40 @@ impl Index {
         self.current = current;
         // Before they are read, so that the rows have all of it.
         self.has_app_wrappers = worker.follows_app_wrappers();
-        let stamp = [
-            tables.jobs.revision(),
-            tables.job_sets.revision(),
-            tables.app_wrappers.revision(),
-            tables.pods.revision(),
-            worker.direct_workloads.revision(),
-        ];
-        if self.stamp == Some(stamp) {
-            return;
-        }
-        self.stamp = Some(stamp);
-        self.tasks.clear();
-        let jobs = tables.jobs.all().into_iter().map(|job| (Kind::Job, job));
-        let job_sets = tables.job_sets.all().into_iter().map(|job| (Kind::JobSet, job));
-        let app_wrappers = tables.app_wrappers.all().into_iter().map(|job| (Kind::AppWrapper, job));
-        for (kind, job) in jobs.chain(job_sets).chain(app_wrappers) {
-            let id = job.metadata.labels.task.as_deref().and_then(TaskId::parse);
-            // The Jobs that a JobSet makes are its own.
-            let Some(id) = id.filter(|_| !job.metadata.labels.of_job_set) else { continue };
-            let here = self.tasks.entry(id).or_default();
-            if job.metadata.labels.dispatched {
-                here.copies.push(job);
-            } else {
-                here.jobs.push((kind, job));
-            }
-        }
-        for pod in tables.pods.all() {
-            if pod.is_disrupted() {
-                self.disrupted.insert(pod.metadata.uid.clone(), Arc::clone(&pod));
-            } else {
-                self.disrupted.remove(&pod.metadata.uid);
-            }
-            if let Some(id) = pod.task() {
-                self.tasks.entry(id).or_default().pods.push(pod);
-            }
-        }
-        self.disrupted.retain(|_, pod| {
-            let Some((id, epoch)) = pod.task().zip(pod.epoch()) else { return false };
-            let Some(here) = self.tasks.get_mut(&id) else { return false };
-            // One that was suspended meanwhile begins anew, with other pods.
-            let runs = here.jobs.iter().map(|(_, job)| job).chain(&here.copies);
-            let runs = runs.filter(|job| job.epoch() == Some(epoch)).any(|job| !job.suspended);
-            if runs {
-                here.disrupted.push(Arc::clone(pod));
-            }
-            runs
-        });
-        let ours: std::collections::HashSet<&str> = self
-            .tasks
-            .values()
-            .flat_map(|task| &task.jobs)
-            .map(|(_, job)| job.metadata.uid.as_str())
-            .collect();
-        let of = |workload: Arc<Workload>| {
-            let uid = workload.metadata.labels.get(JOB_UID_LABEL)?.clone();
-            ours.contains(uid.as_str()).then_some((uid, workload))
+        let revisions = || {
+            [
+                tables.jobs.revision(),
+                tables.job_sets.revision(),
+                tables.app_wrappers.revision(),
+                tables.pods.revision(),
+                worker.direct_workloads.revision(),
+            ]
         };
-        let all = worker.direct_workloads.all();
-        self.places = Places::of(worker, &all);
-        self.workloads = all.into_iter().filter_map(of).collect();
+        let before = revisions();
+        if self.revisions == Some(before) {
+            let afresh = || Found::read(worker, self.found.disrupted.clone());
+            verify(&self.found, afresh, || revisions() == before);
+        } else {
+            self.revisions = Some(before);
+            self.found = Found::read(worker, std::mem::take(&mut self.found.disrupted));
+        }
+        let (workloads, queues, locals) = (&worker.direct_workloads, &worker.queues, &worker.local_queues);
+        let revisions = || [workloads.revision(), queues.revision(), locals.revision()];
+        self.places.refresh(revisions, |_| Places::of(worker, &workloads.all()));
     }
 
     pub fn tasks(&self) -> impl Iterator<Item = (&TaskId, &OnCluster)> {
-        self.tasks.iter()
+        self.found.tasks.iter()
     }
 
     /// Whether there is anything that carries the id.
     pub fn has(&self, id: &TaskId) -> bool {
-        self.tasks.contains_key(id)
+        self.found.tasks.contains_key(id)
     }
 
     /// What of a task is there; what only carries its id is left out.
     pub fn of(&self, row: &TaskRow) -> Option<Cow<'_, OnCluster>> {
-        Some(self.tasks.get(&row.id)?.only(&Whose::of(row)))
+        Some(self.found.tasks.get(&row.id)?.only(&Whose::of(row)))
     }
 
     /// What is seen of one dispatch. Writes are for the caller to add.
@@ -180,10 +151,10 @@ impl Index {
         seen.objects = staying.count();
         seen.admitted = !jobs.is_empty() && jobs.iter().all(|job| self.is_admitted(job));
         for job in &jobs {
-            let Some(workload) = self.workloads.get(&job.metadata.uid) else { continue };
+            let Some(workload) = self.found.workloads.get(&job.metadata.uid) else { continue };
             seen.evicted = seen.evicted.or_else(|| true_message(&workload.status.conditions, "Evicted"));
             seen.waits = seen.waits.or_else(|| waits(&workload.status.conditions));
-            seen.place = seen.place.or_else(|| self.places.get(&workload.metadata.uid));
+            seen.place = seen.place.or_else(|| self.places.value()?.get(&workload.metadata.uid));
         }
         seen.ready = !jobs.is_empty() && jobs.iter().all(|job| job.ready);
         here.add_nodes(expected.epoch, &mut seen);
@@ -195,7 +166,7 @@ impl Index {
     pub fn workload(&self, row: &TaskRow) -> Option<String> {
         let here = self.of(row)?;
         let (_, job) = here.of(row.state.epoch).next()?;
-        Some(self.workloads.get(&job.metadata.uid)?.metadata.name.clone())
+        Some(self.found.workloads.get(&job.metadata.uid)?.metadata.name.clone())
     }
 
     /// Whether Kueue counts what the task takes already.
@@ -204,7 +175,7 @@ impl Index {
         let mut jobs = here.of(row.state.epoch).peekable();
         jobs.peek().is_some()
             && jobs.all(|(_, job)| {
-                let workload = self.workloads.get(&job.metadata.uid);
+                let workload = self.found.workloads.get(&job.metadata.uid);
                 workload.is_some_and(|one| is_true(&one.status.conditions, "QuotaReserved"))
             })
     }
@@ -212,17 +183,74 @@ impl Index {
     /// On the hub: the MultiKueueClusters that run what is there of a dispatch, as Kueue says.
     pub fn dispatched_to(&self, row: &TaskRow) -> Vec<&str> {
         let Some(here) = self.of(row) else { return Vec::new() };
-        let workloads = here.of(row.state.epoch).filter_map(|(_, job)| self.workloads.get(&job.metadata.uid));
+        let workloads =
+            here.of(row.state.epoch).filter_map(|(_, job)| self.found.workloads.get(&job.metadata.uid));
         let chosen = workloads.filter_map(|workload| workload.status.cluster_name.as_deref());
         chosen.filter(|name| !name.is_empty()).collect()
     }
 
     /// A Job that no Workload stands for is not Kueue's, and runs unless it is suspended.
     fn is_admitted(&self, job: &TaskJob) -> bool {
-        match self.workloads.get(&job.metadata.uid) {
+        match self.found.workloads.get(&job.metadata.uid) {
             Some(workload) => is_true(&workload.status.conditions, "Admitted"),
             None => !job.suspended,
         }
+    }
+}
+
+impl Found {
+    /// `disrupted`: as it was known before.
+    fn read(worker: &Worker, disrupted: BTreeMap<String, Arc<LogPod>>) -> Self {
+        let tables = &worker.tasks;
+        let mut found = Self { disrupted, ..Self::default() };
+        let jobs = tables.jobs.all().into_iter().map(|job| (Kind::Job, job));
+        let job_sets = tables.job_sets.all().into_iter().map(|job| (Kind::JobSet, job));
+        let app_wrappers = tables.app_wrappers.all().into_iter().map(|job| (Kind::AppWrapper, job));
+        for (kind, job) in jobs.chain(job_sets).chain(app_wrappers) {
+            let id = job.metadata.labels.task.as_deref().and_then(TaskId::parse);
+            // The Jobs that a JobSet makes are its own.
+            let Some(id) = id.filter(|_| !job.metadata.labels.of_job_set) else { continue };
+            let here = found.tasks.entry(id).or_default();
+            if job.metadata.labels.dispatched {
+                here.copies.push(job);
+            } else {
+                here.jobs.push((kind, job));
+            }
+        }
+        for pod in tables.pods.all() {
+            if pod.is_disrupted() {
+                found.disrupted.insert(pod.metadata.uid.clone(), Arc::clone(&pod));
+            } else {
+                found.disrupted.remove(&pod.metadata.uid);
+            }
+            if let Some(id) = pod.task() {
+                found.tasks.entry(id).or_default().pods.push(pod);
+            }
+        }
+        found.keep_disrupted();
+        let jobs = found.tasks.values().flat_map(|task| &task.jobs);
+        let ours: HashSet<&str> = jobs.map(|(_, job)| job.metadata.uid.as_str()).collect();
+        let of = |workload: Arc<Workload>| {
+            let uid = workload.metadata.labels.get(JOB_UID_LABEL)?.clone();
+            ours.contains(uid.as_str()).then_some((uid, workload))
+        };
+        found.workloads = worker.direct_workloads.all().into_iter().filter_map(of).collect();
+        found
+    }
+
+    fn keep_disrupted(&mut self) {
+        let Self { tasks, disrupted, .. } = self;
+        disrupted.retain(|_, pod| {
+            let Some((id, epoch)) = pod.task().zip(pod.epoch()) else { return false };
+            let Some(here) = tasks.get_mut(&id) else { return false };
+            // One that was suspended meanwhile begins anew, with other pods.
+            let runs = here.jobs.iter().map(|(_, job)| job).chain(&here.copies);
+            let runs = runs.filter(|job| job.epoch() == Some(epoch)).any(|job| !job.suspended);
+            if runs {
+                here.disrupted.push(Arc::clone(pod));
+            }
+            runs
+        });
     }
 }
 
@@ -405,7 +433,7 @@ mod tests {
 
         fn here(&mut self) -> &OnCluster {
             self.index.refresh(&self.worker, true);
-            &self.index.tasks[&TaskId::parse("1a2b3c4d").expect("an id")]
+            &self.index.found.tasks[&TaskId::parse("1a2b3c4d").expect("an id")]
         }
 
         fn is_disrupted(&mut self) -> bool {
@@ -501,6 +529,35 @@ mod tests {
         assert!(!bed.is_disrupted(), "Kueue took it back, and it begins anew");
         bed.worker.tasks.jobs.absorb_answer(&json!({"metadata": labelled("job", 7)}));
         assert!(!bed.is_disrupted());
+    }
+
+    #[tokio::test]
+    async fn the_place_in_a_queue_follows_what_the_queue_reports() {
+        let mut bed = Bed::new();
+        let workload = json!({
+            "metadata": {
+                "name": "w", "namespace": "team", "uid": "w", "resourceVersion": "2",
+                "labels": {"kueue.x-k8s.io/job-uid": "job"},
+            },
+            "spec": {"queueName": "main"},
+        });
+        let local = json!({
+            "metadata": {"name": "main", "namespace": "team", "resourceVersion": "2"},
+            "spec": {"clusterQueue": "research"},
+        });
+        bed.worker.direct_workloads.absorb_answer(&workload);
+        bed.worker.local_queues.absorb_answer(&local);
+        let mut place = |waiting: u32| {
+            let queue = json!({
+                "metadata": {"name": "research", "resourceVersion": waiting.to_string()},
+                "status": {"pendingWorkloads": waiting},
+            });
+            bed.worker.queues.absorb_answer(&queue);
+            bed.index.refresh(&bed.worker, true);
+            bed.index.places.value().and_then(|places| places.get("w"))
+        };
+        assert_eq!(place(1), Some((1, 1)));
+        assert_eq!(place(2), None, "one of them is not seen");
     }
 
     #[tokio::test]

@@ -19,7 +19,7 @@ use fedq_domain::task::{
 };
 
 /// A Pod, projected; a [`crate::list_watch::Table`] can keep it.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct LogPod {
     pub metadata: Metadata,
     spec: Spec,
@@ -27,7 +27,7 @@ pub struct LogPod {
     status: Status,
 }
 
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
     pub name: String,
@@ -47,7 +47,7 @@ pub struct Metadata {
     pub going: bool,
 }
 
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Spec {
     containers: Vec<Named>,
@@ -55,12 +55,12 @@ struct Spec {
     restart_policy: String,
 }
 
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 struct Named {
     name: String,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Status {
     phase: String,
@@ -69,7 +69,7 @@ struct Status {
     conditions: Vec<Condition>,
 }
 
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ContainerStatus {
     name: String,
@@ -79,7 +79,7 @@ struct ContainerStatus {
     restart_count: u32,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 struct StateOf {
     waiting: Option<Reason>,
@@ -88,16 +88,16 @@ struct StateOf {
 }
 
 /// Since when is nobody's question.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 struct Running {}
 
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 struct Reason {
     reason: String,
 }
 
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Terminated {
     #[serde(default)]
@@ -106,7 +106,7 @@ struct Terminated {
     reason: String,
 }
 
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 struct Condition {
     #[serde(rename = "type")]
     kind: String,

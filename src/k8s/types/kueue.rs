@@ -343,7 +343,7 @@ pub struct MultiKueueClusterStatus {
     pub conditions: Vec<Condition>,
 }
 
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Workload {
     pub metadata: Meta,
     #[serde(default)]

@@ -14,7 +14,7 @@ use fedq_k8s::{
 use super::is_true;
 
 /// From 1, and of how many, by the Workload's UID.
-#[derive(Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct Places(HashMap<String, (usize, usize)>);
 
 impl Places {
