@@ -20,6 +20,9 @@ use serde_json::{Value, json};
 pub use address::check_address;
 use credential::Credential;
 
+/// Its key in the Secret that joins a cluster, and in those that MultiKueue reads.
+pub const KUBECONFIG_KEY: &str = "kubeconfig";
+
 /// What is refused by default and may be allowed.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Rules {

@@ -21,8 +21,8 @@ use super::{
     client::{ApiError, ClusterClient, RetryClass, call},
     follow::{Following, Part, Scope, TableSet},
     hub::Hub,
+    kubeconfig::KUBECONFIG_KEY,
     onboard::{OnboardError, apply, parse},
-    session::KUBECONFIG_KEY,
     types::meta::{HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ},
 };
 use fedq_domain::multikueue::Source;

@@ -13,8 +13,7 @@ use serde_json::{Map, Value, json};
 pub use self::validation::{ValidationError, ValidationErrors};
 use fedq_domain::task::{
     names::{TaskId, user_label},
-    phase::{Before, Phase},
-    record::Record,
+    record::{Record, RoughPhase},
     render::{Gang, naive},
     sky::Note,
 };
@@ -77,7 +76,7 @@ impl TaskStatus {
         Some(Self {
             task_id: task.id.to_string(),
             name: task.shown_name(),
-            status: status(task).to_owned(),
+            status: status(task.rough_phase()).to_owned(),
             created_at: naive(task.submitted),
             updated_at: naive(now),
             username: user_label(&task.owner),
@@ -86,31 +85,12 @@ impl TaskStatus {
     }
 }
 
-/// Four words for all phases.
-fn status(task: &Record) -> &'static str {
-    match &task.state.phase {
-        Phase::Succeeded { .. } => "completed",
-        Phase::Failed { .. } => "failed",
-        Phase::Running { .. } | Phase::Lost { before: Before::Running, .. } => {
-            if 0 < task.nodes.failed {
-                "failed"
-            } else {
-                "running"
-            }
-        }
-        Phase::Pending
-        | Phase::Dispatching { .. }
-        | Phase::Queued { .. }
-        | Phase::Starting { .. }
-        | Phase::Withdrawing { .. }
-        | Phase::Lost { .. }
-        | Phase::Stopped => {
-            if 0 < task.nodes.running {
-                "running"
-            } else {
-                "pending"
-            }
-        }
+fn status(phase: RoughPhase) -> &'static str {
+    match phase {
+        RoughPhase::Pending => "pending",
+        RoughPhase::Running => "running",
+        RoughPhase::Completed => "completed",
+        RoughPhase::Failed => "failed",
     }
 }
 

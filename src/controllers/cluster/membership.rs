@@ -17,7 +17,7 @@ use fedq_k8s::{
         CLUSTER_LABEL, Hub,
         profiles::{Access, Profiles, cluster_name},
     },
-    session::KUBECONFIG_KEY,
+    kubeconfig::KUBECONFIG_KEY,
     types::cluster_profile::ClusterProfile,
     worker::{CLUSTER_PROFILE, KUBECONFIG},
 };

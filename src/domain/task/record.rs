@@ -39,6 +39,15 @@ pub struct NodeCounts {
     pub running: u32,
 }
 
+/// A task's phase for programs that know four of them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RoughPhase {
+    Pending,
+    Running,
+    Completed,
+    Failed,
+}
+
 impl Record {
     /// `task-<id>` where the person gave none.
     pub fn shown_name(&self) -> String {
@@ -58,6 +67,33 @@ impl Record {
     pub fn pending_nodes(&self) -> u32 {
         let NodeCounts { succeeded, failed, running } = self.nodes;
         self.num_nodes.saturating_sub(succeeded).saturating_sub(failed).saturating_sub(running)
+    }
+
+    pub fn rough_phase(&self) -> RoughPhase {
+        match &self.state.phase {
+            Phase::Succeeded { .. } => RoughPhase::Completed,
+            Phase::Failed { .. } => RoughPhase::Failed,
+            Phase::Running { .. } | Phase::Lost { before: Before::Running, .. } => {
+                if 0 < self.nodes.failed {
+                    RoughPhase::Failed
+                } else {
+                    RoughPhase::Running
+                }
+            }
+            Phase::Pending
+            | Phase::Dispatching { .. }
+            | Phase::Queued { .. }
+            | Phase::Starting { .. }
+            | Phase::Withdrawing { .. }
+            | Phase::Lost { .. }
+            | Phase::Stopped => {
+                if 0 < self.nodes.running {
+                    RoughPhase::Running
+                } else {
+                    RoughPhase::Pending
+                }
+            }
+        }
     }
 
     /// Whether somebody stopped it, so that for k8s-cli it is gone, though its history is kept.

@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     follow::{Followed, Following, Part, Row, Scope, TableSet, followed},
+    kubeconfig::KUBECONFIG_KEY,
     list_watch::Table,
-    session::KUBECONFIG_KEY,
     types::{
         cluster_profile::{AccessProvider, ClusterProfile},
         meta::Meta,

@@ -13,7 +13,8 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{DEADLINE, HubError, KUBECONFIG_KEY, Sessions};
+use super::{DEADLINE, HubError, Sessions};
+use crate::kubeconfig::KUBECONFIG_KEY;
 use crate::{
     client::{ApiError, RetryClass, call},
     hub::CLUSTER_LABEL,

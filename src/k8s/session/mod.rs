@@ -30,8 +30,6 @@ use super::{
 /// No person waits longer than that for the hub.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Key of the kubeconfig in such a Secret.
-pub const KUBECONFIG_KEY: &str = "kubeconfig";
 /// `"true"`: nothing new is sent to the cluster.
 pub const CORDON: &str = "fedq.dev/cordon";
 /// UID of the kube-system namespace that is accepted from now on.

@@ -1,6 +1,6 @@
 use super::*;
 use fedq_domain::task::{
-    phase::{Move, State, Then},
+    phase::{Move, Phase, State, Then},
     record::NodeCounts,
     sky::{Options, read_request},
 };
