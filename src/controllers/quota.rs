@@ -5,6 +5,19 @@
 //! what still differs. The order of writes needs no steps here: the plan lets a worker grow only into what is
 //! confirmed free, and the hub promise only what a worker has confirmed, so each confirmation simply leads to the
 //! next plan.
+//!
+//! # When rounds run
+//!
+//! With few clusters each change has a round of its own. With many, rounds that go through all of them leave time to
+//! others (`driver::Share`): half of it where quota or tasks wait for the round, nine tenths elsewhere and before what people
+//! read is made anew. Time that passed without rounds counts as left (`driver::Rest`), so that a lone change waits for nothing.
+//! What people read waits for the writes that a change leads to, but no longer than a quarter of a second
+//! (`quota/publish.rs`, `Publishing`), and statuses of other claims for a hub that is a moment behind (`Underway`). While
+//! many clusters are being connected after a start, each round rests on little, and rounds are few.
+//!
+//! Who is woken by what: each kind that changes all the time wakes only those who read it, and everybody when it is complete,
+//! breaks or is followed again (`k8s/follow.rs`, `Wake`; `Worker::follow`, `Hub::follow`). Whoever reads another table has to
+//! be named there.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -54,6 +67,7 @@ use self::{
 use super::{
     context::Context,
     driver::{self, Controller, Driver, Failure, Next, Pace, Share, Tasks},
+    memo::verify,
     writer::{Place, keep_for_workers},
 };
 
@@ -395,11 +409,15 @@ impl QuotaController {
     /// Takes in the claims, if something of them is new; when to look again.
     fn read_claims(&mut self, now: Instant) -> Option<Instant> {
         let revision = self.context.hub.claims.revision();
+        let in_force = || self.accepted.claims().map(|claim| claim.name().as_str()).collect::<BTreeSet<_>>();
         if self.claims.seen == Some(revision) && now < self.claims_due {
+            let (claims, aliases) = (&self.context.hub.claims, &self.settings.aliases);
+            let afresh = || read_claims(claims, aliases, (&ReadClaims::new(), &in_force()));
+            verify(&*self.claims.read, afresh, || claims.revision() == revision);
             return None;
         }
         self.claims_due = now + PERIOD;
-        let in_force: BTreeSet<&str> = self.accepted.claims().map(|claim| claim.name().as_str()).collect();
+        let in_force = in_force();
         let read =
             read_claims(&self.context.hub.claims, &self.settings.aliases, (&self.claims.read, &in_force));
         let next = gather::accept(&read, &self.context.hub.claims.skipped(), &mut self.accepted, now);

@@ -38,7 +38,7 @@ use super::{
 pub const STATUS_MANAGER: &str = "fedq-status";
 
 /// A claim as the plan and the status need it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ReadClaim {
     pub object: Arc<ClusterResourceClaim>,
     /// `spec.clusterName`; a claim that is not accepted need not name a cluster.

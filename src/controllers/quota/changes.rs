@@ -19,15 +19,18 @@ use fedq_domain::{
     resources::FlavorResource,
 };
 use fedq_k8s::{
+    follow::TableSet,
     read::{self, CELLS},
     types::{
         kueue::ClusterQueue,
         meta::{ADOPT, HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ, Meta},
     },
-    worker::Worker,
+    worker::{Joined, Worker},
     write::{Action, Change, Kind, Target as WriteTarget},
 };
 use fedq_values::ids::{ClusterName, FlavorName, QueueName, ResourceName};
+
+use crate::memo::verify;
 
 use super::{
     ClaimedQueues, MANAGER, QuotaController, Round,
@@ -125,6 +128,7 @@ impl QuotaController {
         let mut differs = false;
         for (name, entry) in joined {
             if kept.clean.contains(name) && !self.is_new(name, &reshaped, round) {
+                self.verify_clean(name, entry, kept.claimed.get(name), round);
                 continue;
             }
             let target = self.targets.get(name);
@@ -171,6 +175,23 @@ impl QuotaController {
             self.outputs.claimed.send_replace(Arc::new(kept.claimed.clone()));
         }
         self.kept = kept;
+    }
+
+    /// In debug builds: whether a cluster's queues need nothing, as it was found before.
+    fn verify_clean(
+        &self,
+        name: &ClusterName,
+        entry: &Joined,
+        known: Option<&BTreeMap<QueueName, BTreeSet<FlavorName>>>,
+        round: &mut Round<'_>,
+    ) {
+        if cfg!(debug_assertions)
+            && let (Some(worker), Some(known)) = (&entry.worker, known)
+        {
+            let revision = worker.changes();
+            let afresh = || (self.claimed_queues(name, round), self.worker_changes(worker, known, round));
+            verify(&(known.clone(), Vec::new()), afresh, || worker.changes() == revision);
+        }
     }
 
     /// Hub queues of which workers get something else than in the last round.

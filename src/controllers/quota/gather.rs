@@ -29,6 +29,7 @@ use fedq_k8s::{
 use fedq_values::ids::{ClaimName, ClusterName, CohortName, FlavorName, QueueName};
 
 use super::{Settings, removal::Accepted, settling::Settling, target::Target};
+use crate::memo::Identity;
 
 /// In the queues of one cluster, far above real ones: a plan takes time and memory for each.
 const MOST_FLAVORS: usize = 4096;
@@ -111,12 +112,13 @@ pub(super) struct Known {
 
 /// While it is the same, nothing at all is new of the cluster. Most of what changes it says nothing new, but to compare
 /// it takes a moment, so that an activation costs what changed, not all clusters.
+#[derive(PartialEq)]
 pub(super) struct Mark {
-    joined: Arc<Joined>,
+    joined: Identity<Joined>,
     /// Of the worker's tables and of its writer.
     changes: (u64, u64),
-    capacity: Option<Arc<ClusterCapacity>>,
-    claim: Option<Arc<ValidClaim>>,
+    capacity: Option<Identity<ClusterCapacity>>,
+    claim: Option<Identity<ValidClaim>>,
 }
 
 impl Mark {
@@ -129,45 +131,26 @@ impl Mark {
     pub fn of(facts: &ClusterFacts<'_>) -> Self {
         let tables = facts.joined.worker.as_ref().map_or(0, |worker| worker.changes());
         Self {
-            joined: Arc::clone(facts.joined),
+            joined: Identity::of(facts.joined),
             changes: (tables, facts.writes()),
-            capacity: facts.capacity.cloned(),
-            claim: facts.claim.cloned(),
+            capacity: Identity::of_some(facts.capacity),
+            claim: Identity::of_some(facts.claim),
         }
     }
 }
 
-impl PartialEq for Mark {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.joined, &other.joined)
-            && self.changes == other.changes
-            && same(self.capacity.as_ref(), other.capacity.as_ref())
-            && same(self.claim.as_ref(), other.claim.as_ref())
-    }
-}
-
 /// What a cluster's input was made from. While it is the same, so is the input.
+#[derive(PartialEq)]
 pub(super) struct Stamp {
     mode: Mode,
     cordoned: bool,
     leaving: bool,
-    worker: Option<Arc<Worker>>,
+    worker: Option<Identity<Worker>>,
     /// Of the worker's tables and of its writer.
     revisions: (u64, u64),
-    capacity: Option<Arc<ClusterCapacity>>,
+    capacity: Option<Identity<ClusterCapacity>>,
+    /// One that was read anew may say the same.
     claim: Option<Arc<ValidClaim>>,
-}
-
-impl PartialEq for Stamp {
-    fn eq(&self, other: &Self) -> bool {
-        self.mode == other.mode
-            && self.cordoned == other.cordoned
-            && self.leaving == other.leaving
-            && same(self.worker.as_ref(), other.worker.as_ref())
-            && self.revisions == other.revisions
-            && same(self.capacity.as_ref(), other.capacity.as_ref())
-            && (same(self.claim.as_ref(), other.claim.as_ref()) || self.claim == other.claim)
-    }
 }
 
 pub(super) fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
@@ -185,15 +168,15 @@ impl ClusterFacts<'_> {
 
     /// To be taken before the input is read, too.
     pub fn stamp(&self, mode: Mode) -> Stamp {
-        let worker = self.joined.worker.clone();
-        let tables = worker.as_ref().map_or(0, |worker| worker.revision());
+        let worker = self.joined.worker.as_ref();
+        let tables = worker.map_or(0, |worker| worker.revision());
         Stamp {
             mode,
             cordoned: self.joined.cordoned,
             leaving: self.joined.leaving,
-            worker,
+            worker: Identity::of_some(worker),
             revisions: (tables, self.writes()),
-            capacity: self.capacity.cloned(),
+            capacity: Identity::of_some(self.capacity),
             claim: self.claim.cloned(),
         }
     }

@@ -31,8 +31,11 @@ use fedq_values::{
     quantity::Amount,
 };
 
-use super::{QuotaController, Round, gather::same};
-use crate::driver::Share;
+use super::{QuotaController, Round};
+use crate::{
+    driver::Share,
+    memo::{Identity, verify},
+};
 
 /// What people read waits no longer than this for writes that are to come first.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -63,11 +66,12 @@ struct Made {
 }
 
 /// What an overview of a cluster is made from, but its plan.
+#[derive(PartialEq)]
 struct ClusterBasis {
-    joined: Arc<Joined>,
+    joined: Identity<Joined>,
     /// None until that is known.
     kueue: Option<bool>,
-    capacity: Option<Arc<ClusterCapacity>>,
+    capacity: Option<Identity<ClusterCapacity>>,
     claim: Option<ClaimName>,
 }
 
@@ -75,33 +79,19 @@ impl ClusterBasis {
     fn of(round: &Round<'_>, name: &ClusterName, joined: &Arc<Joined>) -> Self {
         let worker = joined.worker.as_ref().filter(|worker| worker.synced());
         Self {
-            joined: Arc::clone(joined),
+            joined: Identity::of(joined),
             kueue: worker.map(|worker| worker.has_kueue()),
-            capacity: round.capacity.get(name).cloned(),
+            capacity: Identity::of_some(round.capacity.get(name)),
             claim: round.in_force.get(name).map(|claim| claim.name().clone()),
         }
     }
 }
 
-impl PartialEq for ClusterBasis {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.joined, &other.joined)
-            && self.kueue == other.kueue
-            && same(self.capacity.as_ref(), other.capacity.as_ref())
-            && self.claim == other.claim
-    }
-}
-
 /// What an overview of a claim is made from, but its cluster and that one's plan.
+#[derive(PartialEq)]
 struct ClaimBasis {
-    claim: Arc<ReadClaim>,
-    said: Option<Arc<Vec<Condition>>>,
-}
-
-impl PartialEq for ClaimBasis {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.claim, &other.claim) && same(self.said.as_ref(), other.said.as_ref())
-    }
+    claim: Identity<ReadClaim>,
+    said: Option<Identity<Vec<Condition>>>,
 }
 
 impl Publishing {
@@ -144,6 +134,11 @@ impl QuotaController {
 
     fn publish(&mut self, round: &Round<'_>) {
         let overview = self.overview(round);
+        if cfg!(debug_assertions) {
+            let afresh = self.overview_afresh(round);
+            // Whether a cluster has Kueue, and what is not joined, is read as it is at the moment.
+            verify(&overview, || afresh, || self.overview(round) == overview);
+        }
         self.outputs.overview.send_if_modified(|current| {
             let overview = Overview { revision: current.revision, ..overview };
             // A hub without queues and claims looks like no overview at all, and is known all the same:
@@ -194,7 +189,6 @@ impl QuotaController {
     }
 
     /// As when nothing was ever made.
-    #[cfg(test)]
     pub(super) fn overview_afresh(&mut self, round: &Round<'_>) -> Overview {
         let made = std::mem::take(&mut self.publishing.made);
         let overview = self.overview(round);
@@ -318,7 +312,7 @@ fn clusters(
         let overview = match before.remove(name) {
             Some((known, overview)) if known == basis && !touched.contains(name) => overview,
             known => {
-                if known.is_none_or(|(known, _)| !Arc::ptr_eq(&known.joined, joined)) {
+                if known.is_none_or(|(known, _)| known.joined != basis.joined) {
                     touched.insert(name.clone());
                 }
                 Arc::new(cluster(round, name, &basis))
@@ -337,7 +331,7 @@ fn claims(
 ) -> BTreeMap<ClaimName, (ClaimBasis, Arc<ClaimOverview>)> {
     let mut made = BTreeMap::new();
     for (name, claim) in &*round.claims {
-        let basis = ClaimBasis { claim: Arc::clone(claim), said: round.said.get(name).cloned() };
+        let basis = ClaimBasis { claim: Identity::of(claim), said: Identity::of_some(round.said.get(name)) };
         let overview = match before.remove(name) {
             Some((known, overview)) if known == basis && !touched.contains(&overview.cluster) => overview,
             _ => match claim_overview(round, &basis) {

@@ -23,12 +23,12 @@ use fedq_values::{
 /// that, and only a move of quota from one queue to another waits for it.
 const SETTLE: Duration = Duration::from_millis(500);
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Settling {
     clusters: BTreeMap<ClusterName, Seen>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Seen {
     nominal: BTreeMap<QueueName, BTreeMap<FlavorResource, Amount>>,
     /// By cohort, or by queue where there is none: when a shrink was last known to be unknown to Kueue.

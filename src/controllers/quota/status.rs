@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use fedq_domain::{
-    claim_status::{Condition, ConditionKind, HubCell, StatusInput, WriteState, claim_status},
+    claim_status::{ClaimStatus, Condition, ConditionKind, HubCell, StatusInput, WriteState, claim_status},
     cluster::Connection,
     overview::ClusterCapacity,
     queue::report::{Problem, QueueReport, QueueReports},
@@ -26,6 +26,7 @@ use super::{
     target::Target,
     tell::PATIENCE,
 };
+use crate::memo::verify;
 
 /// A write is mostly acknowledged in a moment; a status that says it is under way would be written for
 /// nothing, and once more when it is through.
@@ -239,6 +240,12 @@ impl QuotaController {
         let claims = Arc::clone(&round.claims);
         let mut restless: Vec<_> = claims.iter().collect();
         restless.retain(|claim| !rests(claim));
+        if cfg!(debug_assertions) {
+            let rests = |name: &&ClaimName| restless.binary_search_by_key(name, |(name, _)| *name).is_err();
+            for name in claims.keys().filter(rests) {
+                self.verify_found(round, &statuses.found[name], &failures);
+            }
+        }
         for (name, claim) in restless {
             let cluster = ClusterName::new(&claim.cluster).ok();
             let of = (cluster.as_ref(), &behind);
@@ -254,6 +261,7 @@ impl QuotaController {
             let known = statuses.found.remove(name).filter(stands);
             let known = known.filter(|known| {
                 if behind.are(&known.basis.behind, claim) {
+                    self.verify_found(round, known, &failures);
                     statuses.underway.settles(name, known);
                     return true;
                 }
@@ -303,6 +311,28 @@ impl QuotaController {
             && basis.is_reported(&round.reports)
     }
 
+    /// In debug builds: whether a claim says what it is to say, and what was found is what would be found now.
+    fn verify_found(&self, round: &Round<'_>, known: &Found, hub_failures: &BTreeMap<String, String>) {
+        if !cfg!(debug_assertions) || !matches!(known.status, Status::Same) {
+            return;
+        }
+        let cluster = known.basis.cluster.as_ref();
+        let since_ever = |conditions: &[Condition]| -> Vec<Condition> {
+            let at = |condition: &Condition| Condition {
+                last_transition: jiff::Timestamp::UNIX_EPOCH,
+                ..condition.clone()
+            };
+            conditions.iter().map(at).collect()
+        };
+        let afresh = || {
+            let claim = &known.basis.claim;
+            let status = self.status(round, claim, hub_failures, &conditions(&claim.object));
+            let is_said = status_change(&claim.object, &status, &self.settings.aliases).is_none();
+            (since_ever(&status.conditions), is_said)
+        };
+        verify(&(since_ever(&known.conditions), true), afresh, || self.nothing_is_written(round, cluster));
+    }
+
     /// Whether neither plan nor writes of this round concern the cluster's claim.
     fn is_quiet(&self, round: &Round<'_>, cluster: Option<&ClusterName>) -> bool {
         !cluster.is_some_and(|cluster| round.touched.clusters.contains(cluster))
@@ -347,12 +377,38 @@ impl QuotaController {
         underway: &mut Underway,
     ) -> (Status, Vec<Condition>) {
         let name = ClusterName::new(&claim.cluster).ok();
+        let previous = conditions(&claim.object);
+        let status = self.status(round, claim, hub_failures, &previous);
+        // A start is no news: what was said of this generation stands until the cluster has answered.
+        let is_said = |condition: &Condition| condition.observed_generation == status.observed_generation;
+        if !previous.is_empty() && previous.iter().all(is_said) && self.is_being_read(round, name.as_ref()) {
+            return (Status::Starts, status.conditions);
+        }
+        if let Some(until) = underway.waits(claim_name, &previous, &status.conditions, Instant::now()) {
+            return (Status::Waits(until), status.conditions);
+        }
+        let Some(change) = status_change(&claim.object, &status, &self.settings.aliases) else {
+            return (Status::Same, status.conditions);
+        };
+        if let Some((happening, note)) = news(&previous, &status.conditions) {
+            self.outputs.events.tell(&claim.object, happening, note, self.context.clock.now());
+        }
+        (Status::Changes(change), status.conditions)
+    }
+
+    fn status(
+        &self,
+        round: &Round<'_>,
+        claim: &ReadClaim,
+        hub_failures: &BTreeMap<String, String>,
+        previous: &[Condition],
+    ) -> ClaimStatus {
+        let name = ClusterName::new(&claim.cluster).ok();
         let assignments = &claim.input.assignments;
         let joined = name.as_ref().and_then(|name| round.joined.get(name));
         let plan = name.as_ref().filter(|_| claim.in_force()).and_then(|name| round.plans.get(name));
-        let previous = conditions(&claim.object);
         let connection = joined.map(|joined| joined.told());
-        let input = StatusInput {
+        claim_status(&StatusInput {
             generation: claim.object.metadata.generation.unwrap_or_default(),
             cluster: &claim.cluster,
             verdict: &claim.verdict,
@@ -368,24 +424,8 @@ impl QuotaController {
             queues: &name.as_ref().map(|name| problems(round, name)).unwrap_or_default(),
             aliases: &self.settings.aliases,
             now: self.context.clock.now(),
-            previous: &previous,
-        };
-        let status = claim_status(&input);
-        // A start is no news: what was said of this generation stands until the cluster has answered.
-        let is_said = |condition: &Condition| condition.observed_generation == input.generation;
-        if !previous.is_empty() && previous.iter().all(is_said) && self.is_being_read(round, name.as_ref()) {
-            return (Status::Starts, status.conditions);
-        }
-        if let Some(until) = underway.waits(claim_name, &previous, &status.conditions, Instant::now()) {
-            return (Status::Waits(until), status.conditions);
-        }
-        let Some(change) = status_change(&claim.object, &status, &self.settings.aliases) else {
-            return (Status::Same, status.conditions);
-        };
-        if let Some((happening, note)) = news(&previous, &status.conditions) {
-            self.outputs.events.tell(&claim.object, happening, note, input.now);
-        }
-        (Status::Changes(change), status.conditions)
+            previous,
+        })
     }
 
     fn write_state(
@@ -494,102 +534,4 @@ fn hub_cells(round: &Round<'_>, assignments: &[Assignment]) -> BTreeMap<Cell, Hu
 }
 
 #[cfg(test)]
-mod tests {
-    use jiff::Timestamp;
-
-    use super::*;
-    use fedq_domain::{claim_status::Truth, resources::Aliases};
-    use fedq_k8s::claims::read_claim;
-
-    const WINDOW: Duration = Duration::from_secs(1);
-
-    fn synced(word: &str) -> Vec<Condition> {
-        vec![Condition {
-            kind: ConditionKind::QuotaSynced,
-            status: if word == "Synced" { Truth::True } else { Truth::False },
-            reason: word.to_owned(),
-            message: String::new(),
-            observed_generation: 1,
-            last_transition: Timestamp::UNIX_EPOCH,
-        }]
-    }
-
-    /// Statuses at these milliseconds, as rounds would come to them; those that are written.
-    fn written(rounds: &[(u64, &'static str)]) -> Vec<&'static str> {
-        let (claim, start) = (ClaimName::new("eu-west").expect("a name"), Instant::now());
-        let mut underway = Underway::new(WINDOW);
-        let (mut before, mut written) = (synced("Synced"), Vec::new());
-        for (millis, word) in rounds {
-            let (now, at) = (synced(word), start + Duration::from_millis(*millis));
-            if underway.waits(&claim, &before, &now, at).is_none() && before != now {
-                before = now;
-                written.push(*word);
-            }
-        }
-        written
-    }
-
-    #[test]
-    fn a_write_that_is_acknowledged_in_a_moment_costs_one_status() {
-        let rounds = [(0, "Writing"), (20, "Writing"), (40, "Unconfirmed"), (60, "Writing"), (90, "Synced")];
-        assert_eq!(written(&rounds), [""; 0], "the same status as before: none");
-        assert_eq!(
-            written(&[(0, "Writing"), (50, "WriteFailed"), (60, "Writing"), (70, "Synced")]),
-            ["WriteFailed", "Synced"]
-        );
-    }
-
-    #[test]
-    fn a_write_that_takes_long_is_told() {
-        let rounds =
-            [(0, "Writing"), (900, "Writing"), (1250, "Writing"), (1300, "Writing"), (2000, "Synced")];
-        assert_eq!(written(&rounds), ["Writing", "Synced"]);
-        // Told since the first of them, however often it went from one to the other.
-        assert_eq!(written(&[(0, "Writing"), (1000, "Unconfirmed"), (1250, "Unconfirmed")]), ["Unconfirmed"]);
-        // Two changes, each quick.
-        let rounds =
-            [(0, "Writing"), (100, "Synced"), (1200, "Writing"), (1300, "Writing"), (1400, "Synced")];
-        assert_eq!(written(&rounds), [""; 0]);
-    }
-
-    #[test]
-    fn a_hub_that_is_a_moment_behind_is_no_news() {
-        let (name, start) = (ClaimName::new("eu-west").expect("a name"), Instant::now());
-        let object = serde_json::from_value(serde_json::json!({
-            "metadata": {"name": "eu-west"}, "spec": {"clusterName": "eu-west"},
-        }));
-        let claim = read_claim(&Arc::new(object.expect("a claim")), &Aliases::default());
-        let basis = Basis {
-            claim: Arc::new(claim),
-            cluster: None,
-            connection: None,
-            capacity: None,
-            reports: Vec::new(),
-            behind: BTreeMap::new(),
-        };
-        let conditions = Arc::new(synced("Synced"));
-        let mut known = Found { basis, conditions, status: Status::Same, stands: true };
-        let mut underway = Underway::new(WINDOW);
-        let due = start + WINDOW + MOMENT;
-        for millis in [0, 900] {
-            let now = start + Duration::from_millis(millis);
-            assert_eq!(underway.can_wait(&name, &known, now), Some(due));
-        }
-        assert_eq!(underway.can_wait(&name, &known, due), None, "it takes long, and is told");
-        underway.settles(&name, &known);
-        assert!(due < underway.can_wait(&name, &known, due).expect("another time"));
-        known.conditions = Arc::new(synced("Writing"));
-        assert_eq!(underway.can_wait(&name, &known, start), None, "it says so");
-    }
-
-    #[test]
-    fn the_first_status_of_a_claim_waits_for_nothing() {
-        let mut underway = Underway::new(WINDOW);
-        let (claim, now) = (ClaimName::new("eu-west").expect("a name"), Instant::now());
-        assert_eq!(underway.waits(&claim, &[], &synced("Writing"), now), None);
-        assert_eq!(
-            underway.waits(&claim, &synced("Synced"), &synced("Writing"), now),
-            Some(now + WINDOW + MOMENT)
-        );
-    }
-}
+mod tests;

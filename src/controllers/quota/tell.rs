@@ -13,12 +13,14 @@ use super::{
     gather::{self, ClusterFacts, Known, Mark},
     in_turn::InOrder,
     record::Record,
+    settling::Settling,
 };
+use crate::memo::verify;
 use fedq_domain::{
     claim::ValidClaim,
     claim_status::Verdict,
     cluster::{Connection, LastSeen},
-    quota::{HubQueueInput, Mode},
+    quota::{ClusterInput, HubQueueInput, Mode},
     resources::Cell,
 };
 use fedq_k8s::worker::Joined;
@@ -256,7 +258,10 @@ impl QuotaController {
             // What was stored of it may be believed later by time alone.
             let lagged = told.get(name).is_some_and(|told| told.terms_may_lag);
             match known.filter(|known| !lagged && known.mark == Mark::of(&facts)) {
-                Some(known) => next = [next, known.until].into_iter().flatten().min(),
+                Some(known) => {
+                    self.verify_told(&facts, &known.mark, round, now);
+                    next = [next, known.until].into_iter().flatten().min();
+                }
                 None => news.push(name.clone()),
             }
         }
@@ -285,33 +290,62 @@ impl QuotaController {
         let lagged = told.is_some_and(|told| told.terms_may_lag);
         let known = known.filter(|known| known.until.is_none_or(|until| now < until));
         self.told.fresh.insert(name.clone());
-        let mut mode = gather::mode(joined, facts.capacity);
-        if matches!(mode, Mode::Live | Mode::Unreached) && self.told.waiting.contains(name) {
-            mode = Mode::Frozen;
-        }
-        let stamp = facts.stamp(mode);
+        let stamp = facts.stamp(self.mode(&facts));
         let terms_may_lag = self.terms_may_lag(name, joined, round);
         if let Some(known) = known
             && known.stamp == stamp
             && lagged == terms_may_lag
         {
             let until = known.until;
+            self.verify_told(&facts, &mark, round, now);
             self.told.known.insert(name.clone(), Known { mark, stamp, until });
             return round.look_again(until);
         }
         self.told.renewed.insert(name.clone());
-        let seen = gather::seen(joined.worker.as_deref());
-        let settings = (self.context.hub_id.as_str(), &self.settings);
-        let (mut input, until) = facts.input((mode, &seen), settings, &mut self.settling, now);
+        let mut settling = std::mem::take(&mut self.settling);
+        let (seen, input, until) = self.read_cluster(&facts, round, &mut settling, now);
+        self.settling = settling;
         self.told.worker_objects.insert(name.clone(), seen);
-        input.last_terms = self.last_terms(name, round);
-        input.terms_may_lag = terms_may_lag;
         round.look_again(until);
         self.told.known.insert(name.clone(), Known { mark, stamp, until });
         if self.told.clusters.get(name) != Some(&input) {
             self.told.altered.insert(name.clone());
             self.planner.set_cluster(input.clone());
             self.told.clusters.insert(name.clone(), input);
+        }
+    }
+}
+
+impl QuotaController {
+    fn mode(&self, facts: &ClusterFacts<'_>) -> Mode {
+        let mode = gather::mode(facts.joined, facts.capacity);
+        let waits = matches!(mode, Mode::Live | Mode::Unreached) && self.told.waiting.contains(facts.name);
+        if waits { Mode::Frozen } else { mode }
+    }
+
+    /// Its queues, what the planner is to be told of it, and when that changes by time alone.
+    fn read_cluster(
+        &self,
+        facts: &ClusterFacts<'_>,
+        round: &Round<'_>,
+        settling: &mut Settling,
+        now: Instant,
+    ) -> (gather::Seen<String>, ClusterInput, Option<Instant>) {
+        let seen = gather::seen(facts.joined.worker.as_deref());
+        let settings = (self.context.hub_id.as_str(), &self.settings);
+        let (mut input, until) = facts.input((self.mode(facts), &seen), settings, settling, now);
+        input.last_terms = self.last_terms(facts.name, round);
+        input.terms_may_lag = self.terms_may_lag(facts.name, facts.joined, round);
+        (seen, input, until)
+    }
+
+    /// In debug builds: whether what the planner was told of a cluster is what it would be told now.
+    fn verify_told(&self, facts: &ClusterFacts<'_>, mark: &Mark, round: &Round<'_>, now: Instant) {
+        if cfg!(debug_assertions)
+            && let Some(told) = self.told.clusters.get(facts.name)
+        {
+            let afresh = || self.read_cluster(facts, round, &mut self.settling.clone(), now).1;
+            verify(told, afresh, || Mark::of(facts) == *mark);
         }
     }
 }

@@ -549,7 +549,7 @@ mod tests {
         bed.worker.local_queues.absorb_answer(&local);
         let mut place = |waiting: u32| {
             let queue = json!({
-                "metadata": {"name": "research", "resourceVersion": waiting.to_string()},
+                "metadata": {"name": "research", "resourceVersion": waiting.to_string()}, "spec": {},
                 "status": {"pendingWorkloads": waiting},
             });
             bed.worker.queues.absorb_answer(&queue);
