@@ -1,5 +1,23 @@
 //! Kubernetes' API of joined clusters and of the hub, as far as kueue's commands ask for it: `kubectl` and `fedq kueue` speak to it as
 //! to any API server, so refusals have Kubernetes' form (`Status`). What passes is for `fedq_k8s::proxy` to say.
+//!
+//! # How `fedq kueue list cq --all-clusters` is answered
+//!
+//! 1. `cli/kueue.rs` hands the line to `kueuectl`, with `cli/fleet.rs` as its `Fleet`: which clusters fedqd has, and for each a client that
+//!    speaks Kubernetes' API to `/api/v1/clusters/NAME/proxy`. `kueuectl/fleet.rs` resolves the flags to places.
+//! 2. For a table of queues or flavors, `Fleet::followed` asks `/api/v1/followed` once for all of them. `api/proxy/followed.rs` gives a line for
+//!    each cluster that is `Ready`, whose table has no gap (`k8s/proxy/followed.rs`, `Proxy::is_fresh`), and whose authorizer lets the
+//!    caller list that (`Proxy::may_list`). It says nothing of any other.
+//! 3. Those are asked themselves, side by side and within one deadline, and so are all where what is followed would not do.
+//!    `kueuectl/list.rs` turns pages into lines of one table as they come, and, with `-w`, `kueuectl/watch.rs` makes it of watches.
+//! 4. `api/proxy.rs` finds out who calls, and has `k8s/proxy/wanted.rs` read the request: one of the kinds and verbs on its list, or it is
+//!    refused. `deploy/worker/kueuectl.yaml` gives fedqd the same list; a test compares them.
+//! 5. `k8s/proxy/abroad.rs` says who the caller is on that cluster, `Proxy::may` asks the cluster's authorizer, and `Proxy::forward` sends the
+//!    request with fedqd's credential, over a connection apart from the one that fedqd follows the cluster by.
+//! 6. `passed` hands the answer on as it comes, without what is about its way; `api/proxy/held.rs` ends a watch whose reader may not
+//!    read any more. Changes are in the audit log.
+//!
+//! The hub is asked as the caller (`Sessions::forwarding`), and decides by itself.
 
 use std::sync::Arc;
 

@@ -3,6 +3,30 @@
 //! each, the check's condition, and its state in every Workload that waits for it.
 //!
 //! It writes on the hub only; of joined clusters it asks for tokens of MultiKueue's account there.
+//!
+//! # What follows when a Placement decides on other clusters
+//!
+//! `controllers/admission_check.rs`, `AdmissionCheckController::reconcile`, wakes on every change of AdmissionChecks,
+//! Placements, their decisions, MultiKueue's objects, Workloads and joined clusters.
+//!
+//! 1. `gather.rs` and `k8s/read/multikueue.rs` read what there is; of Workloads, which clusters they need.
+//! 2. `credentials.rs` keeps a Secret for each cluster that is decided on: a token of the account `fedq-multikueue` there
+//!    (`k8s::multikueue::mint`), renewed after 60 to 75 % of its time, another part for each cluster, or once the cluster
+//!    does not take it (`probes.rs`).
+//! 3. `domain::multikueue::plan` says which configs and clusters there should be, and what each check's condition says. A
+//!    cluster that left stays, last, while a Workload runs there, and half a minute longer, in which Kueue clears up.
+//! 4. `render.rs` makes the writes: clusters go only once no config names them, Secrets once no cluster does. A check is
+//!    said to be Active once its config is there.
+//! 5. `workloads.rs` sets the check Ready in each Workload that has reserved quota. Kueue sets it back at each eviction.
+//!
+//! All of it is decided from the hub's objects alone, so a restart at any point goes on where it was. `order.rs` has the
+//! order of clusters, since decisions carry no scores: from the `PlacementView` where fedq decides, else evaluated off the
+//! shared threads. `domain/multikueue/names.rs` says which cluster a MultiKueueCluster's name leads to.
+//!
+//! With `multikueue.dispatcher`, `controllers/dispatcher.rs` says where each Workload goes (`domain::multikueue::dispatch`),
+//! from the config's order and what the workers' queues have free; what drains, the admission check controller tells it. It
+//! does nothing until the policy of `deploy/hub/dispatcher.yaml` is there, without which the API would refuse what Kueue
+//! writes when a cluster has taken one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -2,6 +2,29 @@
 //! checked identity, then a probe that tells an answering cluster from a silent one.
 //!
 //! It writes nothing but the finalizer and the answered confirmation on the Secrets that join clusters.
+//!
+//! # How a cluster is linked
+//!
+//! A Secret in fedq's namespace with the label `fedq.dev/cluster` joins a cluster. So does a ClusterProfile there, where
+//! `clusters.profiles` is enabled: `k8s/hub/profiles.rs` makes a kubeconfig of it and of the Secret that its access provider
+//! names, and from then on it is like any other. It is another's object, and never written.
+//!
+//! 1. `controllers/cluster.rs`, `ClusterController::reconcile`: each labelled Secret, then each ClusterProfile is read into a
+//!    `Membership` (`cluster/membership.rs`); of two for one cluster the older counts. A new or changed one starts a `Member` task
+//!    (`keep`), a deleted one ends it once the cluster is clear (`keep_finalizer`, `forget`).
+//! 2. `controllers/cluster/member.rs`, `Member::live`: `connect` checks the kubeconfig
+//!    (`k8s::kubeconfig::check`) and makes a client (`k8s::client::connect`: one HTTP/2 connection, with
+//!    deadlines). What is refused ends as `Refused` with the reason. A server that sends GOAWAY, as when it is updated, is
+//!    asked again on the next connection for what it had not looked at (`k8s/client/again.rs`).
+//! 3. `first_answer` asks for the cluster's identity, the UID of its kube-system namespace. `refusal` turns the
+//!    hub itself and a cluster that is joined twice away; `mismatch` compares with the stored identity and
+//!    quarantines a cluster that is another one.
+//! 4. `connected` makes a `k8s::worker::Worker`: the client and a `Table` for each kind, each filled by
+//!    one `k8s::follow::follow_table` task. A probe tells an answering cluster from a silent one: `Ready`,
+//!    `Stale`, `Lost`.
+//! 5. All of it is published whole as `JoinedClusters`. A new kubeconfig makes a new `Worker`; tables
+//!    and rows of the store live on by name, so no quota dips. Where the new one does not work, the old `Worker` is let go
+//!    of all the same (`let_go`): no connection outlives its kubeconfig.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -2,6 +2,26 @@
 //!
 //! There is one writer only. Where OCM's placement controller runs, a Placement is fedq's only if its
 //! annotation sends that controller away; and decisions that fedq did not make are left alone.
+//!
+//! # How a Placement is decided
+//!
+//! `controllers/placement.rs` decides where nobody else does: `domain::placement::writer` gives OCM's controller the
+//! word while it renews its Lease (by fedqd's own watch of it, since both clocks may be wrong), and others where decisions exist that are not labelled as this hub's.
+//!
+//! 1. `gather.rs` finds the rows of OCM's tables (`k8s/hub/ocm.rs`) that changed and puts them into the
+//!    `domain::placement::board::Board`, which knows which Placements each touches (`uses.rs`): by the labels, claims, amounts
+//!    and scores that they name. All else costs nothing.
+//! 2. Those touched are evaluated (`domain::placement::evaluate`) off the shared threads, since expressions take time;
+//!    `changes.rs` says what decisions and status still lack. Nothing, mostly. What was decided and is not written yet
+//!    counts as if it were (`round.rs`, `Unwritten`): the decisions of a Placement are several objects, and half of them are
+//!    not what it chose. They are written so that no chosen cluster is ever in none of them, and the status after them.
+//! 3. `render.rs` makes the writes. The `PlacementView` that is published holds all that decides, the unwritten included, so
+//!    the API explains and simulates by the same function from the same input.
+//!
+//! `controllers/inventory.rs` keeps what they choose from, where OCM's registration does not run: a ManagedCluster of each
+//! joined or reported cluster (`domain/inventory.rs` has its words and taints), a namespace of its name, and scores there. It looks at a
+//! cluster again when something of it changed, at most four times a second. Kinds that are not served are looked for every
+//! half minute by the follow itself.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

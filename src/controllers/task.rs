@@ -3,6 +3,69 @@
 //! The store says what is wanted and how far each task is; a move is on the disk before anything is written for
 //! it. Objects have the names that follow from the task's id, so whatever was cut off is done again to the same
 //! effect. What is on a cluster is read from its tables, whole, at every look.
+//!
+//! # What a task goes through
+//!
+//! 1. `api/owner.rs` finds whose it is: the token's user, their tenant (`domain/task/tenant.rs`: namespace, default
+//!    queue), their right to the virtual resource `tasks` there. Somebody else's task or volume is told of as one that is not there.
+//!    `api/k8s_cli.rs` takes the same in k8s-cli's routes and shapes (`wire/k8s_cli.rs`).
+//! 2. `sky.rs`, `read_file` or `read_request`: text to a tree with places (`yaml.rs`), the tree to a `NewTask`. Every
+//!    field is run, mapped or named in a warning; `sky/reader.rs` reports what nobody asked for. What is given beside
+//!    the file is put into the tree before (`sky/changes.rs`).
+//!    What the file names of the submitter's machine was packed and sent before (`cli/task/pack.rs`, `cli/task/upload.rs`),
+//!    looked through (`api/upload/archive.rs`, `inspect`) and stored (`store/uploads.rs`); the request names it by digest, and
+//!    the `NewTask` keeps that (`domain/task/upload.rs`).
+//! 3. `api/task/submit.rs`, `check`: a queue, and a cluster that could ever hold it. `choose_settled` waits a moment where
+//!    clusters are about to be known; a queue that a cluster is still to get (`Gathered::promise`) is none that is missing. `accept`: values of secrets into a
+//!    Secret on the hub, then the row on the disk, then the answer; a signal wakes the controller. An id that the
+//!    caller made up lets the request be repeated, also where it was cut off behind its Secret; one that stands on objects
+//!    of a task that nobody knows is refused.
+//!    Tasks of one file are rows of one commit (`domain/task/pipeline.rs`), with the line of the audit log (`Store::submit_tasks`). What the end of one means for those behind it
+//!    is in the commit of that end (`store/tasks/pipeline.rs`, `follow_up`), so that no crash comes between.
+//! 4. `controllers/task.rs`, `TaskController`: at each look it takes in what moved in the store (`Store::task_changes`),
+//!    decides one move a task, has it on the disk (`Store::move_task`: a compare-and-set on the state before it, with its
+//!    event in the same commit), and only then hands each cluster's writer all that its tasks need.
+//! 5. `controllers/task/gather.rs` reads the joined clusters into a `Fleet` (`fleet.rs`), which API and dispatch choose
+//!    by alike, with what is on its way already. `choose.rs`, `choose`: a verdict with numbers for each cluster
+//!    (`choose/verdict.rs`), and the best of those that can hold it. `spill` says when one that waits should move.
+//!    What was accepted waits while no cluster can hold it. For clusters that are being connected it waits some seconds
+//!    (`controllers/task/awaited.rs`).
+//!    An AppWrapper is a task whose spec has `wrapped` (`domain/task/wrapped.rs`): `wrapped/read.rs` reads the manifest and what
+//!    its pods ask for, `api/app_wrapper.rs` asks the hub whether its owner may create every object in it, and from there on it
+//!    goes the way of a task, its pod sets taken one after the other as Kueue takes them (`choose/verdict.rs`). Where it can go,
+//!    a Lease says (`runtime.rs`, `controllers/task/runtimes.rs`).
+//! 6. `render.rs`, `render`: the objects, in one of three forms, or the AppWrapper as it was handed in (`Gang`). JobSets are made where something makes Jobs of them:
+//!    `k8s/job_sets.rs`, `are_run`, tries one. `controllers/task/wishes.rs`, `create`: Jobs
+//!    first, suspended, then the Secrets and Service their pods need, owned by them, so that Kubernetes removes all of it
+//!    together and fedq needs no right to read a worker's Secrets. `controllers/task/secrets.rs`, `TaskContents`, has values of
+//!    secrets and sent files in memory for that long only, `publish.rs`, `Loads`, for a bounded number of tasks at a time. The
+//!    pods' script (`render/script.rs`, `unpack`) puts the files together.
+//!    Where the hub's queue is MultiKueue's (`k8s/read/tasks.rs`, `dispatched_queues`), the Jobs go to the hub instead, and
+//!    Kueue sends them on; a task that has to be on one cluster goes there directly. Where Kueue says that it put it, and
+//!    its copy is seen, it has landed (`on_hub.rs`, `landed`): there it gets its Secret and Service, and its pods are followed.
+//! 7. `controllers/task/index.rs`, `Index::observe`: what is there of a dispatch; `progress.rs`, `next`: what it means,
+//!    and `pending_reason`: why it does not run yet. `phase.rs`, `State::next`: the legal moves. The label with its id makes
+//!    no object a task's: it must be in the task's namespace, and a Job must have one of its names (`index.rs`, `Whose`).
+//!    `target.rs`, `judge`, says which refusal is final; what a cluster forbids is tried some times, and then elsewhere.
+//!    A Job says itself that its cluster ended it (`render.rs`, `tells_disruption`): an evicted pod is gone before its Job has
+//!    failed.
+//! 8. A task leaves a cluster only through a withdrawal that the cluster has confirmed, and each dispatch has its epoch,
+//!    so that it never runs twice. What is being sent is noted before a cluster is looked at (`controllers/task.rs`,
+//!    `take_stock`), so that no write ends unseen in between. A withdrawal deletes Jobs in the foreground: as long as one is there, its pods may be.
+//!    `controllers/task/wishes.rs`, `clean`, removes what carries an older epoch, and what is left of finished tasks after
+//!    `tasks.keepObjects`.
+//! 9. `controllers/task/volumes.rs`, `tend_volumes`: a claim for each volume that is stored, on the cluster that was named,
+//!    or that the first task that mounts it goes to (`place_volumes`, stored before the task's move); one that is not wanted goes once no task mounts it. A claim that was there and that somebody deleted is not made
+//!    again: the volume is Lost, and the tasks that mount it are told. `controllers/task/secrets.rs`, `sweep`: the hub's Secrets go
+//!    with their tasks.
+//! 10. What is published of it (`domain/task/view.rs`) and what is stored become an answer in `api/task/show.rs`.
+//! 11. `api/task/logs.rs`: a stream over a session of `k8s/logs`; `api/task/logs/feed.rs` keeps the session in step with the
+//!     task's pods, wherever they are, and `api/task/logs/place.rs` says where a next stream goes on.
+//! 12. With `tasks.logs.keep`, `controllers/task/keep.rs`, `keep_logs`, reads the logs of each run that ends (`k8s/logs/kept.rs`,
+//!     `gather`) into a file (`store/kept_logs.rs`). Until then nothing of the run is removed, however often fedqd is killed
+//!     meanwhile. Where a task that is over has not all of its pods any more, the feed gives what was kept (`replay`); of an
+//!     earlier run nothing else is left (`api/task/logs.rs`, `earlier`). Files go with the task's row, and its id is not given
+//!     again before: whoever got it would read them.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},

@@ -2,6 +2,27 @@
 //!
 //! What is followed of a cluster is a [`TableSet`], which `followed!` makes of rows. A row says where the kind is
 //! served, which of its objects concern fedq and who reads them; all that is done with every kind goes over the rows.
+//!
+//! # How a kind is followed
+//!
+//! A kind is followed by one row of `followed!` (`k8s/worker.rs` and `k8s/hub.rs`, with OCM's in `hub/ocm.rs`): the type of its
+//! objects, where it is served, which of them concern fedq, who is woken, whether a plan waits for it. What is done with
+//! all kinds, as to follow, store or compare them, goes over the rows (`k8s/follow.rs`).
+//!
+//! `k8s/list_watch`: `Follow::run` drives rounds of `round`: compare the stored version with the server's,
+//! resume the watch from there, or `list` and let the sink find the difference (`begin`, `set`…, `end`).
+//! Each object goes from its bytes to a small record: built-in kinds by a hand-written protobuf reader
+//! (`protobuf`), Kueue's and ours as JSON lines (`json`). A `Sink` is called synchronously and in order.
+//! Nodes have a sink that is stored (`controllers/capacity/nodes.rs`), all else is a `Table` in memory. What is
+//! kept of all clusters' large answers and objects on their way comes off one budget (`client/budget.rs`); what is kept of one
+//! cluster for good is counted over all its kinds (`list_watch/allowance.rs`), and one with too much is `Refused`
+//! (`cluster/member.rs`, `Member::refuse`), which the store remembers. When the
+//! daemon stops, it stores how far each was followed, and the tables (`cluster/member/known.rs`): the next start asks each
+//! cluster only for what it missed. A kind whose watch broke waits longer each time, but no longer than until a
+//! probe finds that the cluster answers (`Follow::answers`).
+//!
+//! `Table::absorb` takes the answer to our own write in at once, so the next decision rests on it
+//! without waiting for the watch.
 
 use std::{collections::BTreeMap, sync::Arc};
 
