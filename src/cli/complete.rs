@@ -1,5 +1,6 @@
-//! `kubectl_complete-fedq` and `kubectl_complete-kueue`, which kubectl runs for what may come next behind `kubectl fedq` and
-//! `kubectl kueue`: candidates a line each, then a directive, as cobra has them.
+//! What may come next on the command line: candidates a line each, then a directive, as cobra has them. Shells ask by
+//! `fedq __complete`, in the scripts of `fedq completion`; kubectl by `kubectl_complete-fedq` and `kubectl_complete-kueue`
+//! behind `kubectl fedq` and `kubectl kueue`.
 
 use std::{ffi::OsString, io::Write, path::Path, process::ExitCode, sync::mpsc, thread, time::Duration};
 
@@ -7,7 +8,7 @@ use clap::{Arg, ArgAction, CommandFactory, FromArgMatches};
 use serde_json::Value;
 
 use super::{
-    args::{Cli, Connection},
+    args::{Cli, Connection, Shell},
     client::Api,
     error::CliError,
     kueue, settings,
@@ -20,22 +21,45 @@ const WITHIN: Duration = Duration::from_millis(500);
 const FILES: &str = ":0";
 const NO_FILES: &str = ":4";
 
-/// Answers if the program was called by one of the two names. What kubectl hands over ends with the word that is being typed.
+/// How it is asked, as programs made with cobra are.
+const DESCRIBED: &str = "__complete";
+const BARE: &str = "__completeNoDesc";
+
+/// Whether a command is how shells ask.
+pub fn is_request(command: &OsString) -> bool {
+    command == DESCRIBED || command == BARE
+}
+
+/// Answers if the program was called by one of kubectl's names, or as the scripts call it. What is handed over ends with the
+/// word that is being typed.
 pub fn run_if_called(arguments: &[OsString]) -> Option<ExitCode> {
     let (program, words) = arguments.split_first()?;
     match Path::new(program).file_stem()?.to_str()? {
-        "kubectl_complete-kueue" => Some(kueue::run_alone(&completing(words))),
-        "kubectl_complete-fedq" => Some(answer(words)),
-        _ => None,
+        "kubectl_complete-kueue" => return Some(kueue::run_alone(&completing(DESCRIBED, words))),
+        "kubectl_complete-fedq" => return Some(answer(DESCRIBED, words)),
+        "kueuectl" | "kubectl-kueue" => return None,
+        _ => {}
     }
+    let (request, words) = words.split_first().filter(|(request, _)| is_request(request))?;
+    Some(answer(if request == BARE { BARE } else { DESCRIBED }, words))
+}
+
+/// The script that a shell reads to ask.
+pub fn script(shell: Shell) -> String {
+    let shell = match shell {
+        Shell::Bash => "bash",
+        Shell::Zsh => "zsh",
+        Shell::Fish => "fish",
+    };
+    fedq_kueuectl::completion_script(shell, "fedq", true)
 }
 
 /// The line by which kueuectl's commands are asked to complete.
-fn completing(words: &[OsString]) -> Vec<OsString> {
-    std::iter::once("__complete".into()).chain(words.iter().cloned()).collect()
+fn completing(request: &str, words: &[OsString]) -> Vec<OsString> {
+    std::iter::once(request.into()).chain(words.iter().cloned()).collect()
 }
 
-fn answer(words: &[OsString]) -> ExitCode {
+fn answer(request: &str, words: &[OsString]) -> ExitCode {
     let texts: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
     let Some((partial, typed)) = texts.split_last().filter(|_| texts.len() == words.len()) else {
         return ExitCode::FAILURE;
@@ -43,7 +67,7 @@ fn answer(words: &[OsString]) -> ExitCode {
     let root = built();
     let place = Place::of(&root, typed);
     if let Some(at) = place.kueue {
-        return kueue::run(&completing(&words[at..]), connection(&typed[..at]));
+        return kueue::run(&completing(request, &words[at..]), connection(&typed[..at]));
     }
     let (mut lines, directive) = match place.offer(partial) {
         Offer::Words(words) => (words, NO_FILES),
@@ -51,6 +75,9 @@ fn answer(words: &[OsString]) -> ExitCode {
         Offer::Files => (Vec::new(), FILES),
     };
     lines.retain(|line| line.starts_with(partial));
+    if request == BARE {
+        lines.iter_mut().for_each(|line| line.truncate(line.find('\t').unwrap_or(line.len())));
+    }
     lines.push(directive.to_owned());
     let written = std::io::stdout().write_all((lines.join("\n") + "\n").as_bytes());
     if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

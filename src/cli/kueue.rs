@@ -6,7 +6,7 @@ use clap::{ArgMatches, Args, FromArgMatches, parser::ValueSource};
 use fedq_base::clock::Clock;
 use fedq_kueuectl::{Called, Fleet};
 
-use crate::{args::Connection, error::CliError, fleet::Daemon};
+use crate::{args::Connection, complete, error::CliError, fleet::Daemon};
 
 /// Runs the line if it is one of kueuectl's. It is not read by clap: flags, help and errors are kueuectl's.
 pub fn run_if_called(arguments: &[OsString]) -> Option<ExitCode> {
@@ -74,7 +74,7 @@ pub fn run_alone(arguments: &[OsString]) -> ExitCode {
 
 /// `fedq kueue`, where `connection` says how fedqd is reached.
 pub fn run(arguments: &[OsString], connection: Connection) -> ExitCode {
-    let completes = arguments.first().is_some_and(|word| word == "__complete" || word == "__completeNoDesc");
+    let completes = arguments.first().is_some_and(complete::is_request);
     run_as("fedq kueue", arguments, Some(&Daemon::new(connection, completes)))
 }
 

@@ -39,7 +39,7 @@ use std::{ffi::OsString, path::Path, process::ExitCode};
 use clap::{CommandFactory, FromArgMatches};
 
 use self::{
-    args::{Cli, Command, CompletionArgs, Connection, Format, Shell, VersionArgs},
+    args::{Cli, Command, Connection, Format, VersionArgs},
     client::Api,
     error::CliError,
     print::Printer,
@@ -159,7 +159,10 @@ async fn dispatch(command: Command, session: &mut Session) -> Result<u8, CliErro
         // It has a runtime of its own, and was run before this one began.
         Command::Kueue(_) => Ok(DONE),
         Command::Version(args) => version(args, session).await,
-        Command::Completion(args) => completion(&args, session),
+        Command::Completion(args) => {
+            session.printer.raw(complete::script(args.shell).as_bytes())?;
+            Ok(DONE)
+        }
         Command::Man(args) => man::run(&args, session),
     }
 }
@@ -188,17 +191,4 @@ async fn version(args: VersionArgs, session: &mut Session) -> Result<u8, CliErro
 
 async fn server_version(session: &mut Session) -> Result<String, CliError> {
     Ok(session.api()?.get::<Version>("/version").await?.version)
-}
-
-fn completion(args: &CompletionArgs, session: &mut Session) -> Result<u8, CliError> {
-    use clap_complete::Shell as Target;
-    let shell = match args.shell {
-        Shell::Bash => Target::Bash,
-        Shell::Zsh => Target::Zsh,
-        Shell::Fish => Target::Fish,
-    };
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "fedq", &mut script);
-    session.printer.raw(&script)?;
-    Ok(DONE)
 }

@@ -20,9 +20,14 @@ __@FUNCTION@_complete() {
         found+=("${line/$'\t'/:}")
     done
     _describe 'completions' found
-    ((directive == 0 && ${#found} == 0)) && _files
+    if ((directive == 0 && ${#found} == 0)); then
+        [[ "${words[CURRENT]}" != -*=* ]] || compset -P '*='
+        _files
+    fi
 }
 if [[ -n "@BELOW@" && "${_comps[@PROGRAM@]-}" != __@FUNCTION@_complete ]]; then
     typeset -g __@FUNCTION@_before="${_comps[@PROGRAM@]-}"
 fi
 compdef __@FUNCTION@_complete @PROGRAM@
+# Found in fpath, this file is what is called for the first completion.
+[[ "${funcstack[1]}" != "_@PROGRAM@" ]] || __@FUNCTION@_complete "$@"

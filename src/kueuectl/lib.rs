@@ -49,6 +49,7 @@ mod yaml;
 
 use std::ffi::OsString;
 
+pub use complete::script as completion_script;
 pub use fleet::{Fleet, Later, Place, Tell};
 pub use kube::{Client, client::Body};
 pub use process::process;

@@ -8,6 +8,7 @@ mod callers;
 #[path = "../support/checked.rs"]
 mod checked;
 mod cli;
+mod completion;
 mod contract;
 mod described;
 #[path = "../support/document.rs"]
@@ -23,5 +24,8 @@ mod refusals;
 mod server;
 mod task;
 mod tasks;
+#[path = "../support/terminal.rs"]
+#[expect(dead_code, reason = "a test of what draws on it uses more of it")]
+mod terminal;
 mod uploads;
 mod volumes;
