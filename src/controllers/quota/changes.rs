@@ -382,7 +382,9 @@ impl QuotaController {
         patch.retain(|field, value| {
             let wish = Wish::Field(value.clone());
             let key = field_key(of.place, of.target, field);
-            let Verdict::Wait(until) = drift.judge(&key, &wish, (of.meta, Instant::now())) else { return true };
+            let Verdict::Wait(until) = drift.judge(&key, &wish, (of.meta, Instant::now())) else {
+                return true;
+            };
             of.fought_over((until, drift.writers(&key)), round);
             false
         });
