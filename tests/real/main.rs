@@ -53,10 +53,12 @@ type Build = fn() -> Result<PathBuf>;
 
 /// What cases run beside the servers, by how the cases' names begin. It is built before any of them starts: where Go's
 /// cache is empty that takes minutes, and a build beside the servers leaves them too little of the processor.
-const PROGRAMS: [(&str, Build); 3] = [
+const PROGRAMS: [(&str, Build); 5] = [
     ("appwrapper", tools::appwrapper_operator),
     ("appwrapper", tools::fedq_appwrapper),
     ("metrics::prometheus", tools::prometheus),
+    ("gitops", tools::argo_cd),
+    ("gitops", tools::flux),
 ];
 
 /// Enough to see what a faster run would have to change.

@@ -12,6 +12,7 @@ pub mod cohort_mode;
 pub mod command_line;
 pub mod conformance;
 pub mod faults;
+pub mod gitops;
 pub mod hub_queues;
 pub mod k8s_cli;
 pub mod kueue_fleet;
@@ -93,6 +94,11 @@ pub fn all() -> Vec<Case> {
         claims::claims_that_vanish_together_are_held_until_confirmed,
         claims::an_unknown_name_waits_and_takes_effect_when_it_appears,
         claims::a_wrong_claim_is_refused_and_changes_nothing,
+        gitops::argo_cd_and_fedq_share_a_queue,
+        gitops::flux_and_fedq_share_a_queue,
+        gitops::the_lines_that_are_printed_end_a_conflict_with_argo_cd,
+        gitops::the_lines_that_are_printed_end_a_conflict_with_flux,
+        gitops::two_engines_at_one_queue_are_both_named,
         hub_queues::a_foreign_queue_of_the_same_name_is_left_alone_until_adopted,
         hub_queues::what_people_wrote_on_a_hub_queue_is_kept,
         hub_queues::a_controller_that_writes_our_cells_is_named_not_fought,

@@ -7,6 +7,7 @@ pub mod control_plane;
 pub mod daemon;
 pub mod etcd;
 pub mod fleet;
+pub mod gitops;
 pub mod jobset;
 pub mod kueue;
 pub mod nodes;

@@ -144,6 +144,27 @@ pub fn appwrapper_operator() -> Result<PathBuf> {
     go_program("appwrapper", &["go.mod", "go.sum"], "github.com/project-codeflare/appwrapper/cmd")
 }
 
+/// Argo CD's Application controller, fed from a folder (`tools/argocd`).
+pub fn argo_cd() -> Result<PathBuf> {
+    go_program("argocd", &["go.mod", "go.sum", "main.go"], ".")
+}
+
+/// Flux' kustomize-controller, at the version that `tools/flux` pins.
+pub fn flux() -> Result<PathBuf> {
+    go_program("flux", &["go.mod", "go.sum"], "github.com/fluxcd/kustomize-controller")
+}
+
+/// A file of a module that a folder under `tools` pins.
+pub fn module_file(folder: &str, module: &str, file: &str) -> Result<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real/tools").join(folder);
+    let download = go(&folder).args(["mod", "download", module]).output()?;
+    ensure!(download.status.success(), "go mod download: {}", String::from_utf8_lossy(&download.stderr));
+    let found = go(&folder).args(["list", "-m", "-f", "{{.Dir}}", module]).output()?;
+    ensure!(found.status.success(), "go list {module}: {}", String::from_utf8_lossy(&found.stderr));
+    let path = Path::new(String::from_utf8(found.stdout)?.trim()).join(file);
+    fs::read_to_string(&path).with_context(|| path.display().to_string())
+}
+
 /// Ours, of this workspace. Cargo builds the program of another package only for tests of that package, so it is asked for
 /// one of those here: by the same choice of packages as `cargo test`, which mostly has built it already. With `--package` the
 /// crates under it would have other features, and all of them would be compiled once more.
