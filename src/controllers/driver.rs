@@ -4,7 +4,6 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use futures::FutureExt;
 use tokio::{
     sync::Notify,
@@ -14,7 +13,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, info_span, warn};
 
-use fedq_base::telemetry::Metrics;
+use fedq_base::{backoff::Backoff, telemetry::Metrics};
 use fedq_domain::cluster::Connection;
 use fedq_k8s::{
     follow::TableSet,
@@ -198,7 +197,7 @@ pub struct Pace {
     /// At least so long a pause after each run: what comes together is seen by one.
     pub settle: Duration,
     pub share: Share,
-    /// After the first error; doubled, with jitter, for each that follows.
+    /// After the first error; doubled for each that follows.
     pub backoff_min: Duration,
     pub backoff_max: Duration,
     /// For a run under way when the daemon stops; then it is dropped at its next await.
@@ -222,25 +221,26 @@ impl Driver {
     /// Runs at once, then until `stop`. A signal does not cut a pause after an error short: whatever
     /// fails would otherwise be hammered at the rate of events.
     pub async fn run<C: Controller>(self, mut controller: C, stop: CancellationToken) -> anyhow::Result<()> {
-        let (name, mut backoff, mut rest) = (C::NAME, None, Rest::new());
+        let (name, pace, mut rest) = (C::NAME, controller.pace(), Rest::new());
+        let mut backoff = Backoff::new(pace.backoff_min, pace.backoff_max);
         loop {
             let pace = controller.pace();
             // A signal from before this run is answered by it.
             let _ = self.signal.notified().now_or_never();
             let begun = Instant::now();
             let run = controller.reconcile().instrument(info_span!("reconcile", controller = name));
-            let Some(outcome) = unless_stopped(name, run, (pace.grace, &stop)).await else { break };
+            let Some(outcome) = unless_stopped(name, run, pace.grace, &stop).await else { break };
             self.metrics.reconciled(name, begun.elapsed(), outcome.is_err());
             let due = match outcome {
                 Ok(next) => {
-                    backoff = None;
+                    backoff.reset();
                     let took = controller.counted(begun.elapsed());
                     let pause = pace.settle.max(rest.pause(controller.share(), took, Instant::now()));
                     let _ = stop.run_until_cancelled(sleep(pause)).await;
                     begun + period(pace, next)
                 }
                 Err(Failure::Passing(error)) => {
-                    let pause = back_off(pace, &mut backoff);
+                    let pause = backoff.next_wait();
                     let error = format!("{error:#}");
                     warn!(
                         controller = name,
@@ -268,7 +268,8 @@ impl Driver {
 async fn unless_stopped<T>(
     name: &str,
     run: impl Future<Output = T>,
-    (grace, stop): (Duration, &CancellationToken),
+    grace: Duration,
+    stop: &CancellationToken,
 ) -> Option<T> {
     let mut run = std::pin::pin!(run);
     tokio::select! {
@@ -289,19 +290,6 @@ fn period(pace: Pace, next: Next) -> Duration {
         Next::AtPeriod => pace.period,
         Next::After(delay) => delay.min(pace.period),
     }
-}
-
-fn back_off(pace: Pace, backoff: &mut Option<ExponentialBackoff>) -> Duration {
-    let backoff = backoff.get_or_insert_with(|| {
-        ExponentialBuilder::new()
-            .with_min_delay(pace.backoff_min)
-            .with_max_delay(pace.backoff_max)
-            .without_max_times()
-            .with_jitter()
-            .build()
-    });
-    // Jitter comes on top of the delay, the greatest one included.
-    backoff.next().unwrap_or(pace.backoff_max).min(pace.backoff_max)
 }
 
 #[cfg(test)]
@@ -493,15 +481,6 @@ mod tests {
         let text = bed.metrics.encode().expect("encodes");
         assert!(text.contains("fedq_reconcile_errors_total{controller=\"test\"} 4"), "{text}");
         bed.stop().await;
-    }
-
-    #[test]
-    fn pauses_grow_to_their_bound_and_start_over_after_success() {
-        let (pace, mut backoff) = (Pace::default(), None);
-        let pauses = (0..100).map(|_| back_off(pace, &mut backoff)).collect::<Vec<_>>();
-        assert!(pauses.iter().all(|pause| *pause <= pace.backoff_max), "{pauses:?}");
-        assert_eq!(pauses[99], pace.backoff_max);
-        assert!(back_off(pace, &mut None) <= pace.backoff_min * 2);
     }
 
     #[tokio::test]

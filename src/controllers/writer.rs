@@ -21,7 +21,7 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::driver::{self, Tasks};
-use fedq_base::telemetry::Metrics;
+use fedq_base::{backoff::Backoff, telemetry::Metrics};
 use fedq_k8s::{
     client::{ApiError, RetryClass},
     worker::{JoinedClusters, Worker},
@@ -567,7 +567,7 @@ impl Pace {
 }
 
 fn pause(failures: u32) -> Duration {
-    FIRST_RETRY.saturating_mul(1 << failures.min(10)).min(LAST_RETRY)
+    Backoff::after(failures, FIRST_RETRY, LAST_RETRY)
 }
 
 /// Tells people what of a change the object does not show.

@@ -6,6 +6,8 @@ use std::{collections::BTreeMap, future::Future, time::Duration};
 use futures::future::join_all;
 use tokio::sync::mpsc;
 
+use fedq_base::backoff::Backoff;
+
 use super::{Store, StoreError};
 
 const FIRST: Duration = Duration::from_millis(500);
@@ -13,26 +15,21 @@ const LAST: Duration = Duration::from_secs(30);
 
 /// How long to wait before the next try. What goes wrong is logged once, by the writer.
 #[derive(Debug)]
-pub struct Patience {
-    next: Duration,
-}
+pub struct Patience(Backoff);
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { next: FIRST }
+        Self(Backoff::new(FIRST, LAST))
     }
 }
 
 impl Patience {
     pub async fn pause(&mut self) {
-        let wait = self.next;
-        self.next = (wait * 2).min(LAST);
-        // Half of it by chance, so that a thousand clusters do not come back in step.
-        tokio::time::sleep(wait.mul_f64(0.5 + 0.5 * fastrand::f64())).await;
+        tokio::time::sleep(self.0.next_scattered()).await;
     }
 
     pub fn reset(&mut self) {
-        *self = Self::default();
+        self.0.reset();
     }
 }
 

@@ -10,13 +10,13 @@ use std::{
     time::Duration,
 };
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Value, json};
 use tokio::task::{JoinError, JoinSet};
 use tracing::{info, warn};
 
-use fedq_base::telemetry::chain;
+use fedq_base::{backoff::Backoff, telemetry::chain};
 use fedq_domain::multikueue::{Plan, Source};
 use fedq_k8s::{
     client::ClusterClient,
@@ -32,12 +32,12 @@ use fedq_values::ids::ClusterName;
 
 use super::{
     MANAGER, Settings, decided,
-    gather::Seen,
+    gather::Gathered,
     probes::{Answer, Probes},
 };
 
-const FIRST_RETRY: SignedDuration = SignedDuration::from_secs(2);
-const LAST_RETRY: SignedDuration = SignedDuration::from_mins(5);
+const FIRST_RETRY: Duration = Duration::from_secs(2);
+const LAST_RETRY: Duration = Duration::from_mins(5);
 
 pub(super) struct Credentials {
     settings: Settings,
@@ -122,7 +122,7 @@ impl Credentials {
             }
             Err(error) => {
                 let times = self.failed.get(&cluster).map_or(0, |failed| failed.times);
-                let wait = FIRST_RETRY.saturating_mul(1 << times.min(10)).min(LAST_RETRY);
+                let wait = Backoff::after(times, FIRST_RETRY, LAST_RETRY);
                 let again = now.saturating_add(wait).unwrap_or(Timestamp::MAX);
                 let why = error.to_string();
                 warn!(cluster.name = %cluster, "Could not make a token of `{cluster}` for Kueue: {}", chain(&error));
@@ -134,7 +134,7 @@ impl Credentials {
     /// `unwritten`: why a Secret could not be written, by its name.
     pub fn keep(
         &mut self,
-        seen: &Seen,
+        seen: &Gathered,
         joined: &JoinedClusters,
         unwritten: &BTreeMap<String, String>,
         now: Timestamp,
@@ -252,7 +252,7 @@ impl Credentials {
     }
 
     /// Secrets of ours that no MultiKueueCluster names, and none is to.
-    pub fn unused(&self, hub: &Hub, seen: &Seen, plan: &Plan) -> Vec<Change> {
+    pub fn unused(&self, hub: &Hub, seen: &Gathered, plan: &Plan) -> Vec<Change> {
         let decided: BTreeSet<&ClusterName> = decided(seen).collect();
         let existing = hub.multikueue_clusters.all();
         let named: BTreeSet<&str> = existing
@@ -317,6 +317,8 @@ fn renewal(credential: &Credential) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
+    use jiff::SignedDuration;
+
     use super::*;
     use fedq_domain::multikueue::{Check, Decided, GROUP, KIND, Naming, Parameters};
 
@@ -339,13 +341,13 @@ mod tests {
     }
 
     /// A check on Placement `gpu`, which decided on these.
-    fn seen(clusters: &[&str]) -> Seen {
+    fn seen(clusters: &[&str]) -> Gathered {
         let parameters =
             Parameters { group: GROUP.to_owned(), kind: KIND.to_owned(), name: "gpu".to_owned() };
         let check =
             Check { name: "gpu".to_owned(), generation: 1, parameters: Some(parameters), deleting: false };
         let clusters = clusters.iter().map(|cluster| name(cluster)).collect();
-        Seen {
+        Gathered {
             checks: vec![check],
             placements: BTreeMap::from([("gpu".to_owned(), Decided { clusters, ..Decided::default() })]),
             configs: BTreeMap::new(),
@@ -394,6 +396,6 @@ mod tests {
             pauses.push(credentials.failed[&name("east")].again.duration_since(now));
         }
         assert_eq!(pauses[..3], [2, 4, 8].map(SignedDuration::from_secs));
-        assert_eq!(pauses.last(), Some(&LAST_RETRY));
+        assert_eq!(pauses.last(), Some(&SignedDuration::from_mins(5)));
     }
 }

@@ -9,6 +9,7 @@ use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use fedq_base::backoff::Backoff;
 use fedq_domain::cluster::{CREDENTIAL_REFUSED, Connection, QuarantineReason};
 use fedq_k8s::{
     client::{self, ApiError, ClientLimits, ClusterClient, ClusterIdentity, RetryClass},
@@ -280,8 +281,9 @@ impl Member {
             let lasted = lasted.min(settings.lost_timeout.saturating_sub(settings.stale_after));
             silence.insert(Silence::new(since, lasted))
         };
-        let mut wait = FIRST_RETRY;
+        let mut backoff = Backoff::new(FIRST_RETRY, settings.stale_after);
         loop {
+            let wait = backoff.next_wait();
             match client.identity(settings.request).await {
                 Ok(identity) => return Ok(identity),
                 Err(error) => {
@@ -294,7 +296,6 @@ impl Member {
                 }
             }
             tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(settings.stale_after);
         }
     }
 

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{
     Codec, Link, Malformed, Sink, Skipped, Timing,
-    backoff::{Backoff, jittered},
+    backoff::{StreamBackoff, jittered},
     events::Event,
     json, protobuf,
 };
@@ -25,7 +25,7 @@ pub(super) struct Progress {
     pub last_alive: Option<Instant>,
     /// When everything is listed again, whether or not anything seems to be missing.
     pub list_due: Instant,
-    pub backoff: Backoff,
+    pub backoff: StreamBackoff,
 }
 
 /// How a watch ended.
@@ -48,7 +48,7 @@ impl Progress {
             broken: false,
             last_alive: None,
             list_due: Instant::now() + jittered(timing.consistency),
-            backoff: Backoff::new(timing),
+            backoff: StreamBackoff::new(timing),
         }
     }
 

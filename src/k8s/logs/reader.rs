@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     client::{ApiError, RetryClass},
-    list_watch::{Timing, backoff::Backoff},
+    list_watch::{Timing, backoff::StreamBackoff},
 };
 use stream::End;
 
@@ -45,7 +45,7 @@ pub(super) struct Reader {
     tap: Tap,
     seq: Arc<AtomicU64>,
     transcript: Transcript,
-    backoff: Backoff,
+    backoff: StreamBackoff,
     began: Instant,
     start: Start,
     /// The link is down, and that was said.
@@ -86,7 +86,7 @@ impl Reader {
         let from_now = tail == Some(0);
         Self {
             transcript: Transcript::new(limits.line, after),
-            backoff: Backoff::new(&timing),
+            backoff: StreamBackoff::new(&timing),
             start: Start { tail: if from_now { Some(1) } else { tail }, since, from_now },
             source,
             options,
