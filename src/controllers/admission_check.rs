@@ -54,7 +54,7 @@ use fedq_values::ids::ClusterName;
 
 use self::{
     credentials::{Credentials, Kept},
-    gather::{Needed, Seen},
+    gather::{Gathered, Needed},
     order::Order,
     render::Render,
 };
@@ -159,7 +159,8 @@ impl AdmissionCheckController {
         }
         self.leave_to_addon();
         let now = self.context.clock.now();
-        let mut seen = Seen::gather(&self.context.hub, &self.context.hub_id, &self.settings.kueue_namespace);
+        let mut seen =
+            Gathered::gather(&self.context.hub, &self.context.hub_id, &self.settings.kueue_namespace);
         if !self.order.sort(&mut seen, view, &self.settings.kueue_namespace, now) {
             return None;
         }
@@ -169,7 +170,7 @@ impl AdmissionCheckController {
         let preferred = preferred(&input(naming, &seen, (&credentials, &failures), &seen.running));
         let preferred = (!self.settings.dispatches).then_some(&preferred);
         let by_check = dispatching_checks(&self.context.hub.checks);
-        seen.count_nominated((&self.context.hub.workloads.all(), &by_check), preferred);
+        seen.count_nominated(&self.context.hub.workloads.all(), &by_check, preferred);
         let (running, settled) = self.needed.now(&seen, Instant::now());
         let plan = plan(&input(naming, &seen, (&credentials, &failures), &running));
         self.publish_draining(&plan);
@@ -261,7 +262,7 @@ struct Failures {
 
 fn input<'a>(
     naming: Naming,
-    seen: &'a Seen,
+    seen: &'a Gathered,
     (kept, failures): (&'a Kept, &'a Failures),
     running: &'a BTreeSet<Use>,
 ) -> Input<'a> {
@@ -280,14 +281,14 @@ fn input<'a>(
 }
 
 /// The joined clusters that some check's Placement decided on.
-fn decided(seen: &Seen) -> impl Iterator<Item = &ClusterName> {
+fn decided(seen: &Gathered) -> impl Iterator<Item = &ClusterName> {
     let live = seen.checks.iter().filter(|check| !check.deleting);
     let named = live.filter_map(|check| check.parameters.as_ref());
     named.filter_map(|parameters| seen.placements.get(&parameters.name)).flat_map(|decided| &decided.clusters)
 }
 
 /// Whether the config that a check stands for is there as planned.
-fn is_written(seen: &Seen, plan: &Plan, placement: &str) -> bool {
+fn is_written(seen: &Gathered, plan: &Plan, placement: &str) -> bool {
     let Some(wanted) = plan.configs.get(placement) else { return false };
     seen.configs.get(placement).and_then(Existing::usable) == Some(wanted)
 }

@@ -262,7 +262,7 @@ impl CapacityController {
         let Some(cluster) = self.clusters.get_mut(name) else { return };
         if entry.source == CLUSTER_METRICS {
             if let Some(metrics) = self.context.hub.cluster_metrics.get(None, name.as_str()) {
-                cluster.fill_from_metrics(&metrics, label_keys, (&settings.filter, self.context.clock.now()));
+                cluster.fill_from_metrics(&metrics, label_keys, &settings.filter, self.context.clock.now());
             }
             return;
         }
@@ -273,7 +273,7 @@ impl CapacityController {
                 cluster.stop();
             }
             let now = self.context.clock.now();
-            if let Err(error) = cluster.restore(name, &self.context.store, (&settings.filter, now)).await {
+            if let Err(error) = cluster.restore(name, &self.context.store, &settings.filter, now).await {
                 warn!(cluster.name = %name, "The stored nodes of `{name}` are read later: {error}");
             }
             return;
@@ -452,7 +452,8 @@ impl Cluster {
         &mut self,
         name: &ClusterName,
         store: &Store,
-        (filter, now): (&ResourceFilter, Timestamp),
+        filter: &ResourceFilter,
+        now: Timestamp,
     ) -> Result<(), StoreError> {
         if lock(&self.nodes).known || self.followed.is_some() {
             return Ok(());
@@ -480,7 +481,8 @@ impl Cluster {
         &mut self,
         metrics: &ClusterMetrics,
         label_keys: &BTreeSet<String>,
-        (filter, now): (&ResourceFilter, Timestamp),
+        filter: &ResourceFilter,
+        now: Timestamp,
     ) {
         let version = metrics.metadata.version();
         if version == self.metrics_version && label_keys.is_subset(&self.label_keys) {

@@ -62,7 +62,7 @@ pub struct ClaimController {
     /// When what was refused was last tried again.
     tried: Instant,
     /// Claims as the store has them: uid, where it was seen by this process, and generation.
-    recorded: Option<BTreeMap<ClaimName, Seen>>,
+    recorded: Option<BTreeMap<ClaimName, RecordedVersion>>,
     /// Claims as they were read last, by name.
     known: BTreeMap<String, Known>,
     /// Clusters whose claims need nothing while capacity and claims are these.
@@ -80,7 +80,7 @@ pub struct ClaimController {
 type Told = (Change, Outcome);
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-struct Seen {
+struct RecordedVersion {
     uid: Option<String>,
     generation: i64,
 }
@@ -125,7 +125,8 @@ impl ClaimController {
         context: Context,
         settings: Settings,
         inputs: Inputs,
-        (events, sender): (Events, EventSender),
+        events: Events,
+        sender: EventSender,
     ) -> Self {
         let signal = Arc::new(Notify::new());
         Self {
@@ -194,7 +195,7 @@ impl ClaimController {
             Err(error) if error.is_transient() => debug!("Claims are recorded later: {error}"),
             outcome => outcome?,
         }
-        let changes = self.decide(&joined, &capacity, (&overview, complete));
+        let changes = self.decide(&joined, &capacity, &overview, complete);
         self.tell_written(&open, &changes);
         for Change { target, .. } in &changes {
             let seen = || self.known.get(&target.name).map(|known| Arc::clone(&known.object));
@@ -209,7 +210,8 @@ impl ClaimController {
         &mut self,
         joined: &JoinedClusters,
         capacity: &CapacityView,
-        (overview, complete): (&Overview, bool),
+        overview: &Overview,
+        complete: bool,
     ) -> Vec<Change> {
         let blocked = self.blocked();
         let mut claims: BTreeMap<&str, Vec<&Arc<KeptClaim>>> = BTreeMap::new();
@@ -408,7 +410,8 @@ impl ClaimController {
         for (name, known) in known.iter_mut().filter(|(_, known)| !known.recorded) {
             let Ok(name) = ClaimName::new(name) else { continue };
             let meta = &known.object.metadata;
-            let seen = Seen { uid: meta.uid.clone(), generation: meta.generation.unwrap_or_default() };
+            let seen =
+                RecordedVersion { uid: meta.uid.clone(), generation: meta.generation.unwrap_or_default() };
             if recorded.get(&name) != Some(&seen) {
                 store.record_claim(&row(name.clone(), &known.object, clock.now())).await?;
                 recorded.insert(name, seen);
@@ -431,13 +434,13 @@ impl ClaimController {
         Ok(())
     }
 
-    async fn load(&self) -> Result<BTreeMap<ClaimName, Seen>, StoreError> {
+    async fn load(&self) -> Result<BTreeMap<ClaimName, RecordedVersion>, StoreError> {
         let mut recorded = BTreeMap::new();
         let mut request = PageRequest::default();
         loop {
             let page = self.context.store.claims(&request).await?;
             for row in page.items {
-                recorded.insert(row.name, Seen { uid: None, generation: row.generation });
+                recorded.insert(row.name, RecordedVersion { uid: None, generation: row.generation });
             }
             match page.next {
                 Some(next) => request = PageRequest { after: Some(next), ..request },

@@ -126,7 +126,8 @@ impl ClusterController {
     pub fn new(
         all: super::context::Context,
         settings: Settings,
-        (joined, wake): (watch::Sender<Arc<JoinedClusters>>, Wake),
+        joined: watch::Sender<Arc<JoinedClusters>>,
+        wake: Wake,
     ) -> Self {
         let changed = Changed {
             secrets: all.hub.secrets.changed(),

@@ -70,13 +70,13 @@ pub struct DispatcherController {
     writer: Writer,
     tasks: Tasks,
     /// By UID.
-    seen: BTreeMap<String, Seen>,
+    seen: BTreeMap<String, NominationHistory>,
     /// Why nothing is nominated, as it was last told.
     told: Option<&'static str>,
 }
 
 /// A Workload's nomination as it was last seen, and as it was last written.
-struct Seen {
+struct NominationHistory {
     nominated: Vec<String>,
     /// All that were ever nominated.
     tried: BTreeSet<String>,
@@ -88,7 +88,7 @@ struct Seen {
     hopeless: bool,
 }
 
-impl Seen {
+impl NominationHistory {
     /// What is there at the start counts as ours: nobody knows who wrote it.
     fn new(nominated: &[String], now: Instant) -> Self {
         Self {
@@ -168,7 +168,7 @@ impl DispatcherController {
         let workloads = self.dispatchable();
         let (hub, hub_id) = (self.context.hub.clone(), self.context.hub_id.clone());
         let kueue_namespace = self.settings.kueue_namespace.clone();
-        let mut rooms = Rooms::new(&hub, (&hub_id, &kueue_namespace), joined, draining);
+        let mut rooms = Rooms::new(&hub, &hub_id, &kueue_namespace, joined, draining);
         let mut waiting = Vec::new();
         for (workload, config) in &workloads {
             let seen = self.look(workload, now);
@@ -239,10 +239,12 @@ impl DispatcherController {
         }
     }
 
-    fn look(&mut self, workload: &Workload, now: Instant) -> &Seen {
+    fn look(&mut self, workload: &Workload, now: Instant) -> &NominationHistory {
         let nominated = &workload.status.nominated_cluster_names;
-        let seen =
-            self.seen.entry(workload.metadata.uid.clone()).or_insert_with(|| Seen::new(nominated, now));
+        let seen = self
+            .seen
+            .entry(workload.metadata.uid.clone())
+            .or_insert_with(|| NominationHistory::new(nominated, now));
         seen.observe(nominated, now);
         seen
     }
@@ -275,7 +277,7 @@ impl DispatcherController {
 }
 
 /// Why no cluster can ever hold it, if that was not so before.
-fn newly_hopeless(seen: &mut Seen, nomination: &Nomination) -> Option<String> {
+fn newly_hopeless(seen: &mut NominationHistory, nomination: &Nomination) -> Option<String> {
     let never = |(cluster, verdict): &(String, Verdict)| match verdict {
         Verdict::Never(why) => Some(format!("{cluster}: {why}")),
         Verdict::Fits | Verdict::Waits | Verdict::Unknown => None,
@@ -323,7 +325,7 @@ mod tests {
 
     #[test]
     fn that_no_cluster_can_hold_it_is_told_once_as_long_as_it_is_so() {
-        let mut seen = Seen::new(&[], Instant::now());
+        let mut seen = NominationHistory::new(&[], Instant::now());
         let mut tell = |verdicts: &[Verdict]| {
             let verdicts =
                 verdicts.iter().enumerate().map(|(at, one)| (format!("c{at}"), one.clone())).collect();
@@ -343,7 +345,7 @@ mod tests {
     fn what_somebody_else_nominates_is_theirs_until_it_is_emptied() {
         let names = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         let start = Instant::now();
-        let mut seen = Seen::new(&[], start);
+        let mut seen = NominationHistory::new(&[], start);
         seen.writes(&names(&["east"]));
         let later = start + ROUND;
         seen.observe(&names(&["east"]), later);
@@ -360,7 +362,7 @@ mod tests {
     fn a_write_that_arrives_after_the_next_decision_is_still_ours() {
         let names = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         let start = Instant::now();
-        let mut seen = Seen::new(&[], start);
+        let mut seen = NominationHistory::new(&[], start);
         for clusters in [&["east"][..], &["west"], &["west"], &["west", "north"]] {
             seen.writes(&names(clusters));
         }

@@ -247,7 +247,7 @@ impl QuotaController {
             signal: Arc::clone(&signal),
         };
         Ok(Self {
-            accepted: Accepted::new((merge_window, settings.removal_window), stored.claims().cloned()),
+            accepted: Accepted::new(merge_window, settings.removal_window, stored.claims().cloned()),
             stored,
             planned: true,
             claims: Claims::default(),
@@ -295,7 +295,9 @@ impl QuotaController {
     async fn round(
         &mut self,
         hub: &Target,
-        (joined, capacity, reports): (&JoinedClusters, &CapacityView, &Arc<QueueReports>),
+        joined: &JoinedClusters,
+        capacity: &CapacityView,
+        reports: &Arc<QueueReports>,
     ) -> Option<Instant> {
         // Without a current view of the hub nothing can be decided, and the hub could not be written.
         if !self.context.hub.is_current() || !self.context.hub.lists(joined) {
@@ -304,7 +306,7 @@ impl QuotaController {
         }
         let started = Instant::now();
         self.keep_targets(joined);
-        let mut round = self.gather((joined, capacity, reports), started);
+        let mut round = self.gather(joined, capacity, reports, started);
         self.confirm_removal().await;
         let hub_changes = if self.hub_has_kueue() {
             self.plan(&mut round);
@@ -386,7 +388,9 @@ impl QuotaController {
 
     fn gather<'a>(
         &mut self,
-        (joined, capacity, reports): (&'a JoinedClusters, &'a CapacityView, &Arc<QueueReports>),
+        joined: &'a JoinedClusters,
+        capacity: &'a CapacityView,
+        reports: &Arc<QueueReports>,
         now: Instant,
     ) -> Round<'a> {
         let next = self.read_claims(now);
@@ -467,7 +471,7 @@ impl Controller for QuotaController {
         let capacity = Arc::clone(&self.inputs.capacity.borrow_and_update());
         let reports = Arc::clone(&self.inputs.reports.borrow_and_update());
         let Some(hub) = self.to_hub.clone() else { return Ok(Next::AtPeriod) };
-        let next = self.round(&hub, (&joined, &capacity, &reports)).await;
+        let next = self.round(&hub, &joined, &capacity, &reports).await;
         Ok(next.map_or(Next::AtPeriod, |at| Next::After(at.saturating_duration_since(Instant::now()))))
     }
 

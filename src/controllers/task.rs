@@ -311,7 +311,7 @@ impl TaskController {
             if decided.is_empty() {
                 break;
             }
-            self.record((decided, &mut volumes), now).await?;
+            self.record(decided, &mut volumes, now).await?;
         }
         self.learn_past().await?;
         let held = self.keep_logs();
@@ -376,7 +376,8 @@ impl TaskController {
     /// Moves go to the disk together. One that somebody else was faster with is decided anew.
     async fn record(
         &mut self,
-        (decided, volumes): (Vec<(TaskId, Decided)>, &mut [VolumeRow]),
+        decided: Vec<(TaskId, Decided)>,
+        volumes: &mut [VolumeRow],
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let mut moves = Vec::new();

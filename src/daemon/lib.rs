@@ -13,6 +13,7 @@ use tracing::{error, info, warn};
 
 use crate::config::{Args, Config, Crds};
 use fedq_base::{
+    backoff::Backoff,
     clock::Clock,
     telemetry::{self, Metrics},
 };
@@ -218,8 +219,9 @@ impl Daemon {
     /// Tries until the hub answers; `None` when stopped meanwhile.
     async fn connect_hub(&self) -> anyhow::Result<Option<Hub>> {
         let client = self.hub_client()?;
-        let mut wait = FIRST_RETRY;
+        let mut backoff = Backoff::new(FIRST_RETRY, LAST_RETRY);
         loop {
+            let wait = backoff.next_wait();
             match client.identity(self.config.clusters.request_timeout).await {
                 Ok(identity) => {
                     info!(version = %identity.version, "Connected to the hub at {}", client.server());
@@ -235,7 +237,7 @@ impl Daemon {
             }
             tokio::select! {
                 () = self.cancel.cancelled() => return Ok(None),
-                () = tokio::time::sleep(wait) => wait = (wait * 2).min(LAST_RETRY),
+                () = tokio::time::sleep(wait) => {}
             }
         }
     }
@@ -287,7 +289,7 @@ impl Daemon {
             quota::QuotaController::new(context.clone(), settings, inputs, outputs, quota_signal).await?;
 
         let settings = self.cluster_settings()?;
-        let clusters = cluster::ClusterController::new(context.clone(), settings, (joined.clone(), wake));
+        let clusters = cluster::ClusterController::new(context.clone(), settings, joined.clone(), wake);
         self.tasks.spawn(clusters.run());
 
         let settings = self.capacity_settings()?;
@@ -312,7 +314,7 @@ impl Daemon {
             self.config.clone(),
             self.cancel.clone(),
         ));
-        self.start_claims(context.clone(), (events.clone(), sender));
+        self.start_claims(context.clone(), events.clone(), sender);
         self.start_placement(&context, inventory_signal, &check_signal)?;
         self.start_admission_checks(&context, check_signal, events);
         self.serve_people(hub).await?;
@@ -351,14 +353,14 @@ impl Daemon {
         self.tasks.spawn(tasks.run());
     }
 
-    fn start_claims(&mut self, context: Context, events: (Events, EventSender)) {
+    fn start_claims(&mut self, context: Context, events: Events, sender: EventSender) {
         let settings = claim::Settings { aliases: self.config.aliases() };
         let inputs = claim::Inputs {
             joined: self.published.joined.subscribe(),
             capacity: self.published.capacity.subscribe(),
             overview: self.published.overview.subscribe(),
         };
-        self.tasks.spawn(claim::ClaimController::new(context, settings, inputs, events).run());
+        self.tasks.spawn(claim::ClaimController::new(context, settings, inputs, events, sender).run());
     }
 
     fn start_admission_checks(&mut self, context: &Context, signal: Arc<Notify>, events: Events) {

@@ -21,7 +21,7 @@ use fedq_values::ids::ClusterName;
 const SETTLED_AFTER: Duration = Duration::from_secs(30);
 
 #[cfg_attr(test, derive(Default))]
-pub(super) struct Seen {
+pub(super) struct Gathered {
     pub checks: Vec<Check>,
     pub placements: BTreeMap<String, Decided>,
     pub configs: BTreeMap<String, Existing<Vec<String>>>,
@@ -36,7 +36,7 @@ pub(super) struct Seen {
     pub running: BTreeSet<Use>,
 }
 
-impl Seen {
+impl Gathered {
     pub fn gather(hub: &Hub, hub_id: &str, kueue_namespace: &str) -> Self {
         let mut configs = read::configs(&hub.multikueue_configs, hub_id);
         // What fedq had made before the addon took the check is the addon's to change.
@@ -107,7 +107,7 @@ fn secrets(hub: &Hub) -> BTreeMap<ClusterName, Arc<Secret>> {
     all.filter_map(|secret| Some((cluster(&secret)?, secret))).collect()
 }
 
-impl Seen {
+impl Gathered {
     /// What was nominated may be taken up any moment, and is cleared away only while the config names the cluster.
     ///
     /// Where Kueue's own dispatcher nominates all clusters at once, a Workload that waits would keep them for ever:
@@ -116,7 +116,8 @@ impl Seen {
     /// `None`: fedq takes nominations back itself.
     pub fn count_nominated(
         &mut self,
-        (workloads, by_check): (&[Arc<Workload>], &BTreeMap<String, String>),
+        workloads: &[Arc<Workload>],
+        by_check: &BTreeMap<String, String>,
         preferred: Option<&BTreeSet<Use>>,
     ) {
         for workload in workloads {
@@ -138,7 +139,7 @@ pub(super) struct Needed {
 
 impl Needed {
     /// All that are needed at `now`, and when that changes by time alone.
-    pub fn now(&mut self, seen: &Seen, now: Instant) -> (BTreeSet<Use>, Option<Instant>) {
+    pub fn now(&mut self, seen: &Gathered, now: Instant) -> (BTreeSet<Use>, Option<Instant>) {
         // Nobody knows what went on before the start.
         let unknown = if std::mem::replace(&mut self.begun, true) { None } else { Some(&seen.configs) };
         let before = unknown.into_iter().flatten().flat_map(|(config, found)| {
@@ -159,9 +160,9 @@ mod tests {
     use super::*;
     use fedq_domain::multikueue::{GROUP, Input, KIND, Naming, Parameters, Source, plan, preferred};
 
-    fn seen(running: &[&str], configs: &[&str]) -> Seen {
+    fn seen(running: &[&str], configs: &[&str]) -> Gathered {
         let texts = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        Seen {
+        Gathered {
             checks: Vec::new(),
             placements: BTreeMap::new(),
             configs: BTreeMap::from([("gpu".to_owned(), Existing::Ours(texts(configs)))]),
@@ -228,7 +229,7 @@ mod tests {
         let east = BTreeSet::from([("gpu".to_owned(), "gpu-east".to_owned())]);
         let seen = |preferred: Option<&BTreeSet<Use>>| {
             let mut seen = seen(&[], &[]);
-            seen.count_nominated((&workloads, &by_check), preferred);
+            seen.count_nominated(&workloads, &by_check, preferred);
             seen
         };
         assert_eq!(names(&seen(None).running), ["gpu-east", "gpu-west"], "fedq nominates no more");
@@ -249,7 +250,7 @@ mod tests {
         let sources = clusters.iter().map(|cluster| (cluster.clone(), Source::Secret(cluster.to_string())));
         let sources = sources.collect();
         let (unready, none) = (BTreeMap::new(), BTreeMap::new());
-        let input = |seen: &Seen, running: &BTreeSet<Use>, then: &dyn Fn(&Input)| {
+        let input = |seen: &Gathered, running: &BTreeSet<Use>, then: &dyn Fn(&Input)| {
             then(&Input {
                 checks: &seen.checks,
                 placements: &seen.placements,
@@ -276,7 +277,7 @@ mod tests {
                 "nominatedClusterNames": before, "admissionChecks": [{"name": "mk", "state": "Pending"}],
             }))];
             let decided = Decided { clusters: best.to_vec(), ..Decided::default() };
-            let mut seen = Seen {
+            let mut seen = Gathered {
                 checks: vec![check.clone()],
                 placements: BTreeMap::from([("gpu".to_owned(), decided)]),
                 configs: BTreeMap::from([("gpu".to_owned(), Existing::Ours(before))]),
@@ -284,7 +285,7 @@ mod tests {
             };
             let best = std::cell::RefCell::new(BTreeSet::new());
             input(&seen, &BTreeSet::new(), &|input| *best.borrow_mut() = preferred(input));
-            seen.count_nominated((&workloads, &by_check), Some(&best.into_inner()));
+            seen.count_nominated(&workloads, &by_check, Some(&best.into_inner()));
             let (running, _) = needed.now(&seen, now);
             input(&seen, &running, &|input| *config.borrow_mut() = plan(input).configs["gpu"].clone());
             config.borrow().last().cloned().expect("clusters")

@@ -10,7 +10,7 @@ use std::{
 use jiff::Timestamp;
 use tokio::task::{JoinError, JoinSet};
 
-use super::gather::Seen;
+use super::gather::Gathered;
 use fedq_domain::{
     multikueue::{Decided, placement_key},
     placement::{evaluate, spec::Placement, view::PlacementView},
@@ -34,7 +34,7 @@ impl Order {
     /// could be left out of a config that takes only some.
     pub fn sort(
         &mut self,
-        seen: &mut Seen,
+        seen: &mut Gathered,
         view: &PlacementView,
         kueue_namespace: &str,
         now: Timestamp,
@@ -169,16 +169,16 @@ mod tests {
         PlacementView { revision: 1, known: true, hub: Arc::new(hub), placements }
     }
 
-    fn seen() -> Seen {
+    fn seen() -> Gathered {
         let parameters =
             Parameters { group: GROUP.to_owned(), kind: KIND.to_owned(), name: "gpu".to_owned() };
         let check =
             Check { name: "gpu".to_owned(), generation: 1, parameters: Some(parameters), deleting: false };
         let decided = Decided { clusters: names(&["a", "b"]), ..Decided::default() };
-        Seen {
+        Gathered {
             checks: vec![check],
             placements: BTreeMap::from([("gpu".to_owned(), decided)]),
-            ..Seen::default()
+            ..Gathered::default()
         }
     }
 

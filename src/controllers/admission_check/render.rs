@@ -17,7 +17,7 @@ use fedq_k8s::{
 };
 use fedq_values::ids::ClusterName;
 
-use super::{MANAGER, gather::Seen, is_written};
+use super::{MANAGER, gather::Gathered, is_written};
 
 const API_VERSION: &str = "kueue.x-k8s.io/v1beta2";
 const ACTIVE: &str = "Active";
@@ -36,7 +36,7 @@ impl Render {
     }
 
     /// MultiKueueConfigs and MultiKueueClusters. A cluster goes once no config names it.
-    pub fn objects(&self, hub: &Hub, seen: &Seen, plan: &Plan) -> Vec<Change> {
+    pub fn objects(&self, hub: &Hub, seen: &Gathered, plan: &Plan) -> Vec<Change> {
         let mut changes = Vec::new();
         for (name, clusters) in &plan.configs {
             let same = seen.configs.get(name).and_then(Existing::usable) == Some(clusters);
@@ -66,7 +66,7 @@ impl Render {
     }
 
     /// The condition of each check. That all is well is said once the config is there.
-    pub fn checks(&mut self, hub: &Hub, seen: &Seen, plan: &Plan, now: Timestamp) -> Vec<Change> {
+    pub fn checks(&mut self, hub: &Hub, seen: &Gathered, plan: &Plan, now: Timestamp) -> Vec<Change> {
         let mut changes = Vec::new();
         for (name, active) in &plan.checks {
             let Some(check) = hub.checks.get(None, name) else { continue };
@@ -143,7 +143,7 @@ fn cluster_source(source: &Source) -> ClusterSource {
     }
 }
 
-fn deletions(hub: &Hub, seen: &Seen, plan: &Plan) -> Vec<Change> {
+fn deletions(hub: &Hub, seen: &Gathered, plan: &Plan) -> Vec<Change> {
     let gone =
         plan.configs_to_delete(&seen.configs).filter_map(|name| hub.multikueue_configs.get(None, name));
     let mut changes: Vec<Change> =

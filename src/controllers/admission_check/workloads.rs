@@ -14,10 +14,10 @@ use fedq_k8s::{
     write::{Action, Change, Kind, Target},
 };
 
-use super::{MANAGER, gather::Seen, is_written, render::Render};
+use super::{MANAGER, gather::Gathered, is_written, render::Render};
 
 impl Render {
-    pub fn workloads(&mut self, hub: &Hub, seen: &Seen, plan: &Plan, now: Timestamp) -> Vec<Change> {
+    pub fn workloads(&mut self, hub: &Hub, seen: &Gathered, plan: &Plan, now: Timestamp) -> Vec<Change> {
         let usable: BTreeMap<&str, &str> = seen
             .checks
             .iter()

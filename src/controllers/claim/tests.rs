@@ -50,7 +50,8 @@ impl Bed {
             overview: overview.subscribe(),
         };
         let settings = Settings { aliases: Aliases::default() };
-        let controller = ClaimController::new(context, settings, inputs, event_channel());
+        let (events, sender) = event_channel();
+        let controller = ClaimController::new(context, settings, inputs, events, sender);
         Self { controller, joined, capacity, version: 10, _overview: overview, _ground: ground }
     }
 

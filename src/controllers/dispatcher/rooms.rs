@@ -39,7 +39,8 @@ type Facts = (ClusterFacts, BTreeMap<String, Vec<LocalQueueFacts>>);
 impl<'a> Rooms<'a> {
     pub fn new(
         hub: &'a Hub,
-        (hub_id, kueue_namespace): (&str, &str),
+        hub_id: &str,
+        kueue_namespace: &str,
         joined: &'a JoinedClusters,
         draining: &BTreeSet<Use>,
     ) -> Self {

@@ -26,21 +26,21 @@ pub(super) struct Gathered {
     pub board: Board,
     /// Placements with decisions that fedq did not make.
     pub decided_elsewhere: BTreeSet<PlacementKey>,
-    placements: Seen<ocm::Placement>,
-    decisions: Seen<ocm::PlacementDecision>,
-    clusters: Seen<ocm::ManagedCluster>,
-    sets: Seen<ocm::ManagedClusterSet>,
-    bindings: Seen<MetaOnly>,
-    scores: Seen<ocm::AddOnPlacementScore>,
+    placements: TableSnapshot<ocm::Placement>,
+    decisions: TableSnapshot<ocm::PlacementDecision>,
+    clusters: TableSnapshot<ocm::ManagedCluster>,
+    sets: TableSnapshot<ocm::ManagedClusterSet>,
+    bindings: TableSnapshot<MetaOnly>,
+    scores: TableSnapshot<ocm::AddOnPlacementScore>,
 }
 
 /// The rows of a table as they were at the last look.
-struct Seen<T> {
+struct TableSnapshot<T> {
     revision: Option<u64>,
     rows: BTreeMap<Key, Identity<T>>,
 }
 
-impl<T> Default for Seen<T> {
+impl<T> Default for TableSnapshot<T> {
     fn default() -> Self {
         Self { revision: None, rows: BTreeMap::new() }
     }
@@ -53,7 +53,7 @@ struct Changed<T> {
     after: Option<Arc<T>>,
 }
 
-impl<T: Record> Seen<T> {
+impl<T: Record> TableSnapshot<T> {
     /// Rows that differ from the last look, by identity: a row that was written again is another one.
     fn take(&mut self, table: &Table<T>) -> Vec<Changed<T>> {
         let revision = table.revision();

@@ -210,7 +210,7 @@ impl ClusterFacts<'_> {
                 .flat_map(|claim| &claim.assignments)
                 .map(|one| one.queue.as_str())
                 .collect();
-            match worker_queues(worker, seen, hub_id, (&claimed, self.target)) {
+            match worker_queues(worker, seen, hub_id, &claimed, self.target) {
                 Some(queues) => input.worker_queues = queues,
                 // Quota that cannot be read is not zero: nothing may grow beside it.
                 None => input.mode = Mode::Frozen,
@@ -238,7 +238,8 @@ pub(super) fn worker_queues(
     worker: &Worker,
     seen: &Seen<String>,
     hub_id: &str,
-    (claimed, target): (&BTreeSet<&str>, Option<&Target>),
+    claimed: &BTreeSet<&str>,
+    target: Option<&Target>,
 ) -> Option<Vec<WorkerQueueInput>> {
     if let Some(skipped) = worker.queues.skipped().first() {
         warn!(cluster.name = %worker.name, "`{}` is left as it is, since a ClusterQueue there cannot be read: {}", worker.name, skipped.reason);

@@ -31,10 +31,7 @@ pub(super) struct Accepted {
 
 impl Accepted {
     /// `known`: the claims that were in force when fedqd last ran.
-    pub fn new(
-        (window, span): (Duration, Duration),
-        known: impl IntoIterator<Item = Arc<ValidClaim>>,
-    ) -> Self {
+    pub fn new(window: Duration, span: Duration, known: impl IntoIterator<Item = Arc<ValidClaim>>) -> Self {
         let claims = known.into_iter().map(|claim| (claim.name().clone(), claim)).collect();
         Self { window, span, claims, vanished: BTreeMap::new(), held: BTreeSet::new(), gone: BTreeMap::new() }
     }
@@ -188,7 +185,7 @@ mod tests {
     #[test]
     fn one_claim_of_several_goes_after_the_window() {
         let (a, b, c) = (claim("a", 4), claim("b", 4), claim("c", 4));
-        let mut accepted = Accepted::new((WINDOW, SPAN), [a, b.clone(), c.clone()]);
+        let mut accepted = Accepted::new(WINDOW, SPAN, [a, b.clone(), c.clone()]);
         let start = Instant::now();
         let next = accepted.observe(vec![b.clone(), c.clone()], &present(&[&b, &c]), start);
         assert_eq!(next, Some(start + WINDOW));
@@ -200,7 +197,7 @@ mod tests {
     #[test]
     fn most_of_the_quota_goes_only_with_a_word() {
         let (a, b, c) = (claim("a", 4), claim("b", 4), claim("c", 4));
-        let mut accepted = Accepted::new((WINDOW, SPAN), [a, b, c.clone()]);
+        let mut accepted = Accepted::new(WINDOW, SPAN, [a, b, c.clone()]);
         let start = Instant::now();
         accepted.observe(vec![c.clone()], &present(&[&c]), start);
         accepted.observe(vec![c.clone()], &present(&[&c]), start + WINDOW);
@@ -215,7 +212,7 @@ mod tests {
     #[test]
     fn a_claim_that_comes_back_is_held_no_more() {
         let a = claim("a", 4);
-        let mut accepted = Accepted::new((WINDOW, SPAN), [a.clone()]);
+        let mut accepted = Accepted::new(WINDOW, SPAN, [a.clone()]);
         let start = Instant::now();
         accepted.observe(vec![], &BTreeSet::new(), start);
         accepted.observe(vec![], &BTreeSet::new(), start + WINDOW);
@@ -236,7 +233,7 @@ mod tests {
     #[test]
     fn a_deletion_in_slices_is_judged_as_one() {
         let claims: Vec<_> = (0..10).map(|number| claim(&format!("c{number}"), 4)).collect();
-        let mut accepted = Accepted::new((WINDOW, SPAN), claims.clone());
+        let mut accepted = Accepted::new(WINDOW, SPAN, claims.clone());
         let start = Instant::now();
         let left = |count: usize| claims[..count].iter().collect::<Vec<_>>();
         assert_eq!(delete(&mut accepted, &left(7), start), 7);
@@ -252,7 +249,7 @@ mod tests {
     fn what_went_long_ago_or_came_back_is_not_counted() {
         let claims: Vec<_> = (0..4).map(|number| claim(&format!("c{number}"), 4)).collect();
         let all: Vec<&Arc<ValidClaim>> = claims.iter().collect();
-        let mut accepted = Accepted::new((WINDOW, SPAN), claims.clone());
+        let mut accepted = Accepted::new(WINDOW, SPAN, claims.clone());
         let start = Instant::now();
         assert_eq!(delete(&mut accepted, &all[1..], start), 3);
         assert_eq!(delete(&mut accepted, &all[2..], start + WINDOW * 10), 2);
@@ -266,7 +263,7 @@ mod tests {
     fn a_claim_made_anew_without_assignments_is_no_return() {
         let (a, b, c) = (claim("a", 4), claim("b", 4), claim("c", 4));
         let (a_anew, b_anew) = (claim("a", 0), claim("b", 0));
-        let mut accepted = Accepted::new((WINDOW, SPAN), [a, b.clone(), c.clone()]);
+        let mut accepted = Accepted::new(WINDOW, SPAN, [a, b.clone(), c.clone()]);
         let start = Instant::now();
         assert_eq!(delete(&mut accepted, &[&b, &c], start), 2);
         assert_eq!(delete(&mut accepted, &[&a_anew, &c], start + WINDOW * 60), 3);
@@ -276,7 +273,7 @@ mod tests {
     #[test]
     fn claims_without_assignments_may_all_go() {
         let empty = claim("a", 0);
-        let mut accepted = Accepted::new((WINDOW, SPAN), [empty]);
+        let mut accepted = Accepted::new(WINDOW, SPAN, [empty]);
         let start = Instant::now();
         accepted.observe(vec![], &BTreeSet::new(), start);
         accepted.observe(vec![], &BTreeSet::new(), start + WINDOW);
@@ -286,7 +283,7 @@ mod tests {
     #[test]
     fn an_edit_that_is_invalid_leaves_the_last_valid_one_in_force() {
         let a = claim("a", 4);
-        let mut accepted = Accepted::new((WINDOW, SPAN), [a.clone()]);
+        let mut accepted = Accepted::new(WINDOW, SPAN, [a.clone()]);
         let start = Instant::now();
         accepted.observe(vec![], &present(&[&a]), start);
         accepted.observe(vec![], &present(&[&a]), start + WINDOW * 100);

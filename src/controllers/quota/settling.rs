@@ -25,11 +25,11 @@ const SETTLE: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Default)]
 pub(super) struct Settling {
-    clusters: BTreeMap<ClusterName, Seen>,
+    clusters: BTreeMap<ClusterName, ClusterQuotas>,
 }
 
 #[derive(Clone, Default)]
-struct Seen {
+struct ClusterQuotas {
     nominal: BTreeMap<QueueName, BTreeMap<FlavorResource, Amount>>,
     /// By cohort, or by queue where there is none: when a shrink was last known to be unknown to Kueue.
     shrunk: BTreeMap<String, Instant>,

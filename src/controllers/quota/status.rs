@@ -93,7 +93,8 @@ impl Basis {
     fn of(
         round: &Round<'_>,
         claim: &Arc<ReadClaim>,
-        (cluster, behind): (Option<&ClusterName>, &Behind<'_>),
+        cluster: Option<&ClusterName>,
+        behind: &Behind<'_>,
     ) -> Self {
         Self {
             claim: Arc::clone(claim),
@@ -248,7 +249,6 @@ impl QuotaController {
         }
         for (name, claim) in restless {
             let cluster = ClusterName::new(&claim.cluster).ok();
-            let of = (cluster.as_ref(), &behind);
             let quiet = failures.is_empty() && self.is_quiet(round, cluster.as_ref());
             let stands = |known: &Found| {
                 quiet
@@ -270,7 +270,7 @@ impl QuotaController {
                 until.is_some()
             });
             let mut found = known.unwrap_or_else(|| {
-                let basis = Basis::of(round, claim, of);
+                let basis = Basis::of(round, claim, cluster.as_ref(), &behind);
                 let underway = &mut statuses.underway;
                 let (status, conditions) = self.status_change(round, (name, claim), &failures, underway);
                 Found { basis, conditions: Arc::new(conditions), status, stands: false }

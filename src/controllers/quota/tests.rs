@@ -119,7 +119,7 @@ impl Bed {
     /// Reads, plans and records.
     fn round(&mut self) {
         let (joined, capacity) = (self.joined.clone(), self.capacity.clone());
-        let mut round = self.controller.gather((&joined, &capacity, &Arc::default()), Instant::now());
+        let mut round = self.controller.gather(&joined, &capacity, &Arc::default(), Instant::now());
         self.controller.plan(&mut round);
         self.controller.record(&round);
         self.controller.plans = (round.plans, round.queues);
@@ -128,7 +128,7 @@ impl Bed {
     /// Reads and plans; which queues cannot be read, and each cluster's mode.
     fn plan(&mut self) -> (Vec<QueueName>, BTreeMap<ClusterName, Mode>) {
         let (joined, capacity) = (self.joined.clone(), self.capacity.clone());
-        let mut round = self.controller.gather((&joined, &capacity, &Arc::default()), Instant::now());
+        let mut round = self.controller.gather(&joined, &capacity, &Arc::default(), Instant::now());
         self.controller.plan(&mut round);
         let modes = self.controller.told.clusters.iter().map(|(name, told)| (name.clone(), told.mode));
         (round.unreadable.keys().cloned().collect(), modes.collect())
@@ -158,7 +158,7 @@ async fn sibling_cohorts_under_one_parent_count_as_one() {
         object["spec"]["cohortName"] = json!(cohort);
         seen.insert(name.to_owned(), Arc::new(serde_json::from_value(object).expect("a ClusterQueue")));
     }
-    let queues = gather::worker_queues(&worker, &seen, "hub", (&BTreeSet::new(), None)).expect("readable");
+    let queues = gather::worker_queues(&worker, &seen, "hub", &BTreeSet::new(), None).expect("readable");
     let cohorts: Vec<_> = queues.iter().filter_map(|queue| Some(queue.cohort.as_ref()?.as_str())).collect();
     assert_eq!(cohorts, ["all", "all", "apart", "alone", "egg"]);
 }
@@ -226,8 +226,12 @@ async fn nothing_decided_waits_to_be_written_while_the_hub_is_not_followed() {
     growth(&target);
     growth(&hub);
     bed.controller.targets.insert(name("w"), target);
-    let inputs = (&bed.joined.clone(), &bed.capacity.clone(), &Arc::default());
-    assert_eq!(bed.controller.round(&hub, inputs).await, None, "its tables were never filled");
+    let (joined, capacity) = (bed.joined.clone(), bed.capacity.clone());
+    assert_eq!(
+        bed.controller.round(&hub, &joined, &capacity, &Arc::default()).await,
+        None,
+        "its tables were never filled"
+    );
     assert!(hub.writer.wants_nothing() && bed.controller.targets[&name("w")].writer.wants_nothing());
 }
 
@@ -269,7 +273,7 @@ async fn what_changes_after_the_plan_is_not_set_back_to_what_it_saw() {
     bed.claim("east");
     bed.put_queue(3, &json!("4"));
     let (joined, capacity) = (bed.joined.clone(), bed.capacity.clone());
-    let mut round = bed.controller.gather((&joined, &capacity, &Arc::default()), Instant::now());
+    let mut round = bed.controller.gather(&joined, &capacity, &Arc::default(), Instant::now());
     bed.controller.plan(&mut round);
     bed.put_queue(4, &json!("9"));
     let changes = bed.controller.hub_changes(&mut round);
@@ -287,7 +291,7 @@ async fn stored_terms_may_lag_only_until_the_cluster_has_answered() {
     }
     bed.claim("east");
     let (joined, capacity) = (bed.joined.clone(), bed.capacity.clone());
-    let round = bed.controller.gather((&joined, &capacity, &Arc::default()), Instant::now());
+    let round = bed.controller.gather(&joined, &capacity, &Arc::default(), Instant::now());
     let lags = |name: &ClusterName, joined: &Joined| bed.controller.terms_may_lag(name, joined, &round);
     let mut east = Joined::clone(&joined[&name("east")]);
     assert!(lags(&name("east"), &east), "killed before anything of it was stored");
@@ -315,7 +319,7 @@ async fn terms_are_unknown_only_after_the_store_was_lost() {
     bed.join("idle");
     bed.claim("east");
     let (joined, capacity) = (bed.joined.clone(), bed.capacity.clone());
-    let round = bed.controller.gather((&joined, &capacity, &Arc::default()), Instant::now());
+    let round = bed.controller.gather(&joined, &capacity, &Arc::default(), Instant::now());
     let known = Some(BTreeMap::new());
     assert_eq!(bed.controller.last_terms(&name("east"), &round), None, "the store was empty");
     assert_eq!(bed.controller.last_terms(&name("idle"), &round), known, "it cannot have had a share");
@@ -343,7 +347,7 @@ async fn a_queue_is_handed_over_only_where_a_claim_names_it() {
     }
     let claimed = BTreeSet::from(["claimed"]);
     let seen = gather::seen(Some(&worker));
-    let queues = gather::worker_queues(&worker, &seen, "hub", (&claimed, None)).expect("readable");
+    let queues = gather::worker_queues(&worker, &seen, "hub", &claimed, None).expect("readable");
     let ours: BTreeMap<&str, bool> = queues.iter().map(|queue| (queue.name.as_str(), queue.ours)).collect();
     assert_eq!(ours, BTreeMap::from([("claimed", true), ("elsewhere", false)]));
 }

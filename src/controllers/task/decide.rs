@@ -74,7 +74,7 @@ impl TaskController {
                     self.note_landed(&id);
                     self.follow_on_hub(&id)
                 }
-                Phase::Lost { cluster, before } => self.after_loss(&id, joined, (cluster, *before)),
+                Phase::Lost { cluster, before } => self.after_loss(&id, joined, cluster, *before),
                 phase => match phase.cluster() {
                     Some(cluster) => self.follow(&id, (cluster, joined), (&mut chooser, now)),
                     None => None,
@@ -230,7 +230,8 @@ impl TaskController {
         &self,
         id: &TaskId,
         joined: &JoinedClusters,
-        (cluster, before): (&ClusterName, Before),
+        cluster: &ClusterName,
+        before: Before,
     ) -> Option<Decided> {
         let row = &self.live.get(id)?.row;
         let to = if let Some(entry) = joined.get(cluster) {

@@ -79,7 +79,7 @@ impl TaskController {
         });
         for (name, cluster) in self.clusters.iter().filter(|(_, cluster)| cluster.index.current) {
             for (id, here) in cluster.index.tasks() {
-                let Some((run, whose, ending)) = self.ending(name, (id, here)) else { continue };
+                let Some((run, whose, ending)) = self.ending(name, id, here) else { continue };
                 let here = here.only(&whose);
                 match runs.get(&run) {
                     Some(Progress::Done) => continue,
@@ -94,7 +94,7 @@ impl TaskController {
                     None => {}
                 }
                 let pods = here.numbered(run.1).into_iter();
-                let pods = pods.filter_map(|pod| readable(pod, &cluster.target.worker));
+                let pods = pods.filter_map(|(place, pod)| readable(place, pod, &cluster.target.worker));
                 let pods: Vec<Pod> = pods.collect();
                 if !pods.is_empty() {
                     runs.insert(run.clone(), Progress::Reading);
@@ -122,11 +122,7 @@ impl TaskController {
     }
 
     /// The run that is over or being ended, if the cluster is where it was: what another has of it is not its log.
-    fn ending(
-        &self,
-        cluster: &ClusterName,
-        (id, here): (&TaskId, &OnCluster),
-    ) -> Option<(Run, Whose, Ending)> {
+    fn ending(&self, cluster: &ClusterName, id: &TaskId, here: &OnCluster) -> Option<(Run, Whose, Ending)> {
         if let Some(live) = self.live.get(id) {
             if self.runs_on(&live.row) != Some(cluster) {
                 return None;
@@ -146,7 +142,7 @@ impl TaskController {
 }
 
 /// `None` where there is nothing to read yet.
-fn readable((place, pod): (Option<u32>, &LogPod), worker: &Worker) -> Option<Pod> {
+fn readable(place: Option<u32>, pod: &LogPod, worker: &Worker) -> Option<Pod> {
     let containers = pod.containers();
     let began = containers.iter().any(|one| !matches!(one.state, ContainerState::Waiting { .. }));
     pod.of_task(worker, place, containers).filter(|_| began)

@@ -82,7 +82,7 @@ impl Target {
     ) -> Self {
         let (writer, told) = (Writer::waking(signal), Arc::<Mutex<Told>>::default());
         let (place, hears) = (Place::Worker(Arc::clone(worker)), Arc::clone(&told));
-        let heard = move |change: &Change, outcome: &Outcome| hear(&hears, (change, outcome), Instant::now());
+        let heard = move |change: &Change, outcome: &Outcome| hear(&hears, change, outcome, Instant::now());
         let stop = writer.start((place, metrics), config, heard, tasks);
         Self { writer, worker: Arc::clone(worker), told, _stop: stop }
     }
@@ -124,7 +124,7 @@ fn lock(told: &Mutex<Told>) -> MutexGuard<'_, Told> {
     told.lock().expect("no code panics while holding this lock")
 }
 
-fn hear(told: &Mutex<Told>, (change, outcome): (&Change, &Outcome), now: Instant) {
+fn hear(told: &Mutex<Told>, change: &Change, outcome: &Outcome, now: Instant) {
     let Action::Create(body) = &change.action else { return };
     let mut told = lock(told);
     let owner = body["metadata"]["ownerReferences"][0]["uid"].as_str();
@@ -186,7 +186,7 @@ mod tests {
             Change { target: target(), action: Action::Create(json!({"kind": "Job"})), manager: "fedq-task" };
         for (class, times) in answers {
             for _ in 0..*times {
-                hear(&told, (&change, &Err(ApiError::new(class.clone(), "no"))), now);
+                hear(&told, &change, &Err(ApiError::new(class.clone(), "no")), now);
                 now += Duration::from_mins(1);
             }
         }

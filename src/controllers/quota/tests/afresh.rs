@@ -187,7 +187,7 @@ impl Course {
         let controller = &mut self.bed.controller;
         let (hub, stop) = (Place::hub(controller.context.hub.clone()), controller.context.stop.clone());
         let hub = Target::start(hub, &controller.writing, (&mut controller.tasks, &stop));
-        let mut round = controller.gather((&joined, &capacity, &self.reports), Instant::now());
+        let mut round = controller.gather(&joined, &capacity, &self.reports, Instant::now());
         controller.plan(&mut round);
         controller.hub_changes(&mut round);
         controller.status_changes(&mut round, &hub);
@@ -209,7 +209,7 @@ impl Course {
         if self.writes {
             controller.keep_targets(&joined);
         }
-        let mut round = controller.gather((&joined, &capacity, &self.reports), Instant::now());
+        let mut round = controller.gather(&joined, &capacity, &self.reports, Instant::now());
         controller.plan(&mut round);
         let mut made = Vec::new();
         let modes = controller.told.clusters.iter().map(|(name, told)| (name, told.mode));
