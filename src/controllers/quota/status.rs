@@ -300,6 +300,10 @@ impl QuotaController {
     /// so for nearly all claims in nearly all rounds, and has to be found in a moment.
     fn is_at_rest(&self, found: &Found, claim: &Arc<ReadClaim>, round: &Round<'_>) -> bool {
         let Found { basis, status: Status::Same, stands: true, .. } = found else { return false };
+        // Where nothing is planned, nobody looks at which clusters something is new of.
+        if !self.planned {
+            return false;
+        }
         let news = |cluster: &ClusterName| {
             self.told.fresh.contains(cluster)
                 || round.touched.clusters.contains(cluster)

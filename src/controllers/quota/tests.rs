@@ -11,7 +11,7 @@ use fedq_domain::{
     capacity::{Capacity, NodeClass},
     claim::{self, AssignmentText, CAPACITY_MANAGER, ClaimText, owners::Owners},
     cluster::Connection,
-    overview::ClusterCapacity,
+    overview::{ClusterCapacity, NodeCounts},
     quota::Mode,
     resources::Resources,
 };
@@ -514,4 +514,52 @@ async fn what_a_lost_connection_did_not_answer_may_arrive_on_the_next() {
     bed.joined.insert(name("east"), again);
     keep(&mut bed);
     assert_eq!(bed.controller.targets[&name("east")].writer.all_unanswered(), [change]);
+}
+
+/// Then nothing is planned, and nobody looks at which clusters something is new of.
+#[tokio::test]
+async fn a_status_follows_the_nodes_also_while_the_hub_does_not_serve_kueue() {
+    let mut bed = Bed::new().await;
+    bed.join("east");
+    bed.claim("east");
+    bed.controller.planned = false;
+    bed.controller.statuses.wait_for_nothing();
+    let round = |bed: &mut Bed| {
+        let (joined, capacity) = (bed.joined.clone(), bed.capacity.clone());
+        let controller = &mut bed.controller;
+        let (hub, stop) = (Place::hub(controller.context.hub.clone()), controller.context.stop.clone());
+        let hub = Target::start(hub, &controller.writing, (&mut controller.tasks, &stop));
+        let mut round = controller.gather(&joined, &capacity, &Arc::default(), Instant::now());
+        controller.stand_still(&mut round);
+        let changes = controller.status_changes(&mut round, &hub);
+        controller.plans = (round.plans, round.queues);
+        controller.statuses.said = round.said;
+        changes
+    };
+    let changes = round(&mut bed);
+    let [Change { action: Action::Apply(status), .. }] = &changes[..] else { panic!("{changes:?}") };
+    let claims = &bed.controller.context.hub.claims;
+    let claim = claims.get(None, "east-resource-claim").expect("a claim");
+    let mut claim = serde_json::to_value(&*claim).expect("JSON");
+    claim["metadata"]["resourceVersion"] = json!("6");
+    claim["status"] = status["status"].clone();
+    claims.absorb(serde_json::from_value(claim).expect("a claim"));
+    for _ in 0..2 {
+        assert_eq!(round(&mut bed), [], "it says so");
+    }
+    let counted = ClusterCapacity {
+        capacity: cpus(1000),
+        nodes: NodeCounts { total: 1, usable: 1 },
+        flavors: Arc::default(),
+        headroom: Resources::new(),
+        observed: Timestamp::UNIX_EPOCH,
+        bad: Vec::new(),
+        silent: None,
+        is_old: false,
+        was_read: true,
+        presumed: false,
+    };
+    bed.capacity.insert(name("east"), Arc::new(counted));
+    let changes = round(&mut bed);
+    assert_eq!(changes.len(), 1, "the nodes are known");
 }
