@@ -285,7 +285,7 @@ async fn rows_that_were_restored_are_read_again_only_where_the_store_has_others(
         first.abort();
         let filter = ResourceFilter::default();
         let mut cluster = Cluster::new(BTreeSet::new(), &filter);
-        let restored = cluster.restore(&bed.name, &bed.store, (&filter, Timestamp::UNIX_EPOCH));
+        let restored = cluster.restore(&bed.name, &bed.store, &filter, Timestamp::UNIX_EPOCH);
         restored.await.expect("restored");
         bed.nodes = Arc::clone(&cluster.nodes);
         assert_eq!(bed.known(), 3);
