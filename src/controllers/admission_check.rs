@@ -46,7 +46,8 @@ use fedq_domain::{
 };
 use fedq_k8s::{
     list_watch::State,
-    read::multikueue::{addons_checks, dispatching_checks},
+    read::multikueue::{addons_checks, dispatching_checks, joined_cluster},
+    types::kueue::Workload,
     worker::JoinedClusters,
     write::Kind,
 };
@@ -57,6 +58,7 @@ use self::{
     gather::{Gathered, Needed},
     order::Order,
     render::Render,
+    waits::Waits,
 };
 use super::{
     context::Context,
@@ -69,6 +71,7 @@ mod gather;
 mod order;
 mod probes;
 mod render;
+mod waits;
 mod workloads;
 
 const MANAGER: &str = "fedq-placement";
@@ -110,6 +113,7 @@ pub struct AdmissionCheckController {
     draining: watch::Sender<Arc<BTreeSet<Use>>>,
     /// Checks that somebody else answers.
     left: BTreeSet<String>,
+    waits: Waits,
 }
 
 impl AdmissionCheckController {
@@ -136,6 +140,7 @@ impl AdmissionCheckController {
             signal,
             draining,
             left: BTreeSet::new(),
+            waits: Waits::default(),
         }
     }
 
@@ -158,6 +163,9 @@ impl AdmissionCheckController {
             return None;
         }
         self.leave_to_addon();
+        let workloads = self.context.hub.workloads.all();
+        let by_check = dispatching_checks(&self.context.hub.checks);
+        self.measure(&workloads, &by_check, joined);
         let now = self.context.clock.now();
         let mut seen =
             Gathered::gather(&self.context.hub, &self.context.hub_id, &self.settings.kueue_namespace);
@@ -169,8 +177,7 @@ impl AdmissionCheckController {
         let naming = self.settings.naming;
         let preferred = preferred(&input(naming, &seen, (&credentials, &failures), &seen.running));
         let preferred = (!self.settings.dispatches).then_some(&preferred);
-        let by_check = dispatching_checks(&self.context.hub.checks);
-        seen.count_nominated(&self.context.hub.workloads.all(), &by_check, preferred);
+        seen.count_nominated((&workloads, &by_check), preferred);
         let (running, settled) = self.needed.now(&seen, Instant::now());
         let plan = plan(&input(naming, &seen, (&credentials, &failures), &running));
         self.publish_draining(&plan);
@@ -183,6 +190,21 @@ impl AdmissionCheckController {
         self.render.forget_old();
         let settles = settled.map(|settled| settled.saturating_duration_since(Instant::now()));
         [settles, credentials.next].into_iter().flatten().min()
+    }
+
+    /// How long each Workload waited for the joined cluster that took it.
+    fn measure(
+        &mut self,
+        workloads: &[Arc<Workload>],
+        by_check: &BTreeMap<String, String>,
+        joined: &JoinedClusters,
+    ) {
+        for (name, waited) in self.waits.over(workloads, by_check, Instant::now()) {
+            let cluster = joined_cluster(&self.context.hub, name);
+            if let Some(cluster) = cluster.filter(|cluster| joined.contains_key(cluster)) {
+                self.context.metrics.admitted_by(&cluster, waited);
+            }
+        }
     }
 
     /// Says once which checks OCM's kueue-addon answers.

@@ -64,6 +64,37 @@ async fn shows(stage: &Stage, what: &str, mut holds: impl FnMut(&str) -> bool) {
     }
 }
 
+/// A Workload of the hub that waits for a cluster until this one has it, by the hand of Kueue's MultiKueue.
+async fn dispatched(stage: &Stage, cluster: &str) {
+    let parameters = json!({"apiGroup": "kueue.x-k8s.io", "kind": "MultiKueueConfig", "name": "config"});
+    let check = json!({
+        "apiVersion": KUEUE, "kind": "AdmissionCheck", "metadata": {"name": "multikueue"},
+        "spec": {"controllerName": "kueue.x-k8s.io/multikueue", "parameters": parameters},
+    });
+    stage.bed.hub.put(check).await.unwrap();
+    let workload = |state: &str, cluster: Option<&str>| {
+        json!({
+            "apiVersion": KUEUE, "kind": "Workload",
+            "metadata": {"name": "sent", "namespace": "team"}, "spec": {"queueName": "elsewhere"},
+            "status": {
+                "conditions": [{"type": "QuotaReserved", "status": "True"}],
+                "admissionChecks": [{"name": "multikueue", "state": state}],
+                "clusterName": cluster,
+            },
+        })
+    };
+    let (address, began) = (address(stage), Instant::now());
+    let taken = format!("fedq_admission_seconds_count{{cluster=\"{cluster}\"}}");
+    // What fedqd does not look at in time it does not count: it is evicted, and sent once more.
+    while !scrape(&address).await.contains(&taken) {
+        assert!(began.elapsed() < WITHIN, "{}", scrape(&address).await);
+        stage.bed.hub.put(workload("Pending", None)).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        stage.bed.hub.put(workload("Ready", Some(cluster))).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_metric_that_the_readme_lists_has_samples() {
     let stage = Stage::set(&[("one", 8), ("two", 4)]).await;
@@ -78,8 +109,10 @@ async fn every_metric_that_the_readme_lists_has_samples() {
     queue["metadata"] = json!({"namespace": queue["metadata"]["namespace"], "name": "another"});
     stage.bed.hub.put(queue).await.unwrap();
 
+    dispatched(&stage, "one").await;
+
     let listed = listed();
-    assert_eq!(listed.len(), 26, "{listed:?}");
+    assert_eq!(listed.len(), 27, "{listed:?}");
     shows(&stage, &format!("not all of {listed:?}"), |text| listed.iter().all(|name| has_sample(text, name)))
         .await;
     for kind in ["clusterresourceclaims", "clusterqueues"] {

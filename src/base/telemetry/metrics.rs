@@ -44,6 +44,7 @@ struct Families {
     pending: Family<ClusterLabels, Gauge>,
     refusals: Family<RefusalLabels, Counter>,
     clusters_tried: Histogram,
+    admission_seconds: Family<ClusterLabels, Histogram, fn() -> Histogram>,
     watch_restarts: Family<RestartLabels, Counter>,
     node_events: Family<NodeEventLabels, Counter>,
     api_requests: Family<RequestLabels, Counter>,
@@ -173,6 +174,11 @@ fn seconds() -> Histogram {
     Histogram::new(exponential_buckets(0.0001, 2.0, 20))
 }
 
+/// Few, since each cluster has its own: a healthy dispatch, one round of a dispatcher, and a wait for quota.
+fn admissions() -> Histogram {
+    Histogram::new([1.0, 2.0, 5.0, 15.0, 60.0, 600.0])
+}
+
 /// A tenth of a second to half a day: tasks wait for quota.
 fn waits() -> Histogram {
     Histogram::new(exponential_buckets(0.1, 2.0, 20))
@@ -191,6 +197,7 @@ impl Metrics {
             pending: Family::default(),
             refusals: Family::default(),
             clusters_tried: Histogram::new([1.0, 2.0, 3.0, 5.0, 10.0, 20.0]),
+            admission_seconds: Family::new_with_constructor(admissions),
             watch_restarts: Family::default(),
             node_events: Family::default(),
             api_requests: Family::default(),
@@ -255,6 +262,12 @@ impl Metrics {
     /// A Workload was admitted after so many clusters had been nominated for it.
     pub fn admitted(&self, clusters: u32) {
         self.0.clusters_tried.observe(f64::from(clusters));
+    }
+
+    /// A Workload had waited so long for a cluster when this one took it.
+    pub fn admitted_by(&self, cluster: &ClusterName, waited: Duration) {
+        let labels = ClusterLabels { cluster: Label(cluster.clone()) };
+        self.0.admission_seconds.get_or_create(&labels).observe(waited.as_secs_f64());
     }
 
     /// A watch that did not end in good order.
@@ -419,6 +432,11 @@ impl Families {
             self.clusters_tried.clone(),
         );
         registry.register(
+            "admission_seconds",
+            "From a Workload's quota on the hub until this cluster had taken it",
+            self.admission_seconds.clone(),
+        );
+        registry.register(
             "watch_restarts",
             "Watches that broke and were begun anew, by reason",
             self.watch_restarts.clone(),
@@ -554,6 +572,7 @@ mod tests {
         metrics.pending(&cluster(), 7);
         metrics.refused(&cluster(), "Forbidden");
         metrics.admitted(2);
+        metrics.admitted_by(&cluster(), Duration::from_secs(4));
         metrics.wrote(&cluster(), "ClusterQueue");
         metrics.planned(Duration::from_millis(1));
         metrics.reconciled("quota", Duration::from_millis(1), true);
@@ -581,6 +600,9 @@ mod tests {
             "fedq_cluster_pending_workloads{cluster=\"worker-1\"} 7",
             "fedq_cluster_refusals_total{cluster=\"worker-1\",reason=\"Forbidden\"} 1",
             "fedq_admission_clusters_tried_bucket{le=\"2.0\"} 1",
+            "fedq_admission_seconds_sum{cluster=\"worker-1\"} 4.0",
+            "fedq_admission_seconds_bucket{le=\"2.0\",cluster=\"worker-1\"} 0",
+            "fedq_admission_seconds_bucket{le=\"5.0\",cluster=\"worker-1\"} 1",
             "fedq_writes_total{cluster=\"worker-1\",kind=\"ClusterQueue\"} 1",
             "fedq_publications_total{of=\"capacity\"} 1",
             "fedq_plan_seconds_count 1",

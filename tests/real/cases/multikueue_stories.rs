@@ -36,7 +36,23 @@ pub async fn the_three_stories_of_the_guide_end_with_finished_jobs(fleet: &Fleet
     by_label(&stage, &workers).await.context("story 2")?;
     by_score(&stage, &workers).await.context("story 3")?;
     too_large(&stage).await.context("a job that no cluster can hold")?;
-    handed_on(&stage, &workers).await.context("jobs whose first cluster does not take them")
+    handed_on(&stage, &workers).await.context("jobs whose first cluster does not take them")?;
+    admissions_are_measured(&stage).await
+}
+
+/// By cluster, and with how many were tried.
+async fn admissions_are_measured(stage: &Stage<'_>) -> Result<()> {
+    let told = stage.daemon.get("/metrics").await?.body;
+    let count = |series: &str| -> Result<u64> {
+        let line = told.lines().find_map(|line| line.strip_prefix(series));
+        Ok(line.with_context(|| format!("no {series} in\n{told}"))?.trim().parse()?)
+    };
+    for cluster in ["cluster1", "cluster2", "cluster3"] {
+        let taken = count(&format!("fedq_admission_seconds_count{{cluster=\"{cluster}\"}}"))?;
+        ensure!(0 < taken, "{cluster} took nothing");
+    }
+    ensure!(0 < count("fedq_admission_clusters_tried_count")?, "no admission was counted");
+    Ok(())
 }
 
 /// What stands there before the stories begin: clusters, their set, and its binding to Kueue's namespace.
