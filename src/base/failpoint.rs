@@ -3,7 +3,7 @@
 //!
 //! `FEDQ_ABORT_AT=before:record the task's move:2` ends the process before the second commit since its start that
 //! holds a write of that name, `before:create jobs:1` before the first such request is sent; `after:…` once the
-//! commit is on the disk, or the API server has answered, and before anybody is told.
+//! commit is on the disk, or the API server has answered, and before anybody is told. `FEDQ_PANIC_AT` panics there instead.
 
 /// Which side of what is done.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -26,12 +26,14 @@ pub fn is_set() -> bool {
 /// All of these are about to be done at once, or were.
 #[cfg(debug_assertions)]
 pub fn reached<'w>(side: Side, what: impl IntoIterator<Item = &'w str>) {
-    let Some(one) = &*debug::ONE else { return };
+    let Some((end, one)) = &*debug::ONE else { return };
     let reached =
         one.lock().unwrap_or_else(std::sync::PoisonError::into_inner).counts(side, what.into_iter());
-    if reached {
+    match end {
+        _ if !reached => {}
         // As a crash would, with nothing cleared up.
-        std::process::abort();
+        debug::End::Abort => std::process::abort(),
+        debug::End::Panic => std::panic::panic_any("a test wants it\nhere"),
     }
 }
 
@@ -44,8 +46,16 @@ mod debug {
 
     use crate::failpoint::Side;
 
-    pub(super) static ONE: LazyLock<Option<Mutex<Failpoint>>> =
-        LazyLock::new(|| Failpoint::from_environment().map(Mutex::new));
+    pub(super) static ONE: LazyLock<Option<(End, Mutex<Failpoint>)>> = LazyLock::new(|| {
+        let one = |(variable, end)| Some((end, Mutex::new(Failpoint::from_environment(variable)?)));
+        [("FEDQ_ABORT_AT", End::Abort), ("FEDQ_PANIC_AT", End::Panic)].into_iter().find_map(one)
+    });
+
+    #[derive(Clone, Copy)]
+    pub(super) enum End {
+        Abort,
+        Panic,
+    }
 
     #[derive(Debug, Eq, PartialEq)]
     pub(super) struct Failpoint {
@@ -56,12 +66,11 @@ mod debug {
     }
 
     impl Failpoint {
-        fn from_environment() -> Option<Self> {
-            const VARIABLE: &str = "FEDQ_ABORT_AT";
-            let text = std::env::var_os(VARIABLE)?.into_string().ok()?;
+        fn from_environment(variable: &str) -> Option<Self> {
+            let text = std::env::var_os(variable)?.into_string().ok()?;
             let failpoint = Self::parse(&text);
             if failpoint.is_none() {
-                tracing::warn!("{VARIABLE} is not before|after:NAME:COUNT, and has no effect");
+                tracing::warn!("{variable} is not before|after:NAME:COUNT, and has no effect");
             }
             failpoint
         }

@@ -7,7 +7,7 @@ use fedq_daemon::config::Args;
 
 fn main() -> ExitCode {
     match fedq_daemon::run(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             anstream::eprintln!("fedqd: {error:#}");
             ExitCode::FAILURE

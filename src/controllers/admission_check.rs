@@ -177,7 +177,7 @@ impl AdmissionCheckController {
         let naming = self.settings.naming;
         let preferred = preferred(&input(naming, &seen, (&credentials, &failures), &seen.running));
         let preferred = (!self.settings.dispatches).then_some(&preferred);
-        seen.count_nominated((&workloads, &by_check), preferred);
+        seen.count_nominated(&workloads, &by_check, preferred);
         let (running, settled) = self.needed.now(&seen, Instant::now());
         let plan = plan(&input(naming, &seen, (&credentials, &failures), &running));
         self.publish_draining(&plan);

@@ -1,6 +1,6 @@
 //! Puts the parts of `fedqd` together: builds, spawns, waits, drains. Nothing is decided here.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use crate::config::{Args, Config, Crds};
+use crate::config::{Args, Config, Crds, Loaded};
 use fedq_base::{
     backoff::Backoff,
     clock::Clock,
@@ -55,8 +55,9 @@ const DRAIN: Duration = Duration::from_secs(20);
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(15);
 
-/// Runs until SIGTERM or SIGINT; a second signal ends at once.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+/// Runs until SIGTERM or SIGINT; a second signal ends at once. An error is for standard error: once there is a log, it stands
+/// there.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match args.print_crds {
         Some(Crds::Fedq) => return print(&fedq_k8s::types::claim::crds_yaml()),
         Some(Crds::Ocm) => return print(&fedq_k8s::types::ocm::crds::crds_yaml()),
@@ -77,6 +78,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         ));
     }
     telemetry::init(&loaded.config.log.level, loaded.config.log.format)?;
+    if let Err(error) = run_with_log(loaded) {
+        error!("fedqd ends: {error:#}");
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_with_log(loaded: Loaded) -> anyhow::Result<()> {
     for warning in &loaded.warnings {
         warn!("{warning}");
     }
@@ -90,12 +99,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     })
 }
 
-fn print(text: &str) -> anyhow::Result<()> {
+fn print(text: &str) -> anyhow::Result<ExitCode> {
     use std::io::Write as _;
-    std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+    std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
+    Ok(ExitCode::SUCCESS)
 }
 
-fn print_man() -> anyhow::Result<()> {
+fn print_man() -> anyhow::Result<ExitCode> {
     let mut page = Vec::new();
     clap_mangen::Man::new(<Args as clap::CommandFactory>::command()).render(&mut page)?;
     print(&String::from_utf8(page).context("the page is no text")?)

@@ -1,4 +1,5 @@
-//! Clients made from the API's document, and tools that read it, on a fedqd with simulated clusters.
+//! Other people's programs that read what fedq says: clients made from the API's document and tools that read it, on a fedqd
+//! with simulated clusters; what reads YAML and JSON; a collector of logs.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests say what they expect")]
 
@@ -9,6 +10,7 @@ mod checked;
 mod demo_process;
 #[path = "../support/document.rs"]
 mod document;
+mod log_lines;
 mod programs;
 mod readers;
 mod relay;

@@ -37,6 +37,16 @@ pub static GO: LazyLock<PathBuf> = LazyLock::new(|| {
     })
 });
 
+/// OpenTelemetry's collector, as far as it reads logs: what `tests/clients/collector` pins. It takes a minute of one core when
+/// Go's cache is empty.
+pub static COLLECTOR: LazyLock<PathBuf> = LazyLock::new(|| {
+    let files = ["collector/go.mod", "collector/go.sum", "collector/main.go"];
+    let folder = installed("collector", &files, |folder| {
+        run(go(&folder.join("collector")).args(["build", "-o", "../read", "."]));
+    });
+    folder.join("read")
+});
+
 pub fn go(module: &Path) -> Command {
     let mut go = Command::new("go");
     go.current_dir(module).env("GOWORK", "off").env("CGO_ENABLED", "0").env_remove("GOFLAGS");

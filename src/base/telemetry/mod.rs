@@ -1,8 +1,18 @@
 //! Logs, metrics, and how an error with its causes becomes one line.
 
-use std::{error::Error, fmt, fs, io, io::IsTerminal, str::FromStr, sync::Arc};
+use std::{
+    backtrace::{Backtrace, BacktraceStatus},
+    error::Error,
+    fmt, fs, io,
+    io::IsTerminal,
+    panic,
+    str::FromStr,
+    sync::Arc,
+    thread,
+};
 
 use serde::{Deserialize, Serialize};
+use tracing::{Level, enabled, error};
 use tracing_subscriber::{EnvFilter, util::SubscriberInitExt};
 
 pub use self::exposition::Format;
@@ -39,7 +49,7 @@ pub enum LogError {
 /// sqlx logs statements.
 const QUIET: &str = "kube_client=off,tower=off,sqlx=warn,h2=warn,hyper=warn,rustls=warn";
 
-/// Starts logging to stderr. Once a process.
+/// Starts logging to stderr, panics too. Once a process.
 pub fn init(level: &LogLevel, format: LogFormat) -> Result<(), LogError> {
     let terminal = io::stderr().is_terminal();
     let filter = filter(&level.0)?;
@@ -57,7 +67,30 @@ pub fn init(level: &LogLevel, format: LogFormat) -> Result<(), LogError> {
     } else {
         builder.with_ansi(false).with_target(false).finish().try_init()
     }
-    .map_err(LogError::Again)
+    .map_err(LogError::Again)?;
+    log_panics();
+    Ok(())
+}
+
+/// Whoever reads the log line by line would lose one that is told in lines of its own.
+fn log_panics() {
+    let before = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        if !enabled!(Level::ERROR) {
+            return before(panic);
+        }
+        let said = panic.payload_as_str().unwrap_or("nothing that is text");
+        let thread = thread::current();
+        let location = panic.location().map(ToString::to_string);
+        let backtrace = Backtrace::capture();
+        let backtrace = (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
+        error!(
+            location,
+            thread = thread.name(),
+            backtrace,
+            "A part of the program panicked, which is a mistake in it: {said}"
+        );
+    }));
 }
 
 /// Starts logging to a file, as text. Once a process.
