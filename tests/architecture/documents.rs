@@ -238,6 +238,10 @@ fn manifests_are_yaml_and_agree_with_the_configuration() {
             assert_eq!(found, APPWRAPPER_NAMESPACE, "{path}: {kind}");
             continue;
         }
+        // People's own, who choose their namespaces; `tests/real` applies them.
+        if path.starts_with("deploy/examples/") {
+            continue;
+        }
         if kind == "Namespace" {
             assert_eq!(manifest["metadata"]["name"], Value::from(namespace.as_str()), "{path}");
         } else if let Some(found) = manifest["metadata"]["namespace"].as_str() {
