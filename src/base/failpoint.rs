@@ -25,6 +25,7 @@ pub fn is_set() -> bool {
 
 /// All of these are about to be done at once, or were.
 #[cfg(debug_assertions)]
+#[expect(clippy::panic, reason = "it is what a test asks for")]
 pub fn reached<'w>(side: Side, what: impl IntoIterator<Item = &'w str>) {
     let Some((end, one)) = &*debug::ONE else { return };
     let reached =

@@ -7,6 +7,13 @@ mod agreement;
 mod bed;
 #[path = "../support/checked.rs"]
 mod checked;
+#[path = "../clients/tools.rs"]
+#[expect(
+    clippy::panic,
+    dead_code,
+    reason = "what installs other people's tools says what failed; one of them is used here"
+)]
+mod clients;
 mod cohort_mode;
 #[path = "../conformance/mod.rs"]
 mod conformance;
@@ -18,6 +25,7 @@ mod document;
 mod faults;
 #[path = "../support/follower.rs"]
 mod follower;
+mod formats;
 mod inventory;
 mod joining;
 mod kueue;
@@ -26,7 +34,11 @@ mod metrics;
 mod moving;
 mod placement;
 mod profiles;
+#[path = "../clients/relay.rs"]
+mod relay;
 mod said;
 mod tasks;
+#[path = "../support/terminal.rs"]
+mod terminal;
 mod top;
 mod wrong;

@@ -1,66 +1,44 @@
 //! `fedq kueue top` in a terminal: what a person sees and presses, on a simulated API server.
 
-use std::{
-    io::{Read, Write},
-    sync::{Arc, Mutex},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use fedq_sim::cluster::{Cluster, Options};
-use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+use portable_pty::CommandBuilder;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::{bed::KUEUE, kueue::People};
+use super::{bed::KUEUE, kueue::People, terminal::Terminal};
 
 const WITHIN: Duration = Duration::from_secs(30);
 
 /// The program in a terminal of its own.
 struct Screen {
-    terminal: Arc<Mutex<vt100::Parser>>,
-    keys: Box<dyn Write + Send>,
-    master: Box<dyn MasterPty + Send>,
-    program: Box<dyn Child + Send + Sync>,
+    terminal: Terminal,
     /// What the program reads.
     _folder: Option<TempDir>,
 }
 
 impl Screen {
-    fn open(cluster: &Cluster, (rows, cols): (u16, u16)) -> Self {
+    fn open(cluster: &Cluster, size: (u16, u16)) -> Self {
         let folder = TempDir::new().unwrap();
         let kubeconfig = folder.path().join("config");
         std::fs::write(&kubeconfig, cluster.kubeconfig("ann", &["system:masters"])).unwrap();
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_fedq"));
         command.args(["kueue", "top", "--kubeconfig"]);
         command.arg(&kubeconfig);
-        Self::run(command, (rows, cols), Some(folder))
-    }
-
-    fn run(mut command: CommandBuilder, (rows, cols): (u16, u16), folder: Option<TempDir>) -> Self {
-        let pair = native_pty_system().openpty(PtySize { rows, cols, ..PtySize::default() }).unwrap();
-        command.env("TERM", "xterm");
-        let program = pair.slave.spawn_command(command).unwrap();
-        drop(pair.slave);
-        let terminal = Arc::new(Mutex::new(vt100::Parser::new(rows, cols, 0)));
-        let (mut output, drawn) = (pair.master.try_clone_reader().unwrap(), Arc::clone(&terminal));
-        std::thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            // The terminal is gone when the program is.
-            while let Ok(read @ 1..) = output.read(&mut bytes) {
-                drawn.lock().unwrap().process(&bytes[..read]);
-            }
-        });
-        let keys = pair.master.take_writer().unwrap();
-        Self { terminal, keys, master: pair.master, program, _folder: folder }
+        Self { terminal: Terminal::run(command, size), _folder: Some(folder) }
     }
 
     fn text(&self) -> String {
-        self.terminal.lock().unwrap().screen().contents()
+        self.terminal.text()
     }
 
     fn press(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).unwrap();
-        self.keys.flush().unwrap();
+        self.terminal.press(keys);
+    }
+
+    fn resize(&self, size: (u16, u16)) {
+        self.terminal.resize(size);
     }
 
     /// A terminal shows a screen as its bytes come: what stands further down may be there a moment later.
@@ -80,36 +58,21 @@ impl Screen {
         }
     }
 
-    fn resize(&self, (rows, cols): (u16, u16)) {
-        self.terminal.lock().unwrap().screen_mut().set_size(rows, cols);
-        self.master.resize(PtySize { rows, cols, ..PtySize::default() }).unwrap();
-    }
-
     /// Its exit code; the terminal is as it was found.
     async fn ends(&mut self) -> u32 {
         let begun = Instant::now();
-        let status = loop {
-            if let Some(status) = self.program.try_wait().unwrap() {
-                break status;
+        let code = loop {
+            if let Some(code) = self.terminal.ended() {
+                break code;
             }
             assert!(begun.elapsed() < WITHIN, "it does not end:\n{}", self.text());
             tokio::time::sleep(Duration::from_millis(20)).await;
         };
-        let left = |terminal: &vt100::Parser| {
-            terminal.screen().alternate_screen() || terminal.screen().hide_cursor()
-        };
-        while left(&self.terminal.lock().unwrap()) {
+        while !self.terminal.is_given_back() {
             assert!(begun.elapsed() < WITHIN, "the terminal is not given back");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        status.exit_code()
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        // It has ended already, unless the test failed.
-        let _ = self.program.kill();
+        code
     }
 }
 
@@ -208,7 +171,7 @@ async fn queues_of_all_clusters_are_seen_through_fedqd_and_one_that_goes_away_is
     command.env("FEDQ_SERVER", &people.url);
     command.env("FEDQ_TOKEN", &people.token);
     command.env("FEDQ_CONFIG", "/nowhere/config.yaml");
-    let mut screen = Screen::run(command, (24, 80), None);
+    let mut screen = Screen { terminal: Terminal::run(command, (24, 80)), _folder: None };
     screen.shows("2 clusters: 4 queues").await;
     for what in ["CLUSTER", "one", "two", "research", "vision"] {
         screen.shows(what).await;

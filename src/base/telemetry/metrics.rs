@@ -427,16 +427,6 @@ impl Families {
             self.refusals.clone(),
         );
         registry.register(
-            "admission_clusters_tried",
-            "Clusters nominated for a Workload until it was admitted",
-            self.clusters_tried.clone(),
-        );
-        registry.register(
-            "admission_seconds",
-            "From a Workload's quota on the hub until this cluster had taken it",
-            self.admission_seconds.clone(),
-        );
-        registry.register(
             "watch_restarts",
             "Watches that broke and were begun anew, by reason",
             self.watch_restarts.clone(),
@@ -486,7 +476,22 @@ impl Families {
             "From a change of capacity seen to the first queue written for it",
             latency,
         );
+        self.register_admissions();
         self.register_tasks();
+    }
+
+    fn register_admissions(&mut self) {
+        let registry = &mut self.registry;
+        registry.register(
+            "admission_clusters_tried",
+            "Clusters nominated for a Workload until it was admitted",
+            self.clusters_tried.clone(),
+        );
+        registry.register(
+            "admission_seconds",
+            "From a Workload's quota on the hub until this cluster had taken it",
+            self.admission_seconds.clone(),
+        );
     }
 
     fn register_tasks(&mut self) {

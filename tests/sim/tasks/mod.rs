@@ -1,5 +1,6 @@
 //! Tasks on simulated clusters, from the command line to what runs where, and back.
 
+mod events;
 mod forged;
 mod kept;
 mod killed;
@@ -12,4 +13,4 @@ mod stopping;
 mod uploads;
 mod volumes;
 mod waiting;
-mod wrapped;
+pub mod wrapped;

@@ -47,7 +47,8 @@ impl Stage {
         Self::set_all(Options::named("hub"), workers, ("", tasks, ""), prepare).await
     }
 
-    async fn set_all(
+    /// All of it.
+    pub async fn set_all(
         hub: Options,
         workers: &[(&str, u32)],
         (clusters, tasks, more): (&str, &str, &str),

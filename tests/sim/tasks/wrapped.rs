@@ -30,7 +30,7 @@ fn wrapper(name: &str, (pods, gpus): (u32, u32), seconds: &str, exit: &str) -> S
 }
 
 /// Knows AppWrappers, and perhaps a controller renews its Lease there.
-async fn serve(bed: &Bed, name: &str, lease: Option<&str>) {
+pub async fn serve(bed: &Bed, name: &str, lease: Option<&str>) {
     let worker = bed.workers.iter().find(|worker| worker.state.name == name).unwrap();
     worker.state.serve_app_wrappers(lease.is_some());
     let Some(lease) = lease else { return };
@@ -59,7 +59,7 @@ async fn submit(stage: &Stage, file: &str, more: &[&str]) -> Result<String, Stri
 }
 
 const UPSTREAM: Option<&str> = Some("f134c674.codeflare.dev");
-const FEDQ: Option<&str> = Some("fedq-appwrapper");
+pub const FEDQ: Option<&str> = Some("fedq-appwrapper");
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_appwrapper_runs_where_its_quota_is_to_its_end() {
