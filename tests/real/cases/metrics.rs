@@ -1,10 +1,20 @@
 //! Prometheus reads what fedqd tells of itself.
 
+use std::collections::BTreeMap;
+use std::future::ready;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use axum::Router;
+use axum::http::{HeaderMap, header};
+use axum::routing::get;
+use fedq_base::telemetry::{Format, Metrics};
+use fedq_domain::cluster::Connection;
+use fedq_values::ids::ClusterName;
 use serde_json::Value;
 use tokio::process::Command;
+use tokio::task::JoinSet;
 
 use super::stage::{Assign, GPU, KUEUE, SOON, Stage, ground, holds, queue};
 use crate::support::cluster::id;
@@ -13,15 +23,19 @@ use crate::support::nodes::node;
 use crate::support::tools::prometheus;
 
 const README: &str = include_str!("../../../README.md");
-/// What only happens where something goes wrong, or fedq runs tasks; `tests/sim` has samples of each of them.
-const ELSEWHERE: [&str; 4] =
-    ["fedq_watch_restarts_total", "fedq_cluster_refusals_total", "fedq_task_events_total", "fedq_insecure"];
-/// Of scrapes, one a second.
-const SECONDS: &str = "20";
+const RULES: &str = "deploy/prometheus/rules.yaml";
+/// What only happens where something goes wrong, or fedq runs tasks, or MultiKueue sends work. Prometheus finds them in
+/// `prometheus_raises_alerts_and_takes_any_label`, and `tests/sim` in a fedqd.
+const ELSEWHERE: [&str; 5] = [
+    "fedq_watch_restarts_total",
+    "fedq_cluster_refusals_total",
+    "fedq_task_events_total",
+    "fedq_insecure",
+    "fedq_admission_seconds",
+];
 
 pub async fn prometheus_scrapes_and_finds_every_metric(fleet: &Fleet) -> Result<()> {
     let case = "scrape";
-    let program = tokio::task::spawn_blocking(prometheus).await??;
     let stage = Stage::set(fleet, "prometheus_scrapes_and_finds_every_metric", case).await?;
     let (hub, worker) = (stage.hub(), fleet.worker1());
     worker.add_nodes(&[node(case, "a").gpus(8)]).await?;
@@ -52,12 +66,68 @@ pub async fn prometheus_scrapes_and_finds_every_metric(fleet: &Fleet) -> Result<
         .map(str::to_owned),
     );
     let url = format!("{}/metrics", stage.daemon.base_url());
-    let run = Command::new(program).arg(url).arg(SECONDS).args(&queries).kill_on_drop(true).output();
-    let ran =
-        tokio::time::timeout(Duration::from_mins(2), run).await.context("Prometheus took too long")??;
-    println!("{}", String::from_utf8_lossy(&ran.stdout));
-    ensure!(ran.status.success(), "Prometheus says:\n{}", String::from_utf8_lossy(&ran.stderr));
+    let alerts = scraped(&url, 30, &queries).await?;
+    let raised: Vec<&String> = alerts.iter().filter(|(_, raised)| **raised).map(|(name, _)| name).collect();
+    ensure!(raised.is_empty(), "all is well, and yet {raised:?}");
     Ok(())
+}
+
+/// What a fedqd in trouble tells, and what none ever told: a label value of a megabyte.
+pub async fn prometheus_raises_alerts_and_takes_any_label(_: &Fleet) -> Result<()> {
+    let metrics = Metrics::new();
+    let cluster = ClusterName::new("worker-1")?;
+    let nasty = format!("a\"}} 1\nfedq_x 2 \\{}", "é".repeat(1 << 19));
+    metrics.connection(&cluster, &Connection::Refused { reason: "exec".to_owned() });
+    metrics.insecure("insecureXUser", true);
+    metrics.task_event(fedq_domain::task::event::Reason::Chosen);
+    metrics.watch_restarted(&cluster, &nasty, "Expired");
+    let told = metrics.clone();
+    let exposition = move |headers: HeaderMap| {
+        let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+        let (format, text) = (Format::accepted(accept), told.encode().expect("encodes"));
+        ready(([(header::CONTENT_TYPE, format.content_type())], format.of(text)))
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}/metrics", listener.local_addr()?);
+    let mut beside = JoinSet::new();
+    beside.spawn(async move {
+        axum::serve(listener, Router::new().route("/metrics", get(exposition))).await.expect("it serves");
+    });
+    beside.spawn(async move {
+        loop {
+            metrics.refused(&cluster, "Forbidden");
+            metrics.reconciled("quota", Duration::from_millis(1), true);
+            metrics.committed(Duration::from_millis(1), false);
+            metrics.admitted_by(&cluster, Duration::from_mins(20));
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    });
+    let names = ELSEWHERE.map(|name| format!("{{__name__=~\"{name}(_count)?\",job=\"fedq\"}}"));
+    let mut queries = names.to_vec();
+    queries.push("fedq_watch_restarts_total{kind=~\"(?s)a\\\"} 1\\nfedq_x 2 .*é\"} == 1".to_owned());
+    let alerts = scraped(&url, 12, &queries).await?;
+    for (name, raised) in &alerts {
+        ensure!(*raised == (name != "FedqDown"), "{name}: {raised}");
+    }
+    ensure!(alerts.len() == 7, "{alerts:?}");
+    Ok(())
+}
+
+/// Scrapes each second for so long; which alerts are raised then.
+async fn scraped(url: &str, seconds: u64, queries: &[String]) -> Result<BTreeMap<String, bool>> {
+    let program = tokio::task::spawn_blocking(prometheus).await??;
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join(RULES);
+    let mut run = Command::new(program);
+    run.arg(url).arg(seconds.to_string()).arg(rules).args(queries).kill_on_drop(true);
+    let ran = tokio::time::timeout(Duration::from_mins(3), run.output());
+    let ran = ran.await.context("Prometheus took too long")??;
+    ensure!(ran.status.success(), "Prometheus says:\n{}", String::from_utf8_lossy(&ran.stderr));
+    let said = String::from_utf8(ran.stdout)?;
+    let alert = |line: &str| {
+        let (name, raised) = line.strip_prefix("alert ")?.split_once(' ')?;
+        Some((name.to_owned(), raised == "true"))
+    };
+    said.lines().map(|line| alert(line).with_context(|| line.to_owned())).collect()
 }
 
 /// Every name in the README's table of metrics.

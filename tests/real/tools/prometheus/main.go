@@ -1,40 +1,45 @@
-// Reads what a fedqd tells at /metrics as Prometheus does, with Prometheus' own packages: the formats it asks for, its
-// parser, its storage, its query language, and the rules of `promtool check metrics`.
+// Scrapes a fedqd as Prometheus does, with Prometheus' own scrape manager, storage, query language and rules, and the checks of
+// `promtool check metrics` and `promtool check rules`.
 //
-//	prometheus URL SECONDS QUERY...
+//	prometheus URL SECONDS RULES QUERY...
 //
-// scrapes each second for so long in each of the formats, and fails where the parser or the rules do, or a query that is
-// asked of what was scraped yields nothing.
+// scrapes each second for so long, in each of the formats that Prometheus can be told to ask for. It fails where a scrape does,
+// or a rule of promtool's, or where a query that is asked of what was scraped yields nothing. Of each alert in the file RULES
+// it prints a line: whether its expression yields something.
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
-	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/model/textparse"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/config"
+	"github.com/prometheus/prometheus/discovery"
+	"github.com/prometheus/prometheus/discovery/targetgroup"
+	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/scrape"
 	"github.com/prometheus/prometheus/tsdb"
 )
 
-// What Prometheus 3 asks for, by the protocol that its configuration names.
+// What may stand in a scrape's configuration, by the value of the label `format`.
 var formats = map[string]string{
-	"PrometheusText0.0.4": "text/plain;version=0.0.4;q=0.6,*/*;q=0.1",
-	"PrometheusText1.0.0": "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
-	"OpenMetricsText1.0.0": "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6," +
-		"application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
-	"default": "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6," +
-		"application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5," +
-		"application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3," +
-		"text/plain;version=0.0.4;q=0.2,*/*;q=0.1",
+	"default":          "",
+	"nativeHistograms": "scrape_native_histograms: true",
+	"text0.0.4":        "scrape_protocols: [PrometheusText0.0.4]",
+	"text1.0.0":        "scrape_protocols: [PrometheusText1.0.0]",
+	"openMetrics1.0.0": "scrape_protocols: [OpenMetricsText1.0.0]",
 }
 
 func main() {
@@ -45,11 +50,20 @@ func main() {
 }
 
 func run(args []string) error {
-	if len(args) < 2 {
-		return errors.New("usage: prometheus URL SECONDS QUERY...")
+	if len(args) < 3 {
+		return errors.New("usage: prometheus URL SECONDS RULES QUERY...")
+	}
+	target, err := url.Parse(args[0])
+	if err != nil {
+		return err
 	}
 	seconds, err := strconv.Atoi(args[1])
 	if err != nil {
+		return err
+	}
+	promQL := parser.NewParser(parser.Options{})
+	rules, broken := rulefmt.ParseFile(args[2], false, model.UTF8Validation, promQL, slog.Default())
+	if err := errors.Join(broken...); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "prometheus")
@@ -62,106 +76,108 @@ func run(args []string) error {
 		return err
 	}
 	defer db.Close()
-	for name, accept := range formats {
-		samples, largest := 0, 0
-		for began := time.Now(); samples == 0 || time.Since(began) < time.Duration(seconds)*time.Second/time.Duration(len(formats)); {
-			body, kind, err := scrape(args[0], accept)
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			found, err := store(db, name, body, kind)
-			if err != nil {
-				return fmt.Errorf("%s, as %s: %w", name, kind, err)
-			}
-			samples, largest = samples+found, max(largest, len(body))
-			time.Sleep(time.Second)
-		}
-		fmt.Printf("%s: %d samples, %d bytes at most\n", name, samples, largest)
-	}
-	if err := lint(args[0]); err != nil {
+	if err := scrapeFor(time.Duration(seconds)*time.Second, target, db); err != nil {
 		return err
 	}
-	return ask(db, args[2:])
-}
-
-func scrape(url, accept string) ([]byte, string, error) {
-	request, err := http.NewRequest(http.MethodGet, url, nil)
-	if err != nil {
-		return nil, "", err
+	if err := lint(target); err != nil {
+		return err
 	}
-	request.Header.Set("Accept", accept)
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, "", err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return nil, "", errors.New(answer.Status)
-	}
-	body, err := io.ReadAll(answer.Body)
-	return body, answer.Header.Get("Content-Type"), err
-}
-
-// store takes the samples of one scrape in, and says how many there were.
-func store(db *tsdb.DB, format string, body []byte, kind string) (int, error) {
-	parser, err := textparse.New(body, kind, labels.NewSymbolTable(), textparse.ParserOptions{})
-	if err != nil {
-		return 0, err
-	}
-	appender := db.Appender(context.Background())
-	now, samples := time.Now().UnixMilli(), 0
-	for {
-		entry, err := parser.Next()
-		if errors.Is(err, io.EOF) {
-			return samples, appender.Commit()
+	queries := append([]string{
+		fmt.Sprintf("count(min_over_time(up[%ds]) == 1) == %d", seconds, len(formats)),
+		fmt.Sprintf("count(count_over_time(up[%ds]) >= %d) == %d", seconds+5, seconds*3/4, len(formats)),
+		fmt.Sprintf("count(scrape_samples_scraped > 100) == %d", len(formats)),
+	}, args[3:]...)
+	var failed error
+	for _, query := range queries {
+		found, err := ask(db, query)
+		if err == nil && len(found) == 0 {
+			err = errors.New("nothing was found")
 		}
 		if err != nil {
-			return 0, errors.Join(err, appender.Rollback())
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", query, err))
 		}
-		if entry != textparse.EntrySeries {
-			continue
-		}
-		var found labels.Labels
-		parser.Labels(&found)
-		_, _, value := parser.Series()
-		series := labels.NewBuilder(found).Set("job", "fedq").Set("format", format).Labels()
-		if _, err := appender.Append(0, series, now, value); err != nil {
-			return 0, errors.Join(err, appender.Rollback())
-		}
-		samples++
 	}
+	for _, group := range rules.Groups {
+		for _, rule := range group.Rules {
+			found, err := ask(db, rule.Expr)
+			if err != nil {
+				failed = errors.Join(failed, fmt.Errorf("%s: %w", rule.Alert, err))
+			}
+			fmt.Printf("alert %s %t\n", rule.Alert, len(found) > 0)
+		}
+	}
+	return failed
+}
+
+func scrapeFor(long time.Duration, target *url.URL, db *tsdb.DB) error {
+	var text strings.Builder
+	fmt.Fprint(&text, "global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs:\n")
+	for format, more := range formats {
+		fmt.Fprintf(&text, "- job_name: %s\n  metrics_path: %s\n", format, target.Path)
+		fmt.Fprintf(&text, "  static_configs: [{targets: ['%s'], labels: {job: fedq, format: %s}}]\n", target.Host, format)
+		if more != "" {
+			fmt.Fprintf(&text, "  %s\n", more)
+		}
+	}
+	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	loaded, err := config.Load(text.String(), logger)
+	if err != nil {
+		return err
+	}
+	options := &scrape.Options{DiscoveryReloadInterval: model.Duration(10 * time.Millisecond)}
+	manager, err := scrape.NewManager(options, logger, nil, nil, db, prometheus.NewRegistry())
+	if err != nil {
+		return err
+	}
+	if err := manager.ApplyConfig(loaded); err != nil {
+		return err
+	}
+	targets := make(map[string][]*targetgroup.Group)
+	for _, job := range loaded.ScrapeConfigs {
+		for _, found := range job.ServiceDiscoveryConfigs {
+			targets[job.JobName] = append(targets[job.JobName], found.(discovery.StaticConfig)...)
+		}
+	}
+	found := make(chan map[string][]*targetgroup.Group, 1)
+	found <- targets
+	ended := make(chan error, 1)
+	go func() { ended <- manager.Run(found) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("the scrape manager ended: %w", err)
+	case <-time.After(long):
+	}
+	for format, targets := range manager.TargetsActive() {
+		for _, target := range targets {
+			if err := target.LastError(); err != nil {
+				return fmt.Errorf("%s: %w", format, err)
+			}
+		}
+	}
+	manager.Stop()
+	return <-ended
 }
 
 // lint is what `promtool check metrics` does.
-func lint(url string) error {
-	body, _, err := scrape(url, formats["PrometheusText0.0.4"])
+func lint(target *url.URL) error {
+	answer, err := http.Get(target.String())
 	if err != nil {
 		return err
 	}
-	problems, err := promlint.New(bytes.NewReader(body)).Lint()
+	defer answer.Body.Close()
+	problems, err := promlint.New(answer.Body).Lint()
 	for _, problem := range problems {
 		err = errors.Join(err, fmt.Errorf("%s: %s", problem.Metric, problem.Text))
 	}
 	return err
 }
 
-func ask(db *tsdb.DB, queries []string) error {
-	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1_000_000, Timeout: 10 * time.Second})
-	var failed error
-	for _, text := range queries {
-		query, err := engine.NewInstantQuery(context.Background(), db, nil, text, time.Now())
-		if err != nil {
-			return fmt.Errorf("%s: %w", text, err)
-		}
-		result := query.Exec(context.Background())
-		vector, err := result.Vector()
-		if err == nil && len(vector) == 0 {
-			err = errors.New("nothing was found")
-		}
-		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("%s: %w", text, err))
-		}
-		query.Close()
+func ask(db *tsdb.DB, text string) (promql.Vector, error) {
+	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 10_000_000, Timeout: 10 * time.Second})
+	query, err := engine.NewInstantQuery(context.Background(), db, nil, text, time.Now())
+	if err != nil {
+		return nil, err
 	}
-	return failed
+	defer query.Close()
+	return query.Exec(context.Background()).Vector()
 }
