@@ -53,9 +53,10 @@ type Build = fn() -> Result<PathBuf>;
 
 /// What cases run beside the servers, by how the cases' names begin. It is built before any of them starts: where Go's
 /// cache is empty that takes minutes, and a build beside the servers leaves them too little of the processor.
-const PROGRAMS: [(&str, Build); 5] = [
+const PROGRAMS: [(&str, Build); 6] = [
     ("appwrapper", tools::appwrapper_operator),
     ("appwrapper", tools::fedq_appwrapper),
+    ("manifests", tools::kubeconform),
     ("metrics::prometheus", tools::prometheus),
     ("gitops", tools::argo_cd),
     ("gitops", tools::flux),

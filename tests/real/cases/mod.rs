@@ -20,6 +20,7 @@ pub mod kueue_move;
 pub mod kueuectl;
 pub mod leaving;
 pub mod logs;
+pub mod manifests;
 pub mod metrics;
 pub mod moving;
 pub mod multikueue;
@@ -162,6 +163,7 @@ fn parallel() -> Vec<Case> {
         bed::nothing_outlives_a_killed_run,
         cohort_mode::a_cohorts_quota_is_used_as_its_queues_own,
         cohort_mode::fair_sharing_weighs_a_cohort_as_its_queue,
+        manifests::kubeconform_takes_all_that_is_shipped,
         metrics::prometheus_raises_alerts_and_takes_any_label,
         kueue_move::killed_at_each_request_a_move_leaves_the_job_in_one_queue_or_the_other,
     ]);

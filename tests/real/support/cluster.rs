@@ -191,6 +191,11 @@ impl Cluster {
         self.tools.program(name)
     }
 
+    /// As [`Tools::manifests`].
+    pub fn manifests(&self, kind: &str) -> Result<String> {
+        self.tools.manifests(kind)
+    }
+
     pub fn kubectl(&self, args: &[&str]) -> Result<String> {
         self.kubectl_with(&[], args)
     }

@@ -139,6 +139,11 @@ pub fn prometheus() -> Result<PathBuf> {
     go_program("prometheus", &["go.mod", "go.sum", "main.go"], ".")
 }
 
+/// What holds manifests to schemas, at the version that `tools/kubeconform` pins: built in seconds.
+pub fn kubeconform() -> Result<PathBuf> {
+    go_program("kubeconform", &["go.mod", "go.sum"], "github.com/yannh/kubeconform/cmd/kubeconform")
+}
+
 /// Upstream's operator of AppWrappers, at the version that `tools/appwrapper` pins.
 pub fn appwrapper_operator() -> Result<PathBuf> {
     go_program("appwrapper", &["go.mod", "go.sum"], "github.com/project-codeflare/appwrapper/cmd")
