@@ -14,8 +14,6 @@ use crate::support::wait::{Seen, eventually};
 
 /// Manifests for `kubectl apply -k`.
 const KUSTOMIZED: [&str; 3] = ["crds", "hub", "appwrapper"];
-/// Of `deploy`: no manifest.
-const OTHERS: [&str; 1] = ["prometheus/rules.yaml"];
 /// The kinds that are not Kubernetes' own.
 const CRDS: [&str; 3] = ["crds/clusterresourceclaims.yaml", "ocm/crds.yaml", "appwrapper/crd.yaml"];
 const KUEUE_CRDS: &str = "kueue-crds";
@@ -185,10 +183,9 @@ fn shipped() -> Result<Vec<PathBuf>> {
             let is_yaml = path.extension().is_some_and(|extension| extension == "yaml");
             // Those are for kubectl, which is asked to read them.
             let is_kustomization = path.ends_with("kustomization.yaml");
-            let other = OTHERS.iter().any(|other| path.ends_with(other));
             if path.is_dir() {
                 open.push(path);
-            } else if is_yaml && !is_kustomization && !other {
+            } else if is_yaml && !is_kustomization {
                 found.push(path);
             }
         }

@@ -23,7 +23,7 @@ use crate::support::nodes::node;
 use crate::support::tools::prometheus;
 
 const README: &str = include_str!("../../../README.md");
-const RULES: &str = "deploy/prometheus/rules.yaml";
+const RULES: &str = "deploy/prometheus/rules.yml";
 /// What only happens where something goes wrong, or fedq runs tasks, or MultiKueue sends work. Prometheus finds them in
 /// `prometheus_raises_alerts_and_takes_any_label`, and `tests/sim` in a fedqd.
 const ELSEWHERE: [&str; 5] = [
