@@ -100,7 +100,11 @@ impl<'f> Engine<'f> {
             }
         };
         let log = scratch.join(format!("{kind:?}.log"));
-        command.env("KUBECONFIG", &kubeconfig).env("HOME", &scratch).current_dir(&scratch);
+        // Flux clears the folder of what it takes for an earlier run's.
+        let temporary = scratch.join(format!("{kind:?}-tmp"));
+        fs::create_dir_all(&temporary)?;
+        command.env("KUBECONFIG", &kubeconfig).env("HOME", &scratch).env("TMPDIR", &temporary);
+        command.current_dir(&scratch);
         let server = fleet.spawn(&mut command, kind.manager(), &log)?;
         let engine = Self { kind, hub, dir, server, artifact, port };
         let object: Value = serde_saphyr::from_str(recipe)?;
@@ -216,6 +220,19 @@ impl<'f> Engine<'f> {
         })
         .await;
         ended.with_context(|| self.server.log_tail(30))
+    }
+
+    /// Waits until Argo CD says this of the current commit.
+    pub async fn says(&self, word: &str) -> Result<()> {
+        let revision = self.revision()?;
+        let what = format!("{word} at {revision}");
+        self.hub
+            .wait(self.kind.object(), &what, SOON, |object| {
+                let sync = &object["status"]["sync"];
+                sync["status"] == word && sync["revision"] == *revision
+            })
+            .await?;
+        Ok(())
     }
 
     /// As `tools/argocd` makes it of the files, in the form of a commit's.
