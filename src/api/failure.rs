@@ -188,6 +188,8 @@ impl From<BaseError> for Failure {
         let detail = error.to_string();
         match error {
             BaseError::Hub(error) => error.into(),
+            BaseError::Cohort(_) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, Code::Invalid, detail)
+                .next("put the annotation right with kubectl edit clusterqueue"),
             BaseError::Cells { source, .. } => {
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, Code::Invalid, format!("{detail}: {source}"))
                     .next("put the annotation right with kubectl edit clusterqueue")

@@ -100,7 +100,8 @@ fn words(cause: &PlanCause) -> String {
 
 /// Changes what a cell holds besides what clusters contribute.
 ///
-/// Takes the rights to `get` and `patch` the ClusterQueue on the hub.
+/// Takes the rights to `get` and `patch` the ClusterQueue on the hub; those on its Cohort as well, where its quota stands
+/// in one.
 #[utoipa::path(
     put, path = "/queues/{queue}/base", tag = "quota", request_body = SetBase,
     params(("queue" = String, Path), DryRun), responses((status = OK, body = Done))

@@ -76,7 +76,9 @@ fn answer(request: &str, words: &[OsString]) -> ExitCode {
     };
     lines.retain(|line| line.starts_with(partial));
     if request == BARE {
-        lines.iter_mut().for_each(|line| line.truncate(line.find('\t').unwrap_or(line.len())));
+        for line in &mut lines {
+            line.truncate(line.find('\t').unwrap_or(line.len()));
+        }
     }
     lines.push(directive.to_owned());
     let written = std::io::stdout().write_all((lines.join("\n") + "\n").as_bytes());

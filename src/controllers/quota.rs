@@ -205,6 +205,8 @@ struct Round<'a> {
     plans: BTreeMap<ClusterName, (ClusterPlan, ClusterReport)>,
     queues: BTreeMap<QueueName, HubQueuePlan>,
     unreadable: BTreeMap<QueueName, String>,
+    /// Queues of the hub that nothing is written to until somebody does something about it: why.
+    left_alone: BTreeMap<QueueName, String>,
     /// Queues whose cells somebody keeps changing back: by place and queue, who.
     conflicts: BTreeMap<(String, String), Writers>,
     /// What each claim's status is to say, whether or not it says so yet.
@@ -403,6 +405,7 @@ impl QuotaController {
             plans: BTreeMap::new(),
             queues: BTreeMap::new(),
             unreadable: BTreeMap::new(),
+            left_alone: BTreeMap::new(),
             conflicts: BTreeMap::new(),
             said: std::mem::take(&mut self.statuses.said),
             next,

@@ -63,10 +63,18 @@ pub enum Verdict {
 }
 
 /// One cell of a hub queue: what it should hold, and what it was last seen to hold.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct HubCell {
     pub target: Amount,
     pub observed: Option<Amount>,
+    /// Why fedq writes nothing to its queue, where that does not pass by itself.
+    pub left_alone: Option<String>,
+}
+
+impl HubCell {
+    fn is_behind(&self) -> bool {
+        self.observed.unwrap_or_default() != self.target
+    }
 }
 
 /// What of the plan is not in the clusters yet. Objects are named for people:

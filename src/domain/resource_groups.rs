@@ -225,6 +225,29 @@ impl ResourceGroups {
         self
     }
 
+    /// With no lendingLimit above its nominalQuota.
+    pub fn cut_lending(&mut self) {
+        for quota in
+            self.0.iter_mut().flat_map(|group| &mut group.flavors).flat_map(|flavor| &mut flavor.resources)
+        {
+            let nominal = &quota.nominal;
+            if quota.lending.as_ref().is_some_and(|lending| nominal.amount < lending.amount) {
+                quota.lending = Some(nominal.clone());
+            }
+        }
+    }
+
+    /// Without limits, as Kueue wants them where nothing is shared.
+    #[must_use]
+    pub fn without_limits(mut self) -> Self {
+        for quota in
+            self.0.iter_mut().flat_map(|group| &mut group.flavors).flat_map(|flavor| &mut flavor.resources)
+        {
+            (quota.borrowing, quota.lending) = (None, None);
+        }
+        self
+    }
+
     /// Writes quotas into cells that exist; texts whose value does not change stay as they are.
     pub fn set_cells(&mut self, quotas: &BTreeMap<FlavorResource, Quota>) {
         for flavor in self.0.iter_mut().flat_map(|group| &mut group.flavors) {

@@ -131,7 +131,7 @@ impl Hub {
         let multikueue = self.checks.is_absent()
             || self.multikueue_configs.is_absent()
             || self.multikueue_clusters.is_absent();
-        !self.queues.is_absent() && !self.flavors.is_absent() && !multikueue
+        !self.queues.is_absent() && !self.flavors.is_absent() && !self.cohorts.is_absent() && !multikueue
     }
 
     /// Whether every cluster that a Secret or a ClusterProfile joins, or a ClusterMetrics object reports, is among

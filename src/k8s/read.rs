@@ -36,7 +36,7 @@ pub mod tasks;
 
 pub use scores::{queue_quotas, reserved};
 
-use quota_place::{QUOTA_INTO, QuotaCohort};
+use quota_place::QuotaCohort;
 
 /// On a ClusterQueue of the hub: the cells that are fedq's, with what was there before.
 pub const CELLS: &str = "fedq.dev/cells";
@@ -50,8 +50,6 @@ pub enum ReadError {
     Quota { flavor: String, resource: String, problem: QuantityError },
     #[error("annotation {CELLS} is not what fedq wrote: {0}")]
     Cells(String),
-    #[error("annotation {QUOTA_INTO} is `{0}`; it can be `cohort` or `queue`")]
-    QuotaInto(String),
 }
 
 /// ResourceFlavors by name; one whose name is no flavor name cannot be meant by any claim.
@@ -203,11 +201,15 @@ pub fn hub_queue(
     let still_held =
         if runs_here { usage(&queue.status.flavors_reservation).collect() } else { BTreeMap::new() };
     let (groups, cohort, managed) = match in_cohort {
-        Some(place) => {
+        Some(place) if !place.is_of_queue() => {
+            // What fedq gave the queue before is taken off by these.
+            managed_cells(&queue.metadata)?;
             let parent = place.form.parent.as_deref().map(CohortName::new).transpose()?;
             (place.groups(queue)?, parent, managed_cells(&place.meta())?)
         }
-        None => (groups(&queue.spec.resource_groups)?, cohort(queue)?, managed_cells(&queue.metadata)?),
+        Some(_) | None => {
+            (groups(&queue.spec.resource_groups)?, cohort(queue)?, managed_cells(&queue.metadata)?)
+        }
     };
     Ok(HubQueueInput {
         name: QueueName::new(&queue.metadata.name)?,

@@ -169,9 +169,10 @@ impl Worker {
         self.follows_jobs() && self.tasks.pods.is_current()
     }
 
-    /// The same of AppWrappers: a cluster may let fedq see its Jobs, and not these.
+    /// The same of AppWrappers: a cluster may let fedq see its Jobs, and not these. One that does not serve the kind, as a
+    /// server that has just started, has not said that there are none.
     pub fn follows_app_wrappers(&self) -> bool {
-        self.tasks.app_wrappers.is_current()
+        matches!(self.tasks.app_wrappers.state(), State::Synced { broken: None })
     }
 
     /// The same, where no pods are followed.

@@ -7,7 +7,7 @@ use std::{fs, path::Path, process::Command};
 type Table = BTreeMap<String, BTreeSet<String>>;
 
 /// What controllers share; they know nothing else of each other.
-const SHARED_BY_CONTROLLERS: [&str; 3] = ["context", "driver", "writer"];
+const SHARED_BY_CONTROLLERS: [&str; 4] = ["context", "driver", "memo", "writer"];
 
 /// Controllers and handlers make typed requests with clients that `k8s` made; `appwrapper` and `kueuectl` are other programs.
 const HOLD_A_CLIENT: [&str; 5] = ["api", "appwrapper", "controllers", "k8s", "kueuectl"];

@@ -206,7 +206,7 @@ fn fleet(runtime: Runtime) -> TaskViews {
     let route = (("default".to_owned(), "dispatched".to_owned()), [name.clone()].into());
     let by_multikueue = Arc::new([route].into());
     let clusters = [(name, east)].into();
-    let fleet = Fleet { clusters, by_multikueue, hub_has_app_wrappers: true, ..Fleet::default() };
+    let fleet = Fleet { clusters, by_multikueue, hub_has_app_wrappers: Some(true), ..Fleet::default() };
     TaskViews { fleet: Arc::new(fleet), ..TaskViews::default() }
 }
 
@@ -240,7 +240,7 @@ async fn a_cluster_on_which_nothing_runs_them_says_so_and_what_to_apply() {
 async fn a_queue_of_multikueues_takes_them_where_all_its_clusters_run_them() {
     let served = stage().await;
     let without_kind = |mut views: TaskViews| {
-        Arc::make_mut(&mut views.fleet).hub_has_app_wrappers = false;
+        Arc::make_mut(&mut views.fleet).hub_has_app_wrappers = Some(false);
         views
     };
     for (views, status, says) in [

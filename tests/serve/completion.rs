@@ -16,7 +16,7 @@ use super::{
     terminal::Terminal,
 };
 
-const WITHIN: Duration = Duration::from_secs(60);
+const WITHIN: Duration = Duration::from_mins(1);
 
 /// Lines with a unique end, and what is run once the tabulator and return are pressed.
 const UNIQUE: [(&str, &[&str]); 12] = [

@@ -117,9 +117,8 @@ async fn git_writes_the_queue_and_fedq_its_cohort() {
     wait("the new parent", hub, || hub.get("Cohort", "", COHORT).unwrap()["spec"]["parentName"] == "lab")
         .await;
     // A limit that a person sets on the Cohort is kept, as far as there is quota.
-    let mut groups = hub.get("Cohort", "", COHORT).unwrap()["spec"]["resourceGroups"].clone();
-    groups[0]["flavors"][0]["resources"][0]["lendingLimit"] = json!("3");
-    hub.merge("Cohort", COHORT, json!({"spec": {"resourceGroups": groups}})).await.unwrap();
+    let limited = json!({"spec": {"resourceGroups": with_limit(hub, "3")}});
+    hub.merge("Cohort", COHORT, limited).await.unwrap();
     for (gpus, lent) in [("2", "2"), ("7", "3")] {
         bed.assign(one, gpus).await;
         has(hub, "Cohort", COHORT, gpus).await;
@@ -127,7 +126,27 @@ async fn git_writes_the_queue_and_fedq_its_cohort() {
         let cell = &cohort["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0];
         assert_eq!(cell["lendingLimit"], lent, "{cohort:#}");
     }
+    let above = json!({"spec": {"resourceGroups": with_limit(hub, "9")}});
+    hub.merge("Cohort", COHORT, above).await.unwrap();
+    bed.assign(one, "4").await;
+    has(hub, "Cohort", COHORT, "4").await;
+    // Nothing is shared any more, so Kueue takes no limit.
+    let mut alone = in_git(Some("cohort"), Some(COHORT));
+    alone["metadata"]["annotations"]["fedq.dev/parent-cohort"] = Value::Null;
+    apply(hub, alone).await;
+    wait("a Cohort without parent and limits", hub, || {
+        let cohort = hub.get("Cohort", "", COHORT).unwrap();
+        let cell = &cohort["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0];
+        cohort["spec"]["parentName"].is_null() && cell["lendingLimit"].is_null()
+    })
+    .await;
     assert_eq!(nominal(hub).as_deref(), Some("0"));
+}
+
+fn with_limit(hub: &Cluster, lending: &str) -> Value {
+    let mut groups = hub.get("Cohort", "", COHORT).unwrap()["spec"]["resourceGroups"].clone();
+    groups[0]["flavors"][0]["resources"][0]["lendingLimit"] = json!(lending);
+    groups
 }
 
 #[tokio::test]
@@ -185,6 +204,14 @@ async fn a_cohort_that_is_not_ours_is_left_alone_until_handed_over() {
     bed.join(&bed.workers[0]).await;
     bed.assign(&bed.workers[0], "5").await;
     left_alone(&bed, "its cohortName has to be `fedq-team`, and it is `org`").await;
+    let claim = || bed.hub.get("ClusterResourceClaim", "", "one-resource-claim").unwrap();
+    wait("the claim to say so", &bed.hub, || {
+        let text = claim()["status"]["conditions"].to_string();
+        text.contains("LeftAlone") && text.contains("its cohortName has to be `fedq-team`")
+    })
+    .await;
+    let on_worker = || bed.workers[0].get("ClusterQueue", "", "team").unwrap()["spec"]["cohortName"].clone();
+    assert_eq!(on_worker(), "org", "as it is on the hub");
     apply(&bed.hub, in_git(Some("cohort"), Some(COHORT))).await;
     left_alone(&bed, "Cohort `fedq-team` is there already and not fedq's").await;
     assert_eq!(bed.hub.get("Cohort", "", COHORT).unwrap()["spec"], json!({"parentName": "theirs"}));
@@ -195,8 +222,20 @@ async fn a_cohort_that_is_not_ours_is_left_alone_until_handed_over() {
     assert!(ours["metadata"]["annotations"]["fedq.dev/adopt"].is_null(), "{ours:#}");
     assert_eq!(ours["spec"]["parentName"], "org");
     apply(&bed.hub, in_git(Some("elsewhere"), Some(COHORT))).await;
-    left_alone(&bed, "annotation fedq.dev/quota-into is `elsewhere`; it can be `cohort` or `queue`").await;
+    left_alone(&bed, "annotation `fedq.dev/quota-into` is `elsewhere`; it can be `cohort` or `queue`").await;
     assert_eq!(gpus(&bed.hub, "Cohort", COHORT).as_deref(), Some("5"), "it stays as it is");
+    assert_eq!(on_worker(), "org", "there, too");
+    for (parent, says) in [("No Name", "fedq.dev/parent-cohort` is `No Name`"), (COHORT, "below that itself")]
+    {
+        let mut wrong = in_git(Some("cohort"), Some(COHORT));
+        wrong["metadata"]["annotations"]["fedq.dev/parent-cohort"] = json!(parent);
+        apply(&bed.hub, wrong).await;
+        left_alone(&bed, says).await;
+    }
+    let mut limited = in_git(Some("cohort"), Some(COHORT));
+    limited["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["borrowingLimit"] = json!("0");
+    apply(&bed.hub, limited).await;
+    left_alone(&bed, "its own borrowingLimit would hold for all that it uses").await;
 }
 
 #[tokio::test]
@@ -207,7 +246,10 @@ async fn what_git_does_not_cover_is_told_and_the_base_outlives_a_restart() {
     assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
     has(&bed.hub, "Cohort", COHORT, "7").await;
     bed.kill();
+    // Somebody deletes it meanwhile: it is fedq's own, and comes back as it was.
+    bed.hub.remove("Cohort", COHORT).await.unwrap();
     bed.start_daemon();
+    has(&bed.hub, "Cohort", COHORT, "7").await;
     bed.assign(&bed.workers[0], "6").await;
     has(&bed.hub, "Cohort", COHORT, "8").await;
 

@@ -14,7 +14,7 @@ use fedq_domain::{
         policy::{QueuePolicy, WorkerRules, immutable_difference, policy_difference, worker_policy},
         report::{Problem, QueueReport},
     },
-    quota::{ClusterPlan, HubQueuePlan, Mode},
+    quota::{ClusterPlan, HubQueuePlan, Mode, Untouched},
     resource_groups::{Quota, ResourceGroup, ResourceGroups},
     resources::FlavorResource,
 };
@@ -84,6 +84,9 @@ impl QuotaController {
     pub(super) fn hub_changes(&mut self, round: &mut Round<'_>) -> Vec<Change> {
         let mut changes = Vec::new();
         for (name, plan) in std::mem::take(&mut round.queues) {
+            if let Some(why) = self.left_alone(&name, &plan) {
+                round.left_alone.insert(name.clone(), why);
+            }
             if plan.untouched.is_none() && !round.unreadable.contains_key(&name) {
                 changes.extend(match self.told.cohorts.get(&name) {
                     Some(cohort) => self.cohort_change(&name, cohort, &plan, round),
@@ -96,13 +99,22 @@ impl QuotaController {
         changes
     }
 
+    /// Kueue's own management is told of in its own words.
+    fn left_alone(&self, name: &QueueName, plan: &HubQueuePlan) -> Option<String> {
+        match &plan.untouched {
+            Some(Untouched::Automated) => None,
+            Some(why) => Some(why.to_string()),
+            None => self.left_in_cohort(name),
+        }
+    }
+
     fn queue_change(&self, name: &QueueName, plan: &HubQueuePlan, round: &mut Round<'_>) -> Option<Change> {
         let (object, observed) = (self.told.hub_objects.get(name)?, self.told.queues.get(name)?);
         // What the annotation really says, not what is remembered of it.
         let written = read::managed_cells(&object.metadata).ok()?;
         let same = plan.groups == observed.groups && plan.managed == written;
         // The same quota would be there twice.
-        if same || self.is_left(name) {
+        if same || self.left_in_cohort(name).is_some() {
             return None;
         }
         let target = WriteTarget::cluster_scoped(Kind::ClusterQueue, name.as_str());

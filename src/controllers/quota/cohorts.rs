@@ -93,19 +93,30 @@ impl QuotaController {
         let cohorts = self.context.hub.cohorts.all();
         let left = cohorts.iter().filter(|cohort| {
             let meta = &cohort.metadata;
-            self.is_our_cohort(cohort) && meta.deletion_timestamp.is_none() && !wanted.contains(&meta.name)
+            self.is_our_cohort(cohort)
+                && meta.name.starts_with(&cohort_of(""))
+                && meta.deletion_timestamp.is_none()
+                && !wanted.contains(&meta.name)
         });
         left.map(|cohort| delete(&cohort.metadata)).collect()
     }
 
-    /// Whether a Cohort of ours still gives the queue quota that is to stand in the queue itself again.
-    pub(super) fn is_left(&self, queue: &QueueName) -> bool {
-        let cohort = self.context.hub.cohorts.get(None, &cohort_of(queue.as_str()));
-        cohort.is_some_and(|cohort| self.is_our_cohort(&cohort))
+    /// What is to be said where a Cohort of ours still gives the queue quota that is to stand in the queue itself again.
+    pub(super) fn left_in_cohort(&self, queue: &QueueName) -> Option<String> {
+        if self.told.cohorts.contains_key(queue) {
+            return None;
+        }
+        let cohort = self.context.hub.cohorts.get(None, &cohort_of(queue.as_str()))?;
+        let meta = &cohort.metadata;
+        // Whoever took one of the marks off has the quota there all the same.
+        let is_marked = meta.is_labelled(&self.context.hub_id) || meta.annotations.contains_key(CELLS);
+        is_marked
+            .then(|| format!("its quota is still in Cohort `{}`, which has to be deleted first", meta.name))
     }
 
+    /// By its label, and by what fedq wrote on it: people copy objects with their labels.
     fn is_our_cohort(&self, cohort: &Cohort) -> bool {
-        cohort.metadata.is_labelled(&self.context.hub_id)
+        cohort.metadata.is_labelled(&self.context.hub_id) && cohort.metadata.annotations.contains_key(CELLS)
     }
 }
 

@@ -324,14 +324,7 @@ pub(super) fn hub_queues(hub: &Hub, hub_id: &str) -> HubQueues {
     let unreadable_cohorts = hub.cohorts.skipped();
     for queue in hub.queues.all() {
         let Ok(name) = QueueName::new(&queue.metadata.name) else { continue };
-        let cohort = match QuotaCohort::find(hub, &queue, hub_id) {
-            Ok(cohort) => cohort,
-            Err(error) => {
-                found.seen.insert(name.clone(), queue);
-                found.unreadable.insert(name, error.to_string());
-                continue;
-            }
-        };
+        let cohort = QuotaCohort::find(hub, &queue, hub_id);
         let seen = match &cohort {
             Some(cohort) => Arc::new(as_ordinary(&queue, cohort)),
             None => Arc::clone(&queue),

@@ -17,7 +17,7 @@ use fedq_domain::{
         FlavorOverview, Overview, QueueOverview, TermOverview,
     },
     queue::report::QueueReport,
-    quota::{CellPlan, ClusterReport, HubCellPlan, HubQueuePlan, Touched, Untouched, WorkerCell},
+    quota::{CellPlan, ClusterReport, HubCellPlan, HubQueuePlan, Touched, WorkerCell},
     resources::{Cell, FlavorResource, Resources},
 };
 use fedq_k8s::{
@@ -225,13 +225,8 @@ impl QuotaController {
     /// All but its cells.
     fn queue_head(&self, round: &Round<'_>, name: &QueueName, plan: &HubQueuePlan) -> QueueOverview {
         let object = self.told.hub_objects.get(name);
-        let untouched = plan.untouched.as_ref().map(|why| match why {
-            Untouched::Automated => {
-                "its MultiKueueConfig has quotaManagement: Automated, so Kueue writes its quota".to_owned()
-            }
-            Untouched::Invalid(rule) => format!("Kueue would refuse any write to it: {rule}"),
-            Untouched::Cohort(problem) => problem.to_string(),
-        });
+        let untouched = plan.untouched.as_ref().map(ToString::to_string);
+        let untouched = untouched.or_else(|| round.left_alone.get(name).cloned());
         let quota_cohort = self.told.cohorts.get(name).map(|cohort| cohort.name.clone());
         let conflicts = conflicts(round, name, (plan, quota_cohort.as_deref()));
         let conflict = conflicts.get(&None).map(|conflict| conflict.message.clone());

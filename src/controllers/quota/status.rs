@@ -9,14 +9,15 @@ use fedq_domain::{
     cluster::Connection,
     overview::ClusterCapacity,
     queue::report::{Problem, QueueReport, QueueReports},
-    quota::{Assignment, HubQueuePlan, Mode},
+    quota::{Assignment, HubCellPlan, HubQueuePlan, Mode},
     resources::{Cell, FlavorResource},
 };
 use fedq_k8s::{
     claims::{ReadClaim, conditions, status_change},
     events::Happening,
     follow::TableSet,
-    write::{Change, Kind},
+    read::quota_place::cohort_of,
+    write::{Change, Kind, Target as WriteTarget},
 };
 use fedq_values::ids::{ClaimName, ClusterName, QueueName};
 
@@ -134,11 +135,11 @@ struct Behind<'a>(BTreeMap<&'a QueueName, BTreeMap<&'a FlavorResource, HubCell>>
 
 impl<'a> Behind<'a> {
     fn in_round(round: &'a Round<'_>) -> Self {
-        let cells = |plan: &'a HubQueuePlan| -> BTreeMap<&'a FlavorResource, HubCell> {
+        let cells = |name: &QueueName, plan: &'a HubQueuePlan| -> BTreeMap<&'a FlavorResource, HubCell> {
             let behind = plan.cells.iter().filter(|(_, cell)| cell.observed != Some(cell.target));
-            behind.map(|(at, cell)| (at, HubCell { target: cell.target, observed: cell.observed })).collect()
+            behind.map(|(at, cell)| (at, hub_cell(round, name, cell))).collect()
         };
-        let queues = round.queues.iter().map(|(name, plan)| (name, cells(plan)));
+        let queues = round.queues.iter().map(|(name, plan)| (name, cells(name, plan)));
         Self(queues.filter(|(_, cells)| !cells.is_empty()).collect())
     }
 
@@ -155,7 +156,7 @@ impl<'a> Behind<'a> {
         let named = claim.input.assignments.iter().filter(|one| self.0.contains_key(&one.queue));
         named.flat_map(cells).filter_map(|cell| {
             let at = FlavorResource { flavor: cell.flavor.clone(), resource: cell.resource.clone() };
-            let found = *self.0.get(&&cell.queue)?.get(&&at)?;
+            let found = self.0.get(&&cell.queue)?.get(&&at)?.clone();
             Some((cell, found))
         })
     }
@@ -220,8 +221,8 @@ fn is_underway(conditions: &[Condition]) -> bool {
 
 impl QuotaController {
     pub(super) fn status_changes(&mut self, round: &mut Round<'_>, hub: &Target) -> Vec<Change> {
-        let queues =
-            hub.writer.shortfalls().into_iter().filter(|(target, _)| target.kind == Kind::ClusterQueue);
+        let of_quota = |target: &WriteTarget| matches!(target.kind, Kind::ClusterQueue | Kind::Cohort);
+        let queues = hub.writer.shortfalls().into_iter().filter(|(target, _)| of_quota(target));
         let failures: BTreeMap<String, String> =
             queues.map(|(target, reason)| (format!("{target} on the hub"), reason)).collect();
         let mut statuses = std::mem::replace(&mut self.statuses, Statuses::new(Duration::ZERO));
@@ -460,8 +461,14 @@ impl QuotaController {
             state.unreadable = unreadable.map(|(queue, why)| (queue.clone(), why.clone())).collect();
         }
         for assignment in assignments {
-            let on_hub = format!("clusterqueues {} on the hub", assignment.queue);
-            state.failed.extend(hub_failures.get_key_value(&on_hub).map(|(k, v)| (k.clone(), v.clone())));
+            let queue = &assignment.queue;
+            let cohort = cohort_of(queue.as_str());
+            for on_hub in
+                [format!("clusterqueues {queue} on the hub"), format!("cohorts {cohort} on the hub")]
+            {
+                let failure = hub_failures.get_key_value(&on_hub);
+                state.failed.extend(failure.map(|(object, why)| (object.clone(), why.clone())));
+            }
             let places = ["hub".to_owned()].into_iter().chain(cluster.map(ToString::to_string));
             for place in places {
                 if let Some(who) = round.conflicts.get(&(place, assignment.queue.to_string())) {
@@ -525,13 +532,19 @@ fn cells(assignment: &Assignment) -> impl Iterator<Item = Cell> + '_ {
     })
 }
 
+fn hub_cell(round: &Round<'_>, queue: &QueueName, cell: &HubCellPlan) -> HubCell {
+    let left_alone = round.left_alone.get(queue).cloned();
+    HubCell { target: cell.target, observed: cell.observed, left_alone }
+}
+
 fn hub_cells(round: &Round<'_>, assignments: &[Assignment]) -> BTreeMap<Cell, HubCell> {
     let mut found = BTreeMap::new();
     for cell in assignments.iter().flat_map(cells) {
         let at = FlavorResource { flavor: cell.flavor.clone(), resource: cell.resource.clone() };
         let planned = round.queues.get(&cell.queue).and_then(|queue| queue.cells.get(&at));
         if let Some(planned) = planned {
-            found.insert(cell, HubCell { target: planned.target, observed: planned.observed });
+            let hub_cell = hub_cell(round, &cell.queue, planned);
+            found.insert(cell, hub_cell);
         }
     }
     found

@@ -178,13 +178,12 @@ impl QuotaController {
         // What stands for one that cannot be read is of the object before, which may not be the same one.
         let read = queues.iter_mut().filter(|(name, _)| !round.unreadable.contains_key(*name));
         for (name, queue) in read {
-            let uid = match self.told.cohorts.get(name) {
-                // One that is not made yet has nothing to be remembered.
-                Some(cohort) => cohort.object.as_ref().map(|cohort| &cohort.metadata.uid),
-                None => self.told.hub_objects.get(name).map(|object| &object.metadata.uid),
-            };
-            if let Some(uid) = uid
-                && let Some(news) = self.bases.restore(uid, queue)
+            let known_by = self.told.hub_objects.get(name).map(|object| match self.told.cohorts.get(name) {
+                Some(cohort) => cohort.known_by(&object.metadata),
+                None => object.metadata.uid.clone(),
+            });
+            if let Some(known_by) = known_by
+                && let Some(news) = self.bases.restore(&known_by, queue)
             {
                 self.store_later(Record::HubCells(name.clone(), Some(news)));
             }

@@ -50,8 +50,7 @@ impl TaskController {
         let routes = self.gathered.routes(&self.context.hub);
         let mut fleet = self.gathered.read(joined, &self.capacity.borrow(), runs);
         fleet.by_multikueue = Arc::clone(&routes);
-        fleet.hub_has_app_wrappers =
-            self.place.as_ref().is_some_and(|hub| hub.target.worker.follows_app_wrappers());
+        fleet.hub_has_app_wrappers = self.hub_has_app_wrappers();
         let in_flight = self.in_flight(&fleet);
         let mut chooser = Chooser::new(fleet, in_flight, volumes);
         if !self.more_come(&chooser.fleet.unknown, joined, now) {

@@ -30,6 +30,15 @@ impl TaskController {
         on_hub && clusters.iter().all(known)
     }
 
+    /// Whether the hub knows AppWrappers, once it has said so.
+    pub(super) fn hub_has_app_wrappers(&self) -> Option<bool> {
+        match self.place.as_ref()?.target.worker.tasks.app_wrappers.state() {
+            State::Waiting => None,
+            State::Absent => Some(false),
+            State::Synced { .. } => Some(true),
+        }
+    }
+
     /// A task whose objects are on the hub, and copies of them wherever MultiKueue put them.
     pub(super) fn follow_on_hub(&self, id: &TaskId) -> Option<Decided> {
         let live = self.live.get(id)?;

@@ -27,7 +27,10 @@ impl Cluster {
         match self.target.worker.tasks.app_wrappers.state() {
             State::Waiting => Runtime::Unknown,
             State::Absent => Runtime::None(Absence::NoKind),
-            State::Synced { broken: Some(reason) } => Runtime::None(Absence::Refused(reason)),
+            // Whoever ran them when the link broke, runs them still.
+            State::Synced { broken: Some(reason) } => {
+                self.app_wrappers.answer().unwrap_or(Runtime::None(Absence::Refused(reason)))
+            }
             State::Synced { broken: None } => self.app_wrappers.answer().unwrap_or_default(),
         }
     }

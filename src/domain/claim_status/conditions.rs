@@ -206,13 +206,22 @@ fn refused_writes(input: &StatusInput<'_>) -> Option<Said> {
         let failed = input.writes.failed.iter().map(|(object, error)| format!("{object}: {error}"));
         return Some((Truth::False, "WriteFailed", sentences(failed)));
     }
-    None
+    let alone = input.hub.iter().filter(|(_, hub)| hub.is_behind());
+    let alone: BTreeMap<_, _> =
+        alone.filter_map(|(cell, hub)| Some((&cell.queue, hub.left_alone.as_ref()?))).collect();
+    if alone.is_empty() {
+        return None;
+    }
+    let said = alone
+        .into_iter()
+        .map(|(queue, why)| format!("ClusterQueue `{queue}` of the hub is left alone: {why}"));
+    Some((Truth::False, "LeftAlone", sentences(said)))
 }
 
 fn behind(input: &StatusInput<'_>, cell: &Cell, hub: &super::HubCell) -> Option<String> {
     let text = |amount: super::Amount| amount.text(&cell.resource);
     let observed = hub.observed.unwrap_or_default();
-    (observed != hub.target).then(|| {
+    hub.is_behind().then(|| {
         format!("{} is {} on the hub and becomes {}", name(input, cell), text(observed), text(hub.target))
     })
 }

@@ -95,7 +95,7 @@ impl Bed {
             }),
             hub: BTreeMap::from([(
                 cell(),
-                HubCell { target: Amount::new(5), observed: Some(Amount::new(5)) },
+                HubCell { target: Amount::new(5), observed: Some(Amount::new(5)), left_alone: None },
             )]),
             writes: WriteState::default(),
             queues: Vec::new(),
@@ -460,11 +460,20 @@ fn quota_is_synced_when_everything_is_written_and_confirmed() {
     );
 
     let mut bed = Bed::new();
-    bed.hub.insert(cell(), HubCell { target: Amount::new(5), observed: None });
+    bed.hub.insert(cell(), HubCell { target: Amount::new(5), observed: None, left_alone: None });
     let status = bed.status();
     assert_eq!(status.said(ConditionKind::QuotaSynced), "False/Writing");
     let message = "gpu of high on on-demand is 0 on the hub and becomes 5";
     assert_eq!(status.message(ConditionKind::QuotaSynced), message);
+    for (observed, said) in [(0, "False/LeftAlone"), (5, "True/Synced")] {
+        let left_alone = Some("it is another's".to_owned());
+        let (target, observed) = (Amount::new(5), Some(Amount::new(observed)));
+        bed.hub.insert(cell(), HubCell { target, observed, left_alone });
+        let status = bed.status();
+        assert_eq!(status.said(ConditionKind::QuotaSynced), said);
+        let message = "ClusterQueue `high` of the hub is left alone: it is another's";
+        assert_eq!(status.message(ConditionKind::QuotaSynced) == message, said == "False/LeftAlone");
+    }
 
     let status = Bed::planned(5, Reason::Unconfirmed).status();
     assert_eq!(status.said(ConditionKind::QuotaSynced), "False/Unconfirmed");

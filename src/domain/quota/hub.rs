@@ -1,6 +1,9 @@
 //! Hub queues: what of them concerns the clusters, and what is to be written to them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use super::{
     Dispatch, HubCellPlan, HubQueueInput, HubQueuePlan, ManagedCell, QuotaPlace, Untouched,
@@ -135,7 +138,14 @@ pub(super) fn plan(
     mut by_cell: BTreeMap<FlavorResource, CellTerms>,
     held: bool,
 ) -> HubQueuePlan {
-    let invalid = || input.groups.validate(input.cohort.is_some()).err().map(Untouched::Invalid);
+    let invalid = || {
+        let mut groups = Cow::Borrowed(&input.groups);
+        if input.quota_place != QuotaPlace::Queue {
+            // Kueue lets a Cohort lend more than it has; what is written is cut to that.
+            groups.to_mut().cut_lending();
+        }
+        groups.validate(input.cohort.is_some()).err().map(Untouched::Invalid)
+    };
     let untouched = match &input.quota_place {
         _ if input.automated => Some(Untouched::Automated),
         QuotaPlace::Cohort { problem: Some(problem) } => Some(Untouched::Cohort(problem.clone())),

@@ -188,8 +188,18 @@ pub enum CohortProblem {
         "Cohort `{cohort}` is there already and not fedq's: delete it, or annotate it `fedq.dev/adopt: \"true\"`"
     )]
     NotOurs { cohort: String },
+    #[error("Cohort `{cohort}` is the one of another hub: the queue's quota cannot be put into it")]
+    OfAnotherHub { cohort: String },
     #[error("a Cohort's name has at most 253 characters, and `fedq-` with that of the queue has more")]
     NameTooLong,
+    #[error("annotation `{annotation}` is `{value}`; it can be {expected}")]
+    Annotation { annotation: &'static str, value: String, expected: &'static str },
+    #[error("its annotation names `{parent}` as the parent of Cohort `{cohort}`, which is below that itself")]
+    Cycle { cohort: String, parent: String },
+    #[error(
+        "its own {limit} would hold for all that it uses: take it off the ClusterQueue, and set it on Cohort `{cohort}`"
+    )]
+    LimitOnQueue { limit: &'static str, cohort: String },
 }
 
 /// A hub cell that is fedq's: one entry of the annotation `fedq.dev/cells`.

@@ -155,12 +155,14 @@ pub struct HubQueuePlan {
     pub managed: BTreeMap<FlavorResource, ManagedCell>,
 }
 
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Untouched {
-    /// `quotaManagement: Automated`.
+    #[error("its MultiKueueConfig has quotaManagement: Automated, so Kueue writes its quota")]
     Automated,
-    /// The queue breaks one of Kueue's rules already, so any write of ours would be refused.
+    /// The queue breaks one of Kueue's rules already.
+    #[error("Kueue would refuse any write to it: {0}")]
     Invalid(Rule),
+    #[error(transparent)]
     Cohort(CohortProblem),
 }
 

@@ -31,8 +31,8 @@ pub struct Fleet {
     pub weights: Weights,
     /// LocalQueues of the hub, by namespace and name, whose work MultiKueue dispatches, and to which clusters.
     pub by_multikueue: Arc<Routes>,
-    /// Whether the hub knows AppWrappers, for MultiKueue to dispatch them from it.
-    pub hub_has_app_wrappers: bool,
+    /// Whether the hub knows AppWrappers, for MultiKueue to dispatch them from it. `None`: it is being asked.
+    pub hub_has_app_wrappers: Option<bool>,
 }
 
 /// By namespace and name of a LocalQueue.
@@ -43,6 +43,9 @@ pub type Routes = BTreeMap<(String, String), BTreeSet<ClusterName>>;
 pub enum NoRoute {
     /// It is not known yet whether it can.
     Asked(ClusterName),
+    HubAsked,
+    /// It may put one on a cluster of which nothing is known, as one that is not joined or has not answered.
+    Unknown(ClusterName),
     HubWithoutKind {
         queue: String,
     },
@@ -59,6 +62,11 @@ impl fmt::Display for NoRoute {
         const ELSE: &str = "or name another queue with --queue, or one cluster with --cluster";
         match self {
             Self::Asked(cluster) => write!(f, "it is being asked who runs AppWrappers on {cluster}"),
+            Self::HubAsked => f.write_str("the hub is being asked whether it knows AppWrappers"),
+            Self::Unknown(cluster) => write!(
+                f,
+                "MultiKueue may choose cluster {cluster}, and nothing is known of that: it waits until it answers, {ELSE}"
+            ),
             Self::HubWithoutKind { queue } => write!(
                 f,
                 "queue {queue} of the hub is dispatched by MultiKueue, and the hub does not know AppWrappers: have its \
@@ -177,15 +185,17 @@ impl Fleet {
     pub fn no_route(&self, namespace: &str, queue: &str) -> Option<NoRoute> {
         let clusters = self.by_multikueue.get(&(namespace.to_owned(), queue.to_owned()))?;
         let queue = queue.to_owned();
-        if !self.hub_has_app_wrappers {
-            return Some(NoRoute::HubWithoutKind { queue });
-        }
-        let mut asked = None;
+        let mut asked = match self.hub_has_app_wrappers {
+            Some(true) => None,
+            Some(false) => return Some(NoRoute::HubWithoutKind { queue }),
+            None => Some(NoRoute::HubAsked),
+        };
         for cluster in clusters {
-            match self.clusters.get(cluster).map_or(&Runtime::Unknown, |member| &member.app_wrappers) {
-                Runtime::Upstream | Runtime::Fedq => {}
-                Runtime::Unknown => asked = Some(NoRoute::Asked(cluster.clone())),
-                Runtime::None(absence) => {
+            match self.clusters.get(cluster).map(|member| &member.app_wrappers) {
+                Some(Runtime::Upstream | Runtime::Fedq) => {}
+                Some(Runtime::Unknown) => asked = Some(NoRoute::Asked(cluster.clone())),
+                None => asked = Some(NoRoute::Unknown(cluster.clone())),
+                Some(Runtime::None(absence)) => {
                     let (cluster, absence) = (cluster.clone(), absence.clone());
                     return Some(NoRoute::NoRuntime { queue, cluster, absence });
                 }

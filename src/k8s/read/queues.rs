@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Map, Value, json};
 
-use super::quota_place::QuotaCohort;
+use super::quota_place::{QuotaCohort, as_ordinary};
 use crate::{
     hub::Hub,
     list_watch::Table,
@@ -54,10 +54,9 @@ fn checks(strategy: &AdmissionChecksStrategy) -> Value {
 pub fn hub_objects(hub: &Hub, hub_id: &str, namespace_rules: &NamespaceRules) -> HubObjects {
     let hub_queue = |queue: &Arc<crate::types::kueue::ClusterQueue>| {
         // Of one whose quota stands in a Cohort of its own, workers get an ordinary copy.
-        let cohort = match QuotaCohort::find(hub, queue, hub_id) {
-            Ok(Some(own)) => own.form.parent,
-            Ok(None) | Err(_) => queue.spec.cohort_name.clone().filter(|name| !name.is_empty()),
-        };
+        let copied = QuotaCohort::find(hub, queue, hub_id).map(|own| as_ordinary(queue, &own));
+        let spec = copied.as_ref().map_or(&queue.spec, |copied| &copied.spec);
+        let cohort = spec.cohort_name.clone().filter(|name| !name.is_empty());
         let namespaces = queue.spec.namespace_selector.as_ref().and_then(requirements);
         Some((QueueName::new(&queue.metadata.name).ok()?, HubQueue { cohort, namespaces }))
     };

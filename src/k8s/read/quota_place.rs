@@ -4,7 +4,7 @@
 //! writes the Cohort: no field has two writers. Only on the hub, since a Cohort's status does not say which quota Kueue has
 //! seen, and a worker's queues may grow only once it is known what was admitted after others shrank.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use serde_json::{Map, Value, json};
 
@@ -13,13 +13,14 @@ use crate::{
     hub::Hub,
     types::{
         kueue::{ClusterQueue, Cohort},
-        meta::Meta,
+        meta::{HUB_LABEL, Meta},
     },
 };
 use fedq_domain::{
     quota::{CohortProblem, QuotaPlace},
     resource_groups::ResourceGroups,
 };
+use fedq_values::ids::CohortName;
 
 /// On a hub's ClusterQueue: `cohort` where its quota is to stand in a Cohort of its own.
 pub const QUOTA_INTO: &str = "fedq.dev/quota-into";
@@ -35,6 +36,7 @@ pub struct QuotaCohort {
     /// What it has to say beside its quota.
     pub form: CohortForm,
     problem: Option<CohortProblem>,
+    is_ours: bool,
 }
 
 /// What of a Cohort follows its queue.
@@ -65,47 +67,98 @@ pub fn cohort_of(queue: &str) -> String {
     format!("fedq-{queue}")
 }
 
+/// Whether its quota is to stand in a Cohort.
+///
 /// # Errors
 /// Where the annotation says something that fedq does not know: its quota may be meant to be anywhere.
-pub fn is_in_cohort(queue: &Meta) -> Result<bool, ReadError> {
+pub fn is_in_cohort(queue: &Meta) -> Result<bool, CohortProblem> {
     match queue.annotations.get(QUOTA_INTO).map(String::as_str) {
         None | Some("" | "queue") => Ok(false),
         Some("cohort") => Ok(true),
-        Some(other) => Err(ReadError::QuotaInto(other.to_owned())),
+        Some(other) => Err(CohortProblem::Annotation {
+            annotation: QUOTA_INTO,
+            value: other.to_owned(),
+            expected: "`cohort` or `queue`",
+        }),
     }
 }
 
 impl QuotaCohort {
     /// `None` for a queue that has its quota itself.
-    pub fn find(hub: &Hub, queue: &ClusterQueue, hub_id: &str) -> Result<Option<Self>, ReadError> {
-        if !is_in_cohort(&queue.metadata)? {
-            return Ok(None);
+    pub fn find(hub: &Hub, queue: &ClusterQueue, hub_id: &str) -> Option<Self> {
+        let asked = is_in_cohort(&queue.metadata);
+        if asked == Ok(false) {
+            return None;
         }
         let name = cohort_of(&queue.metadata.name);
         let object = hub.cohorts.get(None, &name);
-        let parent = queue.metadata.annotations.get(PARENT_COHORT).filter(|parent| !parent.is_empty());
+        let parent = parent(queue);
         let form = CohortForm {
-            parent: parent.cloned(),
+            parent: parent.clone().ok().flatten(),
             fair_sharing: queue.spec.policy.get("fairSharing").filter(|sharing| !sharing.is_null()).cloned(),
         };
-        let is_in = queue.spec.cohort_name.as_deref() == Some(name.as_str());
-        let usable =
-            |cohort: &Cohort| cohort.metadata.is_labelled(hub_id) || cohort.metadata.is_handed_over();
-        let problem = if LONGEST_NAME < name.len() {
-            Some(CohortProblem::NameTooLong)
-        } else if !is_in {
+        let mut found = Self { name, object, form, problem: None, is_ours: true };
+        let looked = asked.map(|_| ()).and(parent.map(|_| ())).and_then(|()| found.look(hub, queue, hub_id));
+        found.is_ours = found.object.as_deref().is_some_and(|cohort| cohort.metadata.is_labelled(hub_id));
+        found.problem = looked.err();
+        Some(found)
+    }
+
+    fn look(&self, hub: &Hub, queue: &ClusterQueue, hub_id: &str) -> Result<(), CohortProblem> {
+        let cohort = || self.name.clone();
+        if LONGEST_NAME < self.name.len() {
+            return Err(CohortProblem::NameTooLong);
+        }
+        if queue.spec.cohort_name.as_deref() != Some(self.name.as_str()) {
             let found = queue.spec.cohort_name.clone().filter(|found| !found.is_empty());
-            Some(CohortProblem::NotInIt { wanted: name.clone(), found })
-        } else if object.as_deref().is_some_and(|cohort| !usable(cohort)) {
-            Some(CohortProblem::NotOurs { cohort: name.clone() })
-        } else {
-            None
-        };
-        Ok(Some(Self { name, object, form, problem }))
+            return Err(CohortProblem::NotInIt { wanted: cohort(), found });
+        }
+        if let Some(object) = self.object.as_deref().filter(|object| !object.metadata.is_labelled(hub_id))
+            && !object.metadata.is_handed_over()
+        {
+            let labelled = object.metadata.labels.contains_key(HUB_LABEL);
+            let cohort = cohort();
+            return Err(if labelled {
+                CohortProblem::OfAnotherHub { cohort }
+            } else {
+                CohortProblem::NotOurs { cohort }
+            });
+        }
+        if let Some(limit) = limit_of(queue) {
+            return Err(CohortProblem::LimitOnQueue { limit, cohort: cohort() });
+        }
+        match &self.form.parent {
+            Some(parent) if self.is_above(hub, parent) => {
+                Err(CohortProblem::Cycle { cohort: cohort(), parent: parent.clone() })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Whether `cohort` is below it, or is it.
+    fn is_above(&self, hub: &Hub, cohort: &str) -> bool {
+        let (mut next, mut passed) = (Some(cohort.to_owned()), BTreeSet::new());
+        while let Some(name) = next.take().filter(|name| passed.insert(name.clone())) {
+            if name == self.name {
+                return true;
+            }
+            next = hub.cohorts.get(None, &name).and_then(|cohort| cohort.spec.parent_name.clone());
+        }
+        false
     }
 
     pub fn place(&self) -> QuotaPlace {
         QuotaPlace::Cohort { problem: self.problem.clone() }
+    }
+
+    /// Whether the quota is still where it was before: in the queue.
+    pub fn is_of_queue(&self) -> bool {
+        self.problem.is_some() && !self.is_ours
+    }
+
+    /// What the quota is remembered by. The Cohort is fedq's own: made anew, it gets back what people gave it.
+    pub fn known_by(&self, queue: &Meta) -> String {
+        if self.is_of_queue() { queue.uid.clone() } else { format!("{}/cohort", queue.uid) }
     }
 
     /// The metadata of the object that holds the quota.
@@ -120,7 +173,8 @@ impl QuotaCohort {
             Some(cohort) => groups(&cohort.spec.resource_groups)?,
             None => ResourceGroups::default(),
         };
-        Ok(own.with_quota_of(&held))
+        let held = own.with_quota_of(&held);
+        Ok(if self.form.parent.is_some() { held } else { held.without_limits() })
     }
 
     /// Whether it has just this quota.
@@ -138,9 +192,33 @@ impl QuotaCohort {
     }
 }
 
-/// The queue as one that has its quota itself: so it is copied to workers.
+/// The queue as one that has its quota itself: so it is copied to workers. One that is in another cohort is no other there.
 pub fn as_ordinary(queue: &ClusterQueue, cohort: &QuotaCohort) -> ClusterQueue {
     let mut ordinary = queue.clone();
-    ordinary.spec.cohort_name.clone_from(&cohort.form.parent);
+    if queue.spec.cohort_name.as_deref() == Some(cohort.name.as_str()) {
+        ordinary.spec.cohort_name.clone_from(&cohort.form.parent);
+    }
     ordinary
+}
+
+fn parent(queue: &ClusterQueue) -> Result<Option<String>, CohortProblem> {
+    let parent = queue.metadata.annotations.get(PARENT_COHORT).filter(|parent| !parent.is_empty());
+    let is_name = |parent: &String| CohortName::new(parent).is_ok();
+    match parent {
+        Some(parent) if !is_name(parent) => Err(CohortProblem::Annotation {
+            annotation: PARENT_COHORT,
+            value: parent.clone(),
+            expected: "the name of a Cohort",
+        }),
+        parent => Ok(parent.cloned()),
+    }
+}
+
+/// A limit of the queue's own, which would hold for all that it uses, and which nobody would move for it.
+fn limit_of(queue: &ClusterQueue) -> Option<&'static str> {
+    let flavors = queue.spec.resource_groups.iter().flat_map(|group| &group.flavors);
+    flavors.flat_map(|flavor| &flavor.resources).find_map(|quota| {
+        let lending = quota.lending_limit.as_ref().map(|_| "lendingLimit");
+        quota.borrowing_limit.as_ref().map(|_| "borrowingLimit").or(lending)
+    })
 }

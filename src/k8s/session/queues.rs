@@ -15,13 +15,15 @@ use crate::{
     },
     types::{kueue, meta::Meta},
 };
-use fedq_domain::{claim::EDIT_MANAGER, resources::FlavorResource};
+use fedq_domain::{claim::EDIT_MANAGER, quota::CohortProblem, resources::FlavorResource};
 use fedq_values::{ids::QueueName, quantity::Amount};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BaseError {
     #[error(transparent)]
     Hub(#[from] HubError),
+    #[error(transparent)]
+    Cohort(#[from] CohortProblem),
     #[error("cannot read which cells of queue `{queue}` are fedq's")]
     Cells { queue: QueueName, source: ReadError },
     #[error("queue `{queue}` has no cell {flavor} {resource} that is fedq's", flavor = cell.flavor, resource = cell.resource)]
@@ -53,7 +55,7 @@ impl Session {
         let mut name = queue.to_string();
         let mut object = call(DEADLINE, api.get_metadata(&name)).await?;
         let mut annotations = object.metadata.annotations.take().unwrap_or_default();
-        if is_in_cohort(&Meta { annotations: annotations.clone(), ..Meta::default() }).map_err(unreadable)? {
+        if is_in_cohort(&Meta { annotations: annotations.clone(), ..Meta::default() })? {
             (api, name) = (self.kueue("Cohort"), cohort_of(&name));
             object = call(DEADLINE, api.get_metadata(&name)).await?;
             annotations = object.metadata.annotations.take().unwrap_or_default();

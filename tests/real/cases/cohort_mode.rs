@@ -333,13 +333,12 @@ fn full_and_then(mine: Step) -> Vec<Step> {
     ]
 }
 
-pub async fn a_cohorts_quota_is_used_as_its_queues_own(fleet: &Fleet) -> Result<()> {
+fn of_one_flavor() -> Vec<Row> {
     use Priority::{High, Low};
-    use Step::{Differs, Runs, Shrink, Submit, Uses};
+    use Step::{Runs, Shrink, Submit};
     use Who::{Mine, Neighbour};
     let alone = |name, story| Row { neighbour: false, ..Row::new(name, story) };
-    let flavors = |name, more, story| Row { quota: &[2, 3], more, ..Row::new(name, story) };
-    let rows = vec![
+    vec![
         alone("alone", vec![Submit(Mine, 5, Low), Runs(Mine, 4, 0)]),
         alone(
             "shrinks",
@@ -399,6 +398,15 @@ pub async fn a_cohorts_quota_is_used_as_its_queues_own(fleet: &Fleet) -> Result<
                 ],
             )
         },
+    ]
+}
+
+fn of_flavors_and_policies() -> Vec<Row> {
+    use Priority::Low;
+    use Step::{Differs, Runs, Submit, Uses};
+    use Who::{Mine, Neighbour};
+    let flavors = |name, more, story| Row { quota: &[2, 3], more, ..Row::new(name, story) };
+    vec![
         flavors(
             "next",
             "  flavorFungibility: {whenCanBorrow: TryNextFlavor, whenCanPreempt: TryNextFlavor}\n",
@@ -426,8 +434,12 @@ pub async fn a_cohorts_quota_is_used_as_its_queues_own(fleet: &Fleet) -> Result<
         },
         flavors("first", "", vec![Submit(Mine, 3, Low), Runs(Mine, 3, 0), Uses(3, 0)]),
         Row { reclaim: "Never", ..Row::new("keeps-off", full_and_then(Differs(Mine, (2, 2), (4, 0)))) },
-    ];
-    compare(&fleet.hub, rows).await
+    ]
+}
+
+pub async fn a_cohorts_quota_is_used_as_its_queues_own(fleet: &Fleet) -> Result<()> {
+    let rows = of_one_flavor().into_iter().chain(of_flavors_and_policies());
+    compare(&fleet.hub, rows.collect()).await
 }
 
 pub async fn fair_sharing_weighs_a_cohort_as_its_queue(fleet: &Fleet) -> Result<()> {

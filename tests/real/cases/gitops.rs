@@ -154,7 +154,7 @@ fn with_another_flavor() -> String {
       - {name: memory, nominalQuota: 1024Mi}
       - {name: nvidia.com/gpu, nominalQuota: 0}
 ";
-    format!("{}{flavor}", QUEUE)
+    format!("{QUEUE}{flavor}")
 }
 
 /// Flux applies it. Argo CD shows it and applies it once it is told what the README says.
