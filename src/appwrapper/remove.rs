@@ -108,30 +108,44 @@ async fn delete(kind: &Kind, object: &DynamicObject, params: DeleteParams, owner
 
 /// Those that are followed; when none is, or before any is forced out, the server is asked, since what is followed
 /// comes late.
-async fn pods_left(context: &Context, owner: &Owner, force: bool) -> Result<Vec<String>, Error> {
+async fn pods_left(context: &Context, owner: &Owner, force: bool) -> Result<Vec<Left>, Error> {
     // No pod can have the label of such an AppWrapper, which came past the webhook.
     if !validate::is_label_value(&owner.name) {
         return Ok(Vec::new());
     }
     let followed = context.pods.of(&owner.namespace, &owner.name);
     if !followed.is_empty() && !force {
-        return Ok(followed.iter().map(|pod| pod.name_any()).collect());
+        return Ok(followed.iter().map(|pod| Left::of(&**pod)).collect());
     }
     let pods = Api::<Pod>::namespaced(context.client.clone(), &owner.namespace);
     let params = ListParams::default().labels(&format!("{APPWRAPPER_LABEL}={}", owner.name));
     let listed = pods.list_metadata(&params).await?;
-    Ok(listed.items.iter().map(ResourceExt::name_any).collect())
+    Ok(listed.items.iter().map(Left::of).collect())
+}
+
+/// A pod that is still there.
+struct Left {
+    name: String,
+    uid: Option<String>,
+}
+
+impl Left {
+    fn of(pod: &impl ResourceExt) -> Self {
+        Self { name: pod.name_any(), uid: pod.uid() }
+    }
 }
 
 /// Patience has ended: pods first, components once the pods are gone.
-async fn force_out(context: &Context, owner: &Owner, pods: &[String], left: &[(Kind, DynamicObject)]) {
+async fn force_out(context: &Context, owner: &Owner, pods: &[Left], left: &[(Kind, DynamicObject)]) {
     let at_once = DeleteParams::default().grace_period(0);
     let api = Api::<Pod>::namespaced(context.client.clone(), &owner.namespace);
-    for pod in pods {
-        match api.delete(pod, &at_once).await {
+    for Left { name, uid } in pods {
+        // Those of a StatefulSet have the names of their predecessors.
+        let preconditions = Preconditions { uid: uid.clone(), resource_version: None };
+        match api.delete(name, &at_once.clone().preconditions(preconditions)).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
-            Err(error) => tracing::warn!("Cannot force out the pod `{}/{pod}`: {error}", owner.namespace),
+            Err(error) => tracing::warn!("Cannot force out the pod `{}/{name}`: {error}", owner.namespace),
         }
     }
     if pods.is_empty() {
