@@ -18,6 +18,7 @@ use crate::{
     kinds::{Kind, KindError, is_owned},
     lifecycle::CreateFailure,
     names::{GROUP, KIND, component, condition::RESOURCES_DEPLOYED},
+    validate::{FieldError, template_field},
 };
 
 /// As in names that Kubernetes makes up.
@@ -87,7 +88,7 @@ async fn create_one(
         *status = wrapper.status.clone().unwrap_or_default();
     }
     let name = status.component_status[index].name.clone();
-    let made = post(&kind, object, (&name, &owner)).await?;
+    let made = post(&kind, object, (&name, &owner), index).await?;
     let to = match &made {
         Ok(()) => (TRUE, component::CREATED, ""),
         Err(Refused { refused: true, .. }) => (FALSE, component::ERRORED, ""),
@@ -109,6 +110,7 @@ async fn post(
     kind: &Kind,
     object: Value,
     (name, owner): (&str, &Owner),
+    index: usize,
 ) -> Result<Result<(), Refused>, Error> {
     let object: DynamicObject = match serde_json::from_value(object) {
         Ok(object) => object,
@@ -121,7 +123,7 @@ async fn post(
         Err(kube::Error::Api(status)) if status.is_already_exists() => match api.get_opt(name).await? {
             // It went in this moment.
             None => Err(Refused { failure: passing(status.message), refused: true }),
-            Some(found) => judge_existing(&found, owner),
+            Some(found) => judge_existing(&found, owner, index),
         },
         Err(kube::Error::Api(status)) => {
             let refused = status.code < 500 && ![408, 429].contains(&status.code);
@@ -133,14 +135,17 @@ async fn post(
 }
 
 /// We may have made it before.
-fn judge_existing(found: &DynamicObject, owner: &Owner) -> Result<(), Refused> {
+fn judge_existing(found: &DynamicObject, owner: &Owner, index: usize) -> Result<(), Refused> {
     if is_owned(found, &owner.reference) {
         return Ok(());
     }
     let controller = found.owner_references().iter().find(|one| one.controller == Some(true));
     let namesake = controller
         .is_some_and(|one| one.kind == KIND && one.name == owner.name && one.api_version.starts_with(GROUP));
-    let message = format!("resource {} exists, but is not controlled by appwrapper", found.name_any());
+    let name = found.name_any();
+    let detail = format!("resource {name} exists, but is not controlled by appwrapper");
+    let field = format!("{}.metadata.name", template_field(index));
+    let message = FieldError::invalid(field, &name, detail).to_string();
     // That of an AppWrapper of the same name that was deleted, and will go after it.
     let failure = CreateFailure { message, fatal: !namesake };
     Err(Refused { failure, refused: true })
