@@ -1,6 +1,6 @@
 //! Tables of cases: upstream's own, as data that name their file and case, and ours beside them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::authentication::v1::UserInfo;
 use kube::core::DynamicObject;
@@ -10,11 +10,13 @@ use serde_json::{Value, json};
 use fedq_wrapped::component::Component;
 
 use crate::{
-    api::AppWrapper,
+    api::{AppWrapper, Phase},
+    conditions,
     config::AppWrapperConfig,
     immutable,
     inject::{self, Owner},
-    names::{USER_ID_LABEL, USER_LABEL},
+    lifecycle::{Task, Turn},
+    names::{USER_ID_LABEL, USER_LABEL, condition::UNHEALTHY},
     pod_sets, review,
     tolerance::Tolerance,
     validate,
@@ -44,8 +46,8 @@ struct Webhook {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Create {
-    #[serde(rename = "upstream", default)]
-    _upstream: String,
+    #[serde(default)]
+    upstream: String,
     components: Vec<String>,
     name: Option<String>,
     path: Option<String>,
@@ -58,8 +60,8 @@ struct Create {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Update {
-    #[serde(rename = "upstream", default)]
-    _upstream: String,
+    #[serde(default)]
+    upstream: String,
     change: Value,
     refused: Option<String>,
 }
@@ -67,8 +69,8 @@ struct Update {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Defaults {
-    #[serde(rename = "upstream", default)]
-    _upstream: String,
+    #[serde(default)]
+    upstream: String,
     #[serde(default)]
     queue: String,
     given: Option<BTreeMap<String, String>>,
@@ -96,6 +98,70 @@ fn what_is_made_is_judged_as_upstream_judges_it() {
             let found = components.iter().flat_map(|one| pod_sets::infer(&one.template).expect("readable"));
             assert_eq!(&found.map(|one| one.replicas()).collect::<Vec<_>>(), expected, "{case:?}");
         }
+    }
+}
+
+/// Where there is no webhook, the controller says the same, in the words of the webhook.
+#[test]
+fn what_the_webhook_would_refuse_fails_with_its_words() {
+    let tolerance = Tolerance::of(None, &AppWrapperConfig::default().fault_tolerance);
+    let now = jiff::Timestamp::UNIX_EPOCH;
+    let refused = read::<Webhook>(include_str!("cases/webhook.yaml")).create;
+    for case in refused.into_iter().filter(|case| case.refused.is_some()) {
+        let mut wrapper = AppWrapper::default();
+        let name = case.name.clone().unwrap_or_else(|| "aw".to_owned());
+        (wrapper.metadata.namespace, wrapper.metadata.name) =
+            (Some("default".to_owned()), Some(name.clone()));
+        wrapper.spec.components = components(&case.components);
+        if let Some(path) = &case.path {
+            wrapper.spec.components[0].pod_sets[0].path.clone_from(path);
+        }
+        if let Some(replicas) = case.replicas {
+            wrapper.spec.components[0].pod_sets[0].replicas = Some(replicas);
+        }
+        let words = validate::sentence(&validate::create(&wrapper.spec.components, ("default", &name)));
+        let Task::Write(outcome) = (Turn { wrapper: &wrapper, tolerance: &tolerance, now }).task() else {
+            panic!("{case:?}: no status is written");
+        };
+        assert_eq!(outcome.status.phase, Phase::Failed, "{case:?}");
+        let unhealthy = conditions::find(&outcome.status.conditions, UNHEALTHY).expect("it says why");
+        assert_eq!((unhealthy.reason.as_str(), &unhealthy.message), ("CreateFailed", &words), "{case:?}");
+    }
+}
+
+/// By their names in `internal/webhook/appwrapper_webhook_test.go`; the two of rights are in `rights.rs`.
+#[test]
+fn all_cases_of_upstreams_webhook_are_here() {
+    const ALL: [&str; 20] = [
+        "Default queue name is set",
+        "Provided queue name is not overridden by default queue name",
+        "User name and ID are set",
+        "There must be at least one podspec (a)",
+        "There must be at least one podspec (b)",
+        "There must be no more than 8 podspecs",
+        "Non-existent PodSpec paths are rejected",
+        "PodSpec paths must refer to a PodSpecTemplate",
+        "Validation of Array and Map path elements",
+        "Components in other namespaces are rejected",
+        "Nested AppWrappers are rejected",
+        "User name and ID are immutable",
+        "User name and ID should be preserved on updates",
+        "Updates to non-sensitive fields are allowed",
+        "Updates to sensitive fields are rejected",
+        "AppWrapper containing permitted resources can be created",
+        "AppWrapper containing unpermitted resources cannot be created",
+        "Well-formed AppWrappers are accepted",
+        "PodSets are inferred for common kinds",
+        "PodSets are inferred for PyTorchJobs, RayClusters, and RayJobs",
+    ];
+    let webhook = read::<Webhook>(include_str!("cases/webhook.yaml"));
+    let create = webhook.create.into_iter().map(|case| case.upstream);
+    let update = webhook.update.into_iter().map(|case| case.upstream);
+    let defaults = webhook.defaults.into_iter().map(|case| case.upstream);
+    let tables: BTreeSet<String> = create.chain(update).chain(defaults).collect();
+    for case in ALL {
+        let here = tables.contains(case) || rights::UPSTREAMS.contains(&case);
+        assert!(here, "{case}");
     }
 }
 

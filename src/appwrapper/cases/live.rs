@@ -1,15 +1,18 @@
 //! The controller itself, before a server that fails now and then.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use axum::http::Method;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde_json::{Value, json};
-use tokio::{sync::mpsc, task::JoinHandle};
+use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 
 use super::server::{self, Asked};
 use crate::{
@@ -142,4 +145,30 @@ async fn nothing_is_deleted_for_a_version_that_the_server_has_no_more() {
         assert_eq!(asked_for.recv().await.as_deref(), Some("its version"));
     }
     controller.abort();
+}
+
+/// <https://github.com/project-codeflare/appwrapper/issues/416>: what is followed does not have the Job yet, or no more.
+#[tokio::test]
+async fn a_component_is_missing_only_when_the_server_says_so() {
+    for (there, phase) in [(true, "Running"), (false, "Failed")] {
+        let (tell, mut written) = mpsc::unbounded_channel();
+        let asked_for = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&asked_for);
+        let client = server::client(move |asked| {
+            noted.lock().expect("whole").push(format!("{} {} {}", asked.method, asked.path, asked.watches));
+            if asked.watches {
+                return None;
+            }
+            Some(match (asked.method.clone(), asked.path.as_str()) {
+                (Method::GET, "/apis/batch/v1/jobs") => server::list(&[]),
+                (Method::GET, JOB) if !there => server::failure(404, JOB),
+                _ => answer(&asked, &AtomicUsize::new(1), &tell),
+            })
+        });
+        let controller = run(client);
+        let status = timeout(Duration::from_secs(20), written.recv()).await;
+        let status = status.unwrap_or_else(|_| panic!("no status of it: {asked_for:#?}"));
+        assert_eq!(status.expect("a status")["phase"], phase);
+        controller.abort();
+    }
 }

@@ -10,16 +10,30 @@ use serde_json::{Value, json};
 use super::server::{self, Asked};
 use crate::{config::AppWrapperConfig, kinds::Kinds, review::Judge};
 
-/// Of the kinds of `example.org/v1`, nobody may create any, and only `Thing` is known.
+/// `AppWrapper containing permitted resources can be created`, and `unpermitted resources cannot be created`, of
+/// `internal/webhook/appwrapper_webhook_test.go`.
+pub(super) const UPSTREAMS: [&str; 2] = [
+    "AppWrapper containing permitted resources can be created",
+    "AppWrapper containing unpermitted resources cannot be created",
+];
+
+/// Only `Thing` of `example.org/v1` and `Pod` are known, and nobody may create but Pods.
 fn answer(asked: &Asked) -> (u16, Value) {
     match asked.path.as_str() {
         "/apis/example.org/v1" => {
             let thing = json!({"name": "things", "singularName": "thing", "namespaced": true, "kind": "Thing", "verbs": ["create"]});
             (200, json!({"kind": "APIResourceList", "groupVersion": "example.org/v1", "resources": [thing]}))
         }
+        "/api/v1" => {
+            let pod = json!({"name": "pods", "singularName": "pod", "namespaced": true, "kind": "Pod", "verbs": ["create"]});
+            let node = json!({"name": "nodes", "singularName": "node", "namespaced": false, "kind": "Node", "verbs": ["create"]});
+            (200, json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": [pod, node]}))
+        }
         "/apis/authorization.k8s.io/v1/subjectaccessreviews" => {
             let mut review = asked.body.clone();
-            review["status"] = json!({"allowed": false});
+            let of = &review["spec"]["resourceAttributes"];
+            let allowed = of["resource"] == "pods" && of["group"] == "" && of["verb"] == "create";
+            review["status"] = json!({"allowed": allowed});
             (201, review)
         }
         path => server::failure(404, path),
@@ -38,6 +52,11 @@ fn component(kind: &str, name: &str) -> Value {
 
 /// Why it is refused, and after how many requests.
 async fn judge(components: &[Value]) -> (String, usize) {
+    let (refused, asked) = admit(components).await;
+    (refused.expect("it is refused"), asked)
+}
+
+async fn admit(components: &[Value]) -> (Option<String>, usize) {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
     let client = server::client(move |asked| {
@@ -60,8 +79,34 @@ async fn judge(components: &[Value]) -> (String, usize) {
     }});
     let judged = judge.validate(serde_json::from_value(review).expect("a review")).await;
     let response = judged.response.expect("an answer");
-    assert!(!response.allowed);
-    (response.result.message, asked.load(Ordering::SeqCst))
+    ((!response.allowed).then_some(response.result.message), asked.load(Ordering::SeqCst))
+}
+
+/// The two of [`UPSTREAMS`], and the ways past them: a kind or a version of it that discovery does not know, an object in an
+/// object, and one that belongs to no namespace.
+#[tokio::test]
+async fn a_user_gets_nothing_that_they_could_not_create_by_themselves() {
+    let spec = json!({"containers": [{"name": "main"}]});
+    let pod =
+        json!({"template": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec}});
+    let of = |api_version: &str, kind: &str| {
+        let mut hidden = component(kind, "a");
+        hidden["template"]["apiVersion"] = json!(api_version);
+        hidden
+    };
+    assert_eq!(admit(std::slice::from_ref(&pod)).await.0, None);
+    for (hidden, said) in [
+        (of("example.org/v1", "Thing"), "User alice is not authorized to create things in default"),
+        (of("example.org/v1", "Other"), "User alice is not authorized to create * in default"),
+        (of("example.org/v2", "Thing"), "User alice is not authorized to create * in default"),
+        (of("nowhere.org/v1", "Pod"), "User alice is not authorized to create * in default"),
+        (of("v1", "List"), "User alice is not authorized to create * in default"),
+        (of("v1", "Node"), "AppWrappers cannot create objects that have no namespace"),
+    ] {
+        let (refused, _) = admit(&[pod.clone(), hidden.clone()]).await;
+        let words = format!("spec.components[1].template: Forbidden: {said}");
+        assert_eq!(refused.as_deref(), Some(words.as_str()), "{hidden}");
+    }
 }
 
 #[tokio::test]

@@ -50,7 +50,8 @@ pub(crate) fn list(items: &[Value]) -> (u16, Value) {
 }
 
 pub(crate) fn failure(code: u16, message: &str) -> (u16, Value) {
+    let reason = if code == 404 { "NotFound" } else { "" };
     let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
-        "reason": "", "message": message});
+        "reason": reason, "message": message});
     (code, status)
 }
