@@ -15,13 +15,13 @@ use crate::support::fleet::Fleet;
 use crate::support::nodes::node;
 use crate::support::wait::{Seen, eventually, throughout};
 
-mod operators;
+pub mod operators;
 
 const CASES: &str = include_str!("appwrapper/cases.yaml");
 const COMPONENTS: &str = include_str!("appwrapper/components.yaml");
-const GETS_THERE: Duration = Duration::from_mins(3);
+pub const GETS_THERE: Duration = Duration::from_mins(3);
 const STAYS: Duration = Duration::from_secs(5);
-const LABEL: &str = "workload.codeflare.dev/appwrapper";
+pub const LABEL: &str = "workload.codeflare.dev/appwrapper";
 const MANY: usize = 50;
 
 #[derive(Deserialize)]
@@ -262,14 +262,14 @@ impl Run<'_> {
     }
 }
 
-async fn pods(worker: &Cluster, namespace: &str, wrapper: &str) -> Result<Vec<Value>> {
+pub async fn pods(worker: &Cluster, namespace: &str, wrapper: &str) -> Result<Vec<Value>> {
     let mut pods = worker.list("v1", "Pod", Some(namespace)).await?;
     pods.retain(|pod| pod["metadata"]["labels"][LABEL] == wrapper);
     Ok(pods)
 }
 
 /// `deployment 200m`: the component of that name, whose pods ask for so much.
-fn components(wrapped: &[String], name: &str) -> Result<Vec<Value>> {
+pub fn components(wrapped: &[String], name: &str) -> Result<Vec<Value>> {
     let all: BTreeMap<String, Value> = serde_saphyr::from_str(COMPONENTS)?;
     let component = |(index, entry): (usize, &String)| {
         let (kind, cpu) = entry.split_once(' ').unwrap_or((entry, "100m"));
@@ -281,7 +281,7 @@ fn components(wrapped: &[String], name: &str) -> Result<Vec<Value>> {
 }
 
 /// A namespace, a queue of 2 cpu and 2 GPUs, and a node that only it uses.
-async fn ground(worker: &Cluster, place: &str) -> Result<()> {
+pub async fn ground(worker: &Cluster, place: &str) -> Result<()> {
     worker.add_nodes(&[node(place, "a").gpus(4), node(place, "b").gpus(4)]).await?;
     let kueue = "kueue.x-k8s.io/v1beta2";
     let quotas = [("cpu", "2"), ("nvidia.com/gpu", "2")]
@@ -310,7 +310,7 @@ async fn ground(worker: &Cluster, place: &str) -> Result<()> {
     Ok(())
 }
 
-async fn clear(worker: &Cluster, place: &str) -> Result<()> {
+pub async fn clear(worker: &Cluster, place: &str) -> Result<()> {
     let kueue = "kueue.x-k8s.io/v1beta2";
     worker.delete(id(kueue, "LocalQueue", place).within(place)).await?;
     worker.delete(id(kueue, "ClusterQueue", place)).await?;
@@ -319,7 +319,7 @@ async fn clear(worker: &Cluster, place: &str) -> Result<()> {
     worker.delete_nodes_of(place).await
 }
 
-async fn allow_limited_user(worker: &Cluster) -> Result<()> {
+pub async fn allow_limited_user(worker: &Cluster) -> Result<()> {
     worker
         .apply(
             "
@@ -390,7 +390,7 @@ pub async fn killed_at_any_moment_it_makes_each_component_once(fleet: &Fleet) ->
             Ok(Seen::when(made <= jobs, || format!("{jobs} Jobs")))
         })
         .await?;
-        running.kill_and_start_ours(fleet, worker, name)?;
+        running.kill_and_start_ours(fleet)?;
     }
     for wrapper in &names {
         run.gets_to(wrapper, "Running").await?;
@@ -400,7 +400,7 @@ pub async fn killed_at_any_moment_it_makes_each_component_once(fleet: &Fleet) ->
     for wrapper in &names {
         worker.delete(run.id(wrapper)).await?;
     }
-    running.kill_and_start_ours(fleet, worker, name)?;
+    running.kill_and_start_ours(fleet)?;
     run.nothing_is_left().await?;
     clear(worker, place).await
 }

@@ -1,8 +1,9 @@
 //! A cluster with one operator of AppWrappers, ours or upstream's, both beside the cluster instead of inside it.
 
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -17,10 +18,14 @@ use crate::support::cluster::{Cluster, has_condition, id};
 use crate::support::control_plane::wait_ready;
 use crate::support::fleet::Fleet;
 use crate::support::process::{Server, free_ports};
+use crate::support::relay::{Relay, Tap};
 use crate::support::tools;
 use crate::support::wait::{Seen, eventually};
 
 pub const APPWRAPPER: &str = "workload.codeflare.dev/v1beta2";
+/// The ServiceAccount that the shipped rights are bound to.
+pub const OURS: &str = "system:serviceaccount:fedq-appwrapper:fedq-appwrapper";
+pub const UPSTREAMS: &str = "upstream-appwrapper";
 const WITHIN: Duration = Duration::from_mins(1);
 /// Upstream's webhooks know no other port.
 const UPSTREAMS_PORT: u16 = 9443;
@@ -41,8 +46,34 @@ pub enum Operator {
 
 /// Killed when it is dropped.
 pub struct Running {
-    server: Server,
+    pub server: Server,
     pub metrics_port: u16,
+    /// Ours, to be started anew.
+    replica: Option<Replica>,
+    relay: Option<Relay>,
+}
+
+/// Everything that one process of ours is started with.
+pub struct Replica {
+    dir: PathBuf,
+    identity: String,
+    ports: [u16; 3],
+}
+
+/// What differs from the shipped Deployment's.
+#[derive(Clone, Copy)]
+pub struct Setting<'s> {
+    pub webhooks: bool,
+    pub elects: bool,
+    pub identity: &'s str,
+    /// In the place of one for its own ServiceAccount.
+    pub kubeconfig: Option<&'s str>,
+}
+
+impl Default for Setting<'_> {
+    fn default() -> Self {
+        Self { webhooks: true, elects: true, identity: "fedq-appwrapper", kubeconfig: None }
+    }
 }
 
 impl Drop for Running {
@@ -53,64 +84,120 @@ impl Drop for Running {
 
 impl Operator {
     pub async fn start(self, fleet: &Fleet, cluster: &Cluster, case: &str) -> Result<Running> {
+        self.start_before(fleet, cluster, case, None).await
+    }
+
+    /// With somebody on its wire to the API server.
+    pub async fn start_through(
+        self,
+        fleet: &Fleet,
+        cluster: &Cluster,
+        case: &str,
+        tap: Arc<dyn Tap>,
+    ) -> Result<Running> {
+        let kubeconfig = match self {
+            Self::Ours => cluster.kubeconfig_for(OURS, &[])?,
+            Self::Upstreams => cluster.kubeconfig_for(UPSTREAMS, &["system:masters"])?,
+        };
+        let relay = Relay::start(&kubeconfig, tap).await?;
+        self.start_before(fleet, cluster, case, Some(relay)).await
+    }
+
+    async fn start_before(
+        self,
+        fleet: &Fleet,
+        cluster: &Cluster,
+        case: &str,
+        relay: Option<Relay>,
+    ) -> Result<Running> {
         install_foreign_kinds(cluster).await?;
-        let running = match self {
-            Self::Ours => start_ours(fleet, cluster, case).await,
-            Self::Upstreams => start_upstreams(fleet, cluster, case).await,
+        let kubeconfig = relay.as_ref().map(Relay::kubeconfig).transpose()?;
+        let mut running = match self {
+            Self::Ours => {
+                let setting = Setting { kubeconfig: kubeconfig.as_deref(), ..Setting::default() };
+                start_ours(fleet, cluster, case, setting).await
+            }
+            Self::Upstreams => start_upstreams(fleet, cluster, case, kubeconfig.as_deref()).await,
         }?;
+        running.relay = relay;
         wait_for_webhooks(cluster).await.with_context(|| running.server.log_tail(40))?;
         Ok(running)
     }
 }
 
-/// With the rights that are shipped, as the ServiceAccount that they are bound to.
-async fn start_ours(fleet: &Fleet, cluster: &Cluster, case: &str) -> Result<Running> {
-    tokio::task::spawn_blocking(tools::fedq_appwrapper).await??;
-    for manifest in RIGHTS {
-        cluster.apply(manifest).await?;
-    }
-    let [webhook, metrics, health] = free_ports()?;
-    put_webhooks(cluster, webhook, str::to_owned).await?;
-    let dir = fleet.scratch(case)?;
-    let config = dir.join("appwrapper.yaml");
-    let at = |port: u16| json!({"bindAddress": format!("127.0.0.1:{port}")});
-    let settings = json!({
-        "certManagement": {"extraNames": ["127.0.0.1"]},
-        "controllerManager": {
-            "webhook": at(webhook), "metrics": at(metrics), "health": at(health), "leaderElection": true,
-        },
-    });
-    std::fs::write(&config, serde_saphyr::to_string(&settings)?)?;
-    let server = spawn_ours(fleet, cluster, &dir)?;
-    wait_ready(&server, &format!("http://127.0.0.1:{health}"), "/readyz", None).await?;
-    Ok(Running { server, metrics_port: metrics })
+async fn start_ours(fleet: &Fleet, cluster: &Cluster, case: &str, setting: Setting<'_>) -> Result<Running> {
+    let replica = Replica::prepare(fleet, cluster, case, setting).await?;
+    let server = replica.spawn(fleet)?;
+    replica.ready(&server).await?;
+    Ok(Running { server, metrics_port: replica.ports[1], replica: Some(replica), relay: None })
 }
 
-fn spawn_ours(fleet: &Fleet, cluster: &Cluster, dir: &Path) -> Result<Server> {
-    let program = tools::fedq_appwrapper_path();
-    fleet.spawn(
-        ours(&program, cluster, dir)?.arg("--config").arg(dir.join("appwrapper.yaml")),
-        "fedq-appwrapper",
-        &dir.join("fedq-appwrapper.log"),
-    )
+impl Replica {
+    /// With the rights that are shipped, as the ServiceAccount that they are bound to.
+    pub async fn prepare(fleet: &Fleet, cluster: &Cluster, case: &str, setting: Setting<'_>) -> Result<Self> {
+        tokio::task::spawn_blocking(tools::fedq_appwrapper).await??;
+        for manifest in RIGHTS {
+            cluster.apply(manifest).await?;
+        }
+        let ports = free_ports()?;
+        let [webhook, metrics, health] = ports;
+        if setting.webhooks {
+            put_webhooks(cluster, webhook, str::to_owned).await?;
+        } else {
+            remove_webhooks(cluster).await?;
+        }
+        let dir = fleet.scratch(case)?.join(format!("{}-{}", cluster.name, setting.identity));
+        std::fs::create_dir_all(&dir)?;
+        let at = |port: u16| json!({"bindAddress": format!("127.0.0.1:{port}")});
+        let settings = json!({
+            "certManagement": {"extraNames": ["127.0.0.1"]},
+            "webhooksEnabled": setting.webhooks,
+            "controllerManager": {
+                "webhook": at(webhook), "metrics": at(metrics), "health": at(health),
+                "leaderElection": setting.elects,
+            },
+        });
+        std::fs::write(dir.join("appwrapper.yaml"), serde_saphyr::to_string(&settings)?)?;
+        let kubeconfig = match setting.kubeconfig {
+            Some(kubeconfig) => kubeconfig.to_owned(),
+            None => cluster.kubeconfig_for(OURS, &[])?,
+        };
+        std::fs::write(dir.join("appwrapper.kubeconfig"), kubeconfig)?;
+        Ok(Self { dir, identity: setting.identity.to_owned(), ports })
+    }
+
+    pub fn spawn(&self, fleet: &Fleet) -> Result<Server> {
+        fleet.spawn(
+            ours(&tools::fedq_appwrapper_path(), &self.dir)
+                .env("POD_NAME", &self.identity)
+                .arg("--config")
+                .arg(self.dir.join("appwrapper.yaml")),
+            "fedq-appwrapper",
+            &self.dir.join("fedq-appwrapper.log"),
+        )
+    }
+
+    pub async fn ready(&self, server: &Server) -> Result<()> {
+        wait_ready(server, &format!("http://127.0.0.1:{}", self.ports[2]), "/readyz", None).await
+    }
 }
 
 impl Running {
     /// As a machine that loses power, and comes back.
-    pub fn kill_and_start_ours(&mut self, fleet: &Fleet, cluster: &Cluster, case: &str) -> Result<()> {
+    pub fn kill_and_start_ours(&mut self, fleet: &Fleet) -> Result<()> {
         self.server.kill()?;
-        self.server = spawn_ours(fleet, cluster, &fleet.scratch(case)?)?;
+        self.server = self.replica.as_ref().context("it is not ours")?.spawn(fleet)?;
         Ok(())
     }
 }
 
-fn ours(program: &Path, cluster: &Cluster, dir: &Path) -> Result<Command> {
-    let kubeconfig = dir.join("appwrapper.kubeconfig");
-    let user = "system:serviceaccount:fedq-appwrapper:fedq-appwrapper";
-    std::fs::write(&kubeconfig, cluster.kubeconfig_for(user, &[])?)?;
+fn ours(program: &Path, dir: &Path) -> Command {
     let mut command = Command::new(program);
-    command.current_dir(dir).env("KUBECONFIG", kubeconfig).env("NAMESPACE", "fedq-appwrapper");
-    Ok(command)
+    command
+        .current_dir(dir)
+        .env("KUBECONFIG", dir.join("appwrapper.kubeconfig"))
+        .env("NAMESPACE", "fedq-appwrapper");
+    command
 }
 
 /// What ours says where upstream's is.
@@ -120,14 +207,20 @@ pub async fn ours_refuses(fleet: &Fleet, cluster: &Cluster, case: &str) -> Resul
         cluster.apply(manifest).await?;
     }
     let dir = fleet.scratch(case)?;
-    let mut command = tokio::process::Command::from(ours(&program, cluster, &dir)?);
+    std::fs::write(dir.join("appwrapper.kubeconfig"), cluster.kubeconfig_for(OURS, &[])?)?;
+    let mut command = tokio::process::Command::from(ours(&program, &dir));
     let ran = tokio::time::timeout(WITHIN, command.kill_on_drop(true).output());
     let ran = ran.await.context("it did not end")??;
     anyhow::ensure!(!ran.status.success(), "it ended with success");
     Ok(String::from_utf8_lossy(&ran.stderr).into_owned())
 }
 
-async fn start_upstreams(fleet: &Fleet, cluster: &Cluster, case: &str) -> Result<Running> {
+async fn start_upstreams(
+    fleet: &Fleet,
+    cluster: &Cluster,
+    case: &str,
+    kubeconfig: Option<&str>,
+) -> Result<Running> {
     let program = tokio::task::spawn_blocking(tools::appwrapper_operator).await??;
     let namespace = "appwrapper-system";
     cluster.apply(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {namespace}}}}}")).await?;
@@ -164,12 +257,13 @@ async fn start_upstreams(fleet: &Fleet, cluster: &Cluster, case: &str) -> Result
         format!("{}-webhook-configuration", name.replace("fedq-appwrapper", "appwrapper"))
     })
     .await?;
-    let kubeconfig = cluster.plane.component_kubeconfig("upstream-appwrapper")?;
+    let mut path = cluster.plane.component_kubeconfig(UPSTREAMS)?;
+    if let Some(kubeconfig) = kubeconfig {
+        path = fleet.scratch(case)?.join("upstream.kubeconfig");
+        std::fs::write(&path, kubeconfig)?;
+    }
     let server = fleet.spawn(
-        Command::new(program)
-            .env("KUBECONFIG", kubeconfig)
-            .env("NAMESPACE", namespace)
-            .env("TMPDIR", &temporary),
+        Command::new(program).env("KUBECONFIG", path).env("NAMESPACE", namespace).env("TMPDIR", &temporary),
         "upstream's operator",
         &fleet.scratch(case)?.join("upstream-appwrapper.log"),
     )?;
@@ -179,7 +273,7 @@ async fn start_upstreams(fleet: &Fleet, cluster: &Cluster, case: &str) -> Result
         .await?;
     serve_as_loopback(&made["data"]["ca.key"], &certificates)?;
     wait_ready(&server, &format!("http://127.0.0.1:{health}"), "/readyz", None).await?;
-    Ok(Running { server, metrics_port: metrics })
+    Ok(Running { server, metrics_port: metrics, replica: None, relay: None })
 }
 
 /// Its own authority signs for its Service alone, by which nobody reaches it here. So that authority signs once more, for the
@@ -230,6 +324,17 @@ async fn put_webhooks(cluster: &Cluster, port: u16, named: impl Fn(&str) -> Stri
     Ok(())
 }
 
+/// Those of ours, which nobody would answer.
+pub async fn remove_webhooks(cluster: &Cluster) -> Result<()> {
+    for (kind, name) in [
+        ("MutatingWebhookConfiguration", "fedq-appwrapper-mutating"),
+        ("ValidatingWebhookConfiguration", "fedq-appwrapper-validating"),
+    ] {
+        cluster.delete(id("admissionregistration.k8s.io/v1", kind, name)).await?;
+    }
+    Ok(())
+}
+
 async fn wait_for_webhooks(cluster: &Cluster) -> Result<()> {
     let empty = json!({
         "apiVersion": APPWRAPPER, "kind": "AppWrapper", "metadata": {"name": "probe", "namespace": "default"},
@@ -249,7 +354,7 @@ async fn wait_for_webhooks(cluster: &Cluster) -> Result<()> {
 }
 
 /// Kinds whose own operators the case plays.
-async fn install_foreign_kinds(cluster: &Cluster) -> Result<()> {
+pub async fn install_foreign_kinds(cluster: &Cluster) -> Result<()> {
     let kinds = [("kubeflow.org", "PyTorchJob"), ("ray.io", "RayCluster"), ("ray.io", "RayJob")];
     for (group, kind) in kinds {
         let singular = kind.to_lowercase();

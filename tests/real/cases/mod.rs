@@ -2,7 +2,10 @@
 //! other; one that stops or slows a shared server is serial.
 
 pub mod appwrapper;
+pub mod appwrapper_faults;
 pub mod appwrapper_hub;
+pub mod appwrapper_kills;
+pub mod appwrapper_lease;
 pub mod appwrapper_stage;
 pub mod bed;
 pub mod capacity;
@@ -82,6 +85,12 @@ pub fn all() -> Vec<Case> {
         appwrapper::upstreams_cases_end_well_under_ours,
         appwrapper::upstreams_cases_end_well_under_upstreams,
         appwrapper::killed_at_any_moment_it_makes_each_component_once,
+        appwrapper_kills::killed_at_each_request_it_makes_each_component_once_and_holds_its_quota,
+        appwrapper_faults::what_is_wrong_or_forbidden_is_refused_with_field_and_reason,
+        appwrapper_faults::failures_owners_and_pods_that_stay_are_dealt_with,
+        appwrapper_faults::an_api_server_that_stops_meanwhile_loses_and_doubles_nothing,
+        appwrapper_faults::a_job_that_its_copy_does_not_have_yet_fails_upstreams_and_not_ours,
+        appwrapper_lease::replicas_hand_over_within_the_lease_and_never_act_together,
         appwrapper_hub::appwrappers_go_from_the_hub_to_the_worker_that_runs_them,
         appwrapper_hub::multikueue_dispatches_appwrappers_and_they_are_found_where_they_land,
         multikueue_stories::the_three_stories_of_the_guide_end_with_finished_jobs,

@@ -12,6 +12,7 @@ pub mod jobset;
 pub mod kueue;
 pub mod nodes;
 pub mod process;
+pub mod relay;
 pub mod tools;
 pub mod wait;
 pub mod web;
