@@ -2,6 +2,9 @@
 //! it takes, how much is written, what rest and a restart cost. `cargo bench --bench real`; numbers go to
 //! target/bench/real.json. `FEDQ_BENCH_CHANGES` sets how many spaced changes are made of each kind.
 //!
+//! `cargo bench --bench real -- appwrappers` measures `fedq-appwrapper` beside upstream's operator instead; numbers go to
+//! target/bench/appwrappers.json. `FEDQ_BENCH_APPWRAPPERS` sets how many, and `FEDQ_BENCH_REST` how many seconds of rest.
+//!
 //! Times are the API servers' own, from their audit logs: all servers share one clock. Nothing here fails
 //! for being slow; what is wrong, or written without need, does.
 #![allow(clippy::print_stdout, reason = "a benchmark talks to the terminal")]
@@ -10,11 +13,15 @@
 #[path = "../../real/support/mod.rs"]
 mod support;
 
+#[path = "../../real/cases/appwrapper_stage.rs"]
+mod appwrapper_stage;
+mod appwrappers;
 mod bed;
 mod measure;
 mod report;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -23,6 +30,9 @@ use report::Report;
 
 /// Enough for a p99 that is not the maximum of a handful.
 const CHANGES: u32 = 60;
+const APPWRAPPERS: u32 = 1000;
+/// Two rounds of what upstream's does every minute.
+const REST_SECONDS: u32 = 120;
 
 fn main() -> ExitCode {
     // Asked for by `cargo test --benches`, which runs no benchmark.
@@ -41,10 +51,17 @@ fn main() -> ExitCode {
 fn run() -> Result<()> {
     // An error only says that a provider is there already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let changes = std::env::var_os("FEDQ_BENCH_CHANGES");
-    let changes = changes.map(|text| text.to_string_lossy().parse()).transpose()?;
+    let changes = number("FEDQ_BENCH_CHANGES")?.unwrap_or(CHANGES);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
-    let report = runtime.block_on(measure_all(changes.unwrap_or(CHANGES)));
+    if std::env::args().any(|argument| argument == "appwrappers") {
+        let count = number("FEDQ_BENCH_APPWRAPPERS")?.unwrap_or(APPWRAPPERS);
+        let rest = number("FEDQ_BENCH_REST")?.unwrap_or(REST_SECONDS);
+        let sizes = appwrappers::Sizes { count: count.try_into()?, rest: Duration::from_secs(rest.into()) };
+        let measured = runtime.block_on(appwrappers::run(&sizes));
+        runtime.shutdown_background();
+        return measured;
+    }
+    let report = runtime.block_on(measure_all(changes));
     // Not waited for: the clients of servers that are gone.
     runtime.shutdown_background();
     let report = report?;
@@ -53,6 +70,11 @@ fn run() -> Result<()> {
     std::fs::create_dir_all(folder).context(folder)?;
     std::fs::write(format!("{folder}/real.json"), format!("{:#}\n", report.json()))?;
     Ok(())
+}
+
+fn number(variable: &str) -> Result<Option<u32>> {
+    let text = std::env::var_os(variable);
+    text.map(|text| text.to_string_lossy().parse().with_context(|| variable.to_owned())).transpose()
 }
 
 async fn measure_all(changes: u32) -> Result<Report> {
