@@ -279,16 +279,20 @@ async fn pods_that_stay_are_forced_out(worker: &Cluster) -> Result<()> {
         .await?;
     let deleted = Instant::now();
     worker.delete(place.id("stay")).await?;
-    throughout("its pod stays, and so does its quota", GRACE - Duration::from_secs(2), async || {
-        let pods = pods(worker, place.name, "stay").await?;
-        let seen = worker.get(place.id("stay")).await?.context("it is gone")?;
-        let holds = pods.len() == 1 && has_condition(&seen, "QuotaReserved", "True");
-        Ok(Seen::when(holds, || format!("{} pods, {}", pods.len(), seen["status"])))
-    })
+    throughout(
+        "its pod stays, and so does its quota",
+        GRACE.saturating_sub(Duration::from_secs(2)),
+        async || {
+            let pods = pods(worker, place.name, "stay").await?;
+            let seen = worker.get(place.id("stay")).await?.context("it is gone")?;
+            let holds = pods.len() == 1 && has_condition(&seen, "QuotaReserved", "True");
+            Ok(Seen::when(holds, || format!("{} pods, {}", pods.len(), seen["status"])))
+        },
+    )
     .await?;
     place.is_gone("stay").await?;
     let took = deleted.elapsed();
-    ensure!(GRACE - Duration::from_secs(1) <= took, "it was forced out after {took:?}");
+    ensure!(GRACE <= took + Duration::from_secs(1), "it was forced out after {took:?}");
     place.clear().await
 }
 

@@ -21,7 +21,7 @@ use crate::support::wait::{Seen, eventually};
 
 const PLACE: &str = "aw-kills";
 /// Far longer than a life takes, with two kills.
-const WITHIN: Duration = Duration::from_secs(60);
+const WITHIN: Duration = Duration::from_mins(1);
 /// Requests at each of which it is killed twice.
 const KILLS_A_LIFE: usize = 5;
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
@@ -420,14 +420,14 @@ impl Life {
             return None;
         }
         let what = if asked.resource == "appwrappers/status" {
-            self.status(&asked.body["status"])
+            Self::status(&asked.body["status"])
         } else {
             format!("{} {}", asked.verb, asked.resource)
         };
         Some(format!("{} {}: {what}", self.round, self.phase))
     }
 
-    fn status(&self, status: &Value) -> String {
+    fn status(status: &Value) -> String {
         let phase = status["phase"].as_str().unwrap_or_default();
         let words = |conditions: &Value| {
             let all = conditions.as_array().into_iter().flatten();
