@@ -82,7 +82,6 @@ pub fn all() -> Vec<Case> {
     all
 }
 
-#[expect(clippy::too_many_lines, reason = "a list")]
 fn serial() -> [Case; 78] {
     cases![Serial:
         bed::a_killed_api_server_comes_back_with_its_data,
