@@ -255,7 +255,14 @@ impl Row {
             };
             let count = |class: &str| jobs.iter().filter(|job| runs(job, class)).count();
             let found = (count("twins-low"), count("twins-high"));
-            anyhow::Ok(Seen::when(found == want, || format!("{queue} runs {found:?}, not {want:?}")))
+            if found == want {
+                return anyhow::Ok(Seen::Done(()));
+            }
+            // Kueue's word on one that waits.
+            let workloads = cluster.list(KUEUE, "Workload", Some(&self.queue(quota, Who::Mine))).await?;
+            let waits = workloads.iter().find(|one| one["status"]["admission"].is_null());
+            let why = waits.map(|one| one["status"]["conditions"].to_string()).unwrap_or_default();
+            Ok(Seen::Still(format!("{queue} runs {found:?}, not {want:?}: {why}")))
         };
         eventually(&format!("{queue} to run {want:?}"), SOON, look).await?;
         throughout(&format!("{queue} runs {want:?}"), QUIET, look).await
@@ -301,7 +308,7 @@ async fn common_ground(cluster: &Cluster) -> Result<()> {
          spec: {{nodeLabels: {{{CASE_LABEL}: {CASE}}}, topologyName: {CASE}}}\n"
     );
     cluster.apply(&text).await?;
-    cluster.add_nodes(&[node(CASE, "a").allocatable(CPU, "1000")]).await
+    cluster.add_nodes(&[node(CASE, "a").allocatable(CPU, "1000").allocatable("pods", "1000")]).await
 }
 
 async fn compare(cluster: &Cluster, rows: Vec<Row>) -> Result<()> {

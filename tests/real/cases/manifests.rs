@@ -183,9 +183,11 @@ fn shipped() -> Result<Vec<PathBuf>> {
             let is_yaml = path.extension().is_some_and(|extension| extension == "yaml");
             // Those are for kubectl, which is asked to read them.
             let is_kustomization = path.ends_with("kustomization.yaml");
+            // Other programs' own kinds: the cases of `gitops.rs` give these to their programs.
+            let is_others = path.ends_with("gitops/argocd.yaml") || path.ends_with("gitops/flux.yaml");
             if path.is_dir() {
                 open.push(path);
-            } else if is_yaml && !is_kustomization {
+            } else if is_yaml && !is_kustomization && !is_others {
                 found.push(path);
             }
         }

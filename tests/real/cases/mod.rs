@@ -82,7 +82,7 @@ pub fn all() -> Vec<Case> {
     all
 }
 
-fn serial() -> [Case; 78] {
+fn serial() -> [Case; 80] {
     cases![Serial:
         bed::a_killed_api_server_comes_back_with_its_data,
         bed::a_frozen_api_server_answers_nobody,
@@ -119,6 +119,8 @@ fn serial() -> [Case; 78] {
         hub_queues::a_controller_that_writes_our_cells_is_named_not_fought,
         hub_queues::a_multikueue_queue_counts_only_clusters_it_dispatches_to,
         hub_queues::quota_that_kueue_manages_is_left_to_it,
+        cohort_mode::a_cohorts_quota_is_used_as_its_queues_own,
+        cohort_mode::fair_sharing_weighs_a_cohort_as_its_queue,
         cohort_mode::a_queue_from_git_dispatches_what_its_cohort_has,
         hub_queues::a_queue_on_hold_keeps_what_still_runs,
         leaving::a_cordoned_cluster_counts_only_what_its_workloads_hold,
@@ -174,8 +176,6 @@ fn parallel() -> Vec<Case> {
         bed::a_pod_logs_through_the_api_server,
         bed::a_bare_cluster_has_no_kueue,
         bed::nothing_outlives_a_killed_run,
-        cohort_mode::a_cohorts_quota_is_used_as_its_queues_own,
-        cohort_mode::fair_sharing_weighs_a_cohort_as_its_queue,
         manifests::kubeconform_takes_all_that_is_shipped,
         metrics::prometheus_raises_alerts_and_takes_any_label,
         kueue_move::killed_at_each_request_a_move_leaves_the_job_in_one_queue_or_the_other,
