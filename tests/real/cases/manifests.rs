@@ -138,6 +138,8 @@ impl Kubectl {
                     let whole = json!({
                         "$ref": format!("#/components/schemas/{name}"), "components": {"schemas": schemas},
                     });
+                    // kubeconform has the version for the group of kinds that have none.
+                    let group = if group.is_empty() { version } else { group };
                     let file = format!("{group}_{version}_{}.json", kind.to_lowercase());
                     std::fs::write(to.join(file), whole.to_string())?;
                     missing.remove(at);
