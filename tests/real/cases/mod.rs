@@ -82,6 +82,7 @@ pub fn all() -> Vec<Case> {
     all
 }
 
+#[expect(clippy::too_many_lines, reason = "a list")]
 fn serial() -> [Case; 80] {
     cases![Serial:
         bed::a_killed_api_server_comes_back_with_its_data,
