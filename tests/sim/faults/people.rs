@@ -115,10 +115,8 @@ async fn who_applies_the_hubs_queue_from_git_is_told_what_to_configure() {
         let said = condition_of(&claim, "QuotaSynced");
         if said["reason"] == "QuotaConflict" {
             let message = said["message"].as_str().unwrap();
-            assert!(
-                message.contains("by `argocd-controller`: `fedq quota explain team` prints"),
-                "{message}"
-            );
+            // Times of writes are in seconds, so whoever made the queue within the same one may be named as well.
+            assert!(message.contains("`argocd-controller`: `fedq quota explain team` prints"), "{message}");
             break;
         }
         assert!(began.elapsed() < WITHIN, "nothing is said of it: {said}");
