@@ -66,7 +66,7 @@ pub async fn prometheus_scrapes_and_finds_every_metric(fleet: &Fleet) -> Result<
         .map(str::to_owned),
     );
     let url = format!("{}/metrics", stage.daemon.base_url());
-    let alerts = scraped(&url, 30, &queries).await?;
+    let alerts = scraped(&url, 60, &queries).await?;
     let raised: Vec<&String> = alerts.iter().filter(|(_, raised)| **raised).map(|(name, _)| name).collect();
     ensure!(raised.is_empty(), "all is well, and yet {raised:?}");
     Ok(())
