@@ -92,17 +92,31 @@ fn follow_kind(client: &Client, resource: &ApiResource, wake: Wake) -> Store<Dyn
     let api = Api::<DynamicObject>::all_with(client.clone(), resource);
     let name = resource.plural.clone();
     let config = watcher::Config::default().labels(APPWRAPPER_LABEL);
-    let stream = watcher(api, config).modify(trim).default_backoff().reflect(writer).touched_objects();
+    let stream = watcher(api, config).modify(trim).default_backoff().reflect(writer);
+    let known = store.clone();
     tokio::spawn(async move {
         let mut stream = std::pin::pin!(stream);
-        while let Some(touched) = stream.next().await {
-            match touched {
-                Ok(object) => {
-                    if !wake_owner(&wake, &object) {
-                        return;
-                    }
+        // What a new list lacks was deleted unseen: its owner is told, too.
+        let mut before = Vec::new();
+        while let Some(event) = stream.next().await {
+            let touched = match event {
+                Ok(watcher::Event::Init) => {
+                    before = known.state();
+                    continue;
                 }
-                Err(error) => tracing::warn!("Cannot follow {name}: {error}"),
+                Ok(watcher::Event::InitDone) => std::mem::take(&mut before),
+                Ok(
+                    watcher::Event::InitApply(object)
+                    | watcher::Event::Apply(object)
+                    | watcher::Event::Delete(object),
+                ) => vec![Arc::new(object)],
+                Err(error) => {
+                    tracing::warn!("Cannot follow {name}: {error}");
+                    continue;
+                }
+            };
+            if touched.iter().any(|object| !wake_owner(&wake, &**object)) {
+                return;
             }
         }
     });

@@ -195,7 +195,9 @@ async fn a_failed_pytorch_job_resets(worker: &Cluster, history: &History) -> Res
     let mut before = Value::Null;
     for round in 0..2 {
         let ready = |seen: &Value| {
+            // While it is reset, the condition still tells of the pods that go.
             seen["status"]["resettingCount"].as_i64().unwrap_or_default() == round
+                && seen["status"]["phase"] == "Running"
                 && has_condition(seen, "PodsReady", "True")
         };
         worker.wait(place.id("torch"), "running", GETS_THERE, ready).await?;
@@ -298,16 +300,20 @@ async fn pods_that_stay_are_forced_out(worker: &Cluster) -> Result<()> {
 
 /// Killed while components are made, and while they are removed; what waits for its answer never gets it.
 pub async fn an_api_server_that_stops_meanwhile_loses_and_doubles_nothing(fleet: &Fleet) -> Result<()> {
-    const WRAPPERS: usize = 20;
     let (name, worker) = ("an_api_server_that_stops_meanwhile_loses_and_doubles_nothing", fleet.worker1());
     let mut running = Operator::Ours.start(fleet, worker, name).await?;
+    kept_running(&mut running, fleet, stops_twice(worker)).await
+}
+
+async fn stops_twice(worker: &Cluster) -> Result<()> {
+    const WRAPPERS: usize = 20;
     let place = Place::lay(worker, "aw-stop").await?;
     let names: Vec<String> = (0..WRAPPERS).map(|index| format!("stop-{index:02}")).collect();
     for wrapper in &names {
         place.create(wrapper, &wrapped(&["job 5m", "job 5m"], wrapper)?, &[]).await?;
     }
     jobs_are(&place, "some Jobs", |count| 3 <= count).await?;
-    stop_for_a_while(&mut running, fleet, worker).await?;
+    stop_for_a_while(worker).await?;
     for wrapper in &names {
         worker
             .wait(place.id(wrapper), "ready", GETS_THERE, |seen| has_condition(seen, "PodsReady", "True"))
@@ -319,7 +325,7 @@ pub async fn an_api_server_that_stops_meanwhile_loses_and_doubles_nothing(fleet:
         worker.delete(place.id(wrapper)).await?;
     }
     jobs_are(&place, "some Jobs less", |count| count < 2 * WRAPPERS - 3).await?;
-    stop_for_a_while(&mut running, fleet, worker).await?;
+    stop_for_a_while(worker).await?;
     for wrapper in &names {
         place.is_gone(wrapper).await?;
     }
@@ -340,15 +346,27 @@ async fn jobs_are(place: &Place<'_>, what: &str, enough: impl Fn(usize) -> bool)
     .await
 }
 
-/// Whoever loses the Lease by that ends, and is started anew as by a kubelet.
-async fn stop_for_a_while(running: &mut Running, fleet: &Fleet, worker: &Cluster) -> Result<()> {
+async fn stop_for_a_while(worker: &Cluster) -> Result<()> {
     worker.plane.kill_api_server()?;
     tokio::time::sleep(Duration::from_secs(2)).await;
-    worker.plane.restart_api_server().await?;
-    if running.server.exited()?.is_some() {
-        running.kill_and_start_ours(fleet)?;
+    worker.plane.restart_api_server().await
+}
+
+/// Who loses the Lease ends, as late as a Lease lasts after the server stopped. It is started anew as by a kubelet.
+async fn kept_running(
+    running: &mut Running,
+    fleet: &Fleet,
+    work: impl Future<Output = Result<()>>,
+) -> Result<()> {
+    let mut work = std::pin::pin!(work);
+    loop {
+        if let Ok(done) = tokio::time::timeout(Duration::from_secs(1), &mut work).await {
+            return done.with_context(|| running.server.log_tail(40));
+        }
+        if running.server.exited()?.is_some() {
+            running.kill_and_start_ours(fleet)?;
+        }
     }
-    Ok(())
 }
 
 /// What is said of Jobs comes late; all else passes.
