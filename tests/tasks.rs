@@ -140,8 +140,11 @@ fn print_objects(told: &mut String, new: &NewTask, placement: &Placement) {
     let task = &new.spec;
     let id = TaskId::parse("1a2b3c4d").unwrap();
     let tenant = Tenant { namespace: "team".to_owned(), service_account: Some("runner".to_owned()) };
-    let gangs: &[Gang] =
-        if task.num_nodes == 1 { &[Gang::PerNode] } else { &[Gang::PerNode, Gang::Indexed, Gang::JobSet] };
+    let gangs: &[Gang] = match task.num_nodes {
+        _ if task.is_app_wrapper() => &[Gang::AppWrapper],
+        1 => &[Gang::PerNode],
+        _ => &[Gang::PerNode, Gang::Indexed, Gang::JobSet],
+    };
     for gang in gangs {
         let objects = render(&Order {
             id: &id,

@@ -18,7 +18,7 @@ use super::{
 };
 use fedq_domain::task::{
     sky::TaskFile,
-    wrapped::{WrappedFile, WrappedObject, read_manifest},
+    wrapped::{Wrapped, WrappedFile, WrappedObject, read_manifest},
 };
 use fedq_wire::{
     problem::{Cause, Code},
@@ -45,7 +45,7 @@ pub async fn submit_app_wrapper(
     Query(dry_run): Query<DryRun>,
     Json(asked): Json<SubmitAppWrapper>,
 ) -> Result<Response, Failure> {
-    let SubmitAppWrapper { file, id, queue, cluster } = asked;
+    let SubmitAppWrapper { file, id, queue, cluster, unwrap } = asked;
     let wanted = Wanted::read(id.as_deref(), queue, cluster.as_deref())?;
     owner.may(&state, "create", TASKS).await?;
     let read = read_manifest(file.as_bytes(), owner.namespace()).map_err(|error| {
@@ -57,6 +57,10 @@ pub async fn submit_app_wrapper(
     let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     if let Some(wrapped) = &mut task.spec.wrapped {
         wrapped.user_id.clone_from(&owner.caller.uid);
+        wrapped.unwrap = unwrap;
+        if unwrap {
+            may_unwrap(&state, wrapped)?;
+        }
         may_create(&state, &owner, &wrapped.objects()).await?;
     }
     let file = TaskFile { name: None, tasks: vec![task], warnings: Vec::new() };
@@ -74,6 +78,22 @@ pub async fn submit_app_wrapper(
     }
     let location = [(header::LOCATION, format!("/api/v1/tasks/{}", submitted.id))];
     Ok((StatusCode::CREATED, location, Json(submitted)).into_response())
+}
+
+/// The clusters' consent to what AppWrappers make is the rights of who makes it there; this Job is made with fedqd's own.
+fn may_unwrap(state: &State, wrapped: &Wrapped) -> Result<(), Failure> {
+    if !state.unwrap_jobs {
+        let detail = "unwrap: this fedqd makes no Jobs that were handed in as they are";
+        return Err(Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, detail)
+            .next("submit it without --unwrap, or have tasks.unwrapJobs of fedqd switched on"));
+    }
+    if wrapped.only_job().is_some() {
+        return Ok(());
+    }
+    let kinds: Vec<_> = wrapped.components.iter().filter_map(|one| one.template["kind"].as_str()).collect();
+    let detail = format!("unwrap: takes an AppWrapper of one Job, and this one wraps {}", kinds.join(", "));
+    Err(Failure::new(StatusCode::UNPROCESSABLE_ENTITY, Code::Invalid, detail)
+        .next("submit it without --unwrap, or wrap the Job alone"))
 }
 
 /// Nobody gets by way of an AppWrapper what they could not make by themselves. It is asked of the hub: the clusters see fedq,

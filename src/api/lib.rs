@@ -105,6 +105,8 @@ pub struct Parts {
     /// Of one person, that are not over.
     pub max_live: Live,
     pub uploads: UploadBounds,
+    /// Whether Jobs that were handed in within AppWrappers may be made as they are.
+    pub unwrap_jobs: bool,
     /// What k8s-cli's `X-User` is believed for without a token.
     pub unproven_names: UnprovenNames,
     /// What one caller may take.

@@ -121,7 +121,15 @@ fn options(asked: SubmitTask, uploads: BTreeMap<String, Archive>) -> (String, Op
         accelerators: asked.accelerators,
         image: asked.image,
     };
-    (asked.file, Options { envs: asked.envs, secrets: asked.secrets, uploads, changes, strict: asked.strict })
+    let options = Options {
+        envs: asked.envs,
+        secrets: asked.secrets,
+        uploads,
+        changes,
+        as_app_wrapper: asked.as_app_wrapper,
+        strict: asked.strict,
+    };
+    (asked.file, options)
 }
 
 /// One's own tasks, newest first.

@@ -202,6 +202,7 @@ impl Daemon {
             kept_logs: self.kept_logs.as_ref().map(|logs| logs.kept.clone()),
             max_live: self.config.max_live()?,
             uploads: self.upload_bounds()?,
+            unwrap_jobs: self.config.tasks.unwrap_jobs,
             unproven_names: self.unproven_names(),
             callers: Callers::default(),
             clock: self.clock.clone(),

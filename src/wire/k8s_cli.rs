@@ -114,6 +114,7 @@ fn metadata(task: &Record) -> Map<String, Value> {
         Gang::Indexed => "indexed",
         Gang::JobSet => "jobset",
         Gang::AppWrapper => "appwrapper",
+        Gang::Unwrapped => "unwrapped",
     });
     let more = [
         ("queue", task.queue.as_deref()),

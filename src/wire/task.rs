@@ -65,6 +65,9 @@ pub struct SubmitTask {
     #[schema(max_length = 1024)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
+    /// Make it as an AppWrapper, which the cluster's controller looks after: it is made anew when a node has to be left.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub as_app_wrapper: bool,
     /// Refuse a task of which a field would have no effect.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
@@ -139,7 +142,7 @@ pub struct Task {
     pub queue: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
-    /// perNode, indexed, jobSet or appWrapper.
+    /// perNode, indexed, jobSet, appWrapper or unwrapped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gang: Option<String>,
     pub num_nodes: u32,
@@ -195,6 +198,9 @@ pub struct SubmitAppWrapper {
     )]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
+    /// Where nothing runs AppWrappers its one Job is made by itself. Takes `tasks.unwrapJobs` of fedqd.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unwrap: bool,
 }
 
 /// Without the manifest, since people put secrets there.

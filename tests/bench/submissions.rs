@@ -109,6 +109,7 @@ fn api(store: &Store) -> Router {
         placements: watch::channel(Arc::default()).1,
         tenants: Tenants(vec![everybody]),
         kept_logs: None,
+        unwrap_jobs: true,
         max_live: Live { tasks: u32::MAX, bytes: u64::MAX },
         uploads: UploadBounds { one_task: 0, one_person: 0 },
         unproven_names: UnprovenNames::Refused,

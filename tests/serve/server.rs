@@ -125,6 +125,7 @@ pub async fn served_as(change: impl FnOnce(&mut Parts)) -> Served {
         task_signal: Arc::clone(&task_signal),
         tenants: tenants(),
         kept_logs: None,
+        unwrap_jobs: true,
         max_live: Live { tasks: 50, bytes: 16 << 20 },
         uploads: UploadBounds { one_task: 1 << 20, one_person: 3 << 20 },
         unproven_names: UnprovenNames::Refused,

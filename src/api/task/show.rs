@@ -170,6 +170,7 @@ fn gang(gang: Gang) -> &'static str {
         Gang::Indexed => "indexed",
         Gang::JobSet => "jobSet",
         Gang::AppWrapper => "appWrapper",
+        Gang::Unwrapped => "unwrapped",
     }
 }
 

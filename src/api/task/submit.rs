@@ -264,8 +264,9 @@ async fn check_one(
         state.must_be_joined(cluster).await?;
     }
     let no_route = state.task_views.borrow().fleet.no_route(&row.namespace, queue);
-    if let Some(no_route @ (NoRoute::HubWithoutKind { .. } | NoRoute::NoRuntime { .. })) = no_route
-        && row.spec.wrapped.is_some()
+    if let Some(no_route) = no_route.filter(NoRoute::stays)
+        && row.spec.is_app_wrapper()
+        && !row.spec.may_unwrap()
         && row.cluster.is_none()
     {
         return Err(invalid(no_route.to_string()));

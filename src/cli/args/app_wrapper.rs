@@ -13,6 +13,7 @@ pub enum AppWrapperCommand {
   fedq appwrapper submit train.yaml
   fedq appwrapper submit train.yaml --queue team --dry-run
   fedq appwrapper submit train.yaml --cluster eu-west --detach
+  fedq appwrapper submit job.yaml --unwrap
   cat train.yaml | fedq appwrapper submit - -o name
 
 The file is an AppWrapper of workload.codeflare.dev/v1beta2. Once this says so, it is stored and waits for quota where its
@@ -81,6 +82,9 @@ pub struct AppWrapperPlace {
     /// Run on this cluster only
     #[arg(long, value_name = "CLUSTER")]
     pub cluster: Option<String>,
+    /// Where nothing runs AppWrappers, make its one Job by itself (if tasks.unwrapJobs of fedqd allows it)
+    #[arg(long)]
+    pub unwrap: bool,
     /// Do not show its logs
     #[arg(short, long)]
     pub detach: bool,

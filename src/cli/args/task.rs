@@ -127,6 +127,9 @@ pub struct SubmitArgs {
     /// The container image
     #[arg(long, value_name = "IMAGE")]
     pub image: Option<String>,
+    /// Make it as an AppWrapper, which the cluster's controller makes anew when a node has to be left
+    #[arg(long)]
+    pub as_app_wrapper: bool,
     /// Do not show its logs
     #[arg(short, long)]
     pub detach: bool,

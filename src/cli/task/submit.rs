@@ -72,6 +72,7 @@ async fn request(args: &SubmitArgs) -> Result<(SubmitTask, BTreeMap<String, Pack
         num_nodes: args.nodes,
         accelerators: args.gpus.clone(),
         image: args.image.clone(),
+        as_app_wrapper: args.as_app_wrapper,
         strict: args.input.strict,
     };
     Ok((task, packed))

@@ -16,6 +16,7 @@ use fedq_domain::{
         progress::{self, Observed, Step},
         record::NodeCounts,
         render::{Gang, main_names},
+        runtime::Runtime,
         view::{NodePhase, TaskView},
     },
 };
@@ -173,9 +174,10 @@ impl TaskController {
             // The answer comes in a moment, and decides on the form of the task.
             Outcome::Run(placement) if job_sets::is_asked(&self.clusters, &row, placement) => None,
             Outcome::Run(placement)
-                if row.spec.wrapped.is_some()
+                if row.spec.is_app_wrapper()
                     && route(&row, placement, routes).is_some()
-                    && let Some(no_route) = chooser.fleet.no_route(&row.namespace, &placement.queue) =>
+                    && let Some(no_route) = chooser.fleet.no_route(&row.namespace, &placement.queue)
+                    && !(row.spec.may_unwrap() && no_route.stays()) =>
             {
                 live.judged = Some((revision, no_route.to_string()));
                 None
@@ -187,6 +189,10 @@ impl TaskController {
                     dispatch.by_multikueue = true;
                     if dispatch.gang == Gang::JobSet && !self.has_jobsets(clusters, chooser) {
                         dispatch.gang = Gang::Indexed;
+                    }
+                    if row.spec.may_unwrap() {
+                        let no_route = chooser.fleet.no_route(&row.namespace, &placement.queue);
+                        dispatch.gang = if no_route.is_some() { Gang::Unwrapped } else { Gang::AppWrapper };
                     }
                     let hub = ClusterName::new(HUB).expect("a constant name is valid");
                     let step = Step::new(Move::Dispatch(hub), Some("MultiKueue dispatches it".to_owned()));
@@ -212,7 +218,12 @@ impl TaskController {
         let auto = Gang::auto(row.spec.num_nodes, true, has_jobsets);
         // One node has no gang to be made of.
         let of_script = || self.settings.gang.filter(|_| 1 < row.spec.num_nodes).unwrap_or(auto);
-        let gang = if row.spec.wrapped.is_some() { Gang::AppWrapper } else { of_script() };
+        let has_no_runtime = member.is_some_and(|member| matches!(member.app_wrappers, Runtime::None(_)));
+        let gang = match row.spec.is_app_wrapper() {
+            true if has_no_runtime && row.spec.may_unwrap() => Gang::Unwrapped,
+            true => Gang::AppWrapper,
+            false => of_script(),
+        };
         let priority = row.spec.priority.as_ref();
         Dispatch {
             placement: placement.clone(),
@@ -263,7 +274,7 @@ impl TaskController {
             return decided(row, step, row.dispatch.clone(), live.destined.clone());
         }
         let cluster = self.usable(name, joined)?;
-        if row.spec.wrapped.is_some() && !cluster.index.has_app_wrappers {
+        if is_app_wrapper(row) && !cluster.index.has_app_wrappers {
             return None;
         }
         let mut seen = observe(cluster, row);
@@ -328,6 +339,11 @@ pub(super) fn decided(
     Some(Decided { step, to, dispatch, destined, nodes: row.nodes })
 }
 
+/// Whether its object is an AppWrapper.
+pub(super) fn is_app_wrapper(row: &TaskRow) -> bool {
+    row.dispatch.as_ref().is_some_and(|dispatch| dispatch.gang == Gang::AppWrapper)
+}
+
 /// What is seen of a task on its cluster, writes under way included.
 pub(super) fn observe(cluster: &Cluster, row: &TaskRow) -> Observed {
     let Some(dispatch) = &row.dispatch else { return Observed::default() };
@@ -339,7 +355,7 @@ pub(super) fn observe(cluster: &Cluster, row: &TaskRow) -> Observed {
         nodes: row.spec.num_nodes,
     };
     let mut seen = cluster.index.observe(row, expected);
-    // An AppWrapper's controller makes pods anew that were ended; what it says at last is the end.
+    // Who makes what was handed in makes pods anew that were ended; what it says at last is the end.
     seen.disrupted &= row.spec.wrapped.is_none();
     let target = &cluster.target;
     match &row.state.phase {

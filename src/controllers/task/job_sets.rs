@@ -54,7 +54,7 @@ pub(super) fn is_asked(
 ) -> bool {
     let cluster = clusters.get(&placement.cluster);
     1 < row.spec.num_nodes
-        && row.spec.wrapped.is_none()
+        && !row.spec.is_app_wrapper()
         && cluster.is_some_and(|cluster| cluster.job_sets.is_asked())
 }
 

@@ -14,7 +14,7 @@ use fedq_values::ids::ClusterName;
 use super::{
     Cluster, Decided, TaskController,
     chooser::Chooser,
-    decide::{decided, observe, over},
+    decide::{decided, is_app_wrapper, observe, over},
     gather::Routes,
     wishes::Dispatching,
 };
@@ -43,8 +43,7 @@ impl TaskController {
     pub(super) fn follow_on_hub(&self, id: &TaskId) -> Option<Decided> {
         let live = self.live.get(id)?;
         let row = &live.row;
-        let has =
-            |hub: &Cluster| hub.index.current && (row.spec.wrapped.is_none() || hub.index.has_app_wrappers);
+        let has = |hub: &Cluster| hub.index.current && (!is_app_wrapper(row) || hub.index.has_app_wrappers);
         let hub = self.place.as_ref().filter(|hub| has(hub))?;
         let seen = self.observe_dispatched(hub, row);
         let step = progress::next(&row.state.phase, &seen, (&row.spec.recovery, row.restarts))?;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use fedq_domain::task::{
     names::{TaskId, object_name},
     phase::Phase,
-    render::{Gang, Order, Tenant, is_main, main_names, render, upload_secret_names},
+    render::{Gang, Order, Tenant, is_main, main_names, needs_service, render, upload_secret_names},
     wrapped,
 };
 use fedq_k8s::{
@@ -53,7 +53,7 @@ impl Dispatching<'_> {
     /// Its Jobs, or its JobSet or AppWrapper.
     pub fn mains(&self) -> Vec<write::Target> {
         let kind = match self.dispatch.gang {
-            Gang::PerNode | Gang::Indexed => Kind::Job,
+            Gang::PerNode | Gang::Indexed | Gang::Unwrapped => Kind::Job,
             Gang::JobSet => Kind::JobSet,
             Gang::AppWrapper => Kind::AppWrapper,
         };
@@ -67,7 +67,7 @@ impl Dispatching<'_> {
         let secret = |name: String| write::Target::namespaced(Kind::Secret, namespace, name);
         let values = (!self.task.spec.secrets.is_empty()).then(|| secret(format!("{name}-env")));
         let uploads = upload_secret_names(&name, &self.task.spec.uploads).into_iter().map(secret);
-        let service = (1 < self.task.spec.num_nodes && self.dispatch.gang.needs_service())
+        let service = needs_service(self.dispatch.gang, &self.task.spec)
             .then(|| write::Target::namespaced(Kind::Service, namespace, &name));
         values.into_iter().chain(uploads).chain(service).collect()
     }
@@ -155,7 +155,7 @@ fn references(gang: Gang, owners: &[&Arc<TaskJob>]) -> Value {
     let (version, kind) = match gang {
         Gang::JobSet => ("jobset.x-k8s.io/v1alpha2", "JobSet"),
         Gang::AppWrapper => (wrapped::API_VERSION, "AppWrapper"),
-        Gang::PerNode | Gang::Indexed => ("batch/v1", "Job"),
+        Gang::PerNode | Gang::Indexed | Gang::Unwrapped => ("batch/v1", "Job"),
     };
     let reference = |owner: &&Arc<TaskJob>| {
         json!({

@@ -57,6 +57,13 @@ pub enum NoRoute {
     },
 }
 
+impl NoRoute {
+    /// Whether it stays so until somebody installs what is missing.
+    pub fn stays(&self) -> bool {
+        matches!(self, Self::HubWithoutKind { .. } | Self::NoRuntime { .. })
+    }
+}
+
 impl fmt::Display for NoRoute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const ELSE: &str = "or name another queue with --queue, or one cluster with --cluster";
@@ -171,11 +178,12 @@ impl Fleet {
             let obstacle = match &member.app_wrappers {
                 Runtime::Upstream | Runtime::Fedq => return None,
                 Runtime::Unknown => Obstacle::RuntimeUnknown,
+                Runtime::None(_) if task.may_unwrap() => return None,
                 Runtime::None(absence) => Obstacle::NoRuntime(absence.clone()),
             };
             Some((name.clone(), obstacle))
         };
-        if task.wrapped.is_none() {
+        if !task.is_app_wrapper() {
             return BTreeMap::new();
         }
         self.clusters.iter().filter_map(lacking).collect()

@@ -2,7 +2,7 @@
 //!
 //! Three forms, and what is handed in as an AppWrapper. One node, or no queue: a Job for each node, as k8s-cli makes them. Several nodes in a
 //! queue: one object, so that Kueue admits all of them or none, a JobSet where the cluster has them,
-//! else an Indexed Job. Labels are the same in all forms; status, stop and logs go by them, never by names.
+//! else an Indexed Job. Who asks for it has the Job of either in an AppWrapper. Labels are the same in all forms; status, stop and logs go by them, never by names.
 
 mod pod;
 mod script;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use fedq_wrapped::{
-    names::{KIND, USER_ID_LABEL, USER_LABEL},
+    names::{KIND, USER_ID_LABEL, USER_LABEL, annotation::RETRY_LIMIT},
     validate::label_value,
 };
 
@@ -56,16 +56,13 @@ pub enum Gang {
     PerNode,
     Indexed,
     JobSet,
-    /// What was handed in, as it is.
+    /// What was handed in, as it is; or a Job in one.
     AppWrapper,
+    /// The one Job of what was handed in.
+    Unwrapped,
 }
 
 impl Gang {
-    /// Its nodes find each other by a Service that fedq makes: of JobSets and AppWrappers that is their own matter.
-    pub fn needs_service(self) -> bool {
-        matches!(self, Self::PerNode | Self::Indexed)
-    }
-
     /// The form that makes one Workload of one task.
     pub fn auto(num_nodes: u32, queued: bool, has_jobsets: bool) -> Self {
         match (num_nodes, queued, has_jobsets) {
@@ -118,16 +115,28 @@ pub fn render(order: &Order<'_>) -> Vec<Value> {
         Gang::PerNode => objects.extend((0..order.spec.num_nodes).map(|rank| order.node_job(rank))),
         Gang::Indexed => objects.push(order.indexed_job()),
         Gang::JobSet => objects.push(order.job_set()),
-        Gang::AppWrapper => objects.extend(order.app_wrapper()),
+        Gang::AppWrapper => objects.push(order.app_wrapper()),
+        Gang::Unwrapped => objects.extend(order.unwrapped_job()),
     }
     objects
+}
+
+/// Whether its nodes find each other by a Service that fedq makes: of JobSets, and of what was handed in, that is their own
+/// matter.
+pub fn needs_service(gang: Gang, spec: &TaskSpec) -> bool {
+    let of_form = match gang {
+        Gang::PerNode | Gang::Indexed => true,
+        Gang::AppWrapper => spec.wrapped.is_none(),
+        Gang::JobSet | Gang::Unwrapped => false,
+    };
+    of_form && 1 < spec.num_nodes
 }
 
 /// The names of a task's Jobs, or of its JobSet.
 pub fn main_names(gang: Gang, object: &str, num_nodes: u32) -> Vec<String> {
     match gang {
         Gang::PerNode => (0..num_nodes).map(|rank| node_name(object, rank, num_nodes)).collect(),
-        Gang::Indexed | Gang::JobSet | Gang::AppWrapper => vec![object.to_owned()],
+        Gang::Indexed | Gang::JobSet | Gang::AppWrapper | Gang::Unwrapped => vec![object.to_owned()],
     }
 }
 
@@ -159,7 +168,7 @@ impl Order<'_> {
     }
 
     fn has_own_service(&self) -> bool {
-        1 < self.spec.num_nodes && self.gang.needs_service()
+        needs_service(self.gang, self.spec)
     }
 
     fn secret_name(&self) -> Option<String> {
@@ -216,6 +225,17 @@ impl Order<'_> {
             "labels": labels,
             "annotations": annotations,
         })
+    }
+
+    /// Of the task's object, with what people wrote there.
+    fn annotated(&self, labels: &BTreeMap<String, String>, theirs: BTreeMap<String, String>) -> Value {
+        let mut metadata = self.metadata(&self.object_name(), labels);
+        if let Some(annotations) = metadata["annotations"].as_object_mut() {
+            for (key, value) in theirs {
+                annotations.entry(key).or_insert(value.into());
+            }
+        }
+        metadata
     }
 
     fn queued(&self, rank: Option<u32>) -> BTreeMap<String, String> {
@@ -348,22 +368,54 @@ impl Order<'_> {
         })
     }
 
-    /// What was handed in, found and queued as a task is. The labels of its user are for whoever looks; a webhook of the
-    /// cluster may put fedq's own account there.
-    fn app_wrapper(&self) -> Option<Value> {
-        let wrapped = self.spec.wrapped.as_ref()?;
-        let mut labels = wrapped.labels.clone();
+    /// Found and queued as a task is. The labels of its user are for whoever looks; a webhook of the cluster may put fedq's own
+    /// account there.
+    fn app_wrapper(&self) -> Value {
+        let (mut labels, annotations, components) = match &self.spec.wrapped {
+            Some(wrapped) => {
+                let mut labels = wrapped.labels.clone();
+                let user_id = wrapped.user_id.as_deref().unwrap_or_default();
+                labels.insert(USER_ID_LABEL.to_owned(), label_value(user_id));
+                (labels, wrapped.annotations.clone(), json!(wrapped.labelled(&self.own_labels(None))))
+            }
+            None => {
+                // Programs that fail are fedq's to start again, as with every task.
+                let annotations = BTreeMap::from([(RETRY_LIMIT.to_owned(), "0".to_owned())]);
+                (BTreeMap::new(), annotations, json!([{"template": self.wrapped_job()}]))
+            }
+        };
         labels.extend(self.queued(None));
         labels.insert(USER_LABEL.to_owned(), label_value(self.owner));
-        labels.insert(USER_ID_LABEL.to_owned(), label_value(wrapped.user_id.as_deref().unwrap_or_default()));
-        let mut metadata = self.metadata(&self.object_name(), &labels);
-        let annotations = wrapped.annotations.iter();
-        for (key, value) in annotations {
-            metadata["annotations"][key] = json!(value);
-        }
-        let mut spec = json!({"components": wrapped.labelled(&self.own_labels(None))});
+        let metadata = self.annotated(&labels, annotations);
+        let mut spec = json!({"components": components});
         self.suspend(&mut spec);
-        Some(json!({"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}))
+        json!({"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec})
+    }
+
+    /// The AppWrapper has its turn, and the labels by which tasks are found.
+    fn wrapped_job(&self) -> Value {
+        let mut job = if self.spec.num_nodes == 1 { self.node_job(0) } else { self.indexed_job() };
+        job["metadata"] = json!({"name": self.object_name()});
+        if let Some(spec) = job["spec"].as_object_mut() {
+            spec.remove("suspend");
+            spec.remove("managedBy");
+        }
+        job
+    }
+
+    fn unwrapped_job(&self) -> Option<Value> {
+        let wrapped = self.spec.wrapped.as_ref()?;
+        wrapped.only_job()?;
+        let mut job = wrapped.labelled(&self.own_labels(None)).into_iter().next()?.template;
+        let own = |field: &str| -> BTreeMap<String, String> {
+            serde_json::from_value(job["metadata"][field].clone()).unwrap_or_default()
+        };
+        let mut labels = wrapped.labels.clone();
+        labels.extend(own("labels"));
+        labels.extend(self.queued(None));
+        job["metadata"] = self.annotated(&labels, own("annotations"));
+        self.suspend(&mut job["spec"]);
+        Some(job)
     }
 
     /// Kueue's webhook would do both; without it, nothing runs before its turn either.
@@ -382,9 +434,10 @@ impl Order<'_> {
         let name = self.object_name();
         let host = |rank: u32| match self.gang {
             Gang::PerNode => format!("{name}-node-{rank}.{name}"),
-            Gang::Indexed => format!("{name}-{rank}.{name}"),
+            Gang::Indexed | Gang::AppWrapper => format!("{name}-{rank}.{name}"),
             Gang::JobSet => format!("{name}-{REPLICATED_JOB}-{rank}-0.{name}"),
-            Gang::AppWrapper => name.clone(),
+            // What was handed in is no script that could ask.
+            Gang::Unwrapped => name.clone(),
         };
         Some((0..self.spec.num_nodes).map(host).collect::<Vec<_>>().join("\n"))
     }

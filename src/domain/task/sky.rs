@@ -37,6 +37,8 @@ pub struct Options {
     pub uploads: BTreeMap<String, Archive>,
     /// Of the one task of the file.
     pub changes: Changes,
+    /// Its tasks are made as AppWrappers, whatever the file says.
+    pub as_app_wrapper: bool,
     /// Warnings are problems.
     pub strict: bool,
 }
@@ -124,7 +126,9 @@ fn walk(mut documents: Vec<Node>, options: &Options) -> Walked {
         if 1 < rest.len() {
             root.path = format!("tasks[{index}]");
         }
-        document::task(&root, &overrides, &mut notes)
+        let mut task = document::task(&root, &overrides, &mut notes)?;
+        task.spec.as_app_wrapper |= options.as_app_wrapper;
+        Some(task)
     };
     let tasks: Vec<_> = rest.iter().take(MAX_TASKS).enumerate().map(read).collect();
     document::names_differ(rest, &tasks, &mut notes);

@@ -57,9 +57,24 @@ pub struct TaskSpec {
     pub recovery: Recovery,
     pub limits: Limits,
     pub pod: PodExtras,
+    /// Made as an AppWrapper, which its cluster's controller looks after.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub as_app_wrapper: bool,
     /// Objects that it is instead of a script: an AppWrapper. Then `num_nodes` counts all their pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wrapped: Option<Wrapped>,
+}
+
+impl TaskSpec {
+    /// Whether it takes a controller of AppWrappers to run it.
+    pub fn is_app_wrapper(&self) -> bool {
+        self.as_app_wrapper || self.wrapped.is_some()
+    }
+
+    /// Whether it is a Job by itself where no such controller is.
+    pub fn may_unwrap(&self) -> bool {
+        self.wrapped.as_ref().is_some_and(|wrapped| wrapped.unwrap)
+    }
 }
 
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]

@@ -40,6 +40,9 @@ pub struct Wrapped {
     pub pod_sets: Vec<WrappedPods>,
     /// The UID that the hub knows its owner by, if it knows one.
     pub user_id: Option<String>,
+    /// Its one Job is made by itself where nothing runs AppWrappers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unwrap: bool,
 }
 
 /// Pods that are alike.
@@ -75,6 +78,13 @@ impl WrappedPods {
 }
 
 impl Wrapped {
+    /// The Job that is all it wraps.
+    pub fn only_job(&self) -> Option<&Component> {
+        let [only] = &self.components[..] else { return None };
+        let is = |field: &str, value: &str| only.template[field] == value;
+        (is("apiVersion", "batch/v1") && is("kind", "Job")).then_some(only)
+    }
+
     /// All pods that run at once.
     pub fn pods(&self) -> u32 {
         self.pod_sets.iter().fold(0, |sum, pods| sum.saturating_add(pods.count))

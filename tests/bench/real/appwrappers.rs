@@ -52,6 +52,7 @@ struct Figures {
 }
 
 pub async fn run(sizes: &Sizes) -> Result<()> {
+    tools::measure_what_is_shipped();
     println!("Building both operators, and starting a hub and two workers with Kueue.");
     tokio::task::spawn_blocking(|| tools::fedq_appwrapper().and_then(|_| tools::appwrapper_operator()))
         .await??;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::appwrapper::operators::{self, History};
 use super::appwrapper::{GETS_THERE, allow_limited_user, clear, components, ground, pods};
-use super::appwrapper_stage::{APPWRAPPER, Operator, Replica, Running, Setting};
+use super::appwrapper_stage::{APPWRAPPER, Operator, Replica, Setting, kept_running};
 use crate::support::cluster::{Cluster, Id, Part, client_of, has_condition, id};
 use crate::support::fleet::Fleet;
 use crate::support::relay::{Asked, Tap};
@@ -350,23 +350,6 @@ async fn stop_for_a_while(worker: &Cluster) -> Result<()> {
     worker.plane.kill_api_server()?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     worker.plane.restart_api_server().await
-}
-
-/// Who loses the Lease ends, as late as a Lease lasts after the server stopped. It is started anew as by a kubelet.
-async fn kept_running(
-    running: &mut Running,
-    fleet: &Fleet,
-    work: impl Future<Output = Result<()>>,
-) -> Result<()> {
-    let mut work = std::pin::pin!(work);
-    loop {
-        if let Ok(done) = tokio::time::timeout(Duration::from_secs(1), &mut work).await {
-            return done.with_context(|| running.server.log_tail(40));
-        }
-        if running.server.exited()?.is_some() {
-            running.kill_and_start_ours(fleet)?;
-        }
-    }
 }
 
 /// What is said of Jobs comes late; all else passes.

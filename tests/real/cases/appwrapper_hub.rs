@@ -1,13 +1,15 @@
 //! AppWrappers from the command line on the hub to real objects on the worker that runs them, and back.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::appwrapper_stage::{APPWRAPPER, Operator};
+use super::appwrapper_stage::{APPWRAPPER, Operator, kept_running};
 use super::stage::{GPU, SOON, holds};
 use super::task_stage::{Bed, LONG, SHORT, stage, staged};
 use crate::support::cluster::{Cluster, id as id_of};
-use crate::support::daemon::Ran;
+use crate::support::daemon::{Daemon, Ran};
 use crate::support::fleet::Fleet;
 use crate::support::wait::{Seen, eventually};
 
@@ -16,7 +18,7 @@ pub async fn appwrappers_go_from_the_hub_to_the_worker_that_runs_them(fleet: &Fl
     let (one, two) = (fleet.worker1(), fleet.worker2());
     forget_leases(two).await?;
     let _running = Operator::Ours.start(fleet, one, name).await?;
-    let stage = stage(fleet, name, case, "keepObjects: 20s").await?;
+    let stage = stage(fleet, name, case, "keepObjects: 20s, unwrapJobs: true").await?;
     let bed = Bed::set(&stage, ["8", "16"]).await?;
 
     let short = hand_in(&bed, &wrapper("short", (2, 1), SHORT))?;
@@ -49,6 +51,12 @@ pub async fn appwrappers_go_from_the_hub_to_the_worker_that_runs_them(fleet: &Fl
 
     let told = submit(&bed, &wrapper("elsewhere", (1, 1), SHORT), &["--cluster", "two"])?;
     ensure!(told.code != 0 && told.stderr.contains("nothing runs AppWrappers there"), "{told:?}");
+    task_as_appwrapper(&bed, one).await.context("a task that is made as an AppWrapper")?;
+    let told = submit(&bed, &of_a_job(wrapper("alone", (2, 1), SHORT))?, &["--cluster", "two", "--unwrap"])?;
+    let alone = id_in(&told.success()?)?;
+    let ended = bed.reaches(&alone, "succeeded").await?;
+    ensure!(ended["gang"] == "unwrapped" && ended["nodes"]["succeeded"] == 2, "{ended:#}");
+    ensure!(bed.has(two, ("batch/v1", "Job"), &alone).await?.len() == 1);
     eventually("each cluster to say who runs them", SOON, async || {
         let mut told = Vec::new();
         for cluster in ["one", "two"] {
@@ -58,6 +66,97 @@ pub async fn appwrappers_go_from_the_hub_to_the_worker_that_runs_them(fleet: &Fl
         Ok(Seen::when(told == [json!("fedq"), json!("none")], || format!("{told:?}")))
     })
     .await
+}
+
+/// Its Job within, its Service and its Secret beside the AppWrapper, and all of it gone with that.
+async fn task_as_appwrapper(bed: &Bed<'_, '_>, one: &Cluster) -> Result<()> {
+    let task = json!({
+        "name": "gang", "run": "torchrun train.py", "num_nodes": 2, "resources": {"accelerators": 1},
+        "secrets": {"TOKEN": "hush"}, "config": {"fedq": {"as_app_wrapper": true}},
+    });
+    let id = bed.hand_in(task, &[("pod-complete", SHORT)])?;
+    let running = bed.reaches(&id, "running").await?;
+    ensure!(running["gang"] == "appWrapper" && running["kind"] == "task", "{running:#}");
+    let wrapper = bed.has(one, (APPWRAPPER, "AppWrapper"), &id).await?;
+    let uid = &wrapper[0]["metadata"]["uid"];
+    for kind in ["Service", "Secret"] {
+        let beside = bed.has(one, ("v1", kind), &id).await?;
+        ensure!(
+            beside.len() == 1 && beside[0]["metadata"]["ownerReferences"][0]["uid"] == *uid,
+            "{beside:#?}"
+        );
+    }
+    let ended = bed.reaches(&id, "succeeded").await?;
+    ensure!(ended["nodes"]["succeeded"] == 2 && ended["epoch"] == 1, "{ended:#}");
+    bed.is_gone(one, &id).await
+}
+
+/// fedqd killed around each request that is an AppWrapper's own, and the API server in the middle of several: each
+/// component exists once, and nothing is left.
+pub async fn killed_or_cut_off_while_it_hands_over_each_component_exists_once(fleet: &Fleet) -> Result<()> {
+    let (name, case) = ("killed_or_cut_off_while_it_hands_over_each_component_exists_once", "aw-cut");
+    let one = fleet.worker1();
+    forget_leases(fleet.worker2()).await?;
+    let mut running = Operator::Ours.start(fleet, one, name).await?;
+    let stage = stage(fleet, name, case, "").await?;
+    let bed = Bed::set(&stage, ["8", "4"]).await?;
+    for at in ["before:create appwrappers:1", "after:create appwrappers:1"] {
+        let known = bed.all()?;
+        stage.daemon.kill()?;
+        stage.daemon.restart_with(&[("FEDQ_ABORT_AT", at)]).await?;
+        // It may end before the answer has arrived.
+        let told = submit(&bed, &wrapper("killed", (2, 1), SHORT), &[]);
+        ends_and_starts_anew(&stage.daemon).await.context(at)?;
+        let new: Vec<String> = bed.all()?.into_iter().filter(|id| !known.contains(id)).collect();
+        ensure!(new.len() == 1, "{at}: {new:?}, {told:?}");
+        let ended = bed.reaches(&new[0], "succeeded").await.context(at)?;
+        ensure!(ended["epoch"] == 1, "{at}: {ended:#}");
+        made_once(&bed, one, &new[0]).await.context(at)?;
+    }
+    for at in ["before:delete appwrappers:1", "after:delete appwrappers:1"] {
+        let id = hand_in(&bed, &wrapper("stopped", (2, 1), LONG))?;
+        bed.reaches(&id, "running").await?;
+        stage.daemon.kill()?;
+        stage.daemon.restart_with(&[("FEDQ_ABORT_AT", at)]).await?;
+        bed.person.runs(&["appwrapper", "delete", &id, "--no-wait"])?;
+        ends_and_starts_anew(&stage.daemon).await.context(at)?;
+        bed.reaches(&id, "stopped").await.context(at)?;
+        let left = bed.has(one, (APPWRAPPER, "AppWrapper"), &id).await?;
+        ensure!(left.is_empty(), "{at}: it is gone when that is said: {left:#?}");
+        bed.is_gone(one, &id).await.context(at)?;
+    }
+
+    let cut_off = async {
+        let ids = (0..6).map(|number| hand_in(&bed, &wrapper(&format!("cut-{number}"), (1, 1), SHORT)));
+        let ids: Vec<String> = ids.collect::<Result<_>>()?;
+        one.plane.kill_api_server()?;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        one.plane.restart_api_server().await?;
+        for id in &ids {
+            let ended = bed.reaches(id, "succeeded").await?;
+            ensure!(ended["epoch"] == 1, "{ended:#}");
+            made_once(&bed, one, id).await?;
+        }
+        Ok(())
+    };
+    kept_running(&mut running, fleet, cut_off).await
+}
+
+async fn ends_and_starts_anew(daemon: &Daemon) -> Result<()> {
+    eventually("fedqd to end itself", SOON, async || {
+        Ok(Seen::when(daemon.has_ended()?, || "it still runs".to_owned()))
+    })
+    .await?;
+    daemon.restart().await
+}
+
+/// It is there until its time is over (`keepObjects`).
+async fn made_once(bed: &Bed<'_, '_>, worker: &Cluster, id: &str) -> Result<()> {
+    let (wrappers, pods) =
+        (bed.has(worker, (APPWRAPPER, "AppWrapper"), id).await?, bed.has(worker, ("v1", "Pod"), id).await?);
+    let nodes = bed.status(id)?["numNodes"].as_u64();
+    ensure!(wrappers.len() == 1 && nodes == u64::try_from(pods.len()).ok(), "{wrappers:#?} {pods:#?}");
+    Ok(())
 }
 
 pub async fn multikueue_dispatches_appwrappers_and_they_are_found_where_they_land(
@@ -118,10 +217,19 @@ fn submit(bed: &Bed<'_, '_>, wrapper: &Value, more: &[&str]) -> Result<Ran> {
     bed.person.runs(&[&["appwrapper", "submit", &file, "-o", "json"], more].concat())
 }
 
-/// Its id.
 fn hand_in(bed: &Bed<'_, '_>, wrapper: &Value) -> Result<String> {
-    let told: Value = serde_json::from_str(&submit(bed, wrapper, &[])?.success()?)?;
+    id_in(&submit(bed, wrapper, &[])?.success()?)
+}
+
+fn id_in(told: &str) -> Result<String> {
+    let told: Value = serde_json::from_str(told)?;
     Ok(told["id"].as_str().context("an id")?.to_owned())
+}
+
+/// Without its Service.
+fn of_a_job(mut wrapper: Value) -> Result<Value> {
+    wrapper["spec"]["components"].as_array_mut().context("components")?.remove(0);
+    Ok(wrapper)
 }
 
 /// A controller that ran there before says so by its Lease for some minutes more.

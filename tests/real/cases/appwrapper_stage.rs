@@ -191,6 +191,23 @@ impl Running {
     }
 }
 
+/// Who loses the Lease ends, as late as a Lease lasts after the server stopped. It is started anew as by a kubelet.
+pub async fn kept_running(
+    running: &mut Running,
+    fleet: &Fleet,
+    work: impl Future<Output = Result<()>>,
+) -> Result<()> {
+    let mut work = std::pin::pin!(work);
+    loop {
+        if let Ok(done) = tokio::time::timeout(Duration::from_secs(1), &mut work).await {
+            return done.with_context(|| running.server.log_tail(40));
+        }
+        if running.server.exited()?.is_some() {
+            running.kill_and_start_ours(fleet)?;
+        }
+    }
+}
+
 fn ours(program: &Path, dir: &Path) -> Command {
     let mut command = Command::new(program);
     command

@@ -85,7 +85,7 @@ impl<'s, 'f> Bed<'s, 'f> {
             ["delay", "jitter-delay"].map(|key| (format!("{stage}.stage.kwok.x-k8s.io/{key}"), json!(time)))
         });
         let annotations: Map<String, Value> = delays.collect();
-        task["config"] = json!({"kubernetes": {"custom_metadata": {"annotations": annotations}}});
+        task["config"]["kubernetes"] = json!({"custom_metadata": {"annotations": annotations}});
         let file = self.stage.daemon.home().file("task.yaml", &task.to_string())?;
         let told =
             self.person.runs(&["task", "submit", &file.display().to_string(), "-o", "json"])?.success()?;

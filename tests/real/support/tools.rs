@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -176,8 +177,6 @@ pub fn module_file(folder: &str, module: &str, file: &str) -> Result<String> {
 pub fn fedq_appwrapper() -> Result<PathBuf> {
     let path = fedq_appwrapper_path();
     let target = path.ancestors().nth(2).context("a target folder")?;
-    // A benchmark measures what it was built beside.
-    let optimized = path.parent().is_some_and(|folder| folder.ends_with("release"));
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
     // What cargo tells the test of itself is news to build scripts under it, which would run again.
@@ -188,19 +187,40 @@ pub fn fedq_appwrapper() -> Result<PathBuf> {
             build.env_remove(&name);
         }
     }
+    let what: &[&str] = if as_shipped() {
+        &["build", "--locked", "--release", "--package", "fedq-appwrapper"]
+    } else {
+        &["test", "--locked", "--no-run", "--test", "program"]
+    };
     let built = build
         .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args([if optimized { "bench" } else { "test" }, "--locked", "--no-run", "--test", "program"])
+        .args(what)
         .arg("--target-dir")
         .arg(target)
         .output()
         .context("run cargo")?;
-    ensure!(built.status.success(), "cargo test --no-run: {}", String::from_utf8_lossy(&built.stderr));
+    ensure!(built.status.success(), "cargo {}: {}", what.join(" "), String::from_utf8_lossy(&built.stderr));
     Ok(path)
 }
 
 pub fn fedq_appwrapper_path() -> PathBuf {
-    Path::new(env!("CARGO_BIN_EXE_fedqd")).with_file_name("fedq-appwrapper")
+    let beside = Path::new(env!("CARGO_BIN_EXE_fedqd")).with_file_name("fedq-appwrapper");
+    if !as_shipped() {
+        return beside;
+    }
+    let target = beside.ancestors().nth(2).unwrap_or(&beside);
+    target.join("release/fedq-appwrapper")
+}
+
+/// Benchmarks measure what is shipped, whatever they are built as themselves.
+static AS_SHIPPED: AtomicBool = AtomicBool::new(false);
+
+pub fn measure_what_is_shipped() {
+    AS_SHIPPED.store(true, Ordering::Relaxed);
+}
+
+fn as_shipped() -> bool {
+    AS_SHIPPED.load(Ordering::Relaxed)
 }
 
 /// A program of one folder under `tools` with a module of its own.

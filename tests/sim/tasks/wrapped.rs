@@ -191,4 +191,77 @@ async fn clusters_that_run_none_are_refused_with_what_to_apply() {
     {
         assert!(refused.contains(reason), "{reason}: {refused}");
     }
+    let unwrapped = submit(&stage, &wrapping_a_job("alone", (1, 1)), &["--unwrap"]).await.unwrap_err();
+    assert!(unwrapped.contains("tasks.unwrapJobs"), "off unless somebody switches it on: {unwrapped}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_asks_for_it_is_made_as_an_appwrapper_and_is_a_task_all_the_same() {
+    let stage = stage(&[("one", 8), ("two", 8)], &[("one", None), ("two", FEDQ)], "").await;
+    let gang = "num_nodes: 2\nrun: x\nresources: {accelerators: 2}\nsecrets: {TOKEN: hush}\n";
+    let id = stage.try_submit(2, gang, &["--as-app-wrapper"]).await.unwrap();
+    let running = stage.reaches(&id, "running").await;
+    assert_eq!(
+        (&running["cluster"], &running["gang"], &running["kind"]),
+        (&json!("two"), &json!("appWrapper"), &json!("task"))
+    );
+    let worker = stage.worker("two");
+    let wrapper = &of_task(worker, "AppWrapper", &id)[0];
+    assert!(!wrapper.to_string().contains("hush"), "its secrets are beside it");
+    let owned = |kind: &str| {
+        let found = of_task(worker, kind, &id);
+        assert_eq!(found[0]["metadata"]["ownerReferences"][0]["uid"], wrapper["metadata"]["uid"], "{kind}");
+    };
+    owned("Service");
+    owned("Secret");
+    let ended = stage.reaches(&id, "succeeded").await;
+    assert_eq!(ended["nodes"]["succeeded"], 2);
+    let output = stage.run(&["task", "logs", &id, "-o", "json"], "").await;
+    let lines = String::from_utf8(output.stdout).unwrap();
+    for node in ["\"node\":0", "\"node\":1"] {
+        assert!(lines.contains(node), "{node}: {lines}");
+    }
+
+    // Its restarts are fedq's, as every task's.
+    let failing = "run: x\nresources: {accelerators: 1, job_recovery: {max_restarts_on_errors: 1}}\n";
+    let config = json!({
+        "kubernetes": {"custom_metadata": {"annotations": {"sim.fedq.dev/exit": "3"}}},
+        "fedq": {"as_app_wrapper": true},
+    });
+    let file = format!("{failing}config: {config}\n");
+    let told = stage.fedq(&["task", "submit", "-", "-o", "json"], &file).await.unwrap();
+    let id = serde_json::from_str::<Value>(&told).unwrap()["id"].as_str().unwrap().to_owned();
+    let failed = stage.reaches(&id, "failed").await;
+    assert_eq!((&failed["failure"], &failed["restarts"]), (&json!("program"), &json!(1)), "{failed:#}");
+    assert_eq!(stage.ever(&id, "AppWrapper").len(), 2);
+    assert_eq!(stage.ever(&id, "Pod").len(), 2, "once each time");
+    assert!(of_task(stage.worker("one"), "AppWrapper", &id).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_is_unwrapped_only_where_nothing_runs_appwrappers() {
+    let stage = stage(&[("one", 4), ("two", 8)], &[("one", FEDQ), ("two", None)], ", unwrapJobs: true").await;
+    let file = wrapping_a_job("alone", (1, 6));
+    let refused = submit(&stage, &file, &[]).await.unwrap_err();
+    assert!(refused.contains("nothing runs AppWrappers there"), "{refused}");
+    let id = submit(&stage, &file, &["--unwrap"]).await.unwrap();
+    let running = stage.reaches(&id, "running").await;
+    assert_eq!((&running["cluster"], &running["gang"]), (&json!("two"), &json!("unwrapped")), "{running:#}");
+    let worker = stage.worker("two");
+    let job = &of_task(worker, "Job", &id)[0];
+    assert_eq!(job["metadata"]["name"], format!("alone-{id}"));
+    assert!(of_task(worker, "AppWrapper", &id).is_empty());
+    assert_eq!(stage.reaches(&id, "succeeded").await["nodes"]["succeeded"], 1);
+
+    let id =
+        submit(&stage, &wrapping_a_job("small", (1, 2)), &["--unwrap", "--cluster", "one"]).await.unwrap();
+    assert_eq!(stage.reaches(&id, "succeeded").await["gang"], "appWrapper");
+    let several = submit(&stage, &wrapper("several", (1, 1), "1", "0"), &["--unwrap"]).await.unwrap_err();
+    assert!(several.contains("takes an AppWrapper of one Job, and this one wraps Service, Job"), "{several}");
+}
+
+fn wrapping_a_job(name: &str, (pods, gpus): (u32, u32)) -> String {
+    let mut wrapper: Value = serde_json::from_str(&wrapper(name, (pods, gpus), "2", "0")).unwrap();
+    wrapper["spec"]["components"].as_array_mut().unwrap().remove(0);
+    wrapper.to_string()
 }

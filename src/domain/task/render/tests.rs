@@ -12,6 +12,7 @@ use crate::{
         spec::NewTask,
         testing::{cluster_name, new_task, task},
         upload::{self, Archive, Digest, Upload},
+        wrapped,
     },
 };
 use fedq_values::quantity::{Amount, Quantity};
@@ -74,6 +75,10 @@ fn templates(objects: &[Value]) -> Vec<(&Value, u64)> {
                 let jobs = &object["spec"]["replicatedJobs"][0];
                 Some((&jobs["template"]["spec"]["template"], jobs["replicas"].as_u64()?))
             }
+            "AppWrapper" => {
+                let job = &object["spec"]["components"][0]["template"]["spec"];
+                Some((&job["template"], job["completions"].as_u64().unwrap_or(1)))
+            }
             _ => None,
         })
         .collect()
@@ -105,6 +110,7 @@ fn every_form_names_its_nodes_alike() {
     assert_eq!(kinds(&objects(text, Gang::PerNode)), ["Service", "Job", "Job", "Job"]);
     assert_eq!(kinds(&objects(text, Gang::Indexed)), ["Service", "Job"]);
     assert_eq!(kinds(&objects(text, Gang::JobSet)), ["JobSet"]);
+    assert_eq!(kinds(&objects(text, Gang::AppWrapper)), ["Service", "AppWrapper"]);
     let jobs = objects(text, Gang::PerNode);
     assert_eq!(jobs[3]["metadata"]["name"], "a-1a2b3c4d-node-2");
     assert_eq!(jobs[3]["spec"]["template"]["spec"]["hostname"], "a-1a2b3c4d-node-2");
@@ -115,9 +121,9 @@ fn every_form_names_its_nodes_alike() {
 
 #[test]
 fn only_what_kueue_makes_a_workload_of_has_the_queue() {
-    for gang in [Gang::PerNode, Gang::Indexed, Gang::JobSet] {
+    for gang in [Gang::PerNode, Gang::Indexed, Gang::JobSet, Gang::AppWrapper] {
         for object in objects("num_nodes: 2\nrun: x\nsecrets: {A: b}\n", gang) {
-            let is_work = matches!(object["kind"].as_str(), Some("Job" | "JobSet"));
+            let is_work = matches!(object["kind"].as_str(), Some("Job" | "JobSet" | "AppWrapper"));
             let labels = &object["metadata"]["labels"];
             assert_eq!(labels.get(QUEUE_LABEL).is_some(), is_work, "{object}");
             assert_eq!(labels["fedq.dev/epoch"], "3");
@@ -183,10 +189,12 @@ fn ranks_come_from_where_each_form_has_them() {
     };
     assert_eq!(rank(Gang::PerNode)["value"], "0");
     let path = |gang| rank(gang)["valueFrom"]["fieldRef"]["fieldPath"].as_str().map(str::to_owned);
-    assert_eq!(
-        path(Gang::Indexed).as_deref(),
-        Some("metadata.annotations['batch.kubernetes.io/job-completion-index']")
-    );
+    for gang in [Gang::Indexed, Gang::AppWrapper] {
+        assert_eq!(
+            path(gang).as_deref(),
+            Some("metadata.annotations['batch.kubernetes.io/job-completion-index']")
+        );
+    }
     assert_eq!(path(Gang::JobSet).as_deref(), Some("metadata.labels['jobset.sigs.k8s.io/job-index']"));
 }
 
@@ -201,8 +209,64 @@ fn nodes_are_named_in_the_order_of_their_ranks() {
         hosts
     };
     assert_eq!(hosts(Gang::PerNode), "a-1a2b3c4d-node-0.a-1a2b3c4d\na-1a2b3c4d-node-1.a-1a2b3c4d");
-    assert_eq!(hosts(Gang::Indexed), "a-1a2b3c4d-0.a-1a2b3c4d\na-1a2b3c4d-1.a-1a2b3c4d");
+    for gang in [Gang::Indexed, Gang::AppWrapper] {
+        assert_eq!(hosts(gang), "a-1a2b3c4d-0.a-1a2b3c4d\na-1a2b3c4d-1.a-1a2b3c4d");
+    }
     assert_eq!(hosts(Gang::JobSet), "a-1a2b3c4d-node-0-0.a-1a2b3c4d\na-1a2b3c4d-node-1-0.a-1a2b3c4d");
+}
+
+#[test]
+fn a_job_within_an_appwrapper_is_neither_found_nor_queued_by_itself() {
+    for (nodes, names_rank) in [(1, true), (2, false)] {
+        let text =
+            format!("name: a\nnum_nodes: {nodes}\nrun: x\nconfig: {{fedq: {{as_app_wrapper: true}}}}\n");
+        let task = new_task(&text);
+        assert!(task.spec.is_app_wrapper());
+        let objects = objects_in(&task, Gang::AppWrapper);
+        let wrapper = objects.last().expect("an AppWrapper");
+        assert_eq!(wrapper["metadata"]["name"], "a-1a2b3c4d");
+        assert_eq!(wrapper["metadata"]["annotations"]["workload.codeflare.dev.appwrapper/retryLimit"], "0");
+        assert_eq!(wrapper["metadata"]["labels"]["workload.codeflare.dev/user"], "user_example.com");
+        let job = &wrapper["spec"]["components"][0]["template"];
+        assert_eq!((&job["kind"], &job["metadata"]), (&json!("Job"), &json!({"name": "a-1a2b3c4d"})));
+        assert_eq!((job["spec"].get("suspend"), job["spec"].get("managedBy")), (None, None));
+        let labels = &job["spec"]["template"]["metadata"]["labels"];
+        assert_eq!((&labels["task-id"], labels.get(NODE_LABEL).is_some()), (&json!("1a2b3c4d"), names_rank));
+    }
+}
+
+#[test]
+fn a_job_that_is_unwrapped_keeps_what_its_owner_wrote() {
+    let wrapper = json!({
+        "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper", "metadata": {"name": "train"},
+        "spec": {"components": [{"template": {
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {
+                "name": "mine", "labels": {"mine": "x"}, "annotations": {"note": "y", "fedq.dev/owner": "somebody"},
+            },
+            "spec": {"parallelism": 2, "completions": 2, "backoffLimit": 6, "template": {"spec": {
+                "restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}],
+            }}},
+        }}]},
+    });
+    let read = wrapped::read_manifest(wrapper.to_string().as_bytes(), "team").expect("an AppWrapper");
+    let objects = objects_in(&read.task, Gang::Unwrapped);
+    let [job] = &objects[..] else { panic!("{objects:?}") };
+    let metadata = &job["metadata"];
+    assert_eq!((&job["kind"], &metadata["namespace"]), (&json!("Job"), &json!("team")));
+    assert_eq!(
+        (&metadata["labels"]["mine"], &metadata["labels"][QUEUE_LABEL]),
+        (&json!("x"), &json!("default"))
+    );
+    let annotations = &metadata["annotations"];
+    assert_eq!(
+        (&annotations["note"], &annotations[OWNER_ANNOTATION]),
+        (&json!("y"), &json!("user@example.com"))
+    );
+    assert_eq!((&job["spec"]["suspend"], &job["spec"]["backoffLimit"]), (&json!(true), &json!(6)));
+    let of_pods = &job["spec"]["template"]["metadata"]["labels"];
+    assert_eq!((&of_pods["task-id"], &of_pods["fedq.dev/nodes"]), (&json!("1a2b3c4d"), &json!("2")));
+    assert!(job.get("status").is_none());
 }
 
 /// The shells that images have. Tasks are started with bash, and ask nothing of it that another lacks, but to find the

@@ -18,6 +18,7 @@ pub struct Config {
     pub spill_after: Option<Duration>,
     pub limits: Limits,
     pub pod: PodExtras,
+    pub as_app_wrapper: bool,
 }
 
 pub fn read(at: &At<'_>, notes: &mut Notes) -> Config {
@@ -25,6 +26,12 @@ pub fn read(at: &At<'_>, notes: &mut Notes) -> Config {
     let mut fields = at.fields(notes);
     if let Some(at) = fields.take("kubernetes") {
         kubernetes(&at, &mut config, notes);
+    }
+    if let Some(at) = fields.take("fedq") {
+        let mut own = at.fields(notes);
+        config.as_app_wrapper =
+            own.take("as_app_wrapper").and_then(|at| at.boolean(notes)).unwrap_or_default();
+        own.finish(notes);
     }
     let quota = fields.take("quota").and_then(|at| queue_name(&at, "queue", notes));
     config.queue = quota.or(config.queue);

@@ -126,6 +126,7 @@ pub fn task(at: &At<'_>, overrides: &Overrides<'_>, notes: &mut Notes) -> Option
         recovery,
         limits: config.limits,
         pod: config.pod,
+        as_app_wrapper: config.as_app_wrapper,
         wrapped: None,
     };
     Some(NewTask { spec, secrets })

@@ -353,6 +353,7 @@ impl TaskSpec {
             recovery: crate::task::spec::Recovery::default(),
             limits: crate::task::spec::Limits::default(),
             pod: crate::task::spec::PodExtras::default(),
+            as_app_wrapper: false,
             wrapped: None,
         }
     }

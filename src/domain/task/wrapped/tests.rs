@@ -291,6 +291,19 @@ fn its_pods_carry_the_labels_of_the_task_and_their_numbers() {
     assert_eq!(components[1].template["metadata"], json!({"name": "set"}), "only pods");
 }
 
+#[test]
+fn one_job_is_what_can_be_unwrapped() {
+    let only = |templates: &[Value]| wrapped(&manifest(templates)).only_job().is_some();
+    assert!(only(&[job("a", 2, &json!({}))]));
+    assert!(!only(&[job("a", 1, &json!({})), service()]));
+    assert!(!only(&[job("a", 1, &json!({})), job("b", 1, &json!({}))]));
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    });
+    assert!(!only(&[pod]));
+}
+
 fn decide(spec: &TaskSpec, flavors: Vec<crate::task::choose::view::FlavorView>) -> Choice {
     let one =
         crate::task::choose::view::ClusterView { queues: vec![queue(flavors)], ..cluster("one", (0, 0)) };
