@@ -149,7 +149,14 @@ async fn join(args: JoinArgs, session: &mut Session) -> Result<u8, CliError> {
         printer.progress("Making a ServiceAccount for fedq on the cluster");
         let folder = args.kubeconfig.parent();
         let made = onboard::create_service_account(text.as_bytes(), args.context.as_deref(), folder).await;
-        (made.map_err(|error| onboarding(&error))?, None)
+        let made = made.map_err(|error| onboarding(&error))?;
+        if !made.bounded {
+            printer.warning(
+                "the cluster knows no ValidatingAdmissionPolicies (Kubernetes 1.30 and newer do), so fedq's account there is \
+                 bounded by its rights alone",
+            );
+        }
+        (made.kubeconfig, None)
     } else {
         (text, args.context)
     };

@@ -12,6 +12,7 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use super::client::{ApiError, call};
+use fedq_domain::queue::objects::HUB_LABEL;
 
 const NAME: &str = "fedq-are-job-sets-run";
 
@@ -26,11 +27,12 @@ pub async fn are_run(client: &Client, namespace: &str, deadline: Duration) -> Re
     Ok(answer["spec"]["replicatedJobs"][0]["template"]["spec"]["completionMode"] == "Indexed")
 }
 
+/// With the label of fedq's objects: a policy may let fedq make no others.
 fn body(namespace: &str) -> Value {
     let pod = json!({"restartPolicy": "Never", "containers": [{"name": "none", "image": "none"}]});
     json!({
         "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
-        "metadata": {"name": NAME, "namespace": namespace},
+        "metadata": {"name": NAME, "namespace": namespace, "labels": {HUB_LABEL: NAME}},
         "spec": {"suspend": true, "replicatedJobs": [{
             "name": "node", "replicas": 1,
             "template": {"spec": {"completions": 1, "parallelism": 1, "template": {"spec": pod}}},

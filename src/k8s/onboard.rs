@@ -15,13 +15,15 @@ use kube::{
 use serde_json::json;
 
 use super::{
-    client::{self, ApiError, ClientLimits, ConnectError, call},
+    client::{self, ApiError, ClientLimits, ConnectError, RetryClass, call},
     kubeconfig::{self, CheckedKubeconfig, KubeconfigError, Rules},
     multikueue,
 };
 
 /// The rights fedq needs on a cluster.
 const MANIFEST: &str = include_str!("../../deploy/worker/rbac.yaml");
+/// What it may do with them.
+const POLICY: &str = include_str!("../../deploy/worker/policy.yaml");
 const NAMESPACE: &str = "fedq-system";
 const SERVICE_ACCOUNT: &str = "fedq";
 const TOKEN_SECRET: &str = "fedq-token";
@@ -55,23 +57,39 @@ pub struct TokenFor<'a> {
     pub seconds: i64,
 }
 
-/// Makes a ServiceAccount with just the rights fedq needs, and one with those of MultiKueue; a kubeconfig that
-/// holds only the former's token.
-/// Doing it again changes nothing.
+/// What was made on a cluster.
+pub struct Onboarded {
+    /// Holds only the token that was made.
+    pub kubeconfig: String,
+    /// Whether a policy bounds what is written with it. An old cluster knows none.
+    pub bounded: bool,
+}
+
+/// Makes a ServiceAccount with just the rights fedq needs, and one with those of MultiKueue. Doing it again changes nothing.
 pub async fn create_service_account(
     kubeconfig: &[u8],
     context: Option<&str>,
     folder: Option<&Path>,
-) -> Result<String, OnboardError> {
+) -> Result<Onboarded, OnboardError> {
     let (checked, client) = connect(kubeconfig, context, folder)?;
     for manifest in [MANIFEST, multikueue::MANIFEST] {
         for object in parse(manifest)? {
             apply(&client, &object).await?;
         }
     }
+    let mut bounded = true;
+    for object in parse(POLICY)? {
+        match apply(&client, &object).await {
+            Ok(()) => {}
+            Err(OnboardError::Apply { source, .. }) if source.class == RetryClass::NotFound => {
+                bounded = false
+            }
+            Err(error) => return Err(error),
+        }
+    }
     apply(&client, &token_secret()).await?;
     let token = read_token(&client).await?;
-    Ok(checked.render_with(&token))
+    Ok(Onboarded { kubeconfig: checked.render_with(&token), bounded })
 }
 
 /// A token of a ServiceAccount that is there already.

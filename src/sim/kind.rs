@@ -189,6 +189,31 @@ pub static KINDS: &[Kind] = &[
         ..BUILT_IN
     },
     Kind {
+        plural: "validatingadmissionpolicies",
+        kind: "ValidatingAdmissionPolicy",
+        status: true,
+        schema: Schema {
+            lists: &[
+                CONDITIONS,
+                FINALIZERS,
+                OWNERS,
+                ("spec.variables", ListKind::Map(&["name"])),
+                ("spec.matchConditions", ListKind::Map(&["name"])),
+            ],
+            atomic_maps: &[],
+        },
+        ..POLICY
+    },
+    Kind {
+        plural: "validatingadmissionpolicybindings",
+        kind: "ValidatingAdmissionPolicyBinding",
+        schema: Schema {
+            lists: &[FINALIZERS, OWNERS, ("spec.validationActions", ListKind::Set)],
+            atomic_maps: &[],
+        },
+        ..POLICY
+    },
+    Kind {
         group: "apiextensions.k8s.io",
         plural: "customresourcedefinitions",
         kind: "CustomResourceDefinition",
@@ -367,6 +392,13 @@ pub static KINDS: &[Kind] = &[
     },
 ];
 
+/// They are kept, and nobody obeys them.
+const POLICY: Kind = Kind {
+    group: "admissionregistration.k8s.io",
+    namespaced: false,
+    model: Model::BuiltIn { generation: true },
+    ..BUILT_IN
+};
 const RBAC: Kind = Kind { group: "rbac.authorization.k8s.io", ..BUILT_IN };
 const OCM: Kind = Kind { group: OCM_GROUP, ..CUSTOM };
 const GALAXY: Kind = Kind { group: "galaxy.kubestellar.io", version: "v1alpha1", ..CUSTOM };

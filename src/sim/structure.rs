@@ -26,7 +26,7 @@ pub struct Structure {
 
 type Known = LazyLock<Structure>;
 
-static BUILT_IN: [(&str, Known); 24] = [
+static BUILT_IN: [(&str, Known); 26] = [
     ("Namespace", Known::new(built_in::<core::v1::Namespace>)),
     ("Node", Known::new(built_in::<core::v1::Node>)),
     ("Secret", Known::new(built_in::<core::v1::Secret>)),
@@ -45,6 +45,14 @@ static BUILT_IN: [(&str, Known); 24] = [
     ("ClusterRoleBinding", Known::new(built_in::<rbac::v1::ClusterRoleBinding>)),
     ("PriorityClass", Known::new(built_in::<scheduling::v1::PriorityClass>)),
     ("ValidatingWebhookConfiguration", Known::new(webhooks)),
+    (
+        "ValidatingAdmissionPolicy",
+        Known::new(built_in::<admissionregistration::v1::ValidatingAdmissionPolicy>),
+    ),
+    (
+        "ValidatingAdmissionPolicyBinding",
+        Known::new(built_in::<admissionregistration::v1::ValidatingAdmissionPolicyBinding>),
+    ),
     ("TokenReview", Known::new(built_in::<authentication::v1::TokenReview>)),
     ("TokenRequest", Known::new(built_in::<authentication::v1::TokenRequest>)),
     ("SelfSubjectReview", Known::new(built_in::<authentication::v1::SelfSubjectReview>)),

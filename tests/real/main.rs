@@ -19,6 +19,7 @@ mod document;
 #[path = "../support/follower.rs"]
 mod follower;
 mod pool;
+mod rights;
 mod said;
 mod support;
 
@@ -111,12 +112,18 @@ fn run() -> Result<ExitCode> {
             result
         })
     });
+    let all = trials.len();
     let conclusion = libtest_mimic::run(&args, trials.collect());
+    let whole = u64::try_from(all).is_ok_and(|all| conclusion.num_passed == all);
+    let wrong = rights::compare(pool.fleets(), whole)?;
     for fleet in pool.fleets() {
         fleet.stop();
     }
     tell_slowest(&mut times.lock().unwrap_or_else(PoisonError::into_inner));
-    Ok(conclusion.exit_code())
+    for line in &wrong {
+        eprintln!("error: {line}");
+    }
+    Ok(if wrong.is_empty() { conclusion.exit_code() } else { ExitCode::from(101) })
 }
 
 fn build_programs(cases: &[&str]) -> Result<()> {

@@ -15,7 +15,7 @@ pub enum RetryClass {
     Gone,
     /// RBAC: someone has to grant it.
     Forbidden,
-    /// An admission webhook said no; its own message.
+    /// An admission webhook or policy said no; its own message.
     DeniedByWebhook(String),
     /// A webhook that must be asked does not answer.
     WebhookDown,
@@ -180,6 +180,9 @@ fn classify(status: &Status) -> RetryClass {
         403 if status.message.starts_with("admission webhook ") => {
             RetryClass::DeniedByWebhook(clean(webhook_message(&status.message)))
         }
+        403 if let Some(message) = policy_message(&status.message) => {
+            RetryClass::DeniedByWebhook(clean(message))
+        }
         403 => RetryClass::Forbidden,
         404 => RetryClass::NotFound,
         409 if status.reason == "AlreadyExists" => RetryClass::AlreadyExists,
@@ -200,6 +203,12 @@ fn classify(status: &Status) -> RetryClass {
 
 fn webhook_message(message: &str) -> &str {
     message.split_once("denied the request: ").map_or(message, |(_, reason)| reason)
+}
+
+/// Of a ValidatingAdmissionPolicy (kubernetes, `plugin/policy/validating/dispatcher.go`).
+fn policy_message(message: &str) -> Option<&str> {
+    let (before, reason) = message.split_once(" denied request: ")?;
+    before.contains("ValidatingAdmissionPolicy '").then_some(reason)
 }
 
 /// An error with its causes, each said once: libraries tend to repeat the cause in their own message.

@@ -297,6 +297,11 @@ fn answers_of_real_servers_are_told_apart() {
         class(403, "Forbidden", denied),
         RetryClass::DeniedByWebhook(reason) if reason.starts_with("spec.resourceGroups[0]")
     ));
+    let policy = r#"jobs.batch "x" is forbidden: ValidatingAdmissionPolicy 'fedq-worker' with binding 'fedq-worker' denied request: fedq puts nothing into system namespaces"#;
+    assert_eq!(
+        class(403, "Forbidden", policy),
+        RetryClass::DeniedByWebhook("fedq puts nothing into system namespaces".to_owned())
+    );
     let rbac = r#"clusterqueues.kueue.x-k8s.io is forbidden: User "u" cannot list resource "clusterqueues""#;
     let down = r#"Internal error occurred: failed calling webhook "vclusterqueue.kb.io": connection refused"#;
     let typed = "failed to create typed patch object (/q; kueue): .spec.nope: field not declared in schema";

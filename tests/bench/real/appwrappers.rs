@@ -153,9 +153,16 @@ async fn lay(cluster: &Cluster, count: usize) -> Result<()> {
 
 fn wrapper(number: usize) -> Result<DynamicObject> {
     let name = format!("wrapped-{number:05}");
+    // The server's own controllers take longer for so many pods than an operator waits for them by default.
+    let patience = ["admissionGracePeriodDuration", "warmupGracePeriodDuration"]
+        .map(|key| (format!("workload.codeflare.dev.appwrapper/{key}"), json!("1h")));
+    let patience: serde_json::Map<String, Value> = patience.into_iter().collect();
     Ok(serde_json::from_value(json!({
         "apiVersion": APPWRAPPER, "kind": "AppWrapper",
-        "metadata": {"name": name, "namespace": PLACE, "labels": {"kueue.x-k8s.io/queue-name": PLACE}},
+        "metadata": {
+            "name": name, "namespace": PLACE, "annotations": patience,
+            "labels": {"kueue.x-k8s.io/queue-name": PLACE},
+        },
         "spec": {"suspend": true, "components": [{"template": {
             "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
             "spec": {"template": {

@@ -100,12 +100,15 @@ pub async fn killed_or_cut_off_while_it_hands_over_each_component_exists_once(fl
     let mut running = Operator::Ours.start(fleet, one, name).await?;
     let stage = stage(fleet, name, case, "").await?;
     let bed = Bed::set(&stage, ["8", "4"]).await?;
-    for at in ["before:create appwrappers:1", "after:create appwrappers:1"] {
+    // What is wrapped has a name of its own each time: that of the last is there for a while.
+    for (name, at) in
+        [("killed-a", "before:create appwrappers:1"), ("killed-b", "after:create appwrappers:1")]
+    {
         let known = bed.all()?;
         stage.daemon.kill()?;
         stage.daemon.restart_with(&[("FEDQ_ABORT_AT", at)]).await?;
         // It may end before the answer has arrived.
-        let told = submit(&bed, &wrapper("killed", (2, 1), SHORT), &[]);
+        let told = submit(&bed, &wrapper(name, (2, 1), SHORT), &[]);
         ends_and_starts_anew(&stage.daemon).await.context(at)?;
         let new: Vec<String> = bed.all()?.into_iter().filter(|id| !known.contains(id)).collect();
         ensure!(new.len() == 1, "{at}: {new:?}, {told:?}");
@@ -113,8 +116,10 @@ pub async fn killed_or_cut_off_while_it_hands_over_each_component_exists_once(fl
         ensure!(ended["epoch"] == 1, "{at}: {ended:#}");
         made_once(&bed, one, &new[0]).await.context(at)?;
     }
-    for at in ["before:delete appwrappers:1", "after:delete appwrappers:1"] {
-        let id = hand_in(&bed, &wrapper("stopped", (2, 1), LONG))?;
+    for (name, at) in
+        [("stopped-a", "before:delete appwrappers:1"), ("stopped-b", "after:delete appwrappers:1")]
+    {
+        let id = hand_in(&bed, &wrapper(name, (2, 1), LONG))?;
         bed.reaches(&id, "running").await?;
         stage.daemon.kill()?;
         stage.daemon.restart_with(&[("FEDQ_ABORT_AT", at)]).await?;

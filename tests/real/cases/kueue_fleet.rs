@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::command_line::Person;
-use super::rights::{NAMESPACE, ROLES, WORKER, kubeconfig_of, nothing_was_refused};
+use super::rights::{NAMESPACE, POLICY, ROLES, WORKER, kubeconfig_of, nothing_was_refused};
 use super::stage::{CLAIM, CLAIMS, GPU, KUEUE, SOON, Stage, claim_name, ground, job, job_id, queue};
 use crate::follower::Follower;
 use crate::support::cluster::{Cluster, Id, id};
@@ -98,6 +98,7 @@ pub async fn people_see_and_change_on_each_cluster_what_it_lets_them(fleet: &Fle
     }
     for (cluster, worker) in [("people-one", one), ("people-two", two)] {
         worker.apply(WORKER).await?;
+        worker.apply(POLICY).await?;
         worker.apply(&ground(CASE)).await?;
         worker.apply(&queue(CASE, QUEUE, &[(GPU, "8")], "")).await?;
         stage.put_secret(cluster, &kubeconfig_of(worker, "fedq")?).await?;

@@ -31,6 +31,7 @@ pub mod multikueue_stage;
 pub mod multikueue_stories;
 pub mod placement;
 pub mod pod_security;
+pub mod policy;
 pub mod reported;
 pub mod rights;
 pub mod stage;
@@ -83,7 +84,7 @@ pub fn all() -> Vec<Case> {
 }
 
 #[expect(clippy::too_many_lines, reason = "a list")]
-fn serial() -> [Case; 81] {
+fn serial() -> [Case; 82] {
     cases![Serial:
         bed::a_killed_api_server_comes_back_with_its_data,
         bed::a_frozen_api_server_answers_nobody,
@@ -157,6 +158,7 @@ fn serial() -> [Case; 81] {
         task::a_queue_of_multikueue_dispatches_tasks_and_they_are_found_where_they_land,
         metrics::prometheus_scrapes_and_finds_every_metric,
         pod_security::a_worker_refuses_pods_that_the_hub_refuses,
+        policy::fedqs_account_changes_nothing_but_its_own_on_a_worker,
         rights::the_rights_that_are_shipped_suffice_from_joining_to_leaving,
         rights::multikueue_runs_jobs_with_the_rights_that_are_shipped,
         faults::a_daemon_killed_again_and_again_ends_in_the_same_state,

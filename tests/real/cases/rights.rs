@@ -17,6 +17,7 @@ pub const NAMESPACE: &str = include_str!("../../../deploy/hub/namespace.yaml");
 pub const ROLES: &str = include_str!("../../../deploy/hub/roles.yaml");
 const HUB: [&str; 3] = [NAMESPACE, include_str!("../../../deploy/hub/rbac.yaml"), ROLES];
 pub const WORKER: &str = include_str!("../../../deploy/worker/rbac.yaml");
+pub const POLICY: &str = include_str!("../../../deploy/worker/policy.yaml");
 const MULTIKUEUE: &str = include_str!("../../../deploy/worker/multikueue.yaml");
 
 pub async fn the_rights_that_are_shipped_suffice_from_joining_to_leaving(fleet: &Fleet) -> Result<()> {
@@ -29,6 +30,7 @@ pub async fn the_rights_that_are_shipped_suffice_from_joining_to_leaving(fleet: 
         hub.apply(manifest).await?;
     }
     worker.apply(WORKER).await?;
+    worker.apply(POLICY).await?;
     let marks = (hub.mark()?, worker.mark()?);
     let setup = Setup { hub_kubeconfig: Some(kubeconfig_of(hub, "fedqd")?), ..Setup::default() };
     let stage = Stage::start(fleet, name, case, setup).await?;
@@ -85,6 +87,7 @@ pub async fn multikueue_runs_jobs_with_the_rights_that_are_shipped(fleet: &Fleet
     }
     install_ocm(hub).await?;
     worker.apply(WORKER).await?;
+    worker.apply(POLICY).await?;
     // Other cases have fedqd make it as an administrator.
     for kind in ["ServiceAccount", "Role"] {
         let (api_version, name) = match kind {

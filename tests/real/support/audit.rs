@@ -24,6 +24,10 @@ rules:
 #[derive(Clone, Copy, Debug)]
 pub struct Mark(pub(super) u64);
 
+impl Mark {
+    pub const BEGINNING: Self = Self(0);
+}
+
 #[derive(Clone, Debug)]
 pub struct Request {
     pub verb: String,

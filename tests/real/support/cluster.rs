@@ -272,7 +272,7 @@ impl Cluster {
             .constrain(id.namespace.unwrap_or("default")))
     }
 
-    async fn kind(&self, api_version: &str, kind: &str) -> Result<(ApiResource, ApiCapabilities)> {
+    pub async fn kind(&self, api_version: &str, kind: &str) -> Result<(ApiResource, ApiCapabilities)> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let gvk = GroupVersionKind::gvk(group, version, kind);
         let known = self.kinds.lock().unwrap_or_else(PoisonError::into_inner).get(&gvk).cloned();

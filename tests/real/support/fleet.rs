@@ -14,6 +14,12 @@ use super::kueue;
 use super::process::{Server, Supervisor};
 use super::tools::Tools;
 
+const POLICY: &str = include_str!("../../../deploy/worker/policy.yaml");
+/// Whom the policy binds.
+const ACCOUNT: &str = "system:serviceaccount:fedq-system:fedq";
+/// As whom the cases have fedqd write.
+const FEDQD: &str = "fedqd";
+
 pub struct Fleet {
     pub hub: Arc<Cluster>,
     /// `worker1` and `worker2`.
@@ -41,6 +47,9 @@ impl Fleet {
             start_with_kueue(&supervisor, tools, "worker1"),
             start_with_kueue(&supervisor, tools, "worker2"),
         )?;
+        // What fedqd writes there in any case is written within the policy that is shipped.
+        let policy = POLICY.replace("fedq-worker", "fedq-tests").replace(ACCOUNT, FEDQD);
+        tokio::try_join!(one.apply(&policy), two.apply(&policy))?;
         Ok(Self { hub, workers: [one, two], bare: OnceCell::new(), supervisor, tools: Arc::clone(tools) })
     }
 
