@@ -132,7 +132,9 @@ pub async fn leave_cluster(
     do_it(&state, &caller, deed, work).await?;
     let message =
         format!("cluster `{name}` leaves: its share is withdrawn, then its empty queues are removed");
-    Ok((StatusCode::ACCEPTED, Json(Done { message, dry_run, next: None })))
+    let next = "fedq's account stays there; once the cluster is gone from fedq cluster list, kubectl delete serviceaccount fedq \
+                --namespace fedq-system there makes its tokens worthless";
+    Ok((StatusCode::ACCEPTED, Json(Done { message, dry_run, next: Some(next.to_owned()) })))
 }
 
 /// Sends nothing new to the cluster: its queues are held, what runs goes on.

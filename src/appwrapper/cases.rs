@@ -89,7 +89,7 @@ fn what_is_made_is_judged_as_upstream_judges_it() {
             components[0].pod_sets[0].replicas = Some(replicas);
         }
         let name = case.name.as_deref().unwrap_or("aw");
-        let said = validate::sentence(&validate::create(&components, ("default", name)));
+        let said = validate::sentence(&validate::create(&components, "default", name));
         match &case.refused {
             Some(refused) => assert!(said.contains(refused), "{case:?}\nsaid: {said}"),
             None => assert_eq!(said, "[]", "{case:?}"),
@@ -119,7 +119,7 @@ fn what_the_webhook_would_refuse_fails_with_its_words() {
         if let Some(replicas) = case.replicas {
             wrapper.spec.components[0].pod_sets[0].replicas = Some(replicas);
         }
-        let words = validate::sentence(&validate::create(&wrapper.spec.components, ("default", &name)));
+        let words = validate::sentence(&validate::create(&wrapper.spec.components, "default", &name));
         let Task::Write(outcome) = (Turn { wrapper: &wrapper, tolerance: &tolerance, now }).task() else {
             panic!("{case:?}: no status is written");
         };

@@ -51,7 +51,7 @@ pub fn set(
 }
 
 /// Makes it False where it is True.
-pub fn clear(conditions: &mut Vec<Condition>, type_: &str, (reason, message): (&str, &str), now: Timestamp) {
+pub fn clear(conditions: &mut Vec<Condition>, type_: &str, reason: &str, message: &str, now: Timestamp) {
     if is(conditions, type_, TRUE) {
         set(conditions, type_, (FALSE, reason, message), now);
     }

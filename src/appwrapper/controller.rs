@@ -79,7 +79,7 @@ pub async fn run(client: Client, config: AppWrapperConfig, metrics: Metrics) {
     let (pods, nodes) = (Pods::default(), Nodes::default());
     tokio::spawn(pods.clone().follow(client.clone(), wake.clone()));
     if let Some(autopilot) = config.autopilot.clone().filter(|autopilot| autopilot.monitor_nodes) {
-        tokio::spawn(nodes.clone().follow(client.clone(), autopilot, (pods.clone(), wake.clone())));
+        tokio::spawn(nodes.clone().follow(client.clone(), autopilot, pods.clone(), wake.clone()));
     }
     let reporter = Reporter { controller: crate::FIELD_MANAGER.to_owned(), instance: None };
     // A workload whose pods are not known yet looks like one that lacks them, and would be reset.
@@ -224,7 +224,7 @@ impl Context {
         let mut components = Vec::with_capacity(status.len());
         for one in status {
             let found = match self.kinds.find(&one.api_version, &one.kind).await {
-                Ok(kind) => kind.component((&owner.namespace, &one.name), &owner.reference).await?,
+                Ok(kind) => kind.component(&owner.namespace, &one.name, &owner.reference).await?,
                 Err(KindError::NoMatch { .. }) => None,
                 Err(error) => return Err(error.into()),
             };
@@ -232,7 +232,7 @@ impl Context {
         }
         let pods = self.pods.of(&owner.namespace, &owner.name);
         let health = self.nodes.health();
-        let sum = running::pods(status, &components, &pods, (tolerance, &health));
+        let sum = running::pods(status, &components, &pods, tolerance, &health);
         Ok((components, sum))
     }
 

@@ -88,7 +88,7 @@ async fn create_one(
         *status = wrapper.status.clone().unwrap_or_default();
     }
     let name = status.component_status[index].name.clone();
-    let made = post(&kind, object, (&name, &owner), index).await?;
+    let made = post(&kind, object, &name, &owner, index).await?;
     let to = match &made {
         Ok(()) => (TRUE, component::CREATED, ""),
         Err(Refused { refused: true, .. }) => (FALSE, component::ERRORED, ""),
@@ -106,12 +106,7 @@ struct Refused {
     refused: bool,
 }
 
-async fn post(
-    kind: &Kind,
-    object: Value,
-    (name, owner): (&str, &Owner),
-    index: usize,
-) -> Result<Result<(), Refused>, Error> {
+async fn post(kind: &Kind, object: Value, name: &str, owner: &Owner, index: usize) -> Result<Result<(), Refused>, Error> {
     let object: DynamicObject = match serde_json::from_value(object) {
         Ok(object) => object,
         Err(error) => return Ok(Err(Refused { failure: fatal(error.to_string()), refused: true })),

@@ -60,17 +60,12 @@ pub fn object(
     let nothing = PodSetInfo::default();
     for (index, pod_set) in pod_sets.iter().enumerate() {
         let info = infos.get(index).unwrap_or(&nothing);
-        template_of(&mut object, &pod_set.path, (info, &ours), config)?;
+        template_of(&mut object, &pod_set.path, info, &ours, config)?;
     }
     Ok(object)
 }
 
-fn template_of(
-    object: &mut Value,
-    path: &str,
-    (info, ours): (&PodSetInfo, &BTreeMap<String, String>),
-    config: &AppWrapperConfig,
-) -> Result<(), InjectError> {
+fn template_of(object: &mut Value, path: &str, info: &PodSetInfo, ours: &BTreeMap<String, String>, config: &AppWrapperConfig) -> Result<(), InjectError> {
     let template = path::get_mut(object, path)?;
     let metadata = child(template, "metadata")?;
     merge(metadata, "annotations", &info.annotations)?;

@@ -18,8 +18,10 @@ const MARGIN: SignedDuration = SignedDuration::from_secs(2);
 /// first look.
 pub async fn lapse(
     leases: Api<Lease>,
-    (name, identity): (&str, &str),
-    (patience, clock): (Duration, fn() -> Timestamp),
+    name: &str,
+    identity: &str,
+    patience: Duration,
+    clock: fn() -> Timestamp,
 ) {
     let mut ends = Instant::now() + patience;
     loop {
@@ -40,7 +42,7 @@ pub async fn lapse(
 
 /// Returns once the Lease was seen to be ours, with time left. A process that is started anew under the same name finds
 /// the one of its predecessor, which may be about to end before it is renewed.
-pub async fn held(leases: &Api<Lease>, (name, identity): (&str, &str), clock: fn() -> Timestamp) {
+pub async fn held(leases: &Api<Lease>, name: &str, identity: &str, clock: fn() -> Timestamp) {
     loop {
         match leases.get(name).await {
             Ok(lease) if left(&lease, identity, clock()).is_some() => return,
@@ -89,7 +91,7 @@ mod tests {
         });
         let began = Instant::now();
         let patience = Duration::from_mins(1);
-        let lapse = lapse(Api::namespaced(client, "default"), ("lease", "me"), (patience, now));
+        let lapse = lapse(Api::namespaced(client, "default"), "lease", "me", patience, now);
         tokio::time::timeout(Duration::from_secs(30), lapse).await.expect("it lapses");
         began.elapsed()
     }
@@ -114,7 +116,7 @@ mod tests {
             1 => Some((200, lease("another", 15))),
             _ => Some((200, lease("me", 15))),
         });
-        held(&Api::namespaced(client, "default"), ("lease", "me"), now).await;
+        held(&Api::namespaced(client, "default"), "lease", "me", now).await;
         assert_eq!(looks.load(Ordering::SeqCst), 3);
     }
 

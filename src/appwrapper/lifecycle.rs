@@ -154,7 +154,7 @@ impl Turn<'_> {
             let wait = Wait::Until(self.now + RECHECK);
             return Outcome { status, notes: Vec::new(), wait };
         }
-        conditions::clear(&mut status.conditions, DELETING_RESOURCES, ("DeletionComplete", ""), self.now);
+        conditions::clear(&mut status.conditions, DELETING_RESOURCES, "DeletionComplete", "", self.now);
         if deleting {
             return self.left(status);
         }
@@ -176,8 +176,8 @@ impl Turn<'_> {
 
     fn initial(&self) -> Outcome {
         let (mut outcome, meta) = (self.outcome(), &self.wrapper.metadata);
-        let place = (meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default());
-        let errors = validate::create(&self.wrapper.spec.components, place);
+        let of = |text: &Option<String>| text.clone().unwrap_or_default();
+        let errors = validate::create(&self.wrapper.spec.components, &of(&meta.namespace), &of(&meta.name));
         let status = match api::component_status(&self.wrapper.spec) {
             Ok(status) if errors.is_empty() => status,
             // The webhook would have refused it, with the same words.
@@ -212,7 +212,7 @@ impl Turn<'_> {
         }
         self.set(&mut status, QUOTA_RESERVED, (FALSE, phase.word(), text));
         for type_ in [PODS_READY, UNHEALTHY] {
-            conditions::clear(&mut status.conditions, type_, (phase.word(), ""), self.now);
+            conditions::clear(&mut status.conditions, type_, phase.word(), "", self.now);
         }
         status.phase = phase;
         Outcome { status, notes: Vec::new(), wait: Wait::ForEvent }
@@ -221,14 +221,14 @@ impl Turn<'_> {
     /// Gives what is wrong in the cluster a while to pass.
     fn pause(&self, mut status: AppWrapperStatus) -> Outcome {
         let (reason, now) = (Phase::Resetting.word(), self.now);
-        conditions::clear(&mut status.conditions, PODS_READY, (reason, ""), now);
+        conditions::clear(&mut status.conditions, PODS_READY, reason, "", now);
         let deadline = self.after(UNHEALTHY, self.tolerance.retry_pause);
         if now < deadline {
             return Outcome { status, notes: Vec::new(), wait: Wait::Until(deadline) };
         }
         let reason = Phase::Resuming.word();
         self.set(&mut status, RESOURCES_DEPLOYED, (TRUE, reason, "Reset complete; resuming"));
-        conditions::clear(&mut status.conditions, UNHEALTHY, (reason, "Reset complete; resuming"), now);
+        conditions::clear(&mut status.conditions, UNHEALTHY, reason, "Reset complete; resuming", now);
         status.phase = Phase::Resuming;
         Outcome { status, notes: Vec::new(), wait: Wait::ForEvent }
     }
@@ -308,7 +308,7 @@ impl Turn<'_> {
         }
         let mut status = self.status();
         if self.phase() == Phase::Resetting {
-            conditions::clear(&mut status.conditions, PODS_READY, (Phase::Resetting.word(), ""), self.now);
+            conditions::clear(&mut status.conditions, PODS_READY, Phase::Resetting.word(), "", self.now);
         }
         self.set(&mut status, DELETING_RESOURCES, (TRUE, "DeletionInitiated", ""));
         Task::Remove(Box::new(status))

@@ -155,7 +155,7 @@ impl Nodes {
     }
 
     /// Follows the labels of all nodes.
-    pub async fn follow(self, client: Client, autopilot: Autopilot, (pods, wake): (Pods, Wake)) {
+    pub async fn follow(self, client: Client, autopilot: Autopilot, pods: Pods, wake: Wake) {
         let nodes = Api::<PartialObjectMeta<Node>>::all(client);
         let stream = watcher(nodes, watcher::Config::default()).default_backoff();
         let mut stream = std::pin::pin!(stream);

@@ -81,7 +81,7 @@ async fn find(
         Err(KindError::NoMatch { .. }) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    let found = kind.component((&owner.namespace, &status.name), &owner.reference).await;
+    let found = kind.component(&owner.namespace, &status.name, &owner.reference).await;
     match found {
         Ok(found) => Ok(found.map(|object| (kind, (*object).clone()))),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),

@@ -77,12 +77,12 @@ impl Judge {
         match (&request.operation, request.old_object.as_ref()) {
             (Operation::Create, _) => {
                 let name = new.metadata.name.as_deref().unwrap_or_default();
-                let errors = validate::create(&new.spec.components, (namespace, name));
+                let errors = validate::create(&new.spec.components, namespace, name);
                 if !errors.is_empty() {
                     // It is refused already; nobody need be asked.
                     return Ok(errors);
                 }
-                Ok(self.unauthorized(&new.spec.components, (namespace, &request.user_info)).await)
+                Ok(self.unauthorized(&new.spec.components, namespace, &request.user_info).await)
             }
             (Operation::Update, Some(old)) => Ok(immutable::update(&read(old)?, &new)),
             _ => Ok(Vec::new()),
@@ -90,11 +90,7 @@ impl Judge {
     }
 
     /// A user gets nothing by way of an AppWrapper that they could not have by themselves.
-    async fn unauthorized(
-        &self,
-        components: &[Component],
-        (namespace, user): (&str, &UserInfo),
-    ) -> Vec<FieldError> {
+    async fn unauthorized(&self, components: &[Component], namespace: &str, user: &UserInfo) -> Vec<FieldError> {
         let (mut errors, mut answers) = (Vec::new(), BTreeMap::new());
         for (index, component) in components.iter().enumerate() {
             let text = |key: &str| component.template.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -102,7 +98,7 @@ impl Judge {
             // Each kind is asked about once.
             let answer = match answers.entry(of) {
                 Entry::Occupied(answer) => answer.into_mut(),
-                Entry::Vacant(none) => none.insert(self.unauthorized_kind(of, (namespace, user)).await),
+                Entry::Vacant(none) => none.insert(self.unauthorized_kind(of.0, of.1, namespace, user).await),
             };
             errors.extend(
                 answer.as_ref().map(|answer| FieldError { field: template_field(index), ..answer.clone() }),
@@ -114,8 +110,10 @@ impl Judge {
     /// What is wrong with a component of this kind, if anything is; of no field yet.
     async fn unauthorized_kind(
         &self,
-        (api_version, kind): (&str, &str),
-        (namespace, user): (&str, &UserInfo),
+        api_version: &str,
+        kind: &str,
+        namespace: &str,
+        user: &UserInfo,
     ) -> Option<FieldError> {
         let field = String::new();
         let resource = match self.kinds.find(api_version, kind).await {
@@ -135,7 +133,7 @@ impl Judge {
         if !self.config.user_rbac_admission_check {
             return None;
         }
-        match self.may_create(user, (namespace, api_version, &resource)).await {
+        match self.may_create(user, namespace, api_version, &resource).await {
             Ok(true) => None,
             Ok(false) => {
                 let name = user.username.as_deref().unwrap_or_default();
@@ -146,11 +144,7 @@ impl Judge {
         }
     }
 
-    async fn may_create(
-        &self,
-        user: &UserInfo,
-        (namespace, api_version, resource): (&str, &str, &str),
-    ) -> Result<bool, kube::Error> {
+    async fn may_create(&self, user: &UserInfo, namespace: &str, api_version: &str, resource: &str) -> Result<bool, kube::Error> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let attributes = ResourceAttributes {
             group: Some(group.to_owned()),

@@ -65,7 +65,7 @@ pub async fn run(config: OperatorConfig, namespace: String, identity: String) ->
     let appwrapper = config.appwrapper;
     parts.spawn(async move {
         if leads {
-            lead(client, (&namespace, identity), controller_of(appwrapper, metrics)).await
+            lead(client, &namespace, identity, controller_of(appwrapper, metrics)).await
         } else {
             controller::run(client, appwrapper, metrics).await;
             bail!("the controller ended")
@@ -88,11 +88,7 @@ fn controller_of(
 }
 
 /// Whoever loses the Lease ends, so that two never act at once. Kubernetes starts it anew.
-async fn lead(
-    client: Client,
-    (namespace, identity): (&str, String),
-    control: impl FnOnce(Client) -> futures::future::BoxFuture<'static, ()>,
-) -> anyhow::Result<()> {
+async fn lead(client: Client, namespace: &str, identity: String, control: impl FnOnce(Client) -> futures::future::BoxFuture<'static, ()>) -> anyhow::Result<()> {
     // Several of its requests fit into the time of the Lease.
     let prompt = self::client(LEASE_ANSWER_WITHIN).await?;
     let manager = LeaseManagerBuilder::new(prompt.clone(), LEASE)
@@ -111,13 +107,13 @@ async fn lead(
     leads.wait_for(|leads| *leads).await.context("the election of a leader ended")?;
     let leases = Api::namespaced(prompt, namespace);
     tokio::select! {
-        () = lease::held(&leases, (LEASE, &identity), now) => {}
+        () = lease::held(&leases, LEASE, &identity, now) => {}
         lost = leads.wait_for(|leads| !*leads) => {
             lost.context("the election of a leader ended")?;
             bail!("another replica leads now")
         }
     }
-    let lapse = lease::lapse(leases, (LEASE, &identity), (Duration::from_secs(LEASE_SECONDS), now));
+    let lapse = lease::lapse(leases, LEASE, &identity, Duration::from_secs(LEASE_SECONDS), now);
     // Upstream's may have come while another led.
     refuse_beside_upstream(&client).await?;
     tracing::info!("Leads now");

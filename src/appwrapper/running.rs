@@ -78,7 +78,8 @@ pub fn pods(
     status: &[ComponentStatus],
     components: &[Component],
     pods: &[impl AsRef<Pod>],
-    (tolerance, nodes): (&Tolerance, &NodeHealth),
+    tolerance: &Tolerance,
+    nodes: &NodeHealth,
 ) -> Pods {
     let jobs: Vec<OneJob> = status
         .iter()
@@ -96,7 +97,7 @@ pub fn pods(
     sum.others.expected = total(others.map(|(status, _)| expected(status)));
     for pod in pods.iter().map(AsRef::as_ref) {
         let job = jobs.iter().find(|job| job.owns(pod));
-        count(&mut sum, pod, job, (tolerance, nodes));
+        count(&mut sum, pod, job, tolerance, nodes);
     }
     sum
 }
@@ -126,7 +127,7 @@ impl OneJob<'_> {
     }
 }
 
-fn count(sum: &mut Pods, pod: &Pod, job: Option<&OneJob>, (tolerance, nodes): (&Tolerance, &NodeHealth)) {
+fn count(sum: &mut Pods, pod: &Pod, job: Option<&OneJob>, tolerance: &Tolerance, nodes: &NodeHealth) {
     let other = job.is_none();
     match phase(pod) {
         "Pending" => {
@@ -230,7 +231,7 @@ fn with_failed_pods(turn: &Turn<'_>, mut outcome: Outcome, pods: &Pods) -> Outco
 
 fn wait_for_pods(turn: &Turn<'_>, mut outcome: Outcome, pods: &Pods) -> Outcome {
     let Pods { expected, pending, running, succeeded, .. } = *pods;
-    conditions::clear(&mut outcome.status.conditions, UNHEALTHY, ("FoundNoFailedPods", ""), turn.now);
+    conditions::clear(&mut outcome.status.conditions, UNHEALTHY, "FoundNoFailedPods", "", turn.now);
     if expected <= running + succeeded {
         let text = format!("{running} pods running; {succeeded} pods succeeded");
         turn.set(&mut outcome.status, PODS_READY, (TRUE, "SufficientPodsReady", &text));
@@ -238,7 +239,7 @@ fn wait_for_pods(turn: &Turn<'_>, mut outcome: Outcome, pods: &Pods) -> Outcome 
     }
     let text = format!("{pending} pods pending; {running} pods running; {succeeded} pods succeeded");
     let conditions = &mut outcome.status.conditions;
-    conditions::clear(conditions, PODS_READY, ("InsufficientPodsReady", &text), turn.now);
+    conditions::clear(conditions, PODS_READY, "InsufficientPodsReady", &text, turn.now);
     let all_exist = expected <= pending + running + succeeded;
     let grace = if all_exist { turn.tolerance.warmup_grace } else { turn.tolerance.admission_grace };
     let deadline = turn.after(RESOURCES_DEPLOYED, grace);

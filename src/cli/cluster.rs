@@ -150,6 +150,7 @@ async fn join(args: JoinArgs, session: &mut Session) -> Result<u8, CliError> {
         let folder = args.kubeconfig.parent();
         let made = onboard::create_service_account(text.as_bytes(), args.context.as_deref(), folder).await;
         let made = made.map_err(|error| onboarding(&error))?;
+        printer.note(&format!("Its token is good until {}; fedqd makes a new one before that", made.expires));
         if !made.bounded {
             printer.warning(
                 "the cluster knows no ValidatingAdmissionPolicies (Kubernetes 1.30 and newer do), so fedq's account there is \

@@ -175,11 +175,11 @@ impl AdmissionCheckController {
         let failures = self.failures();
         let credentials = self.credentials.keep(&seen, joined, &failures.secrets, now);
         let naming = self.settings.naming;
-        let preferred = preferred(&input(naming, &seen, (&credentials, &failures), &seen.running));
+        let preferred = preferred(&input(naming, &seen, &credentials, &failures, &seen.running));
         let preferred = (!self.settings.dispatches).then_some(&preferred);
         seen.count_nominated(&workloads, &by_check, preferred);
         let (running, settled) = self.needed.now(&seen, Instant::now());
-        let plan = plan(&input(naming, &seen, (&credentials, &failures), &running));
+        let plan = plan(&input(naming, &seen, &credentials, &failures, &running));
         self.publish_draining(&plan);
         let mut changes = self.render.objects(&self.context.hub, &seen, &plan);
         changes.extend(self.render.checks(&self.context.hub, &seen, &plan, now));
@@ -282,12 +282,7 @@ struct Failures {
     secrets: BTreeMap<String, String>,
 }
 
-fn input<'a>(
-    naming: Naming,
-    seen: &'a Gathered,
-    (kept, failures): (&'a Kept, &'a Failures),
-    running: &'a BTreeSet<Use>,
-) -> Input<'a> {
+fn input<'a>(naming: Naming, seen: &'a Gathered, kept: &'a Kept, failures: &'a Failures, running: &'a BTreeSet<Use>) -> Input<'a> {
     Input {
         checks: &seen.checks,
         placements: &seen.placements,

@@ -418,7 +418,7 @@ impl Context {
 pub fn observer(metrics: &Metrics, name: ClusterName) -> Observer {
     let metrics = metrics.clone();
     Observer::new(move |told| match told {
-        Told::Request { verb, code, took } => metrics.api_request(&name, (verb, code), took),
+        Told::Request { verb, code, took } => metrics.api_request(&name, verb, code, took),
         Told::Write { kind } => metrics.wrote(&name, kind),
         Told::WatchRestart { kind, reason } => metrics.watch_restarted(&name, kind, reason),
     })

@@ -419,14 +419,14 @@ impl QuotaController {
         let in_force = || self.accepted.claims().map(|claim| claim.name().as_str()).collect::<BTreeSet<_>>();
         if self.claims.seen == Some(revision) && now < self.claims_due {
             let (claims, aliases) = (&self.context.hub.claims, &self.settings.aliases);
-            let afresh = || read_claims(claims, aliases, (&ReadClaims::new(), &in_force()));
+            let afresh = || read_claims(claims, aliases, &ReadClaims::new(), &in_force());
             verify(&*self.claims.read, afresh, || claims.revision() == revision);
             return None;
         }
         self.claims_due = now + PERIOD;
         let in_force = in_force();
         let read =
-            read_claims(&self.context.hub.claims, &self.settings.aliases, (&self.claims.read, &in_force));
+            read_claims(&self.context.hub.claims, &self.settings.aliases, &self.claims.read, &in_force);
         let next = gather::accept(&read, &self.context.hub.claims.skipped(), &mut self.accepted, now);
         let settled = next.is_none() && self.accepted.held().is_empty();
         let in_force = Arc::new(gather::by_cluster(&self.accepted));

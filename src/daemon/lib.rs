@@ -273,7 +273,7 @@ impl Daemon {
         let (task, dispatch) = (Arc::clone(&self.published.task_signal), self.dispatch_signal());
         let mut wake = Wake { task, dispatch, ..Wake::default() };
         let following = Following::new(hub.client.clone(), self.timing(), wake.all());
-        hub.follow((&following, &wake), &mut self.follows, &self.cancel);
+        hub.follow(&following, &wake, &mut self.follows, &self.cancel);
         // What changes on workers.
         let inventory_signal = Arc::new(Notify::new());
         wake.inventory = Some(Arc::clone(&inventory_signal));
@@ -318,12 +318,7 @@ impl Daemon {
         let queues = queue::QueueController::new(context.clone(), settings, inputs, reports, queue_signal);
         self.tasks.spawn(queues.run());
         self.start_tasks(context.clone());
-        self.tasks.spawn(prune(
-            (self.store.clone(), self.kept_logs.clone()),
-            self.clock.clone(),
-            self.config.clone(),
-            self.cancel.clone(),
-        ));
+        self.tasks.spawn(prune(self.store.clone(), self.kept_logs.clone(), self.clock.clone(), self.config.clone(), self.cancel.clone()));
         self.start_claims(context.clone(), events.clone(), sender);
         self.start_placement(&context, inventory_signal, &check_signal)?;
         self.start_admission_checks(&context, check_signal, events);
@@ -401,17 +396,12 @@ impl Daemon {
         );
         self.tasks.spawn(checks.run());
         if let Some(signal) = dispatch_signal {
-            self.start_dispatcher(context, &following, (signal, events));
+            self.start_dispatcher(context, &following, signal, events);
         }
     }
 
-    fn start_dispatcher(
-        &mut self,
-        context: Context,
-        following: &Following,
-        (signal, events): (Arc<Notify>, Events),
-    ) {
-        context.hub.follow_policies(following, (&mut self.follows, &self.cancel));
+    fn start_dispatcher(&mut self, context: Context, following: &Following, signal: Arc<Notify>, events: Events) {
+        context.hub.follow_policies(following, &mut self.follows, &self.cancel);
         let kueue_namespace = self.config.multikueue.kueue_namespace.clone();
         let settings = dispatcher::Settings { kueue_namespace };
         let inputs = dispatcher::Inputs {
@@ -445,12 +435,7 @@ fn kept_logs(config: &Config) -> anyhow::Result<Option<LogKeeping>> {
 }
 
 /// Lets go of the history that the configuration does not keep.
-async fn prune(
-    (store, logs): (Store, Option<LogKeeping>),
-    clock: Clock,
-    config: Config,
-    cancel: CancellationToken,
-) -> anyhow::Result<()> {
+async fn prune(store: Store, logs: Option<LogKeeping>, clock: Clock, config: Config, cancel: CancellationToken) -> anyhow::Result<()> {
     loop {
         let history = store.prune(config.retention(), clock.now()).await;
         let tasks = store.prune_tasks(config.task_retention(), clock.now()).await;

@@ -173,7 +173,7 @@ pub fn preferred(input: &Input) -> BTreeSet<Use> {
     let mut preferred = BTreeSet::new();
     for placement in placements {
         let Some(decided) = input.placements.get(placement) else { continue };
-        let usable = usable((placement, decided), input, &leads, &mut Outcome::default());
+        let usable = usable(placement, decided, input, &leads, &mut Outcome::default());
         let best = usable.unwrap_or_default().into_iter().take(MAX_CLUSTERS);
         preferred.extend(best.map(|name| (placement.to_owned(), name)));
     }
@@ -258,7 +258,7 @@ fn config(placement: &str, input: &Input, leads: &Leads) -> (Option<Vec<String>>
         return (last_good(), Outcome::failed(Reason::PlacementError, message));
     }
     let mut outcome = Outcome::default();
-    let wanted = match usable((placement, decided), input, leads, &mut outcome) {
+    let wanted = match usable(placement, decided, input, leads, &mut outcome) {
         Ok(wanted) => wanted,
         Err(message) => return (last_good(), Outcome::failed(Reason::MultiKueueConfigError, message)),
     };
@@ -279,7 +279,8 @@ fn config(placement: &str, input: &Input, leads: &Leads) -> (Option<Vec<String>>
 
 /// The decided clusters that Kueue can be told to use, best first.
 fn usable(
-    (placement, decided): (&str, &Decided),
+    placement: &str,
+    decided: &Decided,
     input: &Input,
     leads: &Leads,
     outcome: &mut Outcome,

@@ -18,7 +18,8 @@ use serde_json::Value;
 use super::{
     app_wrappers,
     client::{ApiError, ClusterClient, ConnectError, RetryClass, call},
-    rights::{HUB, KUEUE_DEPLOYMENT, KUEUE_NAMESPACE, Right, Scope, WORKER},
+    join_token,
+    rights::{HUB, KUEUE_DEPLOYMENT, KUEUE_NAMESPACE, Right, Scope, TOKEN, WORKER},
 };
 use fedq_domain::{
     check::{Finding, Outcome},
@@ -170,6 +171,13 @@ impl Subject<'_> {
         let next = Some("join the cluster again with a new kubeconfig");
         if left <= SignedDuration::ZERO {
             finding("credential", Outcome::Failed, format!("expired at {expires}"), next)
+        } else if let Some(validity) = self.client.renewable() {
+            let good = format!("is good until {expires}, and is to be renewed from {} on", validity.renewal());
+            if validity.is_overdue(self.now) {
+                let next = "see fedqd's log why that failed, and apply deploy/worker/rbac.yaml there";
+                return finding("credential", Outcome::Warning, format!("{good}, which did not happen"), Some(next));
+            }
+            finding("credential", Outcome::Ok, good, None)
         } else if left < EXPIRES_SOON {
             finding("credential", Outcome::Warning, format!("expires at {expires}"), next)
         } else {
@@ -200,7 +208,8 @@ impl Subject<'_> {
             Role::Worker { .. } => (WORKER, "deploy/worker/rbac.yaml"),
         };
         let mut asked = Vec::new();
-        for right in rights {
+        let needs_token = self.client.renewable().is_some();
+        for right in rights.iter().filter(|right| **right != TOKEN || needs_token) {
             asked.extend(right.verbs.iter().map(|verb| self.may(right, verb)));
         }
         let answers: Vec<_> = stream::iter(asked).buffered(AT_ONCE).collect().await;
@@ -246,6 +255,7 @@ impl Subject<'_> {
                 Scope::Cluster => None,
                 Scope::Own => Some(self.namespace.to_owned()),
                 Scope::Kueue => Some(KUEUE_NAMESPACE.to_owned()),
+                Scope::Account => Some(join_token::NAMESPACE.to_owned()),
             },
             ..ResourceAttributes::default()
         };

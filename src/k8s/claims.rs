@@ -60,11 +60,7 @@ pub type ReadClaims = BTreeMap<ClaimName, Arc<ReadClaim>>;
 
 /// All claims, each with its verdict: of several for one cluster the oldest is in force, and of those made in the
 /// same second the one that is `in_force` already, or else, as after the loss of the store, whose status says so. An object that is the same as `before` is not read again.
-pub fn read_claims(
-    claims: &Table<ClusterResourceClaim>,
-    aliases: &Aliases,
-    (before, in_force): (&ReadClaims, &BTreeSet<&str>),
-) -> ReadClaims {
+pub fn read_claims(claims: &Table<ClusterResourceClaim>, aliases: &Aliases, before: &ReadClaims, in_force: &BTreeSet<&str>) -> ReadClaims {
     let is_in_force = |claim: &ClusterResourceClaim| {
         claim.metadata.name.as_deref().is_some_and(|name| in_force.contains(name))
     };
@@ -338,10 +334,10 @@ mod tests {
         }]}))
         .unwrap();
         table.absorb(accepted);
-        let read = read_claims(&table, &Aliases::default(), (&ReadClaims::new(), &BTreeSet::new()));
+        let read = read_claims(&table, &Aliases::default(), &ReadClaims::new(), &BTreeSet::new());
         assert!(read["z-accepted"].in_force() && !read["a-turned-down"].in_force());
         let read = BTreeSet::from(["a-turned-down"]);
-        let read = read_claims(&table, &Aliases::default(), (&ReadClaims::new(), &read));
+        let read = read_claims(&table, &Aliases::default(), &ReadClaims::new(), &read);
         assert!(read["a-turned-down"].in_force(), "what is known of here comes first");
     }
 
@@ -351,7 +347,7 @@ mod tests {
         table.absorb(of("a-younger", 200, "5"));
         table.absorb(of("b-older", 100, "5"));
         table.absorb(of("c-same-second", 100, "5"));
-        let read = read_claims(&table, &Aliases::default(), (&ReadClaims::new(), &BTreeSet::new()));
+        let read = read_claims(&table, &Aliases::default(), &ReadClaims::new(), &BTreeSet::new());
         let claimed = Verdict::ClaimedBy(ClaimName::new("b-older").unwrap());
         let verdicts: Vec<&Verdict> = read.values().map(|claim| &claim.verdict).collect();
         assert_eq!(verdicts, [&claimed, &Verdict::Accepted, &claimed]);
@@ -366,25 +362,25 @@ mod tests {
     fn a_claim_is_read_once_and_a_verdict_on_it_is_made_each_time() {
         let (table, aliases) = (Table::new(), Aliases::default());
         table.absorb(of("a-younger", 200, "5"));
-        let first = read_claims(&table, &aliases, (&ReadClaims::new(), &BTreeSet::new()));
+        let first = read_claims(&table, &aliases, &ReadClaims::new(), &BTreeSet::new());
         assert!(Arc::ptr_eq(
-            &read_claims(&table, &aliases, (&first, &BTreeSet::new()))["a-younger"],
+            &read_claims(&table, &aliases, &first, &BTreeSet::new())["a-younger"],
             &first["a-younger"]
         ));
         table.absorb(of("b-older", 100, "5"));
-        let second = read_claims(&table, &aliases, (&first, &BTreeSet::new()));
+        let second = read_claims(&table, &aliases, &first, &BTreeSet::new());
         assert!(!second["a-younger"].in_force() && second["b-older"].in_force());
-        assert!(read_claims(&table, &aliases, (&second, &BTreeSet::new()))["b-older"].in_force());
+        assert!(read_claims(&table, &aliases, &second, &BTreeSet::new())["b-older"].in_force());
         let alone = Table::new();
         alone.absorb(table.get(None, "a-younger").expect("it is there").as_ref().clone());
         assert!(
-            read_claims(&alone, &aliases, (&second, &BTreeSet::new()))["a-younger"].in_force(),
+            read_claims(&alone, &aliases, &second, &BTreeSet::new())["a-younger"].in_force(),
             "the older one is gone"
         );
         let mut changed = of("b-older", 100, "6");
         changed.metadata.resource_version = Some("6".to_owned());
         table.absorb(changed);
-        let third = read_claims(&table, &aliases, (&second, &BTreeSet::new()));
+        let third = read_claims(&table, &aliases, &second, &BTreeSet::new());
         assert_ne!(third["b-older"].input, second["b-older"].input);
     }
 

@@ -17,6 +17,7 @@ use kube::{Api, Client, Config, api::PostParams, client::Body};
 use serde::Deserialize;
 
 use super::{
+    join_token::Validity,
     kubeconfig::{self, CheckedKubeconfig, KubeconfigError, Rules},
     proxy::Forwarded,
 };
@@ -75,6 +76,7 @@ impl Default for ClientLimits {
 pub struct ClusterClient {
     client: Client,
     expires: Option<Timestamp>,
+    renewable: Option<Validity>,
     origin: Arc<Origin>,
     answers: Arc<Answers>,
 }
@@ -140,11 +142,13 @@ fn build(
     let agent = HeaderValue::from_static(concat!("fedqd/", env!("CARGO_PKG_VERSION")));
     config.headers.push((USER_AGENT, agent));
     let expires = kubeconfig.as_ref().and_then(CheckedKubeconfig::expires);
+    let renewable = kubeconfig.as_ref().and_then(CheckedKubeconfig::renewable);
     let origin =
         Origin { kubeconfig, config, route, limits: limits.clone(), forwarded: Forwarded::default() };
     Ok(ClusterClient {
         client: origin.dial(limits)?,
         expires,
+        renewable,
         origin: Arc::new(origin),
         answers: Arc::default(),
     })
@@ -239,6 +243,11 @@ impl ClusterClient {
     /// When the credential expires, where that is known.
     pub fn expires(&self) -> Option<Timestamp> {
         self.expires
+    }
+
+    /// How long its token is good, if it is one that fedq can make anew.
+    pub fn renewable(&self) -> Option<Validity> {
+        self.renewable
     }
 
     /// The same connection acting as `caller`: the cluster's RBAC and audit see that person.

@@ -106,7 +106,8 @@ impl Hub {
     /// Starts following everything; each task ends with `cancel`.
     pub fn follow(
         &self,
-        (following, wake): (&Following, &Wake),
+        following: &Following,
+        wake: &Wake,
         tasks: &mut JoinSet<()>,
         cancel: &CancellationToken,
     ) {

@@ -18,7 +18,8 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 
 pub use address::check_address;
-use credential::Credential;
+use self::credential::{Credential, Times};
+use super::join_token::Validity;
 
 /// Its key in the Secret that joins a cluster, and in those that MultiKueue reads.
 pub const KUBECONFIG_KEY: &str = "kubeconfig";
@@ -46,7 +47,7 @@ pub struct CheckedKubeconfig {
     tls_server_name: Option<String>,
     proxy: Option<Uri>,
     credential: Credential,
-    expires: Option<Timestamp>,
+    times: Times,
     allow_loopback: bool,
 }
 
@@ -214,16 +215,12 @@ pub fn check(
     })?;
     let (context, cluster, user) = file.select(context)?;
     let files = rules.files_from.as_deref();
-    let (credential, expires) = Credential::check(user, files)?;
+    let (credential, times) = Credential::check(user, files)?;
     if cluster.insecure_skip_tls_verify == Some(true) {
         return Err(KubeconfigError::InsecureSkipTlsVerify);
     }
     let server = check_server(&cluster.server.ok_or(KubeconfigError::NoServer)?, rules)?;
-    let ca_pem = embedded(
-        ("certificate-authority-data", cluster.certificate_authority_data),
-        ("certificate-authority", cluster.certificate_authority),
-        files,
-    )?;
+    let ca_pem = embedded("certificate-authority-data", cluster.certificate_authority_data, "certificate-authority", cluster.certificate_authority, files)?;
     match &ca_pem {
         Some(pem) => drop(certificates(pem)?),
         None if rules.allow_system_roots => {}
@@ -244,7 +241,7 @@ pub fn check(
         tls_server_name: cluster.tls_server_name,
         proxy: proxy.map(|url| check_proxy(&url, rules)).transpose()?,
         credential,
-        expires,
+        times,
         allow_loopback: rules.allow_loopback,
     })
 }
@@ -310,11 +307,7 @@ fn check_proxy(text: &str, rules: &Rules) -> Result<Uri, KubeconfigError> {
 }
 
 /// The content of a field that may be embedded in base64, or lie in a file where that is allowed.
-fn embedded(
-    (data_field, data): (&'static str, Option<String>),
-    (path_field, path): (&'static str, Option<String>),
-    files: Option<&Path>,
-) -> Result<Option<Vec<u8>>, KubeconfigError> {
+fn embedded(data_field: &'static str, data: Option<String>, path_field: &'static str, path: Option<String>, files: Option<&Path>) -> Result<Option<Vec<u8>>, KubeconfigError> {
     match (data.filter(|data| !data.is_empty()), path, files) {
         (_, Some(_), None) => Err(KubeconfigError::FilePath { field: path_field }),
         (Some(data), ..) => credential::base64(&data)
@@ -346,7 +339,12 @@ impl CheckedKubeconfig {
 
     /// When the client certificate or the token expires, where that can be read from it.
     pub fn expires(&self) -> Option<Timestamp> {
-        self.expires
+        self.times.expires
+    }
+
+    /// How long its token is good, if it is one that fedq can make anew.
+    pub fn renewable(&self) -> Option<Validity> {
+        self.times.renewable
     }
 
     pub(super) fn allow_loopback(&self) -> bool {
@@ -381,7 +379,7 @@ impl CheckedKubeconfig {
     }
 
     pub(super) fn with_token(&self, token: &str) -> Self {
-        Self { credential: Credential::Token(token.to_owned()), expires: None, ..self.clone() }
+        Self { credential: Credential::Token(token.to_owned()), times: Times::default(), ..self.clone() }
     }
 
     fn file(&self, user: &Value) -> String {

@@ -8,6 +8,7 @@ pub mod events;
 pub mod follow;
 pub mod hub;
 pub mod job_sets;
+pub mod join_token;
 pub mod kubeconfig;
 pub mod list_watch;
 pub mod logs;

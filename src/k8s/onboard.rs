@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
-    core::v1::{Secret, ServiceAccount},
+    core::v1::ServiceAccount,
 };
 use kube::{
     Api, Client,
@@ -15,6 +15,7 @@ use kube::{
 use serde_json::json;
 
 use super::{
+    join_token::{self, NAMESPACE, SERVICE_ACCOUNT},
     client::{self, ApiError, ClientLimits, ConnectError, RetryClass, call},
     kubeconfig::{self, CheckedKubeconfig, KubeconfigError, Rules},
     multikueue,
@@ -24,14 +25,8 @@ use super::{
 const MANIFEST: &str = include_str!("../../deploy/worker/rbac.yaml");
 /// What it may do with them.
 const POLICY: &str = include_str!("../../deploy/worker/policy.yaml");
-const NAMESPACE: &str = "fedq-system";
-const SERVICE_ACCOUNT: &str = "fedq";
-const TOKEN_SECRET: &str = "fedq-token";
 const MANAGER: &str = "fedq-join";
 const DEADLINE: Duration = Duration::from_secs(15);
-/// The token controller fills the Secret within a second, unless it is stopped.
-const TOKEN_TRIES: u32 = 40;
-const TOKEN_PAUSE: Duration = Duration::from_millis(250);
 
 #[derive(Debug, thiserror::Error)]
 pub enum OnboardError {
@@ -61,6 +56,7 @@ pub struct TokenFor<'a> {
 pub struct Onboarded {
     /// Holds only the token that was made.
     pub kubeconfig: String,
+    pub expires: Timestamp,
     /// Whether a policy bounds what is written with it. An old cluster knows none.
     pub bounded: bool,
 }
@@ -87,9 +83,10 @@ pub async fn create_service_account(
             Err(error) => return Err(error),
         }
     }
-    apply(&client, &token_secret()).await?;
-    let token = read_token(&client).await?;
-    Ok(Onboarded { kubeconfig: checked.render_with(&token), bounded })
+    let made = join_token::make(&client, DEADLINE).await;
+    let name = format!("{NAMESPACE}/{SERVICE_ACCOUNT}");
+    let made = made.map_err(|source| OnboardError::Token { name, source })?;
+    Ok(Onboarded { kubeconfig: checked.render_with(&made.token), expires: made.expires, bounded })
 }
 
 /// A token of a ServiceAccount that is there already.
@@ -136,21 +133,6 @@ pub(super) fn parse(manifest: &str) -> Result<Vec<DynamicObject>, OnboardError> 
     serde_saphyr::from_multiple(manifest).map_err(OnboardError::Manifest)
 }
 
-fn token_secret() -> DynamicObject {
-    DynamicObject {
-        types: Some(TypeMeta { api_version: "v1".to_owned(), kind: "Secret".to_owned() }),
-        metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
-            name: Some(TOKEN_SECRET.to_owned()),
-            namespace: Some(NAMESPACE.to_owned()),
-            annotations: Some(
-                [("kubernetes.io/service-account.name".to_owned(), SERVICE_ACCOUNT.to_owned())].into(),
-            ),
-            ..Default::default()
-        },
-        data: json!({"type": "kubernetes.io/service-account-token"}),
-    }
-}
-
 pub(super) async fn apply(client: &Client, object: &DynamicObject) -> Result<(), OnboardError> {
     let types = object.types.clone().unwrap_or_default();
     let name = object.metadata.name.clone().unwrap_or_default();
@@ -163,21 +145,6 @@ pub(super) async fn apply(client: &Client, object: &DynamicObject) -> Result<(),
     let parameters = PatchParams::apply(MANAGER).force();
     let applied = call(DEADLINE, api.patch(&name, &parameters, &Patch::Apply(object))).await;
     applied.map(|_| ()).map_err(|source| OnboardError::Apply { kind: types.kind, name, source })
-}
-
-async fn read_token(client: &Client) -> Result<String, OnboardError> {
-    let api = Api::<Secret>::namespaced(client.clone(), NAMESPACE);
-    for _ in 0..TOKEN_TRIES {
-        let secret = call(DEADLINE, api.get(TOKEN_SECRET)).await;
-        let name = || format!("{NAMESPACE}/{SERVICE_ACCOUNT}");
-        let secret = secret.map_err(|source| OnboardError::Token { name: name(), source })?;
-        let token = secret.data.and_then(|mut data| data.remove("token"));
-        if let Some(token) = token.and_then(|token| String::from_utf8(token.0).ok()) {
-            return Ok(token);
-        }
-        tokio::time::sleep(TOKEN_PAUSE).await;
-    }
-    Err(OnboardError::NoToken)
 }
 
 #[cfg(test)]
@@ -195,7 +162,5 @@ mod tests {
         };
         assert!(has("Namespace", NAMESPACE));
         assert!(has("ServiceAccount", SERVICE_ACCOUNT));
-        let secret = token_secret();
-        assert_eq!(secret.metadata.namespace.as_deref(), Some(NAMESPACE));
     }
 }

@@ -1,6 +1,7 @@
 //! What fedq may do on a cluster, by Kubernetes' RBAC: one list for the manifests under `deploy` and for
 //! `fedq check`.
 
+use super::join_token::{NAMESPACE, SERVICE_ACCOUNT};
 use super::hub::ocm::{PLACEMENT_LEASE, REGISTRATION_LEASE};
 use fedq_domain::task::runtime::{FEDQS_LEASE, UPSTREAMS_LEASE};
 
@@ -25,6 +26,8 @@ pub enum Scope {
     Own,
     /// Kueue's namespace.
     Kueue,
+    /// That of fedq's account on a worker.
+    Account,
 }
 
 /// Where Kueue's own manifests put it, and its Deployment.
@@ -80,11 +83,19 @@ pub const WORKER: &[Right] = &[
     right("", "services", &["create"], "names by which the nodes of a task find each other"),
     right("", "secrets", &["create"], "the secrets of tasks"),
     right("", "persistentvolumeclaims", TASKS, "volumes of tasks"),
+    TOKEN,
     Right {
         name: Some(KUEUE_DEPLOYMENT),
         ..right("apps", "deployments", &["get"], "telling Kueue's release")
     },
 ];
+
+/// Needed only where fedq joined as that account.
+pub const TOKEN: Right = Right {
+    scope: Scope::Account,
+    name: Some(SERVICE_ACCOUNT),
+    ..right("", "serviceaccounts/token", &["create"], "a new token before the one it joined with ends")
+};
 
 const OCM: &str = "cluster.open-cluster-management.io";
 const GALAXY: &str = "galaxy.kubestellar.io";
@@ -213,7 +224,7 @@ mod tests {
         let grants = rights.iter().flat_map(|right| {
             let scope = match right.scope {
                 Scope::Cluster => "",
-                Scope::Own => "fedq-system",
+                Scope::Own | Scope::Account => NAMESPACE,
                 Scope::Kueue => KUEUE_NAMESPACE,
             };
             // Of its own namespace object, which is no namespaced thing.

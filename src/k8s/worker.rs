@@ -146,7 +146,7 @@ impl Worker {
         self.tables.restore(known).and(self.tasks.restore(known))
     }
 
-    pub fn follow(&self, timing: &Timing, (hub_id, wake): (&str, &Wake), tasks: &mut JoinSet<()>) {
+    pub fn follow(&self, timing: &Timing, hub_id: &str, wake: &Wake, tasks: &mut JoinSet<()>) {
         let mut following = Following::new(self.client.clone(), timing.clone(), wake.all());
         following.allowance = self.allowance.clone();
         let scope = Scope { hub_id, namespace: "", wake: Some(wake), cancel: &self.cancel };

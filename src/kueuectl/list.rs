@@ -168,7 +168,8 @@ pub async fn run<L: Listing>(session: &mut Session<'_, '_>, listing: &L) -> Resu
 /// What a cluster answered; of one among several that failed it is said that it did.
 fn answered<T>(
     session: &mut Session<'_, '_>,
-    (cluster, answer): (&Cluster, Result<T, Error>),
+    cluster: &Cluster,
+    answer: Result<T, Error>,
     several: bool,
 ) -> Result<Option<T>, Error> {
     match answer {
@@ -188,7 +189,7 @@ async fn documents<L: Listing>(
     let several = 1 < clusters.len();
     let mut all = Vec::new();
     for (cluster, answer) in ask(clusters.iter(), async |cluster| found(listing, &cluster.api).await).await {
-        if let Some(Some((_, found))) = answered(session, (cluster, answer), several)? {
+        if let Some(Some((_, found))) = answered(session, cluster, answer, several)? {
             all.push((cluster, found));
         }
     }
@@ -218,7 +219,7 @@ async fn table<L: Listing>(
         let lines = match known.remove(cluster.name()) {
             Some(lines) => Some(lines),
             None => match answers.next() {
-                Some(answer) => answered(session, answer, several)?,
+                Some((cluster, answer)) => answered(session, cluster, answer, several)?,
                 None => None,
             },
         };

@@ -193,6 +193,12 @@ impl Cluster {
         self.kubeconfig_with(user, &json!({"token": token}))
     }
 
+    /// The same of a ServiceAccount, with a token that is good until then.
+    pub fn kubeconfig_of_account(&self, namespace: &str, name: &str, until: Timestamp) -> String {
+        let token = self.state.new_token(User::account(namespace, name), Some(until));
+        self.kubeconfig_with(name, &json!({"token": token}))
+    }
+
     /// The same with a certificate, which is good until then.
     pub fn kubeconfig_until(&self, user: &str, group: &str, until: Timestamp) -> Result<String, StartError> {
         let Identity { certificate, key } = self.state.sign(user, group, until)?;
@@ -298,7 +304,7 @@ impl Cluster {
     ) -> Result<(), Refusal> {
         let kind = Kind::named(kind).ok_or_else(Refusal::no_resource)?;
         let what = api::Internal::Patch(patch);
-        api::write_internally(&self.state, "admin", (kind, (namespace.to_owned(), name.to_owned())), what)
+        api::write_internally(&self.state, "admin", kind, (namespace.to_owned(), name.to_owned()), what)
             .await
     }
 
@@ -306,7 +312,7 @@ impl Cluster {
     pub async fn set_status(&self, kind: &str, name: &str, status: Value) -> Result<(), Refusal> {
         let kind = Kind::named(kind).ok_or_else(Refusal::no_resource)?;
         let what = api::Internal::Status(status);
-        api::write_internally(&self.state, "admin", (kind, (String::new(), name.to_owned())), what).await
+        api::write_internally(&self.state, "admin", kind, (String::new(), name.to_owned()), what).await
     }
 
     pub async fn remove(&self, kind: &str, name: &str) -> Result<(), Refusal> {
@@ -317,7 +323,7 @@ impl Cluster {
     pub async fn remove_in(&self, namespace: &str, kind: &str, name: &str) -> Result<(), Refusal> {
         let kind = Kind::named(kind).ok_or_else(Refusal::no_resource)?;
         let name = (namespace.to_owned(), name.to_owned());
-        api::write_internally(&self.state, "admin", (kind, name), api::Internal::Delete).await
+        api::write_internally(&self.state, "admin", kind, name, api::Internal::Delete).await
     }
 
     pub fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
@@ -338,11 +344,11 @@ async fn put(state: &Arc<State>, object: Value) -> Result<(), Refusal> {
     let named = object["kind"].as_str().and_then(Kind::named).ok_or_else(Refusal::no_resource)?;
     let name = name_of(&object);
     let status = object.get("status").cloned();
-    api::write_internally(state, "admin", (named, name.clone()), api::Internal::Create(object)).await?;
+    api::write_internally(state, "admin", named, name.clone(), api::Internal::Create(object)).await?;
     let Some(status) = status.filter(|_| named.status) else { return Ok(()) };
     loop {
         let what = api::Internal::Status(status.clone());
-        match api::write_internally(state, "admin", (named, name.clone()), what).await {
+        match api::write_internally(state, "admin", named, name.clone(), what).await {
             // A controller has seen the new object already, and written first.
             Err(refusal) if refusal.reason == "Conflict" => {}
             done => return done,
@@ -505,8 +511,16 @@ impl State {
         until.is_none_or(|until| now < until).then(|| user.clone())
     }
 
+    /// A JSON web token to look at, as a real server's; nobody signs it.
     pub fn new_token(&self, user: User, until: Option<Timestamp>) -> String {
-        let token = format!("sim-{:032x}", fastrand::u128(..));
+        let claims = json!({
+            "iss": "sim", "sub": user.name, "iat": self.now().as_second(), "exp": until.map(Timestamp::as_second),
+        });
+        let part = |value: &Value| {
+            let text = super::base64(value.to_string().as_bytes()).replace('+', "-").replace('/', "_");
+            text.trim_end_matches('=').to_owned()
+        };
+        let token = format!("{}.{}.sim-{:032x}", part(&json!({"alg": "none"})), part(&claims), fastrand::u128(..));
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner).insert(token.clone(), (user, until));
         token
     }

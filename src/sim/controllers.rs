@@ -105,7 +105,7 @@ async fn apply(state: &Arc<State>, manager: &str, effect: Effect) {
         Effect::Delete { kind, namespace, name } => (kind, (namespace, name), Internal::Delete),
     };
     let Some(kind) = Kind::named(kind) else { return };
-    write_as(state, manager, (kind, name), what).await;
+    write_as(state, manager, kind, name, what).await;
 }
 
 /// A status is not part of what is created, so it follows.
@@ -113,20 +113,20 @@ async fn create(state: &Arc<State>, manager: &str, kind: &str, object: Value) {
     let Some(kind) = Kind::named(kind) else { return };
     let name = super::store::name_of(&object);
     let status = object.get("status").filter(|_| kind.status).cloned();
-    write_as(state, manager, (kind, name.clone()), Internal::Create(object)).await;
+    write_as(state, manager, kind, name.clone(), Internal::Create(object)).await;
     if let Some(status) = status {
-        write_as(state, manager, (kind, name), Internal::Status(status)).await;
+        write_as(state, manager, kind, name, Internal::Status(status)).await;
     }
 }
 
 /// A write of the controller manager.
 pub(super) async fn write(state: &Arc<State>, kind: &'static Kind, name: &Name, what: Internal) {
-    write_as(state, CONTROLLER_MANAGER, (kind, name.clone()), what).await;
+    write_as(state, CONTROLLER_MANAGER, kind, name.clone(), what).await;
 }
 
 /// What could not be written is looked at again in the next round.
-async fn write_as(state: &Arc<State>, manager: &str, (kind, name): (&'static Kind, Name), what: Internal) {
-    if let Err(refusal) = write_internally(state, manager, (kind, name), what).await {
+async fn write_as(state: &Arc<State>, manager: &str, kind: &'static Kind, name: Name, what: Internal) {
+    if let Err(refusal) = write_internally(state, manager, kind, name, what).await {
         debug!("A controller's write was refused: {}", refusal.message);
     }
 }

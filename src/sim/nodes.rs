@@ -191,11 +191,11 @@ impl Herd {
 
     /// An event of a watch: a line of JSON, or a frame of protobuf.
     pub fn event(&self, encoding: Encoding, i: usize, event: Event, version: u64) -> Vec<u8> {
-        self.event_of(encoding, (i, &State { version, ..self.states[i] }), event)
+        self.event_of(encoding, i, &State { version, ..self.states[i] }, event)
     }
 
     /// Of a node as it was then.
-    fn event_of(&self, encoding: Encoding, (i, state): (usize, &State), event: Event) -> Vec<u8> {
+    fn event_of(&self, encoding: Encoding, i: usize, state: &State, event: Event) -> Vec<u8> {
         self.template.event(encoding, (self.cluster, i, state), event)
     }
 

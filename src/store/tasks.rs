@@ -431,7 +431,7 @@ async fn insert_all(connection: &mut SqliteConnection, tasks: &[TaskRow]) -> sql
     for task in tasks {
         let seq = insert(connection, task).await?;
         append(connection, seq, &Event::submitted(task.submitted)).await?;
-        uploads::hold(connection, (seq, &task.owner), &task.spec).await?;
+        uploads::hold(connection, seq, &task.owner, &task.spec).await?;
     }
     Ok(())
 }
@@ -466,11 +466,7 @@ async fn insert(connection: &mut SqliteConnection, task: &TaskRow) -> sqlx::Resu
 }
 
 /// Something that happened to a live task and moved it nowhere.
-pub(super) async fn note(
-    connection: &mut SqliteConnection,
-    id: &TaskId,
-    (at, reason, message): (Timestamp, Reason, &str),
-) -> sqlx::Result<()> {
+pub(super) async fn note(connection: &mut SqliteConnection, id: &TaskId, at: Timestamp, reason: Reason, message: &str) -> sqlx::Result<()> {
     let found = sqlx::query("SELECT seq, state FROM tasks WHERE id = ?1 AND over = 0").bind(id.as_str());
     let Some(row) = found.fetch_optional(&mut *connection).await? else { return Ok(()) };
     let State { phase, epoch } = column::json(&row, "state")?;

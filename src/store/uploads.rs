@@ -37,7 +37,7 @@ impl Store {
                 if touch(connection, &owner, &archive.digest, now).await?.is_some() {
                     return Ok(None);
                 }
-                let taken = make_room(connection, &owner, (archive.bytes, most), now).await?;
+                let taken = make_room(connection, &owner, archive.bytes, most, now).await?;
                 if taken.is_some() {
                     return Ok(taken);
                 }
@@ -139,12 +139,7 @@ async fn touch(
 }
 
 /// `Some`: what is taken, where there is no room for `(more, most)`.
-async fn make_room(
-    connection: &mut SqliteConnection,
-    owner: &str,
-    (more, most): (u64, u64),
-    now: Timestamp,
-) -> sqlx::Result<Option<u64>> {
+async fn make_room(connection: &mut SqliteConnection, owner: &str, more: u64, most: u64, now: Timestamp) -> sqlx::Result<Option<u64>> {
     let fresh = now.saturating_sub(FRESH).unwrap_or(Timestamp::MIN).as_millisecond();
     loop {
         let taken: i64 = sqlx::query_scalar("SELECT coalesce(sum(bytes), 0) FROM uploads WHERE owner = ?1")
@@ -194,11 +189,7 @@ pub(super) async fn missing(
 }
 
 /// Writes down what a task needs, so that it stays as long as the task is not over.
-pub(super) async fn hold(
-    connection: &mut SqliteConnection,
-    (seq, owner): (i64, &str),
-    spec: &TaskSpec,
-) -> sqlx::Result<()> {
+pub(super) async fn hold(connection: &mut SqliteConnection, seq: i64, owner: &str, spec: &TaskSpec) -> sqlx::Result<()> {
     for upload in &spec.uploads {
         sqlx::query(
             "INSERT INTO task_uploads (task, upload)
@@ -233,7 +224,7 @@ mod tests {
         Timestamp::from_second(1_700_000_000 + second).expect("in range")
     }
 
-    fn new(owner: &str, number: u8, (bytes, now): (u64, i64)) -> NewUpload {
+    fn new(owner: &str, number: u8, bytes: u64, now: i64) -> NewUpload {
         NewUpload {
             owner: owner.to_owned(),
             archive: Archive { digest: Digest::of([number; 32]), bytes, file: number.is_multiple_of(2) },
@@ -284,7 +275,7 @@ mod tests {
     #[tokio::test]
     async fn an_upload_is_whose_it_is_and_there_once() {
         let (store, _folder) = open().await;
-        let upload = new("ann", 1, (4, 0));
+        let upload = new("ann", 1, 4, 0);
         let digest = upload.archive.digest.clone();
         assert_eq!(store.insert_upload(upload.clone()).await.expect("stored"), None);
         assert_eq!(store.insert_upload(upload.clone()).await.expect("stored"), None, "it takes no more");
@@ -302,7 +293,7 @@ mod tests {
     #[tokio::test]
     async fn what_a_live_task_names_stays_and_the_rest_goes_after_a_while() {
         let (store, _folder) = open().await;
-        let (named, unnamed) = (new("ann", 1, (4, 0)), new("ann", 2, (4, 0)));
+        let (named, unnamed) = (new("ann", 1, 4, 0), new("ann", 2, 4, 0));
         for upload in [&named, &unnamed] {
             store.insert_upload(upload.clone()).await.expect("stored");
         }
@@ -340,7 +331,7 @@ mod tests {
         let (store, _folder) = open().await;
         let later = 3600;
         let all =
-            [new("ann", 1, (4, 0)), new("ann", 2, (4, 1)), new("ann", 3, (4, later)), new("bob", 4, (9, 0))];
+            [new("ann", 1, 4, 0), new("ann", 2, 4, 1), new("ann", 3, 4, later), new("bob", 4, 9, 0)];
         let row = task(1, &all[0].archive);
         store.insert_upload(all[0].clone()).await.expect("stored");
         assert_eq!(submit(&store, &row).await, Acceptance::Accepted);
@@ -353,7 +344,7 @@ mod tests {
         };
         assert!(there(0).await && !there(1).await && there(2).await && there(3).await);
         // One is needed, the other has just been sent.
-        let more = new("ann", 5, (3, later));
+        let more = new("ann", 5, 3, later);
         assert_eq!(store.insert_upload(more.clone()).await.expect("no failure"), Some(8));
         assert!(store.upload_data("ann", &more.archive.digest).await.expect("read").is_none());
         let later = NewUpload { now: at(2 * later), ..more };

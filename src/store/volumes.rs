@@ -102,7 +102,8 @@ impl Store {
         &self,
         id: &TaskId,
         users: Vec<TaskId>,
-        (now, message): (Timestamp, String),
+        now: Timestamp,
+        message: String,
     ) -> Result<(), StoreError> {
         let id = id.clone();
         self.write("record the volume", move |connection| {
@@ -113,7 +114,7 @@ impl Store {
                     return Ok(());
                 }
                 for user in &users {
-                    tasks::note(connection, user, (now, Reason::VolumeLost, &message)).await?;
+                    tasks::note(connection, user, now, Reason::VolumeLost, &message).await?;
                 }
                 Ok(())
             }
@@ -242,8 +243,8 @@ mod tests {
         let found = async || store.volume(&volume.id).await.expect("read").expect("a volume");
         assert_eq!(found().await, VolumeRow { made: true, ..volume.clone() });
         for _ in 0..2 {
-            let told = (volume.created, "volume data was deleted on one".to_owned());
-            store.volume_lost(&volume.id, vec![task.id.clone()], told).await.expect("stored");
+            let message = "volume data was deleted on one".to_owned();
+            store.volume_lost(&volume.id, vec![task.id.clone()], volume.created, message).await.expect("stored");
         }
         assert!(found().await.lost);
         let events = store.task_events(&task.id).await.expect("read");

@@ -82,7 +82,7 @@ pub fn is_label_value(name: &str) -> bool {
 }
 
 /// Everything that needs no server to be asked.
-pub fn create(components: &[Component], (namespace, name): (&str, &str)) -> Vec<FieldError> {
+pub fn create(components: &[Component], namespace: &str, name: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if !is_label_value(name) {
         let detail = format!(

@@ -180,8 +180,11 @@ impl Bed {
 
     /// Without waiting until fedqd has seen anything of it.
     pub async fn join_unseen(&self, worker: &Cluster) {
+        self.join_with(worker, &worker.kubeconfig("fedq", &["system:masters"])).await;
+    }
+
+    pub async fn join_with(&self, worker: &Cluster, kubeconfig: &str) {
         let name = &worker.state.name;
-        let kubeconfig = worker.kubeconfig("fedq", &["system:masters"]);
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret",
             "metadata": {

@@ -190,7 +190,7 @@ impl World {
             let label = ("autopilot.ibm.com/gpuhealth".to_owned(), "EVICT".to_owned());
             health.learn("node", &BTreeMap::from([label]), self.config.autopilot.as_ref().expect("on"));
         }
-        let sum = running::pods(status, &components, &pods, (tolerance, &health));
+        let sum = running::pods(status, &components, &pods, tolerance, &health);
         (components, sum)
     }
 
@@ -222,7 +222,7 @@ impl World {
         self.pods.clear();
         for component in &mut status.component_status {
             let gone = (FALSE, crate::names::component::DELETED, "");
-            conditions::clear(&mut component.conditions, RESOURCES_DEPLOYED, (gone.1, gone.2), self.now);
+            conditions::clear(&mut component.conditions, RESOURCES_DEPLOYED, gone.1, gone.2, self.now);
         }
         Removal { status, done }
     }

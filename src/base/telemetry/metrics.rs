@@ -282,12 +282,7 @@ impl Metrics {
     }
 
     /// `took`: until its answer began.
-    pub fn api_request(
-        &self,
-        cluster: &ClusterName,
-        (verb, code): (&'static str, &'static str),
-        took: Duration,
-    ) {
+    pub fn api_request(&self, cluster: &ClusterName, verb: &'static str, code: &'static str, took: Duration) {
         let cluster = Label(cluster.clone());
         let labels = ClusterLabels { cluster: cluster.clone() };
         self.0.api_request_seconds.get_or_create(&labels).inc_by(took.as_secs_f64());
@@ -572,7 +567,7 @@ mod tests {
         metrics.connection(&cluster(), &Connection::Ready);
         metrics.watch_restarted(&cluster(), "nodes", "Expired");
         metrics.node_event(&cluster(), false);
-        metrics.api_request(&cluster(), ("patch", "409"), Duration::from_millis(500));
+        metrics.api_request(&cluster(), "patch", "409", Duration::from_millis(500));
         metrics.seen(&cluster(), "2026-11-21T00:00:00.25Z".parse().expect("a time"));
         metrics.pending(&cluster(), 7);
         metrics.refused(&cluster(), "Forbidden");

@@ -19,8 +19,8 @@ pub fn call(name: &str, args: &[Value], meter: &mut Meter) -> Option<Called> {
         ("last", [Value::List(items)]) => Ok(optional(items.last())),
         ("isSorted", [Value::List(items)]) => is_sorted(items, meter),
         ("sum", [Value::List(items)]) => sum(items),
-        ("min", [Value::List(items)]) => extreme(items, (Ordering::Less, name), meter),
-        ("max", [Value::List(items)]) => extreme(items, (Ordering::Greater, name), meter),
+        ("min", [Value::List(items)]) => extreme(items, Ordering::Less, name, meter),
+        ("max", [Value::List(items)]) => extreme(items, Ordering::Greater, name, meter),
         ("indexOf", [Value::List(items), item]) => search(items.iter().enumerate(), item, meter),
         ("lastIndexOf", [Value::List(items), item]) => search(items.iter().enumerate().rev(), item, meter),
         _ => return None,
@@ -77,7 +77,7 @@ fn sum(items: &[Value]) -> Called {
     Ok(total)
 }
 
-fn extreme(items: &[Value], (wanted, name): (Ordering, &str), meter: &mut Meter) -> Called {
+fn extreme(items: &[Value], wanted: Ordering, name: &str, meter: &mut Meter) -> Called {
     let mut items = items.iter();
     let first = items.next().ok_or_else(|| Fault::error(format!("{name} called on empty list")))?;
     let mut found = first;

@@ -1,6 +1,7 @@
 //! The task of one joined cluster.
 
 mod known;
+mod renewal;
 
 use std::{sync::Arc, time::Duration};
 
@@ -442,7 +443,7 @@ impl Member {
         let settings = &self.context.settings;
         let _stop_on_return = worker.cancel.clone().drop_guard();
         let mut tasks = JoinSet::new();
-        worker.follow(&settings.timing, (&self.context.all.hub_id, &self.context.wake), &mut tasks);
+        worker.follow(&settings.timing, &self.context.all.hub_id, &self.context.wake, &mut tasks);
         let seen = silence.since;
         let mut quarantine = worker.quarantine.subscribe();
         let mut exceeded = worker.allowance.exceeded();
@@ -456,7 +457,7 @@ impl Member {
         });
         info!(cluster.name = %self.name, "Connected to `{}`", self.name);
         let mut stored = seen;
-        let mut fell_silent = false;
+        let (mut fell_silent, mut renew_again) = (false, None);
         // Clusters that were connected together, as after a start, are not probed together for ever: a thousand
         // answers within three seconds of ten would keep changes waiting.
         let period = settings.stale_after / 4;
@@ -494,6 +495,7 @@ impl Member {
                 Ok(_) => {
                     worker.client.answers().tell();
                     Box::pin(self.answered(&mut stored)).await?;
+                    Box::pin(self.renew(&worker.client, &mut renew_again)).await;
                     *silence = self.heard();
                 }
                 Err(error) => {

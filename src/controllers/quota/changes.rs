@@ -397,7 +397,7 @@ impl QuotaController {
             let Verdict::Wait(until) = drift.judge(&key, &wish, (of.meta, Instant::now())) else {
                 return true;
             };
-            of.fought_over((until, drift.writers(&key)), round);
+            of.fought_over(until, drift.writers(&key), round);
             false
         });
     }
@@ -414,7 +414,7 @@ impl QuotaController {
         match drift.judge(&key, &wish, (of.meta, Instant::now())) {
             Verdict::Write => true,
             Verdict::Wait(until) => {
-                of.fought_over((until, drift.writers(&key)), round);
+                of.fought_over(until, drift.writers(&key), round);
                 false
             }
         }
@@ -430,7 +430,7 @@ pub(super) struct QuotaObject<'a> {
 }
 
 impl QuotaObject<'_> {
-    fn fought_over(&self, (until, writers): (Instant, Writers), round: &mut Round<'_>) {
+    fn fought_over(&self, until: Instant, writers: Writers, round: &mut Round<'_>) {
         round.look_again(Some(until));
         round.conflicts.insert((self.place.to_owned(), self.queue.to_owned()), writers);
     }

@@ -55,7 +55,7 @@ impl Drift {
     }
 
     /// `key` tells the queues of hub and workers apart, and their fields; `found` is the object that differs.
-    pub fn judge(&mut self, key: &str, desired: &Wish, (found, now): (&Meta, Instant)) -> Verdict {
+    pub fn judge(&mut self, key: &str, desired: &Wish, found: &Meta, now: Instant) -> Verdict {
         let Some(written) = self.written.get_mut(key).filter(|written| written.wish == *desired) else {
             return Verdict::Write;
         };
@@ -110,24 +110,24 @@ mod tests {
         let groups = Wish::Groups(ResourceGroups(vec![ResourceGroup::default()]));
         let other = Wish::Groups(ResourceGroups::default());
         for _ in 0..3 {
-            assert_eq!(drift.judge("hub/q", &groups, (&found, now)), Verdict::Write);
+            assert_eq!(drift.judge("hub/q", &groups, &found, now), Verdict::Write);
             drift.wrote("hub/q", groups.clone(), now);
         }
-        assert_eq!(drift.judge("hub/q", &groups, (&found, now)), Verdict::Wait(now + WINDOW));
-        assert_eq!(drift.judge("hub/q", &groups, (&found, now + WINDOW)), Verdict::Write);
-        assert_eq!(drift.judge("hub/q", &other, (&found, now)), Verdict::Write);
-        assert_eq!(drift.judge("w1/q", &groups, (&found, now)), Verdict::Write);
+        assert_eq!(drift.judge("hub/q", &groups, &found, now), Verdict::Wait(now + WINDOW));
+        assert_eq!(drift.judge("hub/q", &groups, &found, now + WINDOW), Verdict::Write);
+        assert_eq!(drift.judge("hub/q", &other, &found, now), Verdict::Write);
+        assert_eq!(drift.judge("w1/q", &groups, &found, now), Verdict::Write);
         let (key, field) = ("w1/q stopPolicy", Wish::Field("Hold".into()));
         for _ in 0..3 {
-            assert_eq!(drift.judge(key, &field, (&found, now)), Verdict::Write);
+            assert_eq!(drift.judge(key, &field, &found, now), Verdict::Write);
             drift.wrote(key, field.clone(), now);
         }
         assert_eq!(
-            drift.judge(key, &field, (&found, now)),
+            drift.judge(key, &field, &found, now),
             Verdict::Wait(now + WINDOW),
             "a field of its policy likewise"
         );
-        assert_eq!(drift.judge(key, &Wish::Field("None".into()), (&found, now)), Verdict::Write);
+        assert_eq!(drift.judge(key, &Wish::Field("None".into()), &found, now), Verdict::Write);
     }
 
     #[test]
@@ -143,15 +143,11 @@ mod tests {
         let mut drift = Drift::new(2);
         let (now, wish) = (Instant::now(), Wish::Field("Hold".into()));
         drift.wrote("hub/q", wish.clone(), now);
-        drift.judge("hub/q", &wish, (&written_by(&["helm", "argocd-controller", "fedq-quota"]), now));
-        drift.judge(
-            "hub/q",
-            &wish,
-            (&written_by(&["argocd-controller", "kustomize-controller", "kueue"]), now),
-        );
+        drift.judge("hub/q", &wish, &written_by(&["helm", "argocd-controller", "fedq-quota"]), now);
+        drift.judge("hub/q", &wish, &written_by(&["argocd-controller", "kustomize-controller", "kueue"]), now);
         assert_eq!(drift.writers("hub/q").to_string(), "`argocd-controller` and `kustomize-controller`");
         let later = now + WINDOW;
-        drift.judge("hub/q", &wish, (&written_by(&["kustomize-controller"]), later));
+        drift.judge("hub/q", &wish, &written_by(&["kustomize-controller"]), later);
         assert_eq!(drift.writers("hub/q").to_string(), "`kustomize-controller`");
     }
 }

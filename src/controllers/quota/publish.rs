@@ -228,7 +228,7 @@ impl QuotaController {
         let untouched = plan.untouched.as_ref().map(ToString::to_string);
         let untouched = untouched.or_else(|| round.left_alone.get(name).cloned());
         let quota_cohort = self.told.cohorts.get(name).map(|cohort| cohort.name.clone());
-        let conflicts = conflicts(round, name, (plan, quota_cohort.as_deref()));
+        let conflicts = conflicts(round, name, plan, quota_cohort.as_deref());
         let conflict = conflicts.get(&None).map(|conflict| conflict.message.clone());
         QueueOverview {
             cohort: object.and_then(|object| object.spec.cohort_name.clone()),
@@ -428,7 +428,8 @@ fn assignment_overview(
 fn conflicts(
     round: &Round<'_>,
     name: &QueueName,
-    (plan, cohort): (&HubQueuePlan, Option<&str>),
+    plan: &HubQueuePlan,
+    cohort: Option<&str>,
 ) -> BTreeMap<Option<ClusterName>, Conflict> {
     let of = |((place, queue), writers): (&(String, String), &conflict::Writers)| {
         if *queue != name.as_str() {

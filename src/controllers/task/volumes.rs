@@ -162,7 +162,7 @@ impl TaskController {
             tracing::warn!(volume.id = %id, cluster.name = %cluster, "Volume {name} was deleted on `{cluster}`");
             let users = self.users(volume).cloned().collect();
             let message = format!("volume {name} was deleted on {cluster}, with what was in it");
-            self.context.store.volume_lost(id, users, (now, message)).await?;
+            self.context.store.volume_lost(id, users, now, message).await?;
         }
         Ok(())
     }

@@ -120,7 +120,7 @@ fn round(units: &mut [i64], fractions: &[i128], asks: &[Ask], limits: &[Limit<'_
             let of_cell = |limit: &Limit<'_>| limit.flavors.binary_search(&asks[*cell].flavor).is_ok();
             let open = limits.iter().zip(&room).filter(|(limit, _)| of_cell(limit)).map(|(_, room)| *room);
             let (has, asked) = (units[*cell], asks[*cell].units);
-            let step = step(has, asked, open.min().unwrap_or(i128::MAX), (whole, turn));
+            let step = step(has, asked, open.min().unwrap_or(i128::MAX), whole, turn);
             if 0 < step {
                 units[*cell] += step;
                 given = true;
@@ -137,7 +137,7 @@ fn round(units: &mut [i64], fractions: &[i128], asks: &[Ask], limits: &[Limit<'_
 
 /// What a cell is given next: a whole, or what it still asks for. Below a whole it is a unit, and once
 /// everybody had one, all there is.
-fn step(has: i64, asked: i64, room: i128, (whole, turn): (i64, usize)) -> i64 {
+fn step(has: i64, asked: i64, room: i128, whole: i64, turn: usize) -> i64 {
     let next = (whole - has % whole).min(asked - has);
     match i64::try_from(room).unwrap_or(i64::MAX) {
         room if has < whole && turn == 0 => next.min(room).min(1),

@@ -166,7 +166,7 @@ pub(super) fn plan(
         let least = if terms.held { seen } else { still_held.min(seen) };
         let unread = input.unread.get(&at).copied().unwrap_or_default();
         let most = terms.sure.saturating_add(unread.units().into());
-        let (mut cell, kept, quota) = plan_cell(quota, was_managed, terms, (least, most));
+        let (mut cell, kept, quota) = plan_cell(quota, was_managed, terms, least, most);
         cell.observed = observed;
         managed.insert(at.clone(), kept);
         quotas.insert(at.clone(), quota);
@@ -182,12 +182,7 @@ pub(super) fn plan(
     HubQueuePlan { untouched, groups, cells, managed }
 }
 
-fn plan_cell(
-    quota: &ResourceQuota,
-    managed: Option<&ManagedCell>,
-    terms: CellTerms,
-    (least, most): (Amount, i128),
-) -> (HubCellPlan, ManagedCell, Quota) {
+fn plan_cell(quota: &ResourceQuota, managed: Option<&ManagedCell>, terms: CellTerms, least: Amount, most: i128) -> (HubCellPlan, ManagedCell, Quota) {
     let seen = quota.nominal.amount();
     let base = managed.map_or(seen, |managed| managed.base);
     let sum = total(base, terms.sum);

@@ -185,7 +185,7 @@ impl Model {
             for ((cell, requested), facts) in of_resource.iter().zip(&facts[range]) {
                 let queue = queues.get(&cell.queue).copied();
                 let position = model.cells.len();
-                let mut of_cell = CellModel::build(input, (cell, *requested), *facts, queue);
+                let mut of_cell = CellModel::build(input, cell, *requested, *facts, queue);
                 of_cell.flavor = room.position(&cell.flavor);
                 let cohort =
                     if of_cell.exists { queue.and_then(|q| q.cohort.as_ref()) } else { facts.cohort };
@@ -338,7 +338,8 @@ fn held<'a>(
 impl CellModel {
     fn build(
         input: &ClusterInput,
-        (cell, requested): (&Cell, Option<Amount>),
+        cell: &Cell,
+        requested: Option<Amount>,
         hub: HubFacts<'_>,
         queue: Option<&WorkerQueueInput>,
     ) -> Self {

@@ -10,6 +10,15 @@ use serde::{Deserialize, de::IntoDeserializer};
 use serde_json::{Value, json};
 
 use super::{KubeconfigError, User, embedded};
+use crate::join_token::{NAMESPACE, SERVICE_ACCOUNT, Validity};
+
+/// Until when a credential is good, as far as it says so.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Times {
+    pub expires: Option<Timestamp>,
+    /// Of a token of fedq's own account, which can be made anew.
+    pub renewable: Option<Validity>,
+}
 
 /// Deliberately without `Debug`.
 #[derive(Clone)]
@@ -27,7 +36,7 @@ impl Credential {
     pub(super) fn check(
         user: User,
         files: Option<&Path>,
-    ) -> Result<(Self, Option<Timestamp>), KubeconfigError> {
+    ) -> Result<(Self, Times), KubeconfigError> {
         if user.exec.is_some() {
             return Err(KubeconfigError::Exec);
         }
@@ -44,18 +53,14 @@ impl Credential {
         {
             return Err(KubeconfigError::Impersonation);
         }
-        let certificate_pem = embedded(
-            ("client-certificate-data", user.client_certificate_data),
-            ("client-certificate", user.client_certificate),
-            files,
-        )?;
+        let certificate_pem = embedded("client-certificate-data", user.client_certificate_data, "client-certificate", user.client_certificate, files)?;
         let key_pem =
-            embedded(("client-key-data", user.client_key_data), ("client-key", user.client_key), files)?;
+            embedded("client-key-data", user.client_key_data, "client-key", user.client_key, files)?;
         let token = user.token.filter(|token| !token.is_empty());
         match (user.token_file, files) {
             (Some(_), None) => return Err(KubeconfigError::FilePath { field: "tokenFile" }),
             (Some(path), Some(folder)) if token.is_none() => {
-                return Ok((Self::TokenFile(folder.join(path)), None));
+                return Ok((Self::TokenFile(folder.join(path)), Times::default()));
             }
             _ => {}
         }
@@ -102,19 +107,19 @@ impl From<&Credential> for AuthInfo {
     }
 }
 
-fn check_token(token: &str) -> Result<(Credential, Option<Timestamp>), KubeconfigError> {
+fn check_token(token: &str) -> Result<(Credential, Times), KubeconfigError> {
     let token = token.trim();
     // What a header may carry, and no tool ever prints: visible ASCII.
     if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(KubeconfigError::BadData { field: "token", expected: "one line of visible characters" });
     }
-    Ok((Credential::Token(token.to_owned()), token_expiry(token)))
+    Ok((Credential::Token(token.to_owned()), token_times(token).unwrap_or_default()))
 }
 
 fn check_certificate(
     certificate_pem: Vec<u8>,
     key_pem: Vec<u8>,
-) -> Result<(Credential, Option<Timestamp>), KubeconfigError> {
+) -> Result<(Credential, Times), KubeconfigError> {
     let bad =
         KubeconfigError::BadData { field: "client-certificate-data", expected: "a certificate in PEM form" };
     let Ok((_, pem)) = x509_parser::pem::parse_x509_pem(&certificate_pem) else { return Err(bad) };
@@ -126,19 +131,25 @@ fn check_certificate(
             expected: "a private key in PEM form",
         });
     }
-    Ok((Credential::Certificate { certificate_pem, key_pem }, expires))
+    Ok((Credential::Certificate { certificate_pem, key_pem }, Times { expires, renewable: None }))
 }
 
-/// `exp` of a JSON web token, unverified: only to warn in time. Other tokens say nothing.
-fn token_expiry(token: &str) -> Option<Timestamp> {
+/// What a JSON web token says, unverified: only to act in time. Other tokens say nothing.
+fn token_times(token: &str) -> Option<Times> {
     #[derive(Deserialize)]
     struct Claims {
         exp: i64,
+        iat: Option<i64>,
+        sub: Option<String>,
     }
     let payload = token.split('.').nth(1)?.replace('-', "+").replace('_', "/");
     let padding = "=".repeat((4 - payload.len() % 4) % 4);
     let claims: Claims = serde_json::from_slice(&base64(&(payload + &padding))?).ok()?;
-    Timestamp::from_second(claims.exp).ok()
+    let expires = Timestamp::from_second(claims.exp).ok();
+    let is_own = claims.sub == Some(format!("system:serviceaccount:{NAMESPACE}:{SERVICE_ACCOUNT}"));
+    let issued = claims.iat.filter(|_| is_own).and_then(|issued| Timestamp::from_second(issued).ok());
+    let renewable = issued.zip(expires).map(|(issued, expires)| Validity { issued, expires });
+    Some(Times { expires, renewable })
 }
 
 /// Kubernetes' own reader of base64, with line breaks allowed.

@@ -19,7 +19,7 @@ pub(super) async fn list(call: &Call<'_>, resource: &Resource) -> Result<Respons
     let asked = Asked::parse(call, resource)?;
     let moment = asked.moment(call).await?;
     if let Some(herd) = call.state.herd_of(resource.kind) {
-        return herd::list(call, resource, herd, (&asked, moment));
+        return herd::list(call, resource, herd, &asked, moment);
     }
     let (kind, scope, store) = (resource.kind, resource.scope(), &call.state.store);
     let (mut found, at): (Vec<(Name, Object)>, u64) = match moment {

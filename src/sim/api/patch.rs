@@ -40,7 +40,7 @@ pub(super) async fn patch(
         let made = if content == APPLY {
             apply(call, resource, body, options).await
         } else {
-            patch_once(call, resource, (&content, body), options).await
+            patch_once(call, resource, &content, body, options).await
         };
         match made {
             // Somebody was faster. Only a patch that names a version minds.
@@ -64,12 +64,7 @@ impl From<Refusal> for Made {
     }
 }
 
-async fn patch_once(
-    call: &Call<'_>,
-    resource: &Resource,
-    (content, body): (&str, &[u8]),
-    options: Options,
-) -> Result<(Object, StatusCode), Made> {
+async fn patch_once(call: &Call<'_>, resource: &Resource, content: &str, body: &[u8], options: Options) -> Result<(Object, StatusCode), Made> {
     let before = read::find(call, resource)?;
     let patch: Value =
         serde_json::from_slice(body).map_err(|error| Refusal::bad_request(error.to_string()))?;
@@ -128,7 +123,7 @@ async fn apply(
         metadata.shift_remove("resourceVersion");
     }
     keep_part(resource, &mut config);
-    let mut merged = merge(call, resource, (before.as_deref(), &config), options.force)?;
+    let mut merged = merge(call, resource, before.as_deref(), &config, options.force)?;
     // Both are held against what is there.
     if let Some(named) = &named {
         merged["metadata"]["resourceVersion"] = json!(named);
@@ -145,12 +140,7 @@ async fn apply(
     }
 }
 
-fn merge(
-    call: &Call<'_>,
-    resource: &Resource,
-    (before, config): (Option<&Value>, &Value),
-    force: bool,
-) -> Result<Value, Refusal> {
+fn merge(call: &Call<'_>, resource: &Resource, before: Option<&Value>, config: &Value, force: bool) -> Result<Value, Refusal> {
     let api_version = resource.kind.api_version();
     let manager = call.query.get("fieldManager").unwrap_or_default();
     let subresource = resource.part.as_deref();

@@ -267,7 +267,7 @@ impl Watch {
             return;
         }
         let taken = match self.state.herd_of(kind) {
-            Some(herd) => herd.since((store, kind), self.at, self.untouched()),
+            Some(herd) => herd.since(store, kind, self.at, self.untouched()),
             None => store
                 .since(kind, self.at)
                 .map(|(changes, until)| (changes.into_iter().map(Told::Changed).collect(), until)),

@@ -41,7 +41,7 @@ pub(super) fn reconcile(view: &mut View, now: Timestamp) {
         let before = view.jobs[&key].clone();
         let mut job = (*before).clone();
         let owner = (key.0.clone(), key.1.clone(), text(&job, &["metadata", "uid"]).to_owned());
-        one(view, (&key, owned.remove(&owner).unwrap_or_default()), &mut job, now);
+        one(view, &key, owned.remove(&owner).unwrap_or_default(), &mut job, now);
         if *before != job {
             view.jobs.insert(key, Arc::new(job));
         }
@@ -81,7 +81,7 @@ fn orphans(view: &mut View, now: Timestamp) {
 }
 
 /// `owned`: the workloads of this job.
-fn one(view: &mut View, (key, owned): (&Key, Vec<Key>), job: &mut Value, now: Timestamp) {
+fn one(view: &mut View, key: &Key, owned: Vec<Key>, job: &mut Value, now: Timestamp) {
     let prebuilt = text(job, &["metadata", "labels", PREBUILT_LABEL]);
     if !prebuilt.is_empty() {
         let workload = (key.0.clone(), prebuilt.to_owned());

@@ -61,7 +61,7 @@ pub fn run_jobs(view: &JobsView, now: Timestamp) -> Vec<Effect> {
         }
         let mut updated = (**job).clone();
         let own = owned.remove(&(key.0.as_str(), text(job, &["metadata", "uid"]))).unwrap_or_default();
-        run(&mut after, (key, own), &mut updated, now);
+        run(&mut after, key, own, &mut updated, now);
         if **job != updated {
             after.jobs.insert(key.clone(), Arc::new(updated));
         }
@@ -130,7 +130,7 @@ fn failed_by_policy(job: &Value, pod: &Value) -> Option<String> {
 }
 
 /// `own`: the pods of this job.
-fn run(view: &mut JobsView, (key, own): (&Key, Vec<Key>), job: &mut Value, now: Timestamp) {
+fn run(view: &mut JobsView, key: &Key, own: Vec<Key>, job: &mut Value, now: Timestamp) {
     if is_true(job, "Complete") || is_true(job, "Failed") {
         return;
     }
@@ -372,7 +372,7 @@ fn new_pod(view: &JobsView, key: &Key, job: &Value, now: Timestamp) -> Value {
         ("job-name".to_owned(), json!(name)),
     ]);
     if job["spec"]["completionMode"] == "Indexed" {
-        number(view, &mut pod, (key, uid));
+        number(view, &mut pod, key, uid);
     }
     for setting in [SECONDS, EXIT] {
         let value = text(job, &["metadata", "annotations", setting]);
@@ -388,7 +388,7 @@ fn new_pod(view: &JobsView, key: &Key, job: &Value, now: Timestamp) -> Value {
 }
 
 /// The lowest index that no other pod of the Job stands for, on the pod in all the places where it is found.
-fn number(view: &JobsView, pod: &mut Value, (key, uid): (&Key, &str)) {
+fn number(view: &JobsView, pod: &mut Value, key: &Key, uid: &str) {
     let of_job = |(found, pod): &(&Key, &Arc<Value>)| found.0 == key.0 && owning_job(pod) == Some(uid);
     let stands = view.pods.iter().filter(of_job).filter(|(_, pod)| pod["status"]["phase"] != "Failed");
     let taken: Vec<&str> = stands.map(|(_, pod)| text(pod, &["metadata", "labels", INDEX])).collect();

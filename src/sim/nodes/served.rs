@@ -147,12 +147,7 @@ impl ServedHerd {
 
     /// What happened after a version, in order, and up to which version that is all. Without an encoding nothing is
     /// rendered.
-    pub fn since(
-        &self,
-        (store, kind): (&Store, &'static Kind),
-        version: u64,
-        encoding: Option<Encoding>,
-    ) -> Result<(Vec<Told>, u64), Expired> {
+    pub fn since(&self, store: &Store, kind: &'static Kind, version: u64, encoding: Option<Encoding>) -> Result<(Vec<Told>, u64), Expired> {
         let inner = self.lock();
         inner.check(store, version)?;
         let from = inner.history.partition_point(|happened| happened.state.version <= version);
@@ -209,7 +204,7 @@ impl Inner {
         let Happened { before, state, node, event } = happened;
         let (version, node) = (state.version, *node as usize);
         if let Some(encoding) = encoding {
-            return Told::Rendered { version, event: self.herd.event_of(encoding, (node, state), *event) };
+            return Told::Rendered { version, event: self.herd.event_of(encoding, node, state, *event) };
         }
         let object = |state: &State| Arc::new(self.herd.template.value((self.herd.cluster, node, state)));
         let gone = *event == Event::Deleted;

@@ -165,7 +165,7 @@ impl Notes {
                 self.warn(&field, "has no effect: Kueue writes it when it admits");
             }
         }
-        let refused = validate::create(&wrapped.components, (namespace, ""));
+        let refused = validate::create(&wrapped.components, namespace, "");
         for error in &refused {
             self.problems.push(told(error));
         }

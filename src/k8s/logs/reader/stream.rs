@@ -66,7 +66,7 @@ impl Reader {
         loop {
             let silent = jittered(self.limits().silent);
             let linger = self.limits().linger;
-            let frame = match patient(&mut self.state, (silent, follow.then_some(linger)), body.frame()).await
+            let frame = match patient(&mut self.state, silent, follow.then_some(linger), body.frame()).await
             {
                 Ok(Some(frame)) => frame.map_err(|error| Refusal::Failed(ApiError::from_body(&error)))?,
                 Ok(None) => return Ok(End::Whole),
@@ -105,8 +105,9 @@ impl Reader {
             }
             self.is_back();
         }
-        let limits = (jittered(self.limits().silent), follow.then_some(self.limits().linger));
-        match patient(&mut self.state, limits, answer).await {
+        let silent = jittered(self.limits().silent);
+        let linger = follow.then_some(self.limits().linger);
+        match patient(&mut self.state, silent, linger, answer).await {
             Ok(answer) => answer.map(Ok),
             Err(end) => Ok(Err(end)),
         }
@@ -190,7 +191,8 @@ impl Reader {
 /// Waits for `coming` no longer than `silent`, nor, where it is given, than `linger` after the container's end.
 async fn patient<T>(
     state: &mut watch::Receiver<ContainerState>,
-    (silent, linger): (Duration, Option<Duration>),
+    silent: Duration,
+    linger: Option<Duration>,
     coming: impl Future<Output = T>,
 ) -> Result<T, End> {
     let deadline = Instant::now() + silent;
