@@ -106,7 +106,13 @@ struct Refused {
     refused: bool,
 }
 
-async fn post(kind: &Kind, object: Value, name: &str, owner: &Owner, index: usize) -> Result<Result<(), Refused>, Error> {
+async fn post(
+    kind: &Kind,
+    object: Value,
+    name: &str,
+    owner: &Owner,
+    index: usize,
+) -> Result<Result<(), Refused>, Error> {
     let object: DynamicObject = match serde_json::from_value(object) {
         Ok(object) => object,
         Err(error) => return Ok(Err(Refused { failure: fatal(error.to_string()), refused: true })),

@@ -65,7 +65,13 @@ pub fn object(
     Ok(object)
 }
 
-fn template_of(object: &mut Value, path: &str, info: &PodSetInfo, ours: &BTreeMap<String, String>, config: &AppWrapperConfig) -> Result<(), InjectError> {
+fn template_of(
+    object: &mut Value,
+    path: &str,
+    info: &PodSetInfo,
+    ours: &BTreeMap<String, String>,
+    config: &AppWrapperConfig,
+) -> Result<(), InjectError> {
     let template = path::get_mut(object, path)?;
     let metadata = child(template, "metadata")?;
     merge(metadata, "annotations", &info.annotations)?;

@@ -150,7 +150,12 @@ impl Kind {
 
     /// The component, if it is that of this owner. Only what is followed is believed to be there; that it is not there is
     /// asked of the server, since what is followed comes late.
-    pub async fn component(&self, namespace: &str, name: &str, owner: &OwnerReference) -> Result<Option<Arc<DynamicObject>>, kube::Error> {
+    pub async fn component(
+        &self,
+        namespace: &str,
+        name: &str,
+        owner: &OwnerReference,
+    ) -> Result<Option<Arc<DynamicObject>>, kube::Error> {
         let key = ObjectRef::new_with(name, self.resource.clone()).within(namespace);
         let followed = self.store.as_ref().and_then(|store| store.get(&key));
         let found = match followed {

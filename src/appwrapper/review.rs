@@ -90,7 +90,12 @@ impl Judge {
     }
 
     /// A user gets nothing by way of an AppWrapper that they could not have by themselves.
-    async fn unauthorized(&self, components: &[Component], namespace: &str, user: &UserInfo) -> Vec<FieldError> {
+    async fn unauthorized(
+        &self,
+        components: &[Component],
+        namespace: &str,
+        user: &UserInfo,
+    ) -> Vec<FieldError> {
         let (mut errors, mut answers) = (Vec::new(), BTreeMap::new());
         for (index, component) in components.iter().enumerate() {
             let text = |key: &str| component.template.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -144,7 +149,13 @@ impl Judge {
         }
     }
 
-    async fn may_create(&self, user: &UserInfo, namespace: &str, api_version: &str, resource: &str) -> Result<bool, kube::Error> {
+    async fn may_create(
+        &self,
+        user: &UserInfo,
+        namespace: &str,
+        api_version: &str,
+        resource: &str,
+    ) -> Result<bool, kube::Error> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let attributes = ResourceAttributes {
             group: Some(group.to_owned()),

@@ -88,7 +88,12 @@ fn controller_of(
 }
 
 /// Whoever loses the Lease ends, so that two never act at once. Kubernetes starts it anew.
-async fn lead(client: Client, namespace: &str, identity: String, control: impl FnOnce(Client) -> futures::future::BoxFuture<'static, ()>) -> anyhow::Result<()> {
+async fn lead(
+    client: Client,
+    namespace: &str,
+    identity: String,
+    control: impl FnOnce(Client) -> futures::future::BoxFuture<'static, ()>,
+) -> anyhow::Result<()> {
     // Several of its requests fit into the time of the Lease.
     let prompt = self::client(LEASE_ANSWER_WITHIN).await?;
     let manager = LeaseManagerBuilder::new(prompt.clone(), LEASE)

@@ -282,7 +282,13 @@ struct Failures {
     secrets: BTreeMap<String, String>,
 }
 
-fn input<'a>(naming: Naming, seen: &'a Gathered, kept: &'a Kept, failures: &'a Failures, running: &'a BTreeSet<Use>) -> Input<'a> {
+fn input<'a>(
+    naming: Naming,
+    seen: &'a Gathered,
+    kept: &'a Kept,
+    failures: &'a Failures,
+    running: &'a BTreeSet<Use>,
+) -> Input<'a> {
     Input {
         checks: &seen.checks,
         placements: &seen.placements,

@@ -318,7 +318,13 @@ impl Daemon {
         let queues = queue::QueueController::new(context.clone(), settings, inputs, reports, queue_signal);
         self.tasks.spawn(queues.run());
         self.start_tasks(context.clone());
-        self.tasks.spawn(prune(self.store.clone(), self.kept_logs.clone(), self.clock.clone(), self.config.clone(), self.cancel.clone()));
+        self.tasks.spawn(prune(
+            self.store.clone(),
+            self.kept_logs.clone(),
+            self.clock.clone(),
+            self.config.clone(),
+            self.cancel.clone(),
+        ));
         self.start_claims(context.clone(), events.clone(), sender);
         self.start_placement(&context, inventory_signal, &check_signal)?;
         self.start_admission_checks(&context, check_signal, events);
@@ -400,7 +406,13 @@ impl Daemon {
         }
     }
 
-    fn start_dispatcher(&mut self, context: Context, following: &Following, signal: Arc<Notify>, events: Events) {
+    fn start_dispatcher(
+        &mut self,
+        context: Context,
+        following: &Following,
+        signal: Arc<Notify>,
+        events: Events,
+    ) {
         context.hub.follow_policies(following, &mut self.follows, &self.cancel);
         let kueue_namespace = self.config.multikueue.kueue_namespace.clone();
         let settings = dispatcher::Settings { kueue_namespace };
@@ -435,7 +447,13 @@ fn kept_logs(config: &Config) -> anyhow::Result<Option<LogKeeping>> {
 }
 
 /// Lets go of the history that the configuration does not keep.
-async fn prune(store: Store, logs: Option<LogKeeping>, clock: Clock, config: Config, cancel: CancellationToken) -> anyhow::Result<()> {
+async fn prune(
+    store: Store,
+    logs: Option<LogKeeping>,
+    clock: Clock,
+    config: Config,
+    cancel: CancellationToken,
+) -> anyhow::Result<()> {
     loop {
         let history = store.prune(config.retention(), clock.now()).await;
         let tasks = store.prune_tasks(config.task_retention(), clock.now()).await;

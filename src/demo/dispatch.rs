@@ -219,7 +219,7 @@ fn get(cluster: &State, name: &str, key: &Key) -> Option<Arc<Value>> {
 
 /// What is refused is tried again in the next round, with what there is then.
 async fn write(cluster: &Arc<State>, name: &str, key: &Key, what: Internal) {
-    if let Err(refusal) = write_internally(cluster, "multikueue", (kind(name), key.clone()), what).await {
+    if let Err(refusal) = write_internally(cluster, "multikueue", kind(name), key.clone(), what).await {
         tracing::debug!("The dispatcher's write was refused: {}", refusal.message);
     }
 }

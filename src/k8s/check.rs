@@ -172,10 +172,16 @@ impl Subject<'_> {
         if left <= SignedDuration::ZERO {
             finding("credential", Outcome::Failed, format!("expired at {expires}"), next)
         } else if let Some(validity) = self.client.renewable() {
-            let good = format!("is good until {expires}, and is to be renewed from {} on", validity.renewal());
+            let good =
+                format!("is good until {expires}, and is to be renewed from {} on", validity.renewal());
             if validity.is_overdue(self.now) {
                 let next = "see fedqd's log why that failed, and apply deploy/worker/rbac.yaml there";
-                return finding("credential", Outcome::Warning, format!("{good}, which did not happen"), Some(next));
+                return finding(
+                    "credential",
+                    Outcome::Warning,
+                    format!("{good}, which did not happen"),
+                    Some(next),
+                );
             }
             finding("credential", Outcome::Ok, good, None)
         } else if left < EXPIRES_SOON {

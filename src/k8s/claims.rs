@@ -60,7 +60,12 @@ pub type ReadClaims = BTreeMap<ClaimName, Arc<ReadClaim>>;
 
 /// All claims, each with its verdict: of several for one cluster the oldest is in force, and of those made in the
 /// same second the one that is `in_force` already, or else, as after the loss of the store, whose status says so. An object that is the same as `before` is not read again.
-pub fn read_claims(claims: &Table<ClusterResourceClaim>, aliases: &Aliases, before: &ReadClaims, in_force: &BTreeSet<&str>) -> ReadClaims {
+pub fn read_claims(
+    claims: &Table<ClusterResourceClaim>,
+    aliases: &Aliases,
+    before: &ReadClaims,
+    in_force: &BTreeSet<&str>,
+) -> ReadClaims {
     let is_in_force = |claim: &ClusterResourceClaim| {
         claim.metadata.name.as_deref().is_some_and(|name| in_force.contains(name))
     };

@@ -17,9 +17,9 @@ use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 
-pub use address::check_address;
 use self::credential::{Credential, Times};
 use super::join_token::Validity;
+pub use address::check_address;
 
 /// Its key in the Secret that joins a cluster, and in those that MultiKueue reads.
 pub const KUBECONFIG_KEY: &str = "kubeconfig";
@@ -220,7 +220,13 @@ pub fn check(
         return Err(KubeconfigError::InsecureSkipTlsVerify);
     }
     let server = check_server(&cluster.server.ok_or(KubeconfigError::NoServer)?, rules)?;
-    let ca_pem = embedded("certificate-authority-data", cluster.certificate_authority_data, "certificate-authority", cluster.certificate_authority, files)?;
+    let ca_pem = embedded(
+        "certificate-authority-data",
+        cluster.certificate_authority_data,
+        "certificate-authority",
+        cluster.certificate_authority,
+        files,
+    )?;
     match &ca_pem {
         Some(pem) => drop(certificates(pem)?),
         None if rules.allow_system_roots => {}
@@ -307,7 +313,13 @@ fn check_proxy(text: &str, rules: &Rules) -> Result<Uri, KubeconfigError> {
 }
 
 /// The content of a field that may be embedded in base64, or lie in a file where that is allowed.
-fn embedded(data_field: &'static str, data: Option<String>, path_field: &'static str, path: Option<String>, files: Option<&Path>) -> Result<Option<Vec<u8>>, KubeconfigError> {
+fn embedded(
+    data_field: &'static str,
+    data: Option<String>,
+    path_field: &'static str,
+    path: Option<String>,
+    files: Option<&Path>,
+) -> Result<Option<Vec<u8>>, KubeconfigError> {
     match (data.filter(|data| !data.is_empty()), path, files) {
         (_, Some(_), None) => Err(KubeconfigError::FilePath { field: path_field }),
         (Some(data), ..) => credential::base64(&data)

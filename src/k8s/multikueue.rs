@@ -56,7 +56,12 @@ impl Hub {
     }
 
     /// Starts following what fedq as a dispatcher needs besides.
-    pub fn follow_policies(&self, following: &Following, tasks: &mut JoinSet<()>, cancel: &CancellationToken) {
+    pub fn follow_policies(
+        &self,
+        following: &Following,
+        tasks: &mut JoinSet<()>,
+        cancel: &CancellationToken,
+    ) {
         let scope = Scope { hub_id: "", namespace: "", wake: None, cancel };
         self.tables.follow_part(Part::Nomination, following, &scope, tasks);
     }

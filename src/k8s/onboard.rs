@@ -3,20 +3,20 @@
 
 use std::{path::Path, time::Duration};
 
+use jiff::Timestamp;
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
     core::v1::ServiceAccount,
 };
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams, TypeMeta},
+    api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
     core::GroupVersionKind,
 };
-use serde_json::json;
 
 use super::{
-    join_token::{self, NAMESPACE, SERVICE_ACCOUNT},
     client::{self, ApiError, ClientLimits, ConnectError, RetryClass, call},
+    join_token::{self, NAMESPACE, SERVICE_ACCOUNT},
     kubeconfig::{self, CheckedKubeconfig, KubeconfigError, Rules},
     multikueue,
 };
@@ -78,7 +78,7 @@ pub async fn create_service_account(
         match apply(&client, &object).await {
             Ok(()) => {}
             Err(OnboardError::Apply { source, .. }) if source.class == RetryClass::NotFound => {
-                bounded = false
+                bounded = false;
             }
             Err(error) => return Err(error),
         }

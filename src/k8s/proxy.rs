@@ -163,7 +163,7 @@ impl Proxy {
             let said = "the cluster does not take fedqd's own credential";
             return Err(ApiError::new(RetryClass::Unauthorized, said).into());
         }
-        Ok(passed(answer, watches, (place, held)))
+        Ok(passed(answer, watches, lasts(watches), (place, held)))
     }
 
     /// Whether the cluster lets `caller` have that. For what changes something it is asked anew.
@@ -211,7 +211,7 @@ pub async fn forward_as(
 ) -> Result<Answer, ProxyError> {
     let watches = asked.wanted.watches;
     let answer = send(client, asked).await?;
-    Ok(passed(answer, watches, held))
+    Ok(passed(answer, watches, lasts(watches), held))
 }
 
 async fn send(client: &Client, asked: Asked) -> Result<Response<Body>, ApiError> {
@@ -246,15 +246,18 @@ async fn own_refusal(answer: Response<Body>) -> Result<Response<Body>, ProxyErro
     Ok(Response::from_parts(parts, Body::from(bytes.to_vec())))
 }
 
-/// Whether an answer is a watch, and how long it may take.
+/// How long an answer may take.
+fn lasts(watches: bool) -> Duration {
+    if watches { WATCH } else { ANSWER }
+}
+
 /// What of an answer goes back: nothing that is about the way it came. `held` is kept until its end.
-fn passed<B>(answer: Response<B>, watches: bool, held: impl Send + 'static) -> Answer
+fn passed<B>(answer: Response<B>, watches: bool, within: Duration, held: impl Send + 'static) -> Answer
 where
     B: hyper::body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
     let (parts, body) = answer.into_parts();
-    let within = if watches { WATCH } else { ANSWER };
     let (sender, receiver) = mpsc::channel(1);
     // Beside who reads: where nobody does, time is up all the same, and the place is free again.
     tokio::spawn(async move {

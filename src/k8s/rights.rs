@@ -1,8 +1,8 @@
 //! What fedq may do on a cluster, by Kubernetes' RBAC: one list for the manifests under `deploy` and for
 //! `fedq check`.
 
-use super::join_token::{NAMESPACE, SERVICE_ACCOUNT};
 use super::hub::ocm::{PLACEMENT_LEASE, REGISTRATION_LEASE};
+use super::join_token::SERVICE_ACCOUNT;
 use fedq_domain::task::runtime::{FEDQS_LEASE, UPSTREAMS_LEASE};
 
 /// One rule.
@@ -224,7 +224,7 @@ mod tests {
         let grants = rights.iter().flat_map(|right| {
             let scope = match right.scope {
                 Scope::Cluster => "",
-                Scope::Own | Scope::Account => NAMESPACE,
+                Scope::Own | Scope::Account => "fedq-system",
                 Scope::Kueue => KUEUE_NAMESPACE,
             };
             // Of its own namespace object, which is no namespaced thing.

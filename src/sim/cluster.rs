@@ -304,8 +304,7 @@ impl Cluster {
     ) -> Result<(), Refusal> {
         let kind = Kind::named(kind).ok_or_else(Refusal::no_resource)?;
         let what = api::Internal::Patch(patch);
-        api::write_internally(&self.state, "admin", kind, (namespace.to_owned(), name.to_owned()), what)
-            .await
+        api::write_internally(&self.state, "admin", kind, (namespace.to_owned(), name.to_owned()), what).await
     }
 
     /// A merge patch of the status, as the kind's own controller writes it.
@@ -520,7 +519,8 @@ impl State {
             let text = super::base64(value.to_string().as_bytes()).replace('+', "-").replace('/', "_");
             text.trim_end_matches('=').to_owned()
         };
-        let token = format!("{}.{}.sim-{:032x}", part(&json!({"alg": "none"})), part(&claims), fastrand::u128(..));
+        let token =
+            format!("{}.{}.sim-{:032x}", part(&json!({"alg": "none"})), part(&claims), fastrand::u128(..));
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner).insert(token.clone(), (user, until));
         token
     }

@@ -466,7 +466,13 @@ async fn insert(connection: &mut SqliteConnection, task: &TaskRow) -> sqlx::Resu
 }
 
 /// Something that happened to a live task and moved it nowhere.
-pub(super) async fn note(connection: &mut SqliteConnection, id: &TaskId, at: Timestamp, reason: Reason, message: &str) -> sqlx::Result<()> {
+pub(super) async fn note(
+    connection: &mut SqliteConnection,
+    id: &TaskId,
+    at: Timestamp,
+    reason: Reason,
+    message: &str,
+) -> sqlx::Result<()> {
     let found = sqlx::query("SELECT seq, state FROM tasks WHERE id = ?1 AND over = 0").bind(id.as_str());
     let Some(row) = found.fetch_optional(&mut *connection).await? else { return Ok(()) };
     let State { phase, epoch } = column::json(&row, "state")?;

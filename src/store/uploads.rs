@@ -139,7 +139,13 @@ async fn touch(
 }
 
 /// `Some`: what is taken, where there is no room for `(more, most)`.
-async fn make_room(connection: &mut SqliteConnection, owner: &str, more: u64, most: u64, now: Timestamp) -> sqlx::Result<Option<u64>> {
+async fn make_room(
+    connection: &mut SqliteConnection,
+    owner: &str,
+    more: u64,
+    most: u64,
+    now: Timestamp,
+) -> sqlx::Result<Option<u64>> {
     let fresh = now.saturating_sub(FRESH).unwrap_or(Timestamp::MIN).as_millisecond();
     loop {
         let taken: i64 = sqlx::query_scalar("SELECT coalesce(sum(bytes), 0) FROM uploads WHERE owner = ?1")
@@ -189,7 +195,12 @@ pub(super) async fn missing(
 }
 
 /// Writes down what a task needs, so that it stays as long as the task is not over.
-pub(super) async fn hold(connection: &mut SqliteConnection, seq: i64, owner: &str, spec: &TaskSpec) -> sqlx::Result<()> {
+pub(super) async fn hold(
+    connection: &mut SqliteConnection,
+    seq: i64,
+    owner: &str,
+    spec: &TaskSpec,
+) -> sqlx::Result<()> {
     for upload in &spec.uploads {
         sqlx::query(
             "INSERT INTO task_uploads (task, upload)
@@ -330,8 +341,7 @@ mod tests {
     async fn room_is_made_by_what_nobody_needs_and_is_not_fresh() {
         let (store, _folder) = open().await;
         let later = 3600;
-        let all =
-            [new("ann", 1, 4, 0), new("ann", 2, 4, 1), new("ann", 3, 4, later), new("bob", 4, 9, 0)];
+        let all = [new("ann", 1, 4, 0), new("ann", 2, 4, 1), new("ann", 3, 4, later), new("bob", 4, 9, 0)];
         let row = task(1, &all[0].archive);
         store.insert_upload(all[0].clone()).await.expect("stored");
         assert_eq!(submit(&store, &row).await, Acceptance::Accepted);

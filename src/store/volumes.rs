@@ -244,7 +244,10 @@ mod tests {
         assert_eq!(found().await, VolumeRow { made: true, ..volume.clone() });
         for _ in 0..2 {
             let message = "volume data was deleted on one".to_owned();
-            store.volume_lost(&volume.id, vec![task.id.clone()], volume.created, message).await.expect("stored");
+            store
+                .volume_lost(&volume.id, vec![task.id.clone()], volume.created, message)
+                .await
+                .expect("stored");
         }
         assert!(found().await.lost);
         let events = store.task_events(&task.id).await.expect("read");

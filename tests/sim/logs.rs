@@ -67,7 +67,7 @@ fn state(state: &Value, phase: &str) -> Value {
 
 async fn change(cluster: &Cluster, pod: &str, what: Internal) {
     let name = ("team".to_owned(), pod.to_owned());
-    write_internally(&cluster.state, "kubelet", (Kind::named("Pod").unwrap(), name), what).await.unwrap();
+    write_internally(&cluster.state, "kubelet", Kind::named("Pod").unwrap(), name, what).await.unwrap();
 }
 
 fn log_of(pod: &str) -> (String, String, String) {

@@ -370,7 +370,7 @@ async fn a_job_that_ended_after_all_is_not_started_on_the_other_cluster() {
     let (_, line) = begun(&mut two, "ended", 4).await;
     let ended = json!({"conditions": [{"type": "Complete", "status": "True"}]});
     let (job, at) = (Kind::named("Job").unwrap(), ("team".to_owned(), "ended".to_owned()));
-    write_internally(&two.here().state, "admin", (job, at), Internal::Status(ended)).await.unwrap();
+    write_internally(&two.here().state, "admin", job, at, Internal::Status(ended)).await.unwrap();
     two.here().remove_in("team", "Job", "ended").await.unwrap();
     assert!(two.here().get("Job", "team", "ended").is_some(), "the move holds it");
     let (_, err, code) = two.runs("elsewhere", &line, None).await.expect("nobody ends it");
@@ -457,8 +457,8 @@ async fn what_cannot_go_to_another_cluster_is_refused_before_anything_is_changed
 
 /// As the job controller writes it.
 async fn put_status(cluster: &Cluster, job: &str, status: Value) {
-    let at = (Kind::named("Job").unwrap(), ("team".to_owned(), job.to_owned()));
-    write_internally(&cluster.state, "admin", at, Internal::Status(status)).await.unwrap();
+    let (kind, name) = (Kind::named("Job").unwrap(), ("team".to_owned(), job.to_owned()));
+    write_internally(&cluster.state, "admin", kind, name, Internal::Status(status)).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -43,7 +43,7 @@ impl Render {
             let found = hub.multikueue_configs.get(None, name);
             let meta = found.as_ref().map(|config| &config.metadata);
             let target = Target::cluster_scoped(Kind::MultiKueueConfig, name);
-            changes.extend(write(target, meta, &self.labels(None), same, json!({"clusters": clusters})));
+            changes.extend(write(target, meta, &self.labels(None), same, &json!({"clusters": clusters})));
         }
         for (name, source) in &plan.clusters {
             let existing = seen.clusters.get(name).and_then(Existing::usable);
@@ -53,7 +53,7 @@ impl Render {
             let target = Target::cluster_scoped(Kind::MultiKueueCluster, name);
             let spec = json!({"clusterSource": cluster_source(source)});
             let labels = self.labels(source_cluster(source).as_ref());
-            changes.extend(write(target, meta, &labels, same, spec));
+            changes.extend(write(target, meta, &labels, same, &spec));
         }
         changes.extend(deletions(hub, seen, plan));
         changes
@@ -103,7 +103,7 @@ impl Render {
 
 type Labels = BTreeMap<&'static str, String>;
 
-fn write(target: Target, found: Option<&Meta>, labels: &Labels, same: bool, spec: Value) -> Option<Change> {
+fn write(target: Target, found: Option<&Meta>, labels: &Labels, same: bool, spec: &Value) -> Option<Change> {
     let action = match found {
         None => {
             let kind =

@@ -394,7 +394,7 @@ impl QuotaController {
         patch.retain(|field, value| {
             let wish = Wish::Field(value.clone());
             let key = field_key(of.place, of.target, field);
-            let Verdict::Wait(until) = drift.judge(&key, &wish, (of.meta, Instant::now())) else {
+            let Verdict::Wait(until) = drift.judge(&key, &wish, of.meta, Instant::now()) else {
                 return true;
             };
             of.fought_over(until, drift.writers(&key), round);
@@ -411,7 +411,7 @@ impl QuotaController {
     ) -> bool {
         let mut drift = self.writing.drift.lock().expect("no code panics while holding this lock");
         let (key, wish) = (key(of.place, of.target), Wish::Groups(desired.clone()));
-        match drift.judge(&key, &wish, (of.meta, Instant::now())) {
+        match drift.judge(&key, &wish, of.meta, Instant::now()) {
             Verdict::Write => true,
             Verdict::Wait(until) => {
                 of.fought_over(until, drift.writers(&key), round);

@@ -144,7 +144,12 @@ mod tests {
         let (now, wish) = (Instant::now(), Wish::Field("Hold".into()));
         drift.wrote("hub/q", wish.clone(), now);
         drift.judge("hub/q", &wish, &written_by(&["helm", "argocd-controller", "fedq-quota"]), now);
-        drift.judge("hub/q", &wish, &written_by(&["argocd-controller", "kustomize-controller", "kueue"]), now);
+        drift.judge(
+            "hub/q",
+            &wish,
+            &written_by(&["argocd-controller", "kustomize-controller", "kueue"]),
+            now,
+        );
         assert_eq!(drift.writers("hub/q").to_string(), "`argocd-controller` and `kustomize-controller`");
         let later = now + WINDOW;
         drift.judge("hub/q", &wish, &written_by(&["kustomize-controller"]), later);

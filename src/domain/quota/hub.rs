@@ -182,7 +182,13 @@ pub(super) fn plan(
     HubQueuePlan { untouched, groups, cells, managed }
 }
 
-fn plan_cell(quota: &ResourceQuota, managed: Option<&ManagedCell>, terms: CellTerms, least: Amount, most: i128) -> (HubCellPlan, ManagedCell, Quota) {
+fn plan_cell(
+    quota: &ResourceQuota,
+    managed: Option<&ManagedCell>,
+    terms: CellTerms,
+    least: Amount,
+    most: i128,
+) -> (HubCellPlan, ManagedCell, Quota) {
     let seen = quota.nominal.amount();
     let base = managed.map_or(seen, |managed| managed.base);
     let sum = total(base, terms.sum);

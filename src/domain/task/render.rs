@@ -371,18 +371,15 @@ impl Order<'_> {
     /// Found and queued as a task is. The labels of its user are for whoever looks; a webhook of the cluster may put fedq's own
     /// account there.
     fn app_wrapper(&self) -> Value {
-        let (mut labels, annotations, components) = match &self.spec.wrapped {
-            Some(wrapped) => {
-                let mut labels = wrapped.labels.clone();
-                let user_id = wrapped.user_id.as_deref().unwrap_or_default();
-                labels.insert(USER_ID_LABEL.to_owned(), label_value(user_id));
-                (labels, wrapped.annotations.clone(), json!(wrapped.labelled(&self.own_labels(None))))
-            }
-            None => {
-                // Programs that fail are fedq's to start again, as with every task.
-                let annotations = BTreeMap::from([(RETRY_LIMIT.to_owned(), "0".to_owned())]);
-                (BTreeMap::new(), annotations, json!([{"template": self.wrapped_job()}]))
-            }
+        let (mut labels, annotations, components) = if let Some(wrapped) = &self.spec.wrapped {
+            let mut labels = wrapped.labels.clone();
+            let user_id = wrapped.user_id.as_deref().unwrap_or_default();
+            labels.insert(USER_ID_LABEL.to_owned(), label_value(user_id));
+            (labels, wrapped.annotations.clone(), json!(wrapped.labelled(&self.own_labels(None))))
+        } else {
+            // Programs that fail are fedq's to start again, as with every task.
+            let annotations = BTreeMap::from([(RETRY_LIMIT.to_owned(), "0".to_owned())]);
+            (BTreeMap::new(), annotations, json!([{"template": self.wrapped_job()}]))
         };
         labels.extend(self.queued(None));
         labels.insert(USER_LABEL.to_owned(), label_value(self.owner));

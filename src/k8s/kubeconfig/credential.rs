@@ -33,10 +33,7 @@ pub(super) enum Credential {
 }
 
 impl Credential {
-    pub(super) fn check(
-        user: User,
-        files: Option<&Path>,
-    ) -> Result<(Self, Times), KubeconfigError> {
+    pub(super) fn check(user: User, files: Option<&Path>) -> Result<(Self, Times), KubeconfigError> {
         if user.exec.is_some() {
             return Err(KubeconfigError::Exec);
         }
@@ -53,7 +50,13 @@ impl Credential {
         {
             return Err(KubeconfigError::Impersonation);
         }
-        let certificate_pem = embedded("client-certificate-data", user.client_certificate_data, "client-certificate", user.client_certificate, files)?;
+        let certificate_pem = embedded(
+            "client-certificate-data",
+            user.client_certificate_data,
+            "client-certificate",
+            user.client_certificate,
+            files,
+        )?;
         let key_pem =
             embedded("client-key-data", user.client_key_data, "client-key", user.client_key, files)?;
         let token = user.token.filter(|token| !token.is_empty());

@@ -230,13 +230,13 @@ async fn a_watch_that_nobody_reads_gives_its_place_back() {
         Ok::<_, std::io::Error>(Frame::data(Bytes::from_static(b"{}\n")))
     }));
     let body = StreamBody::new(endless);
-    let unread = passed(Response::new(body), (true, SOON), Held(Arc::clone(&dropped)));
+    let unread = passed(Response::new(body), true, SOON, Held(Arc::clone(&dropped)));
     are_given_back(&dropped, 1).await;
     let rest = unread.into_body().collect().await.expect("a watch may end at any moment");
     assert_eq!(rest.to_bytes(), "{}\n", "no more than one piece was kept");
 
     let silent = StreamBody::new(stream::pending::<Result<Frame<Bytes>, std::io::Error>>());
-    drop(passed(Response::new(silent), (true, LONG), Held(Arc::clone(&dropped))));
+    drop(passed(Response::new(silent), true, LONG, Held(Arc::clone(&dropped))));
     // Whoever asked has gone.
     are_given_back(&dropped, 2).await;
 }
@@ -245,7 +245,7 @@ async fn a_watch_that_nobody_reads_gives_its_place_back() {
 async fn half_an_answer_is_no_answer() {
     let beginning = stream::iter([Ok::<_, std::io::Error>(Frame::data(Bytes::from_static(b"{")))]);
     let body = StreamBody::new(beginning.chain(stream::pending()));
-    let answer = passed(Response::new(body), (false, SOON), ());
+    let answer = passed(Response::new(body), false, SOON, ());
     assert!(answer.into_body().collect().await.is_err());
 }
 

@@ -32,7 +32,13 @@ pub(super) fn make_writable(state: &State, kind: &'static Kind, name: &str) {
 }
 
 /// As of the version that was asked for, or now.
-pub(super) fn list(call: &Call<'_>, resource: &Resource, herd: &ServedHerd, asked: &Asked, moment: Option<u64>) -> Result<Response<Body>, Refusal> {
+pub(super) fn list(
+    call: &Call<'_>,
+    resource: &Resource,
+    herd: &ServedHerd,
+    asked: &Asked,
+    moment: Option<u64>,
+) -> Result<Response<Body>, Refusal> {
     let form = encode::form(call, resource)?;
     let nodes = herd.nodes(&call.state.store, resource.kind, moment);
     let (mut nodes, at) = nodes.map_err(|_| asked.expired())?;

@@ -24,7 +24,13 @@ pub enum Internal {
 
 /// As `manager`, past authorization and past admission webhooks of others. No version is named, so that whoever was
 /// faster is no conflict.
-pub async fn write_internally(state: &Arc<State>, manager: &str, kind: &'static Kind, name: Name, what: Internal) -> Result<(), Refusal> {
+pub async fn write_internally(
+    state: &Arc<State>,
+    manager: &str,
+    kind: &'static Kind,
+    name: Name,
+    what: Internal,
+) -> Result<(), Refusal> {
     loop {
         match write_once(state, manager, kind, name.clone(), what.clone()).await {
             Err(refusal) if refusal.reason == "Conflict" => {}
@@ -33,7 +39,13 @@ pub async fn write_internally(state: &Arc<State>, manager: &str, kind: &'static 
     }
 }
 
-async fn write_once(state: &Arc<State>, manager: &str, kind: &'static Kind, name: Name, what: Internal) -> Result<(), Refusal> {
+async fn write_once(
+    state: &Arc<State>,
+    manager: &str,
+    kind: &'static Kind,
+    name: Name,
+    what: Internal,
+) -> Result<(), Refusal> {
     make_writable(state, kind, &name.1);
     let before = state.store.get(kind, &name);
     let mut write = Write {

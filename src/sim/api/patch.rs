@@ -64,7 +64,13 @@ impl From<Refusal> for Made {
     }
 }
 
-async fn patch_once(call: &Call<'_>, resource: &Resource, content: &str, body: &[u8], options: Options) -> Result<(Object, StatusCode), Made> {
+async fn patch_once(
+    call: &Call<'_>,
+    resource: &Resource,
+    content: &str,
+    body: &[u8],
+    options: Options,
+) -> Result<(Object, StatusCode), Made> {
     let before = read::find(call, resource)?;
     let patch: Value =
         serde_json::from_slice(body).map_err(|error| Refusal::bad_request(error.to_string()))?;
@@ -140,7 +146,13 @@ async fn apply(
     }
 }
 
-fn merge(call: &Call<'_>, resource: &Resource, before: Option<&Value>, config: &Value, force: bool) -> Result<Value, Refusal> {
+fn merge(
+    call: &Call<'_>,
+    resource: &Resource,
+    before: Option<&Value>,
+    config: &Value,
+    force: bool,
+) -> Result<Value, Refusal> {
     let api_version = resource.kind.api_version();
     let manager = call.query.get("fieldManager").unwrap_or_default();
     let subresource = resource.part.as_deref();

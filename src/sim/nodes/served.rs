@@ -147,7 +147,13 @@ impl ServedHerd {
 
     /// What happened after a version, in order, and up to which version that is all. Without an encoding nothing is
     /// rendered.
-    pub fn since(&self, store: &Store, kind: &'static Kind, version: u64, encoding: Option<Encoding>) -> Result<(Vec<Told>, u64), Expired> {
+    pub fn since(
+        &self,
+        store: &Store,
+        kind: &'static Kind,
+        version: u64,
+        encoding: Option<Encoding>,
+    ) -> Result<(Vec<Told>, u64), Expired> {
         let inner = self.lock();
         inner.check(store, version)?;
         let from = inner.history.partition_point(|happened| happened.state.version <= version);

@@ -98,7 +98,7 @@ fn secret(kind: &str) -> Value {
     }))
 }
 
-fn service(spec: Value) -> Value {
+fn service(spec: &Value) -> Value {
     ours(json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "names", "namespace": CASE}, "spec": spec,
     }))
@@ -152,11 +152,11 @@ pub async fn fedqs_account_changes_nothing_but_its_own_on_a_worker(fleet: &Fleet
         ),
         (Create(secret("Opaque")), None),
         (Create(secret("kubernetes.io/service-account-token")), Some("only Secrets of the type Opaque")),
-        (Create(service(json!({"clusterIP": "None"}))), None),
-        (Create(service(json!({"ports": [{"port": 443}]}))), Some("only headless Services")),
-        (Create(service(taken)), Some("only headless Services")),
+        (Create(service(&json!({"clusterIP": "None"}))), None),
+        (Create(service(&json!({"ports": [{"port": 443}]}))), Some("only headless Services")),
+        (Create(service(&taken)), Some("only headless Services")),
         (
-            Create(service(json!({"type": "ExternalName", "externalName": "x.example"}))),
+            Create(service(&json!({"type": "ExternalName", "externalName": "x.example"}))),
             Some("only headless Services"),
         ),
         (Create(ours(namespace("team"))), None),

@@ -125,14 +125,14 @@ impl Stage {
         let kind = Kind::named("Secret").unwrap();
         let name = ("fedq-system".to_owned(), format!("fedq-cluster-{}", worker.state.name));
         let what = Internal::Patch(patch);
-        write_internally(&self.hub().state, "admin", (kind, name), what).await.unwrap();
+        write_internally(&self.hub().state, "admin", kind, name, what).await.unwrap();
     }
 
     /// Until the Secret of that name is gone.
     pub async fn leave(&self, name: &str) {
         let kind = Kind::named("Secret").unwrap();
         let at = ("fedq-system".to_owned(), name.to_owned());
-        write_internally(&self.hub().state, "admin", (kind, at), Internal::Delete).await.unwrap();
+        write_internally(&self.hub().state, "admin", kind, at, Internal::Delete).await.unwrap();
         wait("the Secret to be let go of", self.hub(), || {
             self.hub().get("Secret", "fedq-system", name).is_none()
         })

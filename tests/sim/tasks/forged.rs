@@ -40,13 +40,12 @@ async fn put(cluster: &Cluster, object: Value, status: Value) {
     let kind = Kind::named(object["kind"].as_str().unwrap()).unwrap();
     let name = (text("namespace"), text("name"));
     if cluster.get(kind.kind, &name.0, &name.1).is_none() {
-        write_internally(&cluster.state, "admin", (kind, name.clone()), Internal::Create(object))
+        write_internally(&cluster.state, "admin", kind, name.clone(), Internal::Create(object))
             .await
             .unwrap();
     }
     while let Err(refusal) =
-        write_internally(&cluster.state, "admin", (kind, name.clone()), Internal::Status(status.clone()))
-            .await
+        write_internally(&cluster.state, "admin", kind, name.clone(), Internal::Status(status.clone())).await
     {
         if refusal.reason != "Conflict" {
             return;

@@ -107,7 +107,7 @@ async fn a_task_whose_node_is_lost_or_drained_has_not_failed_and_runs_again() {
 
 async fn write(worker: &Cluster, (kind, namespace, name): (&str, &str, &str), what: Internal) {
     let name = (namespace.to_owned(), name.to_owned());
-    write_internally(&worker.state, "admin", (Kind::named(kind).unwrap(), name), what).await.unwrap();
+    write_internally(&worker.state, "admin", Kind::named(kind).unwrap(), name, what).await.unwrap();
 }
 
 /// In its second dispatch, which is not counted as a restart.

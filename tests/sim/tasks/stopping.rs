@@ -68,7 +68,7 @@ async fn somebody_elses_delete_is_told_as_such() {
     let name = of_task(worker, "Job", &id)[0]["metadata"]["name"].as_str().unwrap().to_owned();
     let kind = fedq_sim::kind::Kind::named("Job").unwrap();
     let what = fedq_sim::api::Internal::Delete;
-    fedq_sim::api::write_internally(&worker.state, "admin", (kind, ("team".to_owned(), name)), what)
+    fedq_sim::api::write_internally(&worker.state, "admin", kind, ("team".to_owned(), name), what)
         .await
         .unwrap();
     let failed = stage.reaches(&id, "failed").await;

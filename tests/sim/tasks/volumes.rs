@@ -52,7 +52,7 @@ async fn a_volume_that_somebody_deleted_is_told_of_and_not_made_anew() {
     let claim = claims()[0]["metadata"]["name"].as_str().unwrap().to_owned();
     let kind = fedq_sim::kind::Kind::named("PersistentVolumeClaim").unwrap();
     let what = fedq_sim::api::Internal::Delete;
-    fedq_sim::api::write_internally(&worker.state, "admin", (kind, ("team".to_owned(), claim)), what)
+    fedq_sim::api::write_internally(&worker.state, "admin", kind, ("team".to_owned(), claim), what)
         .await
         .unwrap();
     let shown = async || -> Value {

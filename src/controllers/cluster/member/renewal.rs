@@ -75,7 +75,9 @@ impl Member {
         let secret = hub.secrets.get(Some(&hub.namespace), name).ok_or(RenewalError::Changed)?;
         let annotation = |key: &str| secret.metadata.annotations.as_ref()?.get(key).map(String::as_str);
         let renewed = annotation(RENEWED).and_then(|at| at.parse::<Timestamp>().ok());
-        if renewed.is_some_and(|at| Duration::try_from(now.duration_since(at)).is_ok_and(|ago| ago < NOT_AGAIN_FOR)) {
+        if renewed
+            .is_some_and(|at| Duration::try_from(now.duration_since(at)).is_ok_and(|ago| ago < NOT_AGAIN_FOR))
+        {
             return Ok(None);
         }
         let (key, kubeconfig) = kubeconfig_of(&secret).ok_or(RenewalError::Changed)?;

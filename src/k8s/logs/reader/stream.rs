@@ -66,8 +66,7 @@ impl Reader {
         loop {
             let silent = jittered(self.limits().silent);
             let linger = self.limits().linger;
-            let frame = match patient(&mut self.state, silent, follow.then_some(linger), body.frame()).await
-            {
+            let frame = match patient(&mut self.state, silent, follow.then_some(linger), body.frame()).await {
                 Ok(Some(frame)) => frame.map_err(|error| Refusal::Failed(ApiError::from_body(&error)))?,
                 Ok(None) => return Ok(End::Whole),
                 Err(end) => return Ok(end),
