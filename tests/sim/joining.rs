@@ -38,7 +38,10 @@ fn secret(bed: &Bed, worker: &Cluster) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_that_ends_is_made_anew_before_and_no_quota_dips() {
-    let bed = Bed::start(&["one"]).await;
+    let mut bed = Bed::without_daemon(&["one"]).await;
+    // It is looked at whenever the cluster is probed, four times in that time.
+    bed.configure("clusters: {allowLoopback: true, requestTimeout: 2s, staleAfter: 4s}\n");
+    bed.start_daemon();
     let worker = &bed.workers[0];
     let documents: Vec<Value> = serde_saphyr::from_multiple(RIGHTS).unwrap();
     for document in documents {
