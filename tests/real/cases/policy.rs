@@ -136,7 +136,8 @@ pub async fn fedqs_account_changes_nothing_but_its_own_on_a_worker(fleet: &Fleet
     let pods = "/spec/template/spec";
     let in_set = "/spec/replicatedJobs/0/template/spec/template/spec";
     let label = json!({"metadata": {"labels": {HUB: "some-hub"}}});
-    let raise = json!({"spec": {"stopPolicy": "HoldAndDrain"}});
+    let drained = json!({"spec": {"stopPolicy": "HoldAndDrain"}});
+    let taken_over = json!({"metadata": {"labels": {HUB: "some-hub"}}, "spec": {"stopPolicy": "HoldAndDrain"}});
     let taken = json!({"clusterIP": "None", "externalIPs": ["192.0.2.1"]});
     for (attempt, refused) in [
         (unlabelled, Some("only objects with its label")),
@@ -164,7 +165,8 @@ pub async fn fedqs_account_changes_nothing_but_its_own_on_a_worker(fleet: &Fleet
         (Create(ours(namespace("kube-team"))), Some("system namespaces")),
         (Merge(namespace(CASE), label.clone()), Some("the object is not fedq's")),
         (Merge(namespace("kube-system"), label.clone()), Some("the object is not fedq's")),
-        (Merge(theirs("ClusterQueue"), raise), Some("the object is not fedq's")),
+        (Merge(theirs("ClusterQueue"), drained), Some("only objects with its label")),
+        (Merge(theirs("ClusterQueue"), taken_over), Some("the object is not fedq's")),
         (Delete(theirs("ClusterQueue")), Some("the object is not fedq's")),
         (Delete(theirs_runs.clone()), Some("the object is not fedq's")),
     ] {

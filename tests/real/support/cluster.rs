@@ -129,8 +129,15 @@ impl Cluster {
         if let Some(namespace) = namespace {
             api = api.constrain(namespace);
         }
-        let items =
-            api.list(&kube::api::ListParams::default()).await.with_context(|| format!("list {kind}"))?;
+        let items = loop {
+            match api.list(&kube::api::ListParams::default()).await {
+                // Of a kind whose definition was changed a moment ago.
+                Err(kube::Error::Api(status)) if status.code == 429 => {
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                }
+                answer => break answer.with_context(|| format!("list {kind}"))?,
+            }
+        };
         items.items.iter().map(|item| Ok(serde_json::to_value(item)?)).collect()
     }
 
