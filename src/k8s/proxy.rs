@@ -268,6 +268,7 @@ where
         }
         drop(held);
     });
+    // Who packs it asks once more behind the end.
     let pieces = stream::unfold(Some(receiver), move |receiver| async move {
         let mut receiver = receiver?;
         match receiver.recv().await {
@@ -279,7 +280,7 @@ where
             None => Some((Err("the answer took too long".into()), None)),
         }
     });
-    let mut passed = Response::new(StreamBody::new(pieces).boxed_unsync());
+    let mut passed = Response::new(StreamBody::new(pieces.fuse()).boxed_unsync());
     *passed.status_mut() = parts.status;
     *passed.headers_mut() = headers(&parts.headers);
     passed
