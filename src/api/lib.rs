@@ -16,6 +16,7 @@ pub mod connections;
 mod document;
 mod extract;
 mod failure;
+mod gzip;
 mod held;
 mod k8s_cli;
 mod object;
@@ -112,6 +113,8 @@ pub struct Parts {
     /// What one caller may take.
     pub callers: Callers,
     pub clock: Clock,
+    /// Whether the web page is served.
+    pub page: bool,
 }
 
 impl State {

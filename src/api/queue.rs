@@ -13,13 +13,13 @@ use super::{
 use fedq_domain::{overview::QueueOverview, resources::FlavorResource};
 use fedq_store::{PageRequest, PlanCause, PlanRow};
 use fedq_values::{
-    ids::{FlavorName, QueueName, ResourceName},
+    ids::{ClusterName, FlavorName, QueueName, ResourceName},
     quantity::Amount,
 };
 use fedq_wire::{
     cluster::Done,
     list::{List, ListQuery},
-    quota::{Plan, PlanReport, Queue, QueueExplanation, SetBase},
+    quota::{Plan, PlanReport, PlansQuery, Queue, QueueExplanation, SetBase},
 };
 
 /// Plans that `explain` shows of each cluster.
@@ -67,26 +67,48 @@ async fn plans(state: &State, queue: &QueueOverview) -> Result<Vec<Plan>, Failur
         rows.extend(state.store.plans(Some(cluster), &PageRequest::first(PLANS)).await?.items);
     }
     rows.sort_by_key(|row| std::cmp::Reverse(row.id));
-    let show = |row: PlanRow| {
-        // As another version of fedqd stored it: the plans of now are what is asked for.
-        let mut report: PlanReport = serde_json::from_value(row.report)
-            .inspect_err(|error| tracing::debug!("A stored plan is left out: {error}"))
-            .ok()?;
-        for cell in &mut report.cells {
-            // It is stored under its name in Kubernetes, as short names may change.
-            if let Ok(resource) = ResourceName::new(&cell.resource) {
-                state.aliases.short(&resource).clone_into(&mut cell.resource);
-            }
+    Ok(rows.into_iter().filter_map(|row| plan(state, row)).collect())
+}
+
+/// `None` of one as another version of fedqd stored it.
+fn plan(state: &State, row: PlanRow) -> Option<Plan> {
+    let mut report: PlanReport = serde_json::from_value(row.report)
+        .inspect_err(|error| tracing::debug!("A stored plan is left out: {error}"))
+        .ok()?;
+    for cell in &mut report.cells {
+        // It is stored under its name in Kubernetes, as short names may change.
+        if let Ok(resource) = ResourceName::new(&cell.resource) {
+            state.aliases.short(&resource).clone_into(&mut cell.resource);
         }
-        Some(Plan {
-            at: row.at.into(),
-            cluster: row.cluster.to_string(),
-            cause: words(&row.cause),
-            who: row.cause.who,
-            report,
-        })
-    };
-    Ok(rows.into_iter().filter_map(show).collect())
+    }
+    let (at, cluster) = (row.at.into(), row.cluster.to_string());
+    Some(Plan { at, cluster, cause: words(&row.cause), who: row.cause.who, report })
+}
+
+/// What was planned, newest first: each plan that changed what a queue gets of a cluster, with its cause.
+///
+/// With `queue` a plan has the cells of that queue only, and one without any is left out: a page may be short, or empty,
+/// and have a next one all the same.
+#[utoipa::path(
+    get, path = "/plans", tag = "quota", params(PlansQuery), responses((status = OK, body = List<Plan>))
+)]
+pub async fn list_plans(
+    _: Reader,
+    Extract(state): Extract<State>,
+    Query(query): Query<PlansQuery>,
+) -> Result<Json<List<Plan>>, Failure> {
+    let cluster = query.cluster.as_deref().map(ClusterName::new).transpose();
+    let cluster = cluster.map_err(|error| Failure::bad_request(format!("`cluster`: {error}")))?;
+    let page = audit::page(query.limit, query.next.as_deref())?;
+    let found = state.store.plans(cluster.as_ref(), &page).await?;
+    let mut items: Vec<Plan> = found.items.into_iter().filter_map(|row| plan(&state, row)).collect();
+    if let Some(queue) = &query.queue {
+        for plan in &mut items {
+            plan.report.cells.retain(|cell| cell.queue == *queue);
+        }
+        items.retain(|plan| !plan.report.cells.is_empty());
+    }
+    Ok(Json(List { items, next: found.next.map(|next| next.to_string()) }))
 }
 
 fn words(cause: &PlanCause) -> String {

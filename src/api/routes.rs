@@ -15,7 +15,7 @@ use utoipa_axum::{
 };
 
 use super::{
-    Failure, State, app_wrapper, audit, capacity, check, claim, cluster, document, k8s_cli, object,
+    Failure, State, app_wrapper, audit, capacity, check, claim, cluster, document, gzip, k8s_cli, object,
     parameters::{self, Parameters},
     placement, proxy, queue, reference, system, task, upload, volume,
 };
@@ -28,7 +28,7 @@ const SMALL: u16 = 1400;
 /// By its media type.
 fn is_compressed(media: &HeaderValue) -> bool {
     let media = media.to_str().unwrap_or_default().split(';').next().unwrap_or_default();
-    ["application/json", "text/html", "text/css"].contains(&media)
+    ["application/json", "text/html", "text/css", "text/javascript"].contains(&media)
 }
 
 /// Marks an answer whose pieces go out as they come.
@@ -69,10 +69,12 @@ pub fn router(state: State) -> Router {
     let api = api
         .layer(from_fn(object::not_modified))
         .layer(from_fn_with_state((state.clone(), Parameters::of(&document)), parameters::check));
+    let page = if state.page { fedq_page::router() } else { Router::new() };
+    let page = page.layer(from_fn(object::not_modified));
     let reference = reference::router(&document);
     let document = document.to_string();
     let headers = [(header::CONTENT_TYPE, "application/json")];
-    // Not streams: lines of theirs must not wait for more to compress.
+    // Not streams: lines of theirs must not wait for more to compress, so they are packed apart.
     let lists = DefaultPredicate::new().and(SizeAbove::new(SMALL)).and(
         |_: StatusCode, _: Version, headers: &HeaderMap, extensions: &Extensions| {
             extensions.get::<Uncompressed>().is_none()
@@ -82,6 +84,7 @@ pub fn router(state: State) -> Router {
     api.merge(k8s_cli::router(&state))
         .merge(proxy::router())
         .merge(reference)
+        .merge(page)
         .route("/api/v1/openapi.json", get(async move || (headers, document)))
         .route("/healthz", get(system::healthz))
         .route("/readyz", get(system::readyz))
@@ -93,6 +96,7 @@ pub fn router(state: State) -> Router {
             Failure::new(status, Code::MethodNotAllowed, "the path does not take this method")
         })
         .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(from_fn(gzip::streams))
         .layer(CompressionLayer::new().gzip(true).compress_when(lists))
         .layer(map_response(object::packed))
         .with_state(state)
@@ -129,6 +133,7 @@ fn operations() -> Vec<UtoipaMethodRouter<State>> {
         routes!(queue::list_queues),
         routes!(queue::explain_queue),
         routes!(queue::set_base),
+        routes!(queue::list_plans),
         routes!(task::list_tasks, task::submit_task),
         routes!(app_wrapper::submit_app_wrapper),
         routes!(task::stop_tasks),
@@ -146,6 +151,7 @@ fn operations() -> Vec<UtoipaMethodRouter<State>> {
         routes!(placement::get_placement),
         routes!(placement::explain_placement),
         routes!(system::version),
+        routes!(system::whoami),
     ]
 }
 

@@ -206,6 +206,7 @@ impl Daemon {
             unproven_names: self.unproven_names(),
             callers: Callers::default(),
             clock: self.clock.clone(),
+            page: config.page,
         });
         let router = fedq_api::router(state);
         let listener = listen(config.address, "api.address").await?;

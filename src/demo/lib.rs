@@ -151,7 +151,7 @@ async fn tell(options: &Options, stage: &Stage, screen: &mut Screen) -> Result<(
         return story::tell(stage, screen).await;
     }
     story::set_stage(stage, screen).await?;
-    try_it::explain(stage.folder(), screen).await?;
+    try_it::explain(stage, screen).await?;
     switches::obey(stage, screen).await
 }
 

@@ -96,6 +96,8 @@ pub struct Stage {
     clusters: Vec<Cluster>,
     pub shell: Shell,
     pub pace: Pace,
+    /// The address of the web page, and a token to log in with.
+    pub page: (String, String),
     folder: PathBuf,
     _dispatching: JoinSet<()>,
 }
@@ -126,6 +128,7 @@ impl Stage {
 
         let (daemon, server) = Daemon::start(config, webhook).await?;
         let token = clusters[0].state.new_token(User::new(objects::ADMIN, &[]), None);
+        let page = (format!("http://{server}/ui/"), token.clone());
         let connection = json!({"server": format!("http://{server}"), "token": token});
         folder::write(&folder.join(CONNECTION), &format!("{connection}\n"))?;
         let shell = Shell::new(folder, &folder.join(CONNECTION))?;
@@ -133,7 +136,7 @@ impl Stage {
         let mut dispatching = JoinSet::new();
         dispatching.spawn(Dispatcher::new(&clusters[0], &clusters[1..]).run());
         let folder = folder.to_owned();
-        Ok((Self { clusters, shell, pace, folder, _dispatching: dispatching }, daemon))
+        Ok((Self { clusters, shell, pace, page, folder, _dispatching: dispatching }, daemon))
     }
 
     pub fn folder(&self) -> &Path {

@@ -1,8 +1,10 @@
 //! What `fedq demo --serve` says before it waits.
 
-use std::path::Path;
-
-use super::{DemoError, screen::Screen, stage};
+use super::{
+    DemoError,
+    screen::Screen,
+    stage::{self, Stage},
+};
 
 /// Lines to paste in another shell; what is between `#` and the end of a line explains it.
 const COMMANDS: &str = "
@@ -41,9 +43,14 @@ const COMMANDS: &str = "
   fedq cluster leave oregon --yes
 ";
 
-pub async fn explain(folder: &Path, screen: &mut Screen) -> Result<(), DemoError> {
+pub async fn explain(stage: &Stage, screen: &mut Screen) -> Result<(), DemoError> {
     screen.chapter("Your turn").await?;
-    screen.say("All of this stays up until Ctrl-C. In another shell, read this first, and then try:")?;
+    let folder = stage.folder();
+    let (page, token) = &stage.page;
+    // The token is one of a hub that ends with this process, and whoever reads this has it in the folder as well.
+    screen.say("All of this stays up until Ctrl-C. In a browser:")?;
+    screen.output(&format!("\n  {page}\n  log in with the token {token}\n\n"))?;
+    screen.say("In another shell, read this first, and then try:")?;
     let environment = stage::quoted(&folder.join(stage::ENVIRONMENT));
     screen.output(&format!("\n  . {environment}\n{COMMANDS}\n"))?;
     screen.say(&format!("fedqd's log is in {}.", folder.join(stage::LOG).display()))

@@ -29,3 +29,13 @@ pub struct Version {
     /// The version of this API.
     pub api: String,
 }
+
+/// Who a token is of.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Identity {
+    /// As the hub, or the file of tokens, names them.
+    pub user: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
+}

@@ -1,7 +1,7 @@
 //! The quota of the hub's queues, and why it is what it is.
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use super::{quantity::Quantity, time::Time};
 
@@ -97,6 +97,24 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub who: Option<String>,
     pub report: PlanReport,
+}
+
+/// Which plans.
+#[derive(Clone, Debug, Default, Deserialize, Eq, IntoParams, PartialEq, Serialize)]
+#[into_params(parameter_in = Query)]
+pub struct PlansQuery {
+    /// How many plans are looked at for a page at most; 0 leaves it to the server.
+    #[serde(default)]
+    pub limit: u32,
+    /// `continue` of the page before.
+    #[serde(rename = "continue", default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// Only of this cluster, also if it has left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// Only what concerns this queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
 }
 
 /// What a plan gave each queue of its cluster.

@@ -115,6 +115,7 @@ fn api(store: &Store) -> Router {
         unproven_names: UnprovenNames::Refused,
         callers: Callers::default(),
         clock: Clock::system(),
+        page: false,
     }))
 }
 

@@ -4,10 +4,15 @@
 mod api;
 mod app_wrappers;
 mod bounds;
+#[path = "../support/browser.rs"]
+mod browser;
 mod callers;
 #[path = "../support/checked.rs"]
 mod checked;
 mod cli;
+#[path = "../clients/tools.rs"]
+#[expect(dead_code, reason = "the browser's driver is one of the tools that are installed there")]
+mod clients;
 mod completion;
 mod contract;
 mod described;
@@ -17,6 +22,8 @@ mod edit;
 mod fake_hub;
 mod help;
 mod k8s_cli;
+mod large;
+mod page;
 mod pages;
 mod pipelines;
 mod placement;

@@ -131,6 +131,7 @@ pub async fn served_as(change: impl FnOnce(&mut Parts)) -> Served {
         unproven_names: UnprovenNames::Refused,
         callers: Callers::default(),
         clock: Clock::test(Timestamp::from_second(1_700_000_000).unwrap()),
+        page: true,
     };
     change(&mut parts);
     let router = router(State::new(parts));

@@ -79,6 +79,10 @@ fn what_it_says_to_try_works() {
     }
 
     let lines = served.said.split("Your turn").nth(1).unwrap().lines();
+    let page =
+        lines.clone().find_map(|line| line.trim().strip_prefix("http://")).expect("the page's address");
+    let page = text(&served.paste(&format!("curl -sSf http://{page}")).stdout);
+    assert!(page.contains("<title>fedq</title>"), "{page}");
     let commands: Vec<String> = lines
         .filter(|line| ["  fedq ", "  touch ", "  rm "].iter().any(|start| line.starts_with(start)))
         .map(|line| line.trim().to_owned())

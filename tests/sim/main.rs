@@ -5,6 +5,8 @@
 
 mod agreement;
 mod bed;
+#[path = "../support/browser.rs"]
+mod browser;
 #[path = "../support/checked.rs"]
 mod checked;
 #[path = "../clients/tools.rs"]
@@ -32,6 +34,7 @@ mod kueue;
 mod logs;
 mod metrics;
 mod moving;
+mod page;
 mod placement;
 mod profiles;
 #[path = "../clients/relay.rs"]

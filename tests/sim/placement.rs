@@ -24,7 +24,7 @@ async fn bed() -> Bed {
 }
 
 /// Three clusters in the set `all`, which is bound.
-async fn furnish(hub: &Cluster) {
+pub async fn furnish(hub: &Cluster) {
     let namespace = "open-cluster-management-hub";
     hub.put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})).await.unwrap();
     hub.put(json!({

@@ -89,6 +89,7 @@ fn answered(schema: &str) -> Option<Value> {
         "Finding" => {
             json!({"cluster": "oregon", "name": "reachable", "outcome": "ok", "message": "it answers"})
         }
+        "Identity" => json!({"user": "ann@example.com", "groups": ["research", "system:authenticated"]}),
         "Placement" => json!({
             "namespace": "default", "name": "with-gpus", "decidedBy": "fedq", "clusters": ["oregon"],
             "conditions": [condition()],
@@ -102,6 +103,7 @@ fn answered(schema: &str) -> Option<Value> {
                 "scores": [100], "total": 100,
             }],
         }),
+        "Plan" => plan(),
         "Queue" => queue(),
         "QueueExplanation" => json!({"queue": queue(), "plans": [plan()]}),
         "Upload" => json!({"digest": "5f".repeat(32), "stored": true, "bytes": 48213, "maxBytes": 4_194_304}),

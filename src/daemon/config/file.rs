@@ -77,6 +77,8 @@ pub struct Api {
     pub audience: String,
     pub insecure_x_user: bool,
     pub insecure_admin: bool,
+    /// The web page at `/ui`.
+    pub page: bool,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -251,6 +253,7 @@ impl Default for Api {
             audience: "fedq".to_owned(),
             insecure_x_user: false,
             insecure_admin: false,
+            page: true,
         }
     }
 }
