@@ -15,7 +15,7 @@ use tracing::{debug, warn};
 
 use fedq_domain::{
     capacity::{Flavor, Headroom, NodeFacts, NodeRow, NodeTable, ResourceFilter, TaintFacts},
-    overview::{CapacityView, ClusterCapacity, NodeCounts},
+    overview::{CapacityView, ClusterCapacity, Moved, NodeCounts},
     resources::Resources,
 };
 use fedq_k8s::{
@@ -129,6 +129,7 @@ struct Nodes {
     broken: Option<(Instant, String)>,
     /// Since when what counts differs from the last sum.
     dirty: Option<Timestamp>,
+    moved: Moved,
     /// Until somebody follows them.
     restored: Option<Restored>,
     unsaved: nodes::Unsaved,
@@ -145,6 +146,7 @@ impl Nodes {
             read: false,
             broken: None,
             dirty: complete,
+            moved: Moved::default(),
             restored: None,
             unsaved: nodes::Unsaved::default(),
         }
@@ -347,6 +349,7 @@ impl CapacityController {
             .collect();
         let counts =
             NodeCounts { total: u32::try_from(nodes.table.len())?, usable: u32::try_from(capacity.nodes)? };
+        let moved = nodes.moved.clone();
         drop(nodes);
         let sum = ClusterCapacity {
             capacity,
@@ -359,6 +362,7 @@ impl CapacityController {
             is_old,
             was_read,
             presumed: *presumed,
+            moved,
         };
         Ok((before.is_none_or(|before| !before.says_the_same(&sum))).then_some(sum))
     }

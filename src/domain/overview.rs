@@ -186,6 +186,43 @@ pub struct ClusterCapacity {
     pub was_read: bool,
     /// The hub's flavors stand in for the cluster's own, which it has not told yet.
     pub presumed: bool,
+    /// Which nodes it came of, as far as that is remembered.
+    pub moved: Moved,
+}
+
+/// The nodes that changed what counts last.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Moved {
+    /// How often one did.
+    times: u64,
+    /// Their names, the newest last.
+    last: Vec<Box<str>>,
+}
+
+impl Moved {
+    /// Names that are kept: with more at once it is not about single ones.
+    const KEPT: usize = 4;
+
+    pub fn note(&mut self, names: &[Box<str>]) {
+        self.times += names.len() as u64;
+        self.last.extend_from_slice(&names[names.len().saturating_sub(Self::KEPT)..]);
+        self.last.drain(..self.last.len().saturating_sub(Self::KEPT));
+    }
+
+    pub fn times(&self) -> u64 {
+        self.times
+    }
+
+    /// In words, those that changed since it was so many times; `None` where none did.
+    pub fn since(&self, times: u64) -> Option<String> {
+        let count = usize::try_from(self.times.saturating_sub(times)).unwrap_or(usize::MAX);
+        let mut names: Vec<&str> = self.last.iter().rev().take(count).map(AsRef::as_ref).collect();
+        names.sort_unstable();
+        names.dedup();
+        let word = if names.len() == 1 && count <= self.last.len() { "node" } else { "nodes" };
+        let others = if self.last.len() < count { " and others" } else { "" };
+        (!names.is_empty()).then(|| format!("{word} {}{others}", names.join(", ")))
+    }
 }
 
 impl ClusterCapacity {
@@ -203,11 +240,34 @@ impl ClusterCapacity {
             is_old: false,
             was_read: true,
             presumed: false,
+            moved: Moved::default(),
         }
     }
 
-    /// Whether only the time differs.
+    /// Whether only the time differs, and what it came of.
     pub fn says_the_same(&self, other: &Self) -> bool {
-        Self { observed: other.observed, ..self.clone() } == *other
+        Self { observed: other.observed, moved: other.moved.clone(), ..self.clone() } == *other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_that_changed_are_named_while_they_are_few() {
+        let names = |names: &[&str]| -> Vec<Box<str>> { names.iter().map(|&name| name.into()).collect() };
+        let mut moved = Moved::default();
+        assert_eq!(moved.since(0), None);
+        moved.note(&names(&["b"]));
+        moved.note(&names(&["a"]));
+        assert_eq!(moved.since(0).as_deref(), Some("nodes a, b"));
+        assert_eq!(moved.since(1).as_deref(), Some("node a"));
+        assert_eq!(moved.since(2), None);
+        moved.note(&names(&["a"]));
+        assert_eq!(moved.since(1).as_deref(), Some("node a"), "twice");
+        moved.note(&names(&["c", "d", "e", "f", "g"]));
+        assert_eq!(moved.since(3).as_deref(), Some("nodes d, e, f, g and others"));
+        assert_eq!((moved.times(), moved.last.len()), (8, Moved::KEPT));
     }
 }

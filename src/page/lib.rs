@@ -15,11 +15,13 @@ use axum::{
 use sha2::{Digest, Sha256};
 
 /// Where it is served.
-pub const PATH: &str = "/ui";
+const PATH: &str = "/ui";
 
-/// Scripts, styles and requests of its own origin only; nothing may frame it. `data:` is for marks in the style sheet.
-pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
-    img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+/// Scripts, styles and requests of its own origin only; nothing may frame it, and no text becomes markup, not even by a
+/// mistake in a script. `data:` is for the icon.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+    img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; \
+    require-trusted-types-for 'script'; trusted-types 'none'";
 
 const HEADERS: [(HeaderName, &str); 4] = [
     (header::CONTENT_SECURITY_POLICY, POLICY),

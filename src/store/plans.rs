@@ -18,7 +18,7 @@ pub struct PlanCause {
     /// Of that claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
-    /// In words: `on-demand nvidia.com/gpu 8 → 6`.
+    /// In words, with the nodes that it came of: `on-demand nvidia.com/gpu 8 → 6 (node a-3)`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity_change: Option<String>,
     /// In words, where it was neither: a queue changed, a cluster was lost, fedqd started.

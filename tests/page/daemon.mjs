@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
+import { createServer, request } from "node:http";
 
 import { ask, end, go, login, open, says, until } from "./browser.mjs";
 
@@ -83,6 +84,31 @@ async function showsEveryView() {
   }
 }
 
+/** A proxy that hands on what is under a prefix, as ingresses do. */
+async function worksUnderAPrefix() {
+  step("works under a prefix");
+  const { hostname, port } = new URL(server);
+  const proxy = createServer((asked, answer) => {
+    const path = asked.url.replace(/^\/some\/prefix\//, "/");
+    if (path === asked.url) return answer.writeHead(404).end();
+    const handed = request({ hostname, port, path, method: asked.method, headers: asked.headers }, (got) => {
+      answer.writeHead(got.statusCode, got.headers);
+      got.pipe(answer);
+    });
+    handed.on("error", () => answer.destroy());
+    answer.on("close", () => handed.destroy());
+    return asked.pipe(handed);
+  });
+  await new Promise((resolve) => proxy.listen(0, "127.0.0.1", resolve));
+  const seen = await open(`http://127.0.0.1:${proxy.address().port}/some/prefix/ui#/fleet`);
+  await login(seen, token);
+  await says(seen, "Ready");
+  assert(seen.page.url().endsWith("/some/prefix/ui/#/fleet"), seen.page.url());
+  await seen.close();
+  proxy.closeAllConnections();
+  proxy.close();
+}
+
 async function isUsedByKeyboard() {
   step("is used by keyboard");
   const seen = await open(`${address}#/fleet`);
@@ -123,6 +149,9 @@ async function showsAChangeWithinASecond() {
   const gone = await until("the node is not usable", async () => (await row.textContent()).includes("1/2"));
   await ask("node-returns");
   await until("it is again", async () => (await row.textContent()).includes("2/2"));
+  await go(seen, "#/fleet/one");
+  await says(seen, "gpus gpu 16 → 8 (node b)");
+  await says(seen, "gpus gpu 8 → 16 (node b)");
   console.error(`a cordon was shown after ${took} ms, a node after ${gone} ms`);
   assert(took < 1000 && gone < 1000, `shown after ${took} and ${gone} ms`);
   await seen.close();
@@ -305,6 +334,7 @@ async function asksAgainWhenATokenEnds() {
 
 await refusesWhoIsNobody();
 await showsEveryView();
+await worksUnderAPrefix();
 await isUsedByKeyboard();
 await showsAChangeWithinASecond();
 await editsOverAnothersEdit();

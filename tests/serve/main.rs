@@ -27,6 +27,7 @@ mod page;
 mod pages;
 mod pipelines;
 mod placement;
+mod plans;
 mod refusals;
 mod server;
 mod task;

@@ -84,7 +84,13 @@ async fn every_file_is_guarded_and_those_that_never_change_are_kept_for_ever() {
     let all = [("ui/".to_owned(), index)].into_iter().chain(files);
     for (name, answer) in all {
         let policy = answer.header("content-security-policy");
-        for part in ["default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"] {
+        for part in [
+            "default-src 'none'",
+            "script-src 'self'",
+            "frame-ancestors 'none'",
+            "trusted-types 'none'",
+            "base-uri 'none'",
+        ] {
             assert!(policy.contains(part), "{name}: {policy}");
         }
         assert!(!policy.contains("unsafe"), "{name}: {policy}");

@@ -6,7 +6,7 @@ use fedq_sim::cluster::{Cluster, Options};
 use serde_json::json;
 
 use super::browser::browse;
-use super::clients::NODE;
+use super::clients::{NODE, run};
 use super::placement::{decides, furnish, place};
 use super::tasks::stage::{Stage, TOKEN, of_task};
 
@@ -100,6 +100,13 @@ fn stays_at(stage: &Stage, server: &str) {
 fn tokens(file: &PathBuf, token: &str) {
     fs::write(file, format!("{token},ann@example.com,u-1,\"system:masters\"\n")).unwrap();
     fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+#[test]
+fn its_parts_do_what_they_should() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let mut node = std::process::Command::new("node");
+    run(node.arg(root.join("tests/page/parts.mjs")).env("FEDQ_ASSETS", root.join("src/page/assets")));
 }
 
 /// What is checked in is what was published.

@@ -381,6 +381,10 @@ impl Sink for NodeSink {
         let mut nodes = lock(&self.nodes);
         if self.changed {
             self.changed = false;
+            // In the middle of a list it is not known yet which differ.
+            if !self.listing {
+                nodes.moved.note(&self.changes);
+            }
             nodes.dirty.get_or_insert(self.clock.now());
             self.signal.notify_one();
         }

@@ -61,6 +61,8 @@ struct Last {
     effective: BTreeMap<Cell, (Amount, Amount)>,
     generation: Option<i64>,
     capacity: Option<Vec<(FlavorResource, Amount)>>,
+    /// How often a node had changed what counts.
+    moved: u64,
     word: &'static str,
 }
 
@@ -196,6 +198,7 @@ fn last(round: &Round<'_>, name: &ClusterName, plan: &ClusterPlan) -> Last {
         effective: effective.collect(),
         generation: claim_of(round, name).map(|(_, generation)| generation),
         capacity,
+        moved: round.capacity.get(name).map_or(0, |known| known.moved.times()),
         word: round.joined.get(name).map_or("", |joined| joined.connection.word()),
     }
 }
@@ -223,7 +226,9 @@ fn cause(round: &Round<'_>, name: &ClusterName, before: Option<&Last>, now: &Las
         }
     }
     if before.capacity != now.capacity {
-        cause.capacity_change = Some(capacity_change(before, now));
+        let nodes = round.capacity.get(name).and_then(|known| known.moved.since(before.moved));
+        let nodes = nodes.map(|nodes| format!(" ({nodes})")).unwrap_or_default();
+        cause.capacity_change = Some(capacity_change(before, now) + &nodes);
     }
     if before.word != now.word {
         cause.other = Some(format!("the cluster is {}", now.word));

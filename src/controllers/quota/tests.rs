@@ -558,6 +558,7 @@ async fn a_status_follows_the_nodes_also_while_the_hub_does_not_serve_kueue() {
         is_old: false,
         was_read: true,
         presumed: false,
+        moved: fedq_domain::overview::Moved::default(),
     };
     bed.capacity.insert(name("east"), Arc::new(counted));
     let changes = round(&mut bed);

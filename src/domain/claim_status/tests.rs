@@ -87,6 +87,7 @@ impl Bed {
                 is_old: false,
                 was_read: true,
                 presumed: false,
+                moved: crate::overview::Moved::default(),
             }),
             plan: Some(ClusterPlan { cells: BTreeMap::from([(cell(), planned(5, Reason::Satisfied))]) }),
             report: Some(ClusterReport {

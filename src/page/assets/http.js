@@ -6,6 +6,8 @@ const BASE = new URL("../api/v1/", document.baseURI);
 const SILENCE = 45_000;
 const FIRST_RETRY = 500;
 const LAST_RETRY = 15_000;
+/** One that went on for so long did not end because something is wrong. */
+const LASTED = 2000;
 /** A page that nobody sees follows nothing: browsers open few connections to a server, and share them among all pages. */
 const UNSEEN = 30_000;
 
@@ -194,16 +196,19 @@ export function follow({ open, line, begun = () => {}, over = () => false, faile
       const { signal } = aborted;
       const unwatch = whenUnseen(() => aborted.abort());
       let error = null;
+      let begin = Infinity;
       try {
         const { path, headers, accept } = open();
         const response = await ask(path, { headers, accept, signal });
         show({ state: "live" });
         begun();
-        const heard = Date.now();
+        begin = Date.now();
         await read(response, signal, line);
-        if (2000 < Date.now() - heard) retry = FIRST_RETRY;
       } catch (caught) {
-        error = caught;
+        const isTold = caught instanceof Problem || caught instanceof Unreached;
+        // What a broken connection throws is no more than a TypeError.
+        if (!isTold && caught.name !== "TypeError" && !signal.aborted) console.error(caught);
+        error = isTold ? caught : new Unreached("the connection broke");
       } finally {
         unwatch();
       }
@@ -214,6 +219,11 @@ export function follow({ open, line, begun = () => {}, over = () => false, faile
         return;
       }
       if (signal.aborted || (error instanceof Problem && error.status === 401)) continue;
+      if (LASTED < Date.now() - begin) {
+        retry = FIRST_RETRY;
+        // The server ends each stream now and then.
+        if (error === null) continue;
+      }
       show({ state: "broken", error, until: Date.now() + retry });
       await pause(retry);
       retry = Math.min(LAST_RETRY, retry * 2);

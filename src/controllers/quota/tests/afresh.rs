@@ -121,6 +121,7 @@ impl Course {
             is_old: self.draw.u8(..4) == 0,
             was_read: self.draw.bool(),
             presumed: self.draw.u8(..4) == 0,
+            moved: fedq_domain::overview::Moved::default(),
         };
         self.bed.capacity.insert(name(cluster), Arc::new(capacity));
     }

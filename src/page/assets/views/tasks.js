@@ -78,7 +78,7 @@ const COLUMNS = [
     cell: ({ phase, failure, pendingReason }) => html`<${Badge} word=${phase} title=${failure ?? pendingReason} />
       <span class="sub" title=${failure ?? pendingReason}>${failure ?? pendingReason}</span>`,
   },
-  { name: "Cluster", className: "grow", cell: ({ cluster, queue }) => html`${cluster ?? html`<span class="muted">none yet</span>`}<span class="sub">${queue}</span>` },
+  { name: "Cluster", className: "grow wide", cell: ({ cluster, queue }) => html`${cluster ?? html`<span class="muted">none yet</span>`}<span class="sub">${queue}</span>` },
   { name: "Asks", className: "wide small", cell: ({ accelerators, numNodes }) => html`${/^\d+$/.test(accelerators ?? "") ? `${accelerators} GPUs` : (accelerators ?? "no GPU")}<span class="sub">${count(numNodes, "node")}</span>` },
   { name: "User", className: "wide user-name", cell: ({ user }) => html`<span title=${user}>${user}</span>` },
   { name: "Submitted", className: "wide time", cell: ({ submitted }) => html`<${Time} at=${submitted} />` },
