@@ -18,7 +18,7 @@ const HOSTILE: &str = "<img src=x onerror=alert('a')>";
 async fn a_person_sees_and_does_everything_in_a_browser() {
     let hub = Options { ocm: true, ..Options::named("hub") };
     let prepared = async |bed: &super::bed::Bed| furnish(&bed.hub).await;
-    let mut stage = Stage::set_all(hub, &[("one", 8), ("two", 8)], ("", "", ""), prepared).await;
+    let mut stage = Stage::set_all(hub, &[("one", 16), ("two", 8)], ("", "", ""), prepared).await;
     chooses_some(&stage.bed.hub).await;
     let task = format!("name: \"{HOSTILE}\"\nrun: echo '{HOSTILE}'\nresources: {{accelerators: 1}}\n");
     let task = stage.submit(3600, &task).await;

@@ -90,12 +90,12 @@ function Sums({ all }) {
   const resources = [...sums.resources].sort(([a], [b]) => byScarcity(a, b)).slice(0, 4);
   return html`<${Tiles} items=${[
     {
-      name: "Clusters ready", value: html`${sums.ready}<small>/${all.length}</small>`, tone: warnings ? "warn" : "ok",
+      name: "Clusters ready", value: html`${amount(sums.ready, "")}<small>/${amount(all.length, "")}</small>`, tone: warnings ? "warn" : "ok",
       detail: warnings ? count(warnings, "warning") : "no warnings",
     },
     {
-      name: "Usable nodes", value: html`${sums.nodes.usable}<small>/${sums.nodes.total}</small>`,
-      detail: sums.nodes.usable < sums.nodes.total ? `${sums.nodes.total - sums.nodes.usable} not usable` : "all of them",
+      name: "Usable nodes", value: html`${amount(sums.nodes.usable, "")}<small>/${amount(sums.nodes.total, "")}</small>`,
+      detail: sums.nodes.usable < sums.nodes.total ? `${amount(sums.nodes.total - sums.nodes.usable, "")} not usable` : "all of them",
     },
     ...resources.map(([resource, { has, assigned }]) => ({
       name: `${resource} assigned`, value: html`${amount(assigned, resource)}<small>/${amount(has, resource)}</small>`,
