@@ -276,13 +276,13 @@ async function followsALog() {
 
 async function takesTextForText() {
   step("takes text for text");
-  const seen = await open(`${address}#/tasks`);
+  // No such names are possible.
+  const seen = await open(`${address}#/tasks`, { refusals: [400, 404] });
   await login(seen, token);
   for (const hash of ["#/tasks", `#/tasks/${task}`, "#/audit", "#/claims/%3Cimg%20src=x%20onerror=alert(1)%3E", "#/nowhere/%zz?q=%3Cb%3E"]) {
-    if (hash.includes("%3Cimg")) continue;
     await go(seen, hash);
     await seen.page.waitForTimeout(300);
-    assert.equal(await seen.page.locator("main img, main b >> text=hostile").count(), 0, hash);
+    assert.equal(await seen.page.locator("main img, main script, h1 b").count(), 0, hash);
   }
   await go(seen, "#/tasks");
   await says(seen, hostile);

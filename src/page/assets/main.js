@@ -27,8 +27,9 @@ function Shell() {
   const { state, user } = useStore(session);
   const main = useRef(null);
   const first = useRef(true);
-  const [name, ...parts] = route.parts;
-  const view = VIEWS.find((view) => view.name === name) ?? VIEWS[0];
+  const found = VIEWS.find(({ name }) => name === route.parts[0]);
+  const view = found ?? VIEWS[0];
+  const parts = found ? route.parts.slice(1) : [];
   const shown = route.parts.join("/");
   useEffect(() => {
     if (!first.current) {
@@ -59,7 +60,7 @@ function Shell() {
       </div>
     </div>
     <main id="main" ref=${main} tabindex="-1">
-      <${View} key=${`${user}/${parts.length ? shown : name}`} parts=${parts} query=${route.query} />
+      <${View} key=${`${user}/${parts.length ? shown : view.name}`} parts=${parts} query=${route.query} />
     </main>
     ${state === "ended" && html`<${Again} />`}
   </div>`;
