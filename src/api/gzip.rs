@@ -138,7 +138,8 @@ mod tests {
 
     #[tokio::test]
     async fn each_piece_can_be_read_once_it_is_there_and_the_whole_is_one_file() {
-        let noise: Vec<u8> = (0..200_000_u64).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let noise: Vec<u8> =
+            (0..200_000_u64).map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()[2]).collect();
         let pieces: Vec<Vec<u8>> = vec![
             b"{\"type\":\"ADDED\"}\n".repeat(4000),
             b"\n".to_vec(),

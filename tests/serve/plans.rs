@@ -11,7 +11,10 @@ use super::server::{BOB, STRANGER, VIEWER, served};
 async fn everybody_with_a_token_is_told_who_they_are() {
     let served = served().await;
     let (status, told) = served.call(BOB, "GET /whoami", Value::Null).await;
-    assert_eq!((status, told), (200, json!({"user": "bob@example.com", "groups": ["research", "system:authenticated"]})));
+    assert_eq!(
+        (status, told),
+        (200, json!({"user": "bob@example.com", "groups": ["research", "system:authenticated"]}))
+    );
     // Also who may not read anything else.
     let (status, told) = served.call(STRANGER, "GET /whoami", Value::Null).await;
     assert_eq!((status, &told["user"]), (200, &json!("stranger")));

@@ -77,7 +77,9 @@ fn write_log(stage: &Stage, task: &str, lines: &[String]) {
     let (worker, pod) = found.expect("the task runs");
     let pod = pod["metadata"]["name"].as_str().unwrap().to_owned();
     let log = ("team".to_owned(), pod, "task".to_owned());
-    lines.iter().for_each(|line| worker.state.logs.write(&log, worker.state.now(), line.as_str()));
+    for line in lines {
+        worker.state.logs.write(&log, worker.state.now(), line.as_str());
+    }
 }
 
 /// The address of the API itself, past what holds answers against its document: the page is none of it.

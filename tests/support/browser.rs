@@ -32,10 +32,9 @@ pub async fn browse(script: &str, environment: &[(&str, &str)], mut act: impl As
     let mut told = BufReader::new(told).lines();
     let browsing = async {
         while let Some(line) = told.next_line().await.unwrap() {
-            let Some(wanted) = line.strip_prefix("DO ") else {
-                panic!("{script} said {line}");
-            };
-            let answer = act(wanted).await;
+            let wanted = line.strip_prefix("DO ");
+            assert!(wanted.is_some(), "{script} said {line}");
+            let answer = act(wanted.unwrap()).await;
             answers.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
         }
         node.wait().await.unwrap()
@@ -46,7 +45,7 @@ pub async fn browse(script: &str, environment: &[(&str, &str)], mut act: impl As
 
 /// Debian's, or the one that is named.
 fn chromium() -> String {
-    let named = std::env::var("FEDQ_CHROMIUM").ok();
+    let named = std::env::var_os("FEDQ_CHROMIUM").and_then(|path| path.into_string().ok());
     let found = named.or_else(|| {
         let known = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
         known.into_iter().find(|path| Path::new(path).exists()).map(str::to_owned)
