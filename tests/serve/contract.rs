@@ -143,6 +143,7 @@ async fn single_objects_are_sent_once() {
         "/claims/east-resource-claim".to_owned(),
         "/queues/team-a".to_owned(),
         "/version".to_owned(),
+        "/whoami".to_owned(),
         format!("/tasks/{task}"),
         format!("/tasks/{task}/explain"),
         format!("/uploads/{}", "5f".repeat(32)),

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
+use fedq_base::clock::Clock;
 use fedq_domain::{overview::Overview, task::names::TaskId};
 use fedq_store::AuditEntry;
 use fedq_values::ids::{ClaimName, ClusterName};
-use jiff::Timestamp;
 use serde_json::json;
 
 use super::{
@@ -21,7 +21,7 @@ const MARKUP: &str = "<img src=x onerror=alert(1)><script>alert(2)</script><b da
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_page_of_a_large_fleet_is_light_and_smooth() {
-    let served = served_as(|parts| parts.clock = fedq_base::clock::Clock::system()).await;
+    let served = served_as(|parts| parts.clock = Clock::system()).await;
     served.overview.send_replace(Arc::new(fleet()));
     fill_tasks(&served).await;
     fill_audit(&served).await;
@@ -41,8 +41,8 @@ fn fleet() -> Overview {
     let lost = all.clusters[&west].clone();
     let (name, claim) = all.claims.pop_first().unwrap();
     let mut hostile = (*claim).clone();
-    hostile.ready.2 = MARKUP.to_owned();
-    hostile.assignments[0].message = MARKUP.to_owned();
+    MARKUP.clone_into(&mut hostile.ready.2);
+    MARKUP.clone_into(&mut hostile.assignments[0].message);
     all.claims.insert(name, Arc::new(hostile));
     all.clusters.retain(|name, _| name.as_str() == "east");
     for number in 1..CLUSTERS {
@@ -61,7 +61,7 @@ fn fleet() -> Overview {
     }
     let (name, queue) = all.queues.pop_first().unwrap();
     let mut queue = (*queue).clone();
-    queue.problems[0].2 = MARKUP.to_owned();
+    MARKUP.clone_into(&mut queue.problems[0].2);
     all.queues.insert(name, Arc::new(queue));
     all
 }
@@ -85,7 +85,7 @@ async fn fill_tasks(served: &Served) {
 async fn fill_audit(served: &Served) {
     let entry = AuditEntry {
         id: 0,
-        at: Timestamp::now(),
+        at: Clock::system().now(),
         who: MARKUP.to_owned(),
         verb: "edit".to_owned(),
         object: format!("claims/{MARKUP}"),

@@ -48,7 +48,7 @@ async fn files(router: &Router) -> Vec<(String, Answer)> {
         let answer = get(router, &format!("/ui/{name}"), &[]).await;
         assert_eq!(answer.status, StatusCode::OK, "{name}");
         let folder = name.rsplit_once('/').unwrap().0.to_owned();
-        if name.ends_with(".js") {
+        if extension(&name) == "js" {
             let imported =
                 between(&answer.text(), &["from \"", "import(\"", "import \""]).collect::<Vec<_>>();
             next.extend(imported.into_iter().filter(|to| to.starts_with('.')).map(|to| joined(&folder, &to)));
@@ -62,6 +62,10 @@ async fn files(router: &Router) -> Vec<(String, Answer)> {
 fn between<'a>(text: &'a str, marks: &'a [&str]) -> impl Iterator<Item = String> + 'a {
     let of = move |mark: &'a &str| text.split(*mark).skip(1).filter_map(|rest| rest.split('"').next());
     marks.iter().flat_map(of).map(str::to_owned)
+}
+
+fn extension(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or_default()
 }
 
 fn joined(folder: &str, to: &str) -> String {
@@ -99,9 +103,9 @@ async fn every_file_is_guarded_and_those_that_never_change_are_kept_for_ever() {
         assert!(answer.headers.get("set-cookie").is_none(), "{name}");
         let cached = if name == "ui/" { "no-cache" } else { "public, max-age=31536000, immutable" };
         assert_eq!(answer.header("cache-control"), cached, "{name}");
-        let media = match name.rsplit('.').next() {
-            Some("js") => "text/javascript; charset=utf-8",
-            Some("css") => "text/css; charset=utf-8",
+        let media = match extension(&name) {
+            "js" => "text/javascript; charset=utf-8",
+            "css" => "text/css; charset=utf-8",
             _ => "text/html; charset=utf-8",
         };
         assert_eq!(answer.header("content-type"), media, "{name}");
@@ -208,7 +212,7 @@ async fn every_file_of_the_folder_is_served() {
     for (folder, inside) in [("assets", ""), ("assets/views", "views/"), ("vendor", "")] {
         for entry in fs::read_dir(root.join(folder)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
-            if name.ends_with(".js") || name.ends_with(".css") {
+            if ["js", "css"].contains(&extension(&name)) {
                 wanted.insert(format!("{inside}{name}"));
             }
         }

@@ -90,7 +90,7 @@ export function Queue({ parts: [name], query }) {
     ${queue.conflicts?.map(({ cluster, message, next }) => html`<${Note} tone="warn"><strong>${cluster ?? "the hub"}</strong>: ${message}<pre>${next}</pre><//>`)}
     ${queue.problems?.map(({ cluster, reason, message }) => html`<${Note} tone="warn"><strong>${cluster}</strong>, ${reason}: ${message}<//>`)}
     <${Facts} items=${[["Cohort", queue.cohort], ["Its quota stands in", queue.quotaCohort]]} />
-    <${Pending} name=${name} />
+    <${Pending} name=${name} news=${news} />
     ${cells.length === 0 ? html`<${Nothing}>No claim gives it anything.<//>` : html`
     <${Panel} title="Quota by cluster" id="quota">
       <ul class="cells">${cells.map((cell) => html`<li key=${cellKey(cell)}>
@@ -134,8 +134,8 @@ function Explained({ cell }) {
 }
 
 /** What Kueue on the hub counts, as far as the person may read the queue there. */
-function Pending({ name }) {
-  const { object, error } = useObject(`hub/proxy/apis/kueue.x-k8s.io/v1beta2/clusterqueues/${encodeURIComponent(name)}`, { every: 10_000 });
+function Pending({ name, news }) {
+  const { object, error } = useObject(`hub/proxy/apis/kueue.x-k8s.io/v1beta2/clusterqueues/${encodeURIComponent(name)}`, { again: news, every: 30_000 });
   if (error || !object?.status) return null;
   const { pendingWorkloads = 0, reservingWorkloads = 0, admittedWorkloads = 0 } = object.status;
   return html`<${Facts} items=${[["Pending on the hub", pendingWorkloads], ["Reserving", reservingWorkloads], ["Admitted", admittedWorkloads]]} />`;
