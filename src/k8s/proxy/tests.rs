@@ -281,7 +281,7 @@ async fn one_person_leaves_places_to_others() {
 #[tokio::test]
 async fn behind_the_end_of_an_answer_is_nothing() {
     let mut answer =
-        passed(Response::new(http_body_util::Full::new(Bytes::from_static(b"{}"))), (false, LONG), ());
+        passed(Response::new(http_body_util::Full::new(Bytes::from_static(b"{}"))), false, LONG, ());
     let data = answer.body_mut().frame().await.expect("a piece").expect("it is whole").into_data();
     assert_eq!(data.expect("data"), "{}");
     for _ in 0..2 {
