@@ -245,6 +245,12 @@ impl ClusterClient {
         self.expires
     }
 
+    /// The same, of a credential that somebody else looks after.
+    #[must_use]
+    pub fn never_renewed(self) -> Self {
+        Self { renewable: None, ..self }
+    }
+
     /// How long its token is good, if it is one that fedq can make anew.
     pub fn renewable(&self) -> Option<Validity> {
         self.renewable

@@ -18,8 +18,11 @@ const HUB: [&str; 2] =
     [include_str!("../../deploy/hub/rbac.yaml"), include_str!("../../deploy/hub/dispatcher.yaml")];
 const WORKER: &str = include_str!("../../deploy/worker/rbac.yaml");
 /// What an administrator allows besides. What people ask through fedqd passes by the first, and is theirs to use.
-const WORKER_MORE: [&str; 2] =
-    [include_str!("../../deploy/worker/kueuectl.yaml"), include_str!("../../deploy/worker/multikueue.yaml")];
+const WORKER_MORE: [&str; 3] = [
+    include_str!("../../deploy/worker/kueuectl.yaml"),
+    include_str!("../../deploy/worker/multikueue.yaml"),
+    include_str!("../../deploy/worker/exec.yaml"),
+];
 
 /// As an administrator fedqd makes the account that `deploy/worker/multikueue.yaml` brings along elsewhere.
 const AS_ADMINISTRATOR: [(&str, &str); 6] = [
@@ -45,17 +48,17 @@ pub fn compare(fleets: &[std::sync::Arc<Fleet>], whole: bool) -> Result<Vec<Stri
     }
     let mut hub = BTreeSet::new();
     for manifest in HUB {
-        hub.extend(granted(manifest)?);
+        hub.extend(granted(manifest, "fedqd")?);
     }
-    let worker = granted(WORKER)?;
+    let worker = granted(WORKER, "fedq")?;
     let mut allowed = worker.clone();
     for manifest in WORKER_MORE {
-        allowed.extend(granted(manifest)?);
+        allowed.extend(granted(manifest, "fedq")?);
     }
-    let as_administrator = AS_ADMINISTRATOR.map(|(verb, resource)| (verb.to_owned(), resource.to_owned()));
+    allowed.extend(AS_ADMINISTRATOR.map(|(verb, resource)| (verb.to_owned(), resource.to_owned())));
     let mut wrong = Vec::new();
     for (place, used, granted) in [("the hub", &on_hub, &hub), ("workers", &on_worker, &allowed)] {
-        let lacking = used.difference(granted).filter(|one| !as_administrator.contains(one));
+        let lacking = used.difference(granted);
         wrong.extend(lacking.map(|(verb, what)| {
             format!("fedqd asked for `{verb} {what}` on {place}: no file in deploy grants it")
         }));
@@ -90,9 +93,19 @@ fn used(cluster: &Cluster, users: [&str; 2]) -> Result<BTreeSet<Use>> {
     Ok(all)
 }
 
-fn granted(manifest: &str) -> Result<BTreeSet<Use>> {
+/// What the roles of a manifest grant to that ServiceAccount.
+fn granted(manifest: &str, account: &str) -> Result<BTreeSet<Use>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(manifest)?;
-    let rules = documents.iter().filter_map(|document| document["rules"].as_array()).flatten();
+    let is_bound = |role: &&Value| {
+        documents.iter().any(|binding| {
+            let subjects = binding["subjects"].as_array().into_iter().flatten();
+            binding["roleRef"]["kind"] == role["kind"]
+                && binding["roleRef"]["name"] == role["metadata"]["name"]
+                && subjects.into_iter().any(|subject| subject["name"] == account)
+        })
+    };
+    let roles = documents.iter().filter(is_bound);
+    let rules = roles.filter_map(|document| document["rules"].as_array()).flatten();
     let mut granted = BTreeSet::new();
     for rule in rules {
         let texts = |field: &str| -> Result<Vec<&str>> {

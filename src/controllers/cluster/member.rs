@@ -250,6 +250,7 @@ impl Member {
         let observer = observer(&self.context.all.metrics, self.name.clone());
         match client::connect(&checked, &ClientLimits { observer, ..settings.limits.clone() }) {
             Ok(client) => {
+                let client = if self.origin.is_secret() { client } else { client.never_renewed() };
                 self.context.publish(&self.name, |joined| {
                     joined.server = Some(client.server().to_string());
                     joined.credential_expires = client.expires();

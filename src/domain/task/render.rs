@@ -23,6 +23,7 @@ use super::{
     choose::Placement,
     names::{TaskId, node_name, object_name, task_label, user_label},
     phase::Epoch,
+    sky::is_reserved,
     spec::{Candidate, Secrets, TaskSpec},
     upload::{Piece, Upload, pieces},
     wrapped::API_VERSION,
@@ -404,13 +405,21 @@ impl Order<'_> {
         let wrapped = self.spec.wrapped.as_ref()?;
         wrapped.only_job()?;
         let mut job = wrapped.labelled(&self.own_labels(None)).into_iter().next()?.template;
+        // Within an AppWrapper they mean nothing to Kueue, nor to fedq.
         let own = |field: &str| -> BTreeMap<String, String> {
-            serde_json::from_value(job["metadata"][field].clone()).unwrap_or_default()
+            let all: BTreeMap<String, String> =
+                serde_json::from_value(job["metadata"][field].clone()).unwrap_or_default();
+            all.into_iter().filter(|(key, _)| !is_reserved(key)).collect()
         };
         let mut labels = wrapped.labels.clone();
         labels.extend(own("labels"));
         labels.extend(self.queued(None));
         job["metadata"] = self.annotated(&labels, own("annotations"));
+        if let Some(spec) = job["spec"].as_object_mut() {
+            spec.remove("managedBy");
+            // It goes when fedq has seen how it ended.
+            spec.remove("ttlSecondsAfterFinished");
+        }
         self.suspend(&mut job["spec"]);
         Some(job)
     }

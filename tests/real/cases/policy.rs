@@ -13,6 +13,7 @@ use crate::support::wait::{Seen, eventually};
 
 const CASE: &str = "bounded";
 const HUB: &str = "fedq.dev/hub";
+const ACCOUNTS: &str = "fedq.dev/service-accounts";
 
 /// Nothing that it asks for is done: each is only tried.
 enum Attempt {
@@ -104,6 +105,36 @@ fn service(spec: &Value) -> Value {
     }))
 }
 
+fn as_old_account(mut job: Value, path: &str, account: &str) -> Result<Value> {
+    job.pointer_mut(path).context("a pod's spec")?["serviceAccount"] = json!(account);
+    Ok(job)
+}
+
+fn wrapping(object: &Value) -> Value {
+    let mut wrapped = object.clone();
+    wrapped["metadata"] = json!({"name": "wrapped"});
+    ours(json!({
+        "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
+        "metadata": {"name": "wrapper", "namespace": CASE},
+        "spec": {"suspend": true, "components": [{"template": wrapped}]},
+    }))
+}
+
+fn level(level: &str) -> Value {
+    json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": level}}})
+}
+
+fn with_level(namespace: &Value, of: &str) -> Value {
+    let mut namespace = namespace.clone();
+    namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = json!(of);
+    namespace
+}
+
+fn lets_run_as(mut namespace: Value, account: &str) -> Value {
+    namespace["metadata"]["annotations"] = json!({ACCOUNTS: account});
+    namespace
+}
+
 fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
@@ -118,6 +149,7 @@ pub async fn fedqs_account_changes_nothing_but_its_own_on_a_worker(fleet: &Fleet
     for manifest in [WORKER, POLICY, &ground(CASE), &queue(CASE, "theirs", &[(GPU, "8")], "")] {
         worker.apply(manifest).await?;
     }
+    worker.apply_object("somebody", with_level(&ours(namespace("bounded-ours")), "baseline")).await?;
     // With these rights it changes for people what is theirs.
     let for_people = id("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "fedq-kueuectl");
     worker.delete(for_people).await?;
@@ -137,7 +169,8 @@ pub async fn fedqs_account_changes_nothing_but_its_own_on_a_worker(fleet: &Fleet
     let in_set = "/spec/replicatedJobs/0/template/spec/template/spec";
     let label = json!({"metadata": {"labels": {HUB: "some-hub"}}});
     let drained = json!({"spec": {"stopPolicy": "HoldAndDrain"}});
-    let taken_over = json!({"metadata": {"labels": {HUB: "some-hub"}}, "spec": {"stopPolicy": "HoldAndDrain"}});
+    let taken_over =
+        json!({"metadata": {"labels": {HUB: "some-hub"}}, "spec": {"stopPolicy": "HoldAndDrain"}});
     let taken = json!({"clusterIP": "None", "externalIPs": ["192.0.2.1"]});
     for (attempt, refused) in [
         (unlabelled, Some("only objects with its label")),
@@ -151,6 +184,10 @@ pub async fn fedqs_account_changes_nothing_but_its_own_on_a_worker(fleet: &Fleet
             Create(as_account(job_set(), in_set, "admin")?),
             Some("annotation fedq.dev/service-accounts of namespace bounded"),
         ),
+        (Create(as_old_account(job_set(), in_set, "admin")?), Some("ServiceAccount default alone")),
+        (Create(wrapping(&task(CASE))), None),
+        (Create(wrapping(&as_account(task(CASE), pods, "admin")?)), Some("ServiceAccount default alone")),
+        (Create(wrapping(&as_account(job_set(), in_set, "admin")?)), Some("ServiceAccount default alone")),
         (Create(secret("Opaque")), None),
         (Create(secret("kubernetes.io/service-account-token")), Some("only Secrets of the type Opaque")),
         (Create(service(&json!({"clusterIP": "None"}))), None),
@@ -160,7 +197,19 @@ pub async fn fedqs_account_changes_nothing_but_its_own_on_a_worker(fleet: &Fleet
             Create(service(&json!({"type": "ExternalName", "externalName": "x.example"}))),
             Some("only headless Services"),
         ),
-        (Create(ours(namespace("team"))), None),
+        (Create(with_level(&ours(namespace("team")), "baseline")), None),
+        (Create(with_level(&ours(namespace("team")), "privileged")), Some("make this one by hand")),
+        (Create(ours(namespace("team"))), Some("make this one by hand")),
+        (
+            Create(lets_run_as(with_level(&ours(namespace("team")), "baseline"), "admin")),
+            Some("administrator's"),
+        ),
+        (
+            Merge(namespace("bounded-ours"), json!({"metadata": {"annotations": {ACCOUNTS: "admin"}}})),
+            Some("administrator's"),
+        ),
+        (Merge(namespace("bounded-ours"), level("privileged")), Some("make this one by hand")),
+        (Merge(namespace("bounded-ours"), level("restricted")), None),
         (Create(namespace("team")), Some("only objects with its label")),
         (Create(ours(namespace("kube-team"))), Some("system namespaces")),
         (Merge(namespace(CASE), label.clone()), Some("the object is not fedq's")),
@@ -192,5 +241,6 @@ pub async fn fedqs_account_changes_nothing_but_its_own_on_a_worker(fleet: &Fleet
     let told = account.tries(&Merge(theirs("ClusterQueue"), label)).await?;
     ensure!(told.is_none(), "{told:?}");
     worker.delete(id("batch/v1", "Job", "theirs").within(CASE)).await?;
+    worker.delete(id("v1", "Namespace", "bounded-ours")).await?;
     worker.delete(id(KUEUE, "ClusterQueue", "theirs")).await
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -12,7 +12,7 @@ use tracing::{info, warn};
 use fedq_base::telemetry::chain;
 use fedq_k8s::{
     client::{ApiError, ClusterClient, RetryClass},
-    join_token,
+    join_token::{self, Validity},
     kubeconfig::{self, KUBECONFIG_KEY, KubeconfigError},
     write::{self, Action, Change, Kind, Target},
 };
@@ -22,11 +22,11 @@ use super::{
     Member,
 };
 
-/// When a Secret was last given a new token. Whoever keeps Secrets elsewhere may put the old one back, again and again.
+/// When a Secret was last given a new token.
 const RENEWED: &str = "fedq.dev/token-renewed";
-const NOT_AGAIN_FOR: Duration = Duration::from_hours(1);
-/// After a failure. A third of the token's time is left.
-const RETRY: Duration = Duration::from_mins(10);
+const NOT_AGAIN_FOR: SignedDuration = SignedDuration::from_hours(1);
+/// After a failure, if that much time is left.
+const RETRY: SignedDuration = SignedDuration::from_mins(10);
 
 #[derive(Debug, thiserror::Error)]
 enum RenewalError {
@@ -49,8 +49,10 @@ impl Member {
         if now < validity.renewal() || again.is_some_and(|again| Instant::now() < again) {
             return;
         }
-        *again = Some(Instant::now() + RETRY);
-        match self.replace_token(client, name, now).await {
+        let left = validity.expires.duration_since(now);
+        let pause = RETRY.min(left / 4).max(SignedDuration::from_secs(1));
+        *again = Some(Instant::now() + Duration::try_from(pause).unwrap_or_default());
+        match self.replace_token(client, name, validity, now).await {
             Ok(Some(expires)) => {
                 info!(cluster.name = %self.name, "Made a new token for `{}`, good until {expires}", self.name);
             }
@@ -69,19 +71,22 @@ impl Member {
         &self,
         client: &ClusterClient,
         name: &str,
+        validity: Validity,
         now: Timestamp,
     ) -> Result<Option<Timestamp>, RenewalError> {
         let (hub, settings) = (&self.context.all.hub, &self.context.settings);
         let secret = hub.secrets.get(Some(&hub.namespace), name).ok_or(RenewalError::Changed)?;
         let annotation = |key: &str| secret.metadata.annotations.as_ref()?.get(key).map(String::as_str);
         let renewed = annotation(RENEWED).and_then(|at| at.parse::<Timestamp>().ok());
-        if renewed
-            .is_some_and(|at| Duration::try_from(now.duration_since(at)).is_ok_and(|ago| ago < NOT_AGAIN_FOR))
-        {
+        if renewed.is_some_and(|at| is_recent(at, validity, now)) {
             return Ok(None);
         }
         let (key, kubeconfig) = kubeconfig_of(&secret).ok_or(RenewalError::Changed)?;
         let checked = kubeconfig::check(kubeconfig, annotation(CONTEXT), &settings.rules)?;
+        // Somebody put another there a moment ago.
+        if checked.renewable() != Some(validity) || checked.server() != client.server() {
+            return Err(RenewalError::Changed);
+        }
         let made = join_token::make(&client.kube(), settings.request).await.map_err(RenewalError::Token)?;
         let change = Change {
             target: Target::namespaced(Kind::Secret, &hub.namespace, name),
@@ -94,6 +99,12 @@ impl Member {
             Err(error) => Err(RenewalError::Secret(error)),
         }
     }
+}
+
+/// Whoever keeps Secrets elsewhere may put the old token back, again and again. A server may grant less than an hour.
+fn is_recent(renewed: Timestamp, of: Validity, now: Timestamp) -> bool {
+    let pause = NOT_AGAIN_FOR.min(of.expires.duration_since(of.issued) / 3);
+    (SignedDuration::ZERO..pause).contains(&now.duration_since(renewed))
 }
 
 fn kubeconfig_of(secret: &Secret) -> Option<(&'static str, &[u8])> {
@@ -111,4 +122,22 @@ fn patch(secret: &Secret, key: &str, kubeconfig: String, now: Timestamp) -> Valu
         },
         "data": {key: ByteString(kubeconfig.into_bytes())},
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_token_that_is_put_back_is_replaced_once_in_a_while() {
+        let at = |seconds: i64| Timestamp::from_second(1_764_000_000 + seconds).expect("a time");
+        let month = Validity { issued: at(0), expires: at(30 * 86_400) };
+        assert!(is_recent(at(0), month, at(3599)) && !is_recent(at(0), month, at(3600)));
+        let short = Validity { issued: at(0), expires: at(600) };
+        assert!(
+            is_recent(at(0), short, at(199)) && !is_recent(at(0), short, at(200)),
+            "before it is due again"
+        );
+        assert!(!is_recent(at(60), month, at(0)), "a time to come is nobody's");
+    }
 }

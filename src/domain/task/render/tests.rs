@@ -242,9 +242,13 @@ fn a_job_that_is_unwrapped_keeps_what_its_owner_wrote() {
         "spec": {"components": [{"template": {
             "apiVersion": "batch/v1", "kind": "Job",
             "metadata": {
-                "name": "mine", "labels": {"mine": "x"}, "annotations": {"note": "y", "fedq.dev/owner": "somebody"},
+                "name": "mine", "annotations": {"note": "y", "fedq.dev/owner": "somebody"},
+                "labels": {
+                    "mine": "x", "kueue.x-k8s.io/multikueue-origin": "y", "kueue.x-k8s.io/priority-class": "urgent",
+                    "jobset.sigs.k8s.io/jobset-name": "z",
+                },
             },
-            "spec": {"parallelism": 2, "completions": 2, "backoffLimit": 6, "template": {"spec": {
+            "spec": {"ttlSecondsAfterFinished": 0, "managedBy": "somebody", "parallelism": 2, "completions": 2, "backoffLimit": 6, "template": {"spec": {
                 "restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}],
             }}},
         }}]},
@@ -267,6 +271,9 @@ fn a_job_that_is_unwrapped_keeps_what_its_owner_wrote() {
     let of_pods = &job["spec"]["template"]["metadata"]["labels"];
     assert_eq!((&of_pods["task-id"], &of_pods["fedq.dev/nodes"]), (&json!("1a2b3c4d"), &json!("2")));
     assert!(job.get("status").is_none());
+    for hidden in ["multikueue-origin", "jobset-name", "urgent", "ttlSecondsAfterFinished", "managedBy"] {
+        assert!(!job.to_string().contains(hidden), "{hidden}: {job:#}");
+    }
 }
 
 /// The shells that images have. Tasks are started with bash, and ask nothing of it that another lacks, but to find the
