@@ -139,9 +139,12 @@ fn forbidden(caller: &Caller, permission: &Permission, reason: &str) -> Failure 
     };
     let role = match (*group, *resource) {
         (FEDQ_GROUP, "clusters") => "Role fedq-cluster-operator",
-        (FEDQ_GROUP, "tasks" | "tasks/log" | "volumes") if namespace.is_some() => {
+        (FEDQ_GROUP, "tasks" | "tasks/log" | "tasks/exec" | "tasks/portforward" | "volumes")
+            if namespace.is_some() =>
+        {
             "ClusterRole fedq-task-user"
         }
+        (FEDQ_GROUP, "tasks/exec" | "tasks/portforward") => "right to create it in all namespaces",
         (FEDQ_GROUP, "tasks" | "tasks/log" | "volumes") => "ClusterRole fedq-task-admin",
         (FEDQ_GROUP, _) => "Role fedq-removal-confirmer",
         ("", "users") => "right to impersonate that user",

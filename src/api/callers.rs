@@ -15,6 +15,9 @@ use fedq_k8s::proxy::{Place, Places};
 /// Streams of lists and logs that are open, of all people and of one.
 const STREAMS: usize = 2048;
 const STREAMS_OF_ONE: usize = 200;
+/// Ways into pods that are open: each has a connection of its own to its cluster.
+const WAYS: usize = 512;
+const WAYS_OF_ONE: usize = 64;
 /// Checks of clusters and simulations under way: each is many requests, or a second of a processor.
 const LOOKS: usize = 16;
 const LOOKS_OF_ONE: usize = 4;
@@ -28,6 +31,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 
 pub struct Callers {
     streams: Places,
+    ways: Places,
     looks: Places,
     uploads: Places,
     refusals: Mutex<Refusals>,
@@ -44,6 +48,7 @@ impl Default for Callers {
     fn default() -> Self {
         Self {
             streams: Places::new(STREAMS, STREAMS_OF_ONE),
+            ways: Places::new(WAYS, WAYS_OF_ONE),
             looks: Places::new(LOOKS, LOOKS_OF_ONE),
             uploads: Places::new(UPLOADS, UPLOADS_OF_ONE),
             refusals: Mutex::new(Refusals { since: Instant::now(), all: 0, of: HashMap::new() }),
@@ -56,6 +61,13 @@ impl Callers {
     pub(super) async fn stream(&self, user: &str) -> Result<Place, Failure> {
         let busy = |_| Failure::too_many_requests("too many streams are open, of one person or in all");
         self.streams.take(user).await.map_err(busy)
+    }
+
+    /// For a way into a pod, until it is closed.
+    pub(super) async fn way(&self, user: &str) -> Result<Place, Failure> {
+        let busy =
+            |_| Failure::too_many_requests("too many ways into pods are open, of one person or in all");
+        self.ways.take(user).await.map_err(busy)
     }
 
     /// For a check or a simulation.

@@ -11,7 +11,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll, ready},
     time::Duration,
@@ -139,13 +139,19 @@ impl Door {
 /// The requests of one connection.
 struct Usage {
     under_way: AtomicUsize,
+    /// The connection has become a way into a pod.
+    is_way: AtomicBool,
     /// When the last one ended.
     since: Mutex<Instant>,
 }
 
 impl Default for Usage {
     fn default() -> Self {
-        Self { under_way: AtomicUsize::new(0), since: Mutex::new(Instant::now()) }
+        Self {
+            under_way: AtomicUsize::new(0),
+            is_way: AtomicBool::new(false),
+            since: Mutex::new(Instant::now()),
+        }
     }
 }
 
@@ -157,13 +163,19 @@ impl Usage {
     }
 }
 
-/// A request, until its answer has been sent.
-struct UnderWay(Arc<Usage>);
+/// A request, until its answer has been sent, or what became of its connection has ended: it is among the extensions of the
+/// request for whoever makes a connection something else.
+pub(crate) struct UnderWay(Arc<Usage>);
 
 impl UnderWay {
     fn begin(usage: &Arc<Usage>) -> Self {
         usage.under_way.fetch_add(1, Ordering::AcqRel);
         Self(Arc::clone(usage))
+    }
+
+    /// From here on both ends set the pace, so what lies untaken is no sign that one of them is gone.
+    pub(crate) fn becomes_way(&self) {
+        self.0.is_way.store(true, Ordering::Release);
     }
 }
 
@@ -203,6 +215,9 @@ impl Guarded {
         if sent.is_ready() {
             self.untaken = None;
             return sent;
+        }
+        if self.usage.is_way.load(Ordering::Acquire) {
+            return Poll::Pending;
         }
         let patience = self.patience;
         let timer = self.untaken.get_or_insert_with(|| Box::pin(sleep(patience)));
@@ -276,14 +291,15 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (under_way, patience) = (UnderWay::begin(&self.usage), self.patience);
-        let request = request.map(|body| {
+        let (under_way, patience) = (Arc::new(UnderWay::begin(&self.usage)), self.patience);
+        let mut request = request.map(|body| {
             let body = Body::new(body);
             if body.is_end_stream() {
                 return body;
             }
             Body::new(Arriving { body, until: Box::pin(sleep(patience)) })
         });
+        request.extensions_mut().insert(Arc::clone(&under_way));
         let answer = tower::Service::call(&mut self.router, request);
         async move { Ok(answer.await?.map(|body| Body::new(Answer { body, _under_way: under_way }))) }.boxed()
     }
@@ -323,7 +339,7 @@ impl HttpBody for Arriving {
 /// The body of an answer. Until it is sent, its request is under way.
 struct Answer {
     body: Body,
-    _under_way: UnderWay,
+    _under_way: Arc<UnderWay>,
 }
 
 impl HttpBody for Answer {

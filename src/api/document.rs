@@ -260,10 +260,10 @@ fn complete(path: &str, method: &str, operation: &mut Value) {
             400 => true,
             401 | 403 | 429 | 500 | 502 | 503 | 504 => known,
             404 => named || method != "get",
-            409 => method != "get",
+            409 => method != "get" || failures::ENTER.contains(&id.as_str()),
             412 | 428 => edits,
             413 | 415 => body,
-            422 => method != "get" || id == "task_logs",
+            422 => method != "get" || id == "task_logs" || failures::ENTER.contains(&id.as_str()),
             _ => false,
         };
         if happens && failures::is_of(name, status, &id) {

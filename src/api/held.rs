@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use axum::{
-    body::{Body, BodyDataStream, Bytes},
+    body::Body,
     http::{HeaderMap, StatusCode},
 };
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep;
 
 use super::{Failure, State, extract::reader};
 use fedq_k8s::proxy::Place;
@@ -49,41 +49,41 @@ impl Held {
         Self::stream(state, &caller.user, Box::new(review)).await
     }
 
+    /// With one of the places that `user` has for ways into pods.
+    pub async fn way(state: &State, user: &str, review: Review) -> Result<Self, Failure> {
+        let place = state.callers.way(user).await?;
+        Ok(Self { _place: Some(place), ..Self::new(review) })
+    }
+
     pub fn until(self, let_go: impl Future<Output = ()> + Send + 'static) -> Self {
         Self { let_go: let_go.boxed(), ..self }
     }
 
-    pub fn body(self, body: Body) -> Body {
-        let watch = Watch { body: body.into_data_stream(), held: self, look: Instant::now() + EVERY };
-        Body::from_stream(stream::unfold(watch, |mut watch| async {
-            let piece = watch.next().await?;
-            Some((piece, watch))
-        }))
-    }
-}
-
-struct Watch {
-    body: BodyDataStream,
-    held: Held,
-    look: Instant,
-}
-
-impl Watch {
-    async fn next(&mut self) -> Option<Result<Bytes, axum::Error>> {
+    /// When it must end.
+    pub async fn over(mut self) {
         loop {
             tokio::select! {
                 biased;
-                () = &mut self.held.let_go => return None,
-                () = sleep_until(self.look) => {
-                    let review = (self.held.review)();
-                    if review.await.is_err_and(|failure| is_no(&failure)) {
-                        return None;
-                    }
-                    self.look = Instant::now() + EVERY;
-                }
-                piece = self.body.next() => return piece,
+                () = &mut self.let_go => return,
+                () = sleep(EVERY) => {}
+            }
+            let review = (self.review)();
+            if review.await.is_err_and(|failure| is_no(&failure)) {
+                return;
             }
         }
+    }
+
+    pub fn body(self, body: Body) -> Body {
+        let watch = (body.into_data_stream(), self.over().boxed());
+        Body::from_stream(stream::unfold(watch, |(mut body, mut over)| async {
+            let piece = tokio::select! {
+                biased;
+                () = &mut over => None,
+                piece = body.next() => piece,
+            };
+            piece.map(|piece| (piece, (body, over)))
+        }))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The REST API. Handlers read what the controllers published and the store remembers, and write
 //! intent to the hub as the person who asks; they never wait for a joined cluster, but to diagnose it, and where
-//! `proxy.rs` forwards what kueue's commands ask it.
+//! `proxy.rs` forwards what kueue's commands ask it, and `task/enter.rs` joins people to pods of their tasks.
 
 mod app_wrapper;
 mod audit;

@@ -13,6 +13,8 @@ use fedq_wire::problem::Code;
 
 pub const TASKS: &str = "tasks";
 pub const LOGS: &str = "tasks/log";
+pub const EXEC: &str = "tasks/exec";
+pub const PORTS: &str = "tasks/portforward";
 pub const VOLUMES: &str = "volumes";
 
 #[derive(Clone)]

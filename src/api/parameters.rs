@@ -57,6 +57,10 @@ enum Form {
     Text {
         most: usize,
     },
+    /// Text, as often as one likes.
+    Texts {
+        most: usize,
+    },
 }
 
 impl Parameters {
@@ -87,7 +91,9 @@ impl Operation {
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             let message = match known.iter().find(|parameter| parameter.name == name) {
                 None => unknown(&name, known),
-                Some(_) if seen.contains(&name) => "must be given once".to_owned(),
+                Some(parameter) if seen.contains(&name) && !parameter.form.is_repeated() => {
+                    "must be given once".to_owned()
+                }
                 Some(parameter) if parameter.form.takes(&value) => {
                     seen.push(name);
                     continue;
@@ -151,6 +157,10 @@ impl Parameter {
             (Some("integer"), _) => {
                 Form::Number { least: number("minimum", 0), most: number("maximum", u64::MAX) }
             }
+            (Some("array"), _) => {
+                let most = schema["items"]["maxLength"].as_u64().unwrap_or(u64::MAX);
+                Form::Texts { most: most.try_into().unwrap_or(usize::MAX) }
+            }
             _ if schema["format"] == "date-time" => Form::Time,
             _ => Form::Text { most: number("maxLength", u64::MAX).try_into().unwrap_or(usize::MAX) },
         };
@@ -159,6 +169,10 @@ impl Parameter {
 }
 
 impl Form {
+    fn is_repeated(&self) -> bool {
+        matches!(self, Self::Texts { .. })
+    }
+
     fn takes(&self, value: &str) -> bool {
         match self {
             Self::Flag => matches!(value, "true" | "false"),
@@ -169,7 +183,9 @@ impl Form {
             }
             Self::OneOf(words) => words.iter().any(|word| word == value),
             Self::Time => value.parse::<jiff::Timestamp>().is_ok(),
-            Self::Text { most } => value.chars().count() <= *most && !value.contains('\0'),
+            Self::Text { most } | Self::Texts { most } => {
+                value.chars().count() <= *most && !value.contains('\0')
+            }
         }
     }
 }
@@ -182,7 +198,9 @@ impl fmt::Display for Form {
             Self::Number { least, most } => write!(f, "a whole number from {least} to {most}"),
             Self::OneOf(words) => f.write_str(&words.join(" or ")),
             Self::Time => f.write_str("a time such as 2026-08-01T09:30:00Z"),
-            Self::Text { most } => write!(f, "text of at most {most} characters without NUL"),
+            Self::Text { most } | Self::Texts { most } => {
+                write!(f, "text of at most {most} characters without NUL")
+            }
         }
     }
 }

@@ -142,6 +142,8 @@ fn operations() -> Vec<UtoipaMethodRouter<State>> {
         routes!(task::explain_task),
         routes!(task::stop_task),
         routes!(task::logs::task_logs),
+        routes!(task::enter::exec_task),
+        routes!(task::enter::forward_port),
         routes!(upload::get_upload, upload::put_upload),
         routes!(volume::list_volumes, volume::create_volume),
         routes!(volume::get_volume, volume::delete_volume),

@@ -1,7 +1,9 @@
 //! Tasks: handed in, looked at, stopped. What is written here is intent; the controllers do the rest.
 
+pub mod enter;
 pub mod list;
 pub mod logs;
+mod pods;
 mod show;
 mod submit;
 

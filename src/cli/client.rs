@@ -1,5 +1,7 @@
 //! HTTP over the shapes of `wire`.
 
+pub mod socket;
+
 use std::time::Duration;
 
 use axum::body::Body;
@@ -37,6 +39,7 @@ pub struct Api {
     http: Client<HttpsConnector<HttpConnector>, Body>,
     server: String,
     token: Option<String>,
+    tls: ClientConfig,
 }
 
 /// One request.
@@ -61,17 +64,13 @@ impl Api {
             _ => return Err(bad()),
         }
         let tls = tls(settings.ca.as_deref(), uri.scheme_str() == Some("https"))?;
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
-        tcp.set_connect_timeout(Some(Duration::from_secs(5)));
         let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls)
+            .with_tls_config(tls.clone())
             .https_or_http()
             .enable_all_versions()
-            .wrap_connector(tcp);
+            .wrap_connector(tcp());
         let http = Client::builder(TokioExecutor::new()).build(connector);
-        Ok(Self { http, server, token: settings.token.clone() })
+        Ok(Self { http, server, token: settings.token.clone(), tls })
     }
 
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
@@ -270,6 +269,14 @@ impl Api {
         let reason = chain.last().map(ToString::to_string).unwrap_or_default();
         CliError::Connect { server: self.server.clone(), reason }
     }
+}
+
+fn tcp() -> HttpConnector {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(Duration::from_secs(5)));
+    tcp
 }
 
 fn is_this_machine(host: &str) -> bool {

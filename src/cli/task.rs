@@ -1,5 +1,6 @@
 //! `fedq task …`
 
+mod enter;
 pub mod input;
 pub mod logs;
 mod pack;
@@ -18,6 +19,9 @@ pub async fn run(command: TaskCommand, session: &mut Session) -> Result<u8, CliE
         TaskCommand::Status(args) => show::status(&args, session).await.map(|()| DONE),
         TaskCommand::Explain(args) => show::explain(&args, session).await.map(|()| DONE),
         TaskCommand::Logs(args) => logs::run(&args, session).await,
+        TaskCommand::Exec(args) => enter::exec(args, session).await,
+        TaskCommand::Shell(args) => enter::shell(args, session).await,
+        TaskCommand::PortForward(args) => enter::forward(args, session).await,
         TaskCommand::Stop(args) => stop::run(args, session).await,
         TaskCommand::Validate(args) => validate::run(&args, &mut session.printer).await,
     }

@@ -39,6 +39,8 @@ pub struct ClientLimits {
     /// Requests waiting for headers at a time; a running watch holds no slot. An API server takes 100
     /// streams a connection, and the next one would wait unsent: keep to 80 watches a cluster.
     pub concurrent: usize,
+    /// Speaks HTTP/1.1, one request a connection at a time, since only there one can become something else.
+    pub upgrades: bool,
     /// A connection that answers no ping for `ping_every + ping_timeout` is dropped.
     pub ping_every: Duration,
     pub ping_timeout: Duration,
@@ -60,6 +62,7 @@ impl Default for ClientLimits {
             dial: Duration::from_secs(5),
             headers: Duration::from_secs(10),
             concurrent: 16,
+            upgrades: false,
             ping_every: Duration::from_secs(20),
             ping_timeout: Duration::from_secs(10),
             answer_bytes: 4 << 20,

@@ -4,6 +4,7 @@ pub mod app_wrappers;
 pub mod check;
 pub mod claims;
 pub mod client;
+pub mod enter;
 pub mod events;
 pub mod follow;
 pub mod hub;

@@ -1,6 +1,6 @@
 //! Tasks, as people hand them in and look at them.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, num::NonZeroU16};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -472,6 +472,36 @@ pub struct LogsQuery {
     /// room, about 400 KiB of all headers over HTTP/1.1; over HTTP/2 path and headers have 16 KiB together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
+}
+
+/// Where a command runs, and what it is given.
+#[derive(Clone, Debug, Default, Deserialize, Eq, IntoParams, PartialEq, Serialize)]
+#[into_params(parameter_in = Query)]
+pub struct ExecQuery {
+    /// The node of this rank, where the task has several.
+    #[serde(default)]
+    pub node: u32,
+    /// This container; the task's own where none is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+    /// It reads what comes in channel 0.
+    #[serde(default)]
+    pub stdin: bool,
+    /// It has a terminal, and so one output.
+    #[serde(default)]
+    pub tty: bool,
+}
+
+/// To which port.
+#[derive(Clone, Debug, Deserialize, Eq, IntoParams, PartialEq, Serialize)]
+#[into_params(parameter_in = Query)]
+pub struct PortForwardQuery {
+    /// On which a program of the task listens.
+    #[param(value_type = u16, minimum = 1)]
+    pub port: NonZeroU16,
+    /// The node of this rank, where the task has several.
+    #[serde(default)]
+    pub node: u32,
 }
 
 /// One line of a stream of logs, told apart by `type`: of a program, or a word on it.

@@ -73,7 +73,9 @@ pub const WAYS: [Way; 18] = [
 const TAKEN: &str = "Taken";
 /// Of a join.
 const REFUSED: &str = "KubeconfigRefused";
-/// Of logs.
+/// Ways into pods.
+pub const ENTER: [&str; 2] = ["exec_task", "forward_port"];
+/// Of logs, and of ways into pods.
 const UNANSWERABLE: &str = "NoSuchNode";
 
 /// Whether a way to fail is one of this operation, where its status is.
@@ -81,7 +83,7 @@ pub fn is_of(name: &str, status: u16, id: &str) -> bool {
     let special = match (status, id) {
         (409, "join_cluster" | "submit_app_wrapper" | "submit_task" | "create_volume") => TAKEN,
         (422, "join_cluster") => REFUSED,
-        (422, "task_logs") => UNANSWERABLE,
+        (422, "task_logs" | "exec_task" | "forward_port") => UNANSWERABLE,
         _ => return ![TAKEN, REFUSED, UNANSWERABLE].contains(&name),
     };
     name == special

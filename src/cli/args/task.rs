@@ -47,6 +47,32 @@ follow; Ctrl-C ends only the looking. The exit code is then that of fedq task lo
 Ctrl-C ends only the looking. The exit code is 0 where the task succeeded, 100 where it failed, 101 where it is not
 over, 102 where there is none, 103 where it was stopped.")]
     Logs(LogsArgs),
+    /// Run a command in a task that runs
+    #[command(after_help = "Examples:
+  fedq task exec 1a2b3c4d -- nvidia-smi
+  fedq task exec 1a2b3c4d --node 3 -- py-spy dump --pid 1
+  tar c data | fedq task exec 1a2b3c4d -i -- tar x -C /tmp
+  fedq task exec 1a2b3c4d -it -- htop
+
+The exit code is the command's. It runs in the task's own container, beside the task's script, and ends with the task.
+What runs there is written down with your name (fedq audit list), without its arguments and input.")]
+    Exec(ExecArgs),
+    /// A shell in a task that runs
+    #[command(after_help = "Examples:
+  fedq task shell 1a2b3c4d
+  fedq task shell 1a2b3c4d --node 3
+  echo 'df -h /dev/shm' | fedq task shell 1a2b3c4d
+
+It is bash where the image has it, else sh, in the task's workdir.")]
+    Shell(ShellArgs),
+    /// Let ports of this machine lead to ports of a task that runs
+    #[command(after_help = "Examples:
+  fedq task port-forward 1a2b3c4d 8888
+  fedq task port-forward 1a2b3c4d 16006:6006 8265
+  fedq task port-forward 1a2b3c4d --node 3 :9400   # any port that is free here
+
+It listens on 127.0.0.1 until Ctrl-C, for connections by TCP.")]
+    PortForward(PortForwardArgs),
     /// Stop tasks and take them off their clusters
     #[command(after_help = "Examples:
   fedq task stop 1a2b3c4d
@@ -229,6 +255,58 @@ fn duration(text: &str) -> Result<Duration, String> {
     let span: jiff::SignedDuration =
         text.parse().map_err(|_| "write a duration such as 90s, 10m or 1h30m".to_owned())?;
     Duration::try_from(span).map_err(|_| "a duration is not negative".to_owned())
+}
+
+#[derive(Args, Debug)]
+pub struct ExecArgs {
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// The node of this rank
+    #[arg(long, value_name = "RANK", default_value_t = 0)]
+    pub node: u32,
+    /// Another container than the task's own
+    #[arg(short, long, value_name = "NAME")]
+    pub container: Option<String>,
+    /// Send the command what comes in here
+    #[arg(short = 'i', long)]
+    pub stdin: bool,
+    /// Give the command a terminal
+    #[arg(short = 't', long)]
+    pub tty: bool,
+    /// The program and its arguments
+    #[arg(last = true, value_name = "COMMAND", required = true)]
+    pub command: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct ShellArgs {
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// The node of this rank
+    #[arg(long, value_name = "RANK", default_value_t = 0)]
+    pub node: u32,
+    /// Another container than the task's own
+    #[arg(short, long, value_name = "NAME")]
+    pub container: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct PortForwardArgs {
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// The task's port, if need be behind the one of this machine and a colon
+    #[arg(value_name = "[LOCAL:]PORT", required = true)]
+    pub ports: Vec<Ports>,
+    /// The node of this rank
+    #[arg(long, value_name = "RANK", default_value_t = 0)]
+    pub node: u32,
+}
+
+/// A port here and the one of the task that it leads to.
+#[derive(Clone, Copy, Debug)]
+pub struct Ports {
+    pub local: u16,
+    pub remote: u16,
 }
 
 #[derive(Args, Debug)]

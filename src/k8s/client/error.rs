@@ -85,6 +85,10 @@ impl ApiError {
         }
     }
 
+    pub fn is_forbidden(&self) -> bool {
+        self.class == RetryClass::Forbidden
+    }
+
     /// Why a write that was understood was not taken, in a word; nothing where it was not answered, or what is
     /// written is to be decided anew.
     pub fn refusal(&self) -> Option<&'static str> {

@@ -54,14 +54,18 @@ pub(super) fn client(config: &Config, route: Route, limits: &ClientLimits) -> Re
         let name = name.clone().try_into().map_err(|error| kube::Error::Service(Box::new(error)))?;
         tls = tls.with_server_name_resolver(hyper_rustls::FixedServerNameResolver::new(name));
     }
-    let https = tls.enable_http2().wrap_connector(connector(route));
+    let https = if limits.upgrades {
+        tls.enable_http1().wrap_connector(connector(route))
+    } else {
+        tls.enable_http2().wrap_connector(connector(route))
+    };
     let dial =
         ServiceBuilder::new().map_future(Box::pin).layer(TimeoutLayer::new(limits.dial)).service(https);
     let http: Hyper<_, Body> = Hyper::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         // Without it, a cold burst of requests dials once for each.
-        .http2_only(true)
+        .http2_only(!limits.upgrades)
         .http2_keep_alive_interval(limits.ping_every)
         .http2_keep_alive_timeout(limits.ping_timeout)
         .http2_keep_alive_while_idle(true)

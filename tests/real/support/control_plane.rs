@@ -263,9 +263,25 @@ impl ControlPlane {
             "metadata": {"name": "every-pod"},
             "spec": {"logs": [{"logsFile": self.pod_log_path(), "follow": true}]},
         });
+        // Commands run on this machine, in the cluster's folder; ports lead to the same ones of this machine.
+        let commands = serde_json::json!({
+            "apiVersion": "kwok.x-k8s.io/v1alpha1",
+            "kind": "ClusterExec",
+            "metadata": {"name": "every-pod"},
+            "spec": {"execs": [{"local": {"workDir": self.site.dir, "envs": [{"name": "IN_A_POD", "value": "yes"}]}}]},
+        });
+        let ports = serde_json::json!({
+            "apiVersion": "kwok.x-k8s.io/v1alpha1",
+            "kind": "ClusterPortForward",
+            "metadata": {"name": "every-pod"},
+            "spec": {"forwards": [{"command": ["cat"]}]},
+        });
         let stages = self.site.tools.manifests("kwok-stages")?;
-        let logs = serde_saphyr::to_string(&logs)?;
-        std::fs::write(&config, format!("{stages}\n---\n{POD_FAILS}\n---\n{logs}"))?;
+        let mut text = format!("{stages}\n---\n{POD_FAILS}");
+        for object in [logs, commands, ports] {
+            text = format!("{text}\n---\n{}", serde_saphyr::to_string(&object)?);
+        }
+        std::fs::write(&config, text)?;
         let kubeconfig = self.component_kubeconfig("kwok")?;
         let kwok = with_free_ports(async |[port]: [u16; 1]| {
             let server = self.site.supervisor.spawn(

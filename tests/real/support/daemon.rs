@@ -1,5 +1,6 @@
 //! The programs under test: `fedqd` beside the clusters, and `fedq` as a person runs it.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -191,11 +192,18 @@ impl Drop for Daemon {
 /// is seen. `env` is added to an otherwise nearly empty environment.
 pub fn cli(fleet: &Fleet, case: &str, env: &[(&str, &str)], args: &[&str]) -> Result<Ran> {
     let out = fleet.supervisor.adopt(&mut command(fleet, case, env, args)?).output().context("run fedq")?;
-    Ok(Ran {
-        code: out.status.code().unwrap_or(-1),
-        stdout: String::from_utf8_lossy(&out.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&out.stderr).into_owned(),
-    })
+    Ok(Ran::from(out))
+}
+
+/// The same with something on its standard input.
+pub fn cli_fed(fleet: &Fleet, case: &str, env: &[(&str, &str)], args: &[&str], input: &str) -> Result<Ran> {
+    let mut command = command(fleet, case, env, args)?;
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = fleet.supervisor.adopt(&mut command).spawn().context("start fedq")?;
+    let mut stdin = child.stdin.take().context("its input")?;
+    stdin.write_all(input.as_bytes())?;
+    drop(stdin);
+    Ok(Ran::from(child.wait_with_output().context("run fedq")?))
 }
 
 /// The same without waiting for its end. Its errors go where the case's own do.
@@ -219,6 +227,16 @@ fn command(fleet: &Fleet, case: &str, env: &[(&str, &str)], args: &[&str]) -> Re
     command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.envs(env.iter().copied());
     Ok(command)
+}
+
+impl From<std::process::Output> for Ran {
+    fn from(out: std::process::Output) -> Self {
+        Self {
+            code: out.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&out.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&out.stderr).into_owned(),
+        }
+    }
 }
 
 impl Ran {

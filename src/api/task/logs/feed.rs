@@ -9,13 +9,16 @@ use tokio::{
 };
 use tracing::{error, warn};
 
-use crate::{State, task::show};
-use fedq_domain::task::{phase::Phase, view::TaskViews};
-use fedq_k8s::{
-    logs::{LogPod, Options, Pods, Session, numbered, open as open_session, replay},
-    worker::{JoinedClusters, Worker},
+use crate::{
+    State,
+    task::{pods, show},
 };
-use fedq_store::{Dispatch, TaskRow};
+use fedq_domain::task::view::TaskViews;
+use fedq_k8s::{
+    logs::{Options, Pods, Session, open as open_session, replay},
+    worker::JoinedClusters,
+};
+use fedq_store::TaskRow;
 use fedq_wire::task::LogTask;
 
 /// Moves of a task that nobody has taken yet; a person looks at the last.
@@ -91,7 +94,7 @@ impl Feed {
     async fn run(mut self, pods: watch::Sender<Pods>, follows: bool) {
         loop {
             self.tell();
-            let worker = self.worker();
+            let worker = pods::worker(&self.state, &self.row);
             // Before they are read, so that no change is missed.
             let mut table = worker.as_ref().map(|worker| worker.tasks.pods.changed());
             let now = self.pods();
@@ -171,50 +174,14 @@ impl Feed {
         let _ = self.last_word.send(Told { phase: task.phase, message });
     }
 
-    fn worker(&self) -> Option<Arc<Worker>> {
-        let views = self.views.borrow();
-        let view = views.tasks.get(&self.row.id).filter(|view| view.state == self.row.state);
-        let was = self.row.dispatch.as_ref().and_then(Dispatch::cluster);
-        let cluster = match &self.row.state.phase {
-            Phase::Pending => None,
-            _ => view.and_then(|view| view.cluster.as_ref()).or_else(|| show::ran_on(&self.row)).or(was),
-        };
-        self.joined.borrow().get(cluster?)?.worker.clone()
-    }
-
     fn pods(&self) -> Pods {
         let complete = self.row.state.phase.is_over();
-        let Some(worker) = self.worker() else { return Pods { pods: Vec::new(), complete } };
-        let mine = |pod: &Arc<LogPod>| {
-            pod.metadata.namespace.as_ref() == Some(&self.row.namespace)
-                && pod.epoch() == Some(self.row.state.epoch)
-                && pod.task().as_ref() == Some(&self.row.id)
+        let Some(worker) = pods::worker(&self.state, &self.row) else {
+            return Pods { pods: Vec::new(), complete };
         };
-        let pods = self.candidates(&worker, mine).into_iter();
+        let pods = pods::of_run(&self.state, &self.row, &worker).into_iter();
         let pods = pods.filter_map(|(place, pod)| pod.of_task(&worker, place, pod.containers()));
         Pods { pods: pods.collect(), complete }
-    }
-
-    /// Those that are published, by name and with their places: to look at all pods of the cluster each time would cost
-    /// too much.
-    fn candidates(
-        &self,
-        worker: &Worker,
-        mine: impl Fn(&Arc<LogPod>) -> bool,
-    ) -> Vec<(Option<u32>, Arc<LogPod>)> {
-        let views = self.views.borrow();
-        match views.tasks.get(&self.row.id) {
-            Some(view) => {
-                let names =
-                    (0..).zip(&view.nodes).filter_map(|(place, node)| Some((place, node.pod.as_deref()?)));
-                let pod = |(place, name): (u32, &str)| {
-                    let pod = worker.tasks.pods.get(Some(&self.row.namespace), name)?;
-                    mine(&pod).then_some((Some(place), pod))
-                };
-                names.filter_map(pod).collect()
-            }
-            None => numbered(worker.tasks.pods.all().into_iter().filter(mine).collect()),
-        }
     }
 }
 
