@@ -46,6 +46,9 @@
 //! 7. `controllers/task/index.rs`, `Index::observe`: what is there of a dispatch; `progress.rs`, `next`: what it means,
 //!    and `pending_reason`: why it does not run yet. `phase.rs`, `State::next`: the legal moves. The label with its id makes
 //!    no object a task's: it must be in the task's namespace, and a Job must have one of its names (`index.rs`, `Whose`).
+//!    One that has its quota and does not start is told with the cluster's word (`controllers/task/starts.rs` asks for the
+//!    Events of Jobs that may make no pods); after `tasks.startTimeout` it is withdrawn (`progress.rs`, `stuck`) and avoids that
+//!    cluster for a while (`rest.rs`).
 //!    `target.rs`, `judge`, says which refusal is final; what a cluster forbids is tried some times, and then elsewhere.
 //!    A Job says itself that its cluster ended it (`render.rs`, `tells_disruption`): an evicted pod is gone before its Job has
 //!    failed.
@@ -108,7 +111,7 @@ use fedq_values::ids::ClusterName;
 pub use self::keep::LogKeeping;
 use self::{
     asked::Asked, awaited::Awaited, gather::Gathered, index::Index, keep::Keeping, rest::Rest,
-    secrets::TaskContents, target::Target, wishes::Past,
+    secrets::TaskContents, starts::Unmade, target::Target, wishes::Past,
 };
 
 mod asked;
@@ -127,6 +130,7 @@ mod rest;
 mod runtimes;
 mod secrets;
 mod target;
+mod starts;
 #[cfg(test)]
 mod testing;
 mod volumes;
@@ -139,6 +143,8 @@ const ROUNDS: usize = 4;
 pub struct Settings {
     pub spill_after: Duration,
     pub lost_policy: LostPolicy,
+    /// How long a task that has its quota may take to start; 0: for ever.
+    pub start_timeout: Duration,
     /// How long objects of finished tasks stay.
     pub keep_objects: Duration,
     /// `None`: by the task and its cluster.
@@ -211,6 +217,8 @@ struct Cluster {
     job_sets: Asked<bool>,
     app_wrappers: Asked<Runtime>,
     /// Logs of it that may be read at a time.
+    /// Pods that Jobs of it may not make.
+    unmade: Asked<Unmade>,
     reading: Arc<Semaphore>,
 }
 
@@ -302,6 +310,7 @@ impl TaskController {
         self.ask_for_job_sets(&joined);
         self.ask_for_runtimes(&joined);
         let mut volumes = self.context.store.volumes(None).await?;
+        self.ask_for_unmade(&joined);
         let mut now = self.context.clock.now();
         for _ in 0..ROUNDS {
             now = self.context.clock.now();

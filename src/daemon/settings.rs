@@ -95,6 +95,7 @@ impl Daemon {
         let tenants = self.config.tenants().0.into_iter().map(|rule| rule.tenant);
         task::Settings {
             spill_after: tasks.spill_after,
+            start_timeout: tasks.start_timeout,
             lost_policy: tasks.lost_policy,
             keep_objects: tasks.keep_objects,
             gang: tasks.gang.fixed(),

@@ -21,6 +21,7 @@ pub mod read;
 pub mod rights;
 pub mod session;
 pub mod types;
+pub mod unmade;
 pub mod worker;
 pub mod write;
 

@@ -79,6 +79,7 @@ pub const WORKER: &[Right] = &[
         ..right("coordination.k8s.io", "leases", &["list"], "telling who runs AppWrappers")
     },
     right("", "pods", FOLLOW, "seeing how tasks do"),
+    right("", "events", &["list"], "telling why pods of tasks are not made"),
     right("", "pods/log", &["get"], "the logs of tasks"),
     right("", "services", &["create"], "names by which the nodes of a task find each other"),
     right("", "secrets", &["create"], "the secrets of tasks"),

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use jiff::Timestamp;
@@ -285,6 +286,9 @@ impl TaskController {
             next.nodes = nodes;
             return Some(next);
         }
+        if let Some(step) = self.stuck(row, &seen, now) {
+            return decided(row, step, row.dispatch.clone(), None);
+        }
         self.spill(live, joined, (chooser, now))
     }
 
@@ -316,6 +320,15 @@ impl TaskController {
         let mut dispatch = row.dispatch.clone()?;
         dispatch.spills = dispatch.spills.saturating_add(1);
         decided(row, step, Some(dispatch), Some(placement))
+    }
+
+    /// An AppWrapper's own controller starts it anew.
+    fn stuck(&self, row: &TaskRow, seen: &Observed, now: Timestamp) -> Option<Step> {
+        if row.spec.wrapped.is_some() {
+            return None;
+        }
+        let starting = Duration::try_from(now.duration_since(row.changed)).unwrap_or_default();
+        progress::stuck(&row.state.phase, seen, (starting, self.settings.start_timeout))
     }
 
     pub(super) fn waiting(&self, row: &TaskRow, cluster: &ClusterName) -> Waiting {
@@ -376,9 +389,9 @@ pub(super) fn observe(cluster: &Cluster, row: &TaskRow) -> Observed {
         Phase::Withdrawing { .. } => {
             seen.left += of.mains().iter().filter(|object| cluster.sent.contains(object)).count();
         }
+        Phase::Starting { .. } => seen.unmade = cluster.unmade(row, &seen),
         Phase::Pending
         | Phase::Queued { .. }
-        | Phase::Starting { .. }
         | Phase::Running { .. }
         | Phase::Lost { .. }
         | Phase::Succeeded { .. }

@@ -21,6 +21,7 @@ impl Cluster {
             sent: HashSet::new(),
             job_sets: Asked::default(),
             app_wrappers: Asked::default(),
+            unmade: Asked::default(),
             reading: Arc::new(Semaphore::new(keep::AT_ONCE)),
         }
     }

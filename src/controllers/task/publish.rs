@@ -243,9 +243,17 @@ impl TaskController {
             Past::Over { at, .. } => at.checked_add(keep).ok(),
             Past::Unknown => None,
         });
+        let starts = self.live.values().filter_map(|live| self.start_due(&live.row, decided));
         let rests = self.live.values().filter_map(|live| live.rest.as_ref().map(|rest| rest.until));
         let later = |at: &Timestamp| decided < *at;
-        match spills.chain(cleanings).chain(rests).chain(self.awaited.ends()).filter(later).min() {
+        match spills
+            .chain(cleanings)
+            .chain(starts)
+            .chain(rests)
+            .chain(self.awaited.ends())
+            .filter(later)
+            .min()
+        {
             None => Next::AtPeriod,
             Some(at) => {
                 let wait =

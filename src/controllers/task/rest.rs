@@ -14,6 +14,9 @@ use super::HUB;
 /// A cluster that did not take a task's objects is left alone by that task for so long.
 const AVOIDED: SignedDuration = SignedDuration::from_mins(2);
 
+/// One on which it did not start, for longer: what is wrong there takes somebody to mend it.
+const AVOIDED_STUCK: SignedDuration = SignedDuration::from_mins(10);
+
 /// A while in which a task is not dispatched. It is not stored: after a start it is tried at once.
 #[derive(Clone, Debug)]
 pub(super) struct Rest {
@@ -32,14 +35,15 @@ pub(super) fn after(step: &Step, row: &TaskRow, now: Timestamp) -> Option<Rest> 
             let reason = format!("it was ended and is started again at {until:.0}: {detail}");
             Some(Rest { until, from: None, reason })
         }
-        Move::TurnedAway => {
-            let until = now.checked_add(AVOIDED).ok()?;
+        to @ (Move::TurnedAway | Move::Stuck) => {
+            let stuck = *to == Move::Stuck;
+            let until = now.checked_add(if stuck { AVOIDED_STUCK } else { AVOIDED }).ok()?;
             let dispatch = row.dispatch.as_ref()?;
             // Through the hub it may have been any of several.
             let from = (!dispatch.by_multikueue).then(|| dispatch.placement.cluster.clone());
             let place = from.as_ref().map_or(HUB, ClusterName::as_str);
-            let reason =
-                format!("{place} did not take its objects and is tried again at {until:.0}: {detail}");
+            let what = if stuck { "did not start it" } else { "did not take its objects" };
+            let reason = format!("{place} {what} and is tried again at {until:.0}: {detail}");
             Some(Rest { until, from, reason })
         }
         _ => None,
@@ -65,6 +69,15 @@ mod tests {
                     assert!(rest.reason.contains("exit code 1"), "{}", rest.reason);
                 }
             }
+        }
+        for (to, minutes) in [(Move::TurnedAway, 2), (Move::Stuck, 10)] {
+            let rest = after(&Step::new(to, None), &row, Timestamp::UNIX_EPOCH).expect("it rests");
+            let from = rest.from.as_ref().map(ClusterName::as_str);
+            assert_eq!(
+                (rest.until.as_second(), from),
+                (60 * minutes, Some("one")),
+                "others are tried at once"
+            );
         }
         let over = Step::new(Move::ProgramFailed { restart: false }, None);
         assert!(after(&over, &row, Timestamp::UNIX_EPOCH).is_none());

@@ -23,6 +23,7 @@ pub async fn controller() -> (TaskController, Ground) {
     context.clock.advance(Duration::from_secs(10));
     let settings = Settings {
         spill_after: Duration::from_secs(30),
+        start_timeout: Duration::from_hours(1),
         lost_policy: LostPolicy::Wait,
         keep_objects: Duration::from_mins(30),
         gang: None,

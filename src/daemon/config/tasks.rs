@@ -26,6 +26,8 @@ pub(super) fn bytes(key: &str, text: &str) -> Result<u64, Unusable> {
 pub struct Tasks {
     #[serde(with = "text::duration")]
     pub spill_after: Duration,
+    #[serde(with = "text::duration")]
+    pub start_timeout: Duration,
     pub lost_policy: LostPolicy,
     pub max_live_per_user: u32,
     pub max_live_bytes_per_user: String,
@@ -115,6 +117,7 @@ impl Default for Tasks {
     fn default() -> Self {
         Self {
             spill_after: Duration::from_secs(30),
+            start_timeout: Duration::from_hours(1),
             lost_policy: LostPolicy::Wait,
             max_live_per_user: 10_000,
             max_live_bytes_per_user: "64Mi".to_owned(),

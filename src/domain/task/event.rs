@@ -35,6 +35,8 @@ pub enum Reason {
     Failed,
     Restarting,
     Spilled,
+    /// Its pods did not start in time.
+    Stuck,
     Vanished,
     NeverFits,
     Stopping,
@@ -49,7 +51,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 22] = [
+    const ALL: [Self; 23] = [
         Self::Submitted,
         Self::Due,
         Self::Chosen,
@@ -63,6 +65,7 @@ impl Reason {
         Self::Failed,
         Self::Restarting,
         Self::Spilled,
+        Self::Stuck,
         Self::Vanished,
         Self::NeverFits,
         Self::Stopping,
@@ -139,6 +142,9 @@ fn told(step: &Move, state: &State) -> (Reason, String) {
         }
         Move::ProgramFailed { restart: false } => (Reason::Failed, "its script failed".to_owned()),
         Move::Spill => (Reason::Spilled, format!("it waits on {cluster} while another cluster has room")),
+        Move::Stuck => {
+            (Reason::Stuck, format!("it did not start on {cluster} in time; it gives its quota back"))
+        }
         Move::Vanished => (Reason::Vanished, format!("somebody deleted its objects on {cluster}")),
         Move::NeverFits => (Reason::NeverFits, "no cluster can ever hold it".to_owned()),
         Move::Stop => (Reason::Stopping, "it was stopped".to_owned()),

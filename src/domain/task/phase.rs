@@ -122,6 +122,8 @@ pub enum Move {
     Disrupted,
     /// It waits here while another cluster has room.
     Spill,
+    /// It has its quota, and its pods do not start.
+    Stuck,
     /// Its objects are gone, and fedq did not delete them.
     Vanished,
     NeverFits,
@@ -255,6 +257,7 @@ impl Phase {
             Move::Spill if matches!(at, Before::Dispatching | Before::Queued) => {
                 withdraw(cluster, Then::Requeue)
             }
+            Move::Stuck if at == Before::Starting => withdraw(cluster, Then::Requeue),
             // Part of it may still be there.
             Move::Vanished => withdraw(cluster, Then::Fail(Failure::Vanished)),
             Move::Stop => withdraw(cluster, Then::Stop),

@@ -42,6 +42,8 @@ pub struct Observed {
     pub place: Option<(usize, usize)>,
     /// The scheduler's word on a pod that has no node.
     pub unschedulable: Option<String>,
+    /// The cluster's word on a pod that its Job may not make.
+    pub unmade: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -117,6 +119,12 @@ pub fn next(phase: &Phase, seen: &Observed, (recovery, restarts): (&Recovery, u3
         | Phase::Failed { .. }
         | Phase::Stopped => None,
     }
+}
+
+/// Of a task that has its quota: whether it has been starting for so long that others should have that. `timeout` 0: never.
+pub fn stuck(phase: &Phase, seen: &Observed, (starting, timeout): (Duration, Duration)) -> Option<Step> {
+    let is_over = !timeout.is_zero() && timeout <= starting && matches!(phase, Phase::Starting { .. });
+    is_over.then(|| Step::new(Move::Stuck, pending_reason(phase, seen)))
 }
 
 fn ended(end: &End, seen: &Observed, recovery: &Recovery, restarts: u32) -> Step {
@@ -207,7 +215,8 @@ fn placed(place: Option<(usize, usize)>) -> String {
 fn starting(cluster: &str, seen: &Observed) -> String {
     let there = seen.nodes.iter().filter(|node| node.phase != NodePhase::Waiting).count();
     if there < seen.nodes.len() || seen.nodes.is_empty() {
-        return format!("admitted on {cluster}; {there} of {} pods are there", seen.nodes.len());
+        let why = seen.unmade.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        return format!("admitted on {cluster}; {there} of {} pods are there{why}", seen.nodes.len());
     }
     if let Some(message) = &seen.unschedulable {
         return format!("{cluster} has no node for a pod: {message}");
@@ -349,6 +358,25 @@ mod tests {
     }
 
     #[test]
+    fn what_starts_for_too_long_gives_way_with_the_clusters_word() {
+        let [dispatching, queued, starting, running] = phases();
+        let pulls = there(vec![node(NodePhase::Starting, Some("ImagePullBackOff: no such image"), None)]);
+        let minutes =
+            |starting: u64, timeout: u64| (Duration::from_mins(starting), Duration::from_mins(timeout));
+        let step = stuck(&starting, &pulls, minutes(60, 60)).expect("it is over");
+        assert_eq!(step.to, Move::Stuck);
+        assert_eq!(
+            step.detail.as_deref(),
+            Some("node 0 is not running on one yet: ImagePullBackOff: no such image")
+        );
+        assert_eq!(stuck(&starting, &pulls, minutes(59, 60)), None);
+        assert_eq!(stuck(&starting, &pulls, minutes(9999, 0)), None, "0 is never");
+        for phase in [&dispatching, &queued, &running] {
+            assert_eq!(stuck(phase, &pulls, minutes(9999, 60)), None, "{phase:?}");
+        }
+    }
+
+    #[test]
     fn pauses_grow_up_to_some_minutes() {
         assert_eq!([1, 2, 8, 9, 4000].map(|epoch| pause(epoch).as_secs()), [2, 4, 256, 300, 300]);
     }
@@ -371,6 +399,11 @@ mod tests {
         assert_eq!(reason(&starting, &unschedulable), "one has no node for a pod: unbound claims");
         let missing = there(vec![NodeView::default(), node(NodePhase::Running, None, None)]);
         assert_eq!(reason(&starting, &missing), "admitted on one; 1 of 2 pods are there");
+        let unmade = Some("pods \"x\" is forbidden: exceeded quota".to_owned());
+        assert_eq!(
+            reason(&starting, &Observed { unmade, ..missing }),
+            "admitted on one; 1 of 2 pods are there: pods \"x\" is forbidden: exceeded quota"
+        );
         assert_eq!(pending_reason(&running, &there(vec![])), None);
     }
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Container, ContainerState, Pod};
 use crate::{
+    client::clean,
     list_watch::{Key, Record},
     types::task::{is_not, is_there},
     worker::Worker,
@@ -95,6 +96,8 @@ struct Running {}
 #[serde(default)]
 struct Reason {
     reason: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    message: String,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -117,6 +120,8 @@ struct Condition {
     message: String,
 }
 
+/// Of what a kubelet says to a container that waits.
+const LONGEST_WORDS: usize = 300;
 const JOB_INDEX_LABEL: &str = "jobset.sigs.k8s.io/job-index";
 const COMPLETION_INDEX_LABEL: &str = "batch.kubernetes.io/job-completion-index";
 /// Of the Job within a JobSet, and of the Indexed Job, which each of a JobSet's is too.
@@ -215,8 +220,10 @@ impl LogPod {
         });
         let waits = || {
             let waiting = self.status.container_statuses.iter().find_map(|status| {
-                let reason = status.state.as_ref()?.waiting.as_ref()?.reason.clone();
-                (!reason.is_empty()).then_some(reason)
+                let Reason { reason, message } = status.state.as_ref()?.waiting.as_ref()?;
+                let words =
+                    if message.is_empty() { reason.clone() } else { format!("{reason}: {}", clean(message)) };
+                (!reason.is_empty()).then(|| words.chars().take(LONGEST_WORDS).collect())
             });
             waiting.unwrap_or_else(|| self.pending())
         };

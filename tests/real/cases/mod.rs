@@ -40,6 +40,7 @@ pub mod task_enter;
 pub mod task_kills;
 pub mod task_logs;
 pub mod task_stage;
+pub mod task_starts;
 pub mod task_stops;
 pub mod tester;
 
@@ -85,11 +86,7 @@ pub fn all() -> Vec<Case> {
 }
 
 #[expect(clippy::too_many_lines, reason = "a list")]
-<<<<<<< HEAD
-fn serial() -> [Case; 82] {
-=======
-fn serial() -> [Case; 81] {
->>>>>>> 6f24c7b (Enter tasks: fedq task exec, shell and port-forward)
+fn serial() -> [Case; 83] {
     cases![Serial:
         bed::a_killed_api_server_comes_back_with_its_data,
         bed::a_frozen_api_server_answers_nobody,
@@ -149,6 +146,7 @@ fn serial() -> [Case; 81] {
         reported::a_cluster_that_only_reports_counts_on_the_hub,
         reported::nodes_of_followed_clusters_are_published_when_asked_for,
         task_logs::four_nodes_are_submitted_followed_through_a_restart_and_stopped,
+        task_starts::what_does_not_start_says_why_and_goes_where_it_can,
         task_enter::people_enter_their_own_tasks_where_the_cluster_allows_it,
         command_line::a_claim_is_edited_with_checks_and_on_top_of_other_edits,
         command_line::the_command_line_joins_checks_and_leaves,

@@ -64,6 +64,18 @@ fn a_stop_wins_over_another_try() {
 }
 
 #[test]
+fn what_does_not_start_gives_its_quota_back_and_waits_anew() {
+    let stuck = after(&[dispatch(), Move::Written, Move::Admitted, Move::Stuck]);
+    assert_eq!(stuck.phase.word(), "withdrawing", "its pods might start at this very moment");
+    let again = stuck.next(Move::Withdrawn).expect("legal");
+    assert_eq!((again.phase, again.epoch), (Phase::Pending, 1));
+    for before in [vec![], vec![Move::Written], vec![Move::Written, Move::Started]] {
+        let state = after(&[vec![dispatch()], before].concat());
+        assert!(state.clone().next(Move::Stuck).is_err(), "{state:?}");
+    }
+}
+
+#[test]
 fn a_lost_cluster_keeps_the_task_until_it_is_back_or_fenced() {
     let lost = after(&[dispatch(), Move::Written, Move::Started, Move::ClusterLost]);
     assert_eq!(lost.phase.word(), "lost");
@@ -111,6 +123,7 @@ fn any_move() -> impl Strategy<Value = Move> {
             Move::ProgramFailed { restart: false },
             Move::Disrupted,
             Move::Spill,
+            Move::Stuck,
             Move::Vanished,
             Move::NeverFits,
             Move::Stop,
