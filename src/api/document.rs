@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     stream,
-    task::{list, logs},
+    task::{enter, list, logs},
     upload::BYTES,
 };
 use fedq_store::PageRequest;
@@ -340,6 +340,12 @@ fn describe(parameter: &mut Value) {
             "after" | "Last-Event-ID" => {
                 schema["maxLength"] = logs::MAX_PLACES.into();
                 schema["pattern"] = r"^[^\x00-\x1f\x7f]*$".into();
+            }
+            "command" => {
+                schema["minItems"] = 1.into();
+                schema["maxItems"] = enter::MAX_WORDS.into();
+                schema["items"]["maxLength"] = bounds::MAX_TEXT.into();
+                schema["items"]["pattern"] = r"^[^\x00]*$".into();
             }
             "If-Match" => schema["pattern"] = r#"^(\*|"[!#-~]+")$"#.into(),
             _ if in_query && is_free_text(schema) => {

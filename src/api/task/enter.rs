@@ -39,7 +39,7 @@ use fedq_wire::{
 };
 
 /// More words than any command line has by hand, and few enough for a URL.
-const MAX_WORDS: usize = 256;
+pub const MAX_WORDS: usize = 256;
 /// What fedqd needs on a cluster.
 const RIGHTS: &str = "deploy/worker/exec.yaml";
 
