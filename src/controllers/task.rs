@@ -64,9 +64,10 @@
 //! 10. What is published of it (`domain/task/view.rs`) and what is stored become an answer in `api/task/show.rs`.
 //! 11. `api/task/logs.rs`: a stream over a session of `k8s/logs`; `api/task/logs/feed.rs` keeps the session in step with the
 //!     task's pods, wherever they are, and `api/task/logs/place.rs` says where a next stream goes on.
-//! 12. With `tasks.logs.keep`, `controllers/task/keep.rs`, `keep_logs`, reads the logs of each run that ends (`k8s/logs/kept.rs`,
-//!     `gather`) into a file (`store/kept_logs.rs`). Until then nothing of the run is removed, however often fedqd is killed
-//!     meanwhile. Where a task that is over has not all of its pods any more, the feed gives what was kept (`replay`); of an
+//! 12. With `tasks.logs.keep`, `controllers/task/keep/follow.rs`, `follow_logs`, follows the logs of each run that goes on
+//!     (`k8s/logs/kept.rs`, `Following`) into a part of a file (`store/kept_logs.rs`), which a crash costs its last seconds; the next
+//!     start goes on behind it. `controllers/task/keep.rs`, `keep_logs`, reads the rest when it ends, or all of it where nobody
+//!     followed it (`gather`). Until then nothing of the run is removed, however often fedqd is killed meanwhile. Where a task that is over has not all of its pods any more, the feed gives what was kept (`replay`); of an
 //!     earlier run nothing else is left (`api/task/logs.rs`, `earlier`). Files go with the task's row, and its id is not given
 //!     again before: whoever got it would read them.
 
@@ -129,8 +130,8 @@ mod publish;
 mod rest;
 mod runtimes;
 mod secrets;
-mod target;
 mod starts;
+mod target;
 #[cfg(test)]
 mod testing;
 mod volumes;
@@ -142,9 +143,9 @@ const ROUNDS: usize = 4;
 #[derive(Clone)]
 pub struct Settings {
     pub spill_after: Duration,
-    pub lost_policy: LostPolicy,
     /// How long a task that has its quota may take to start; 0: for ever.
     pub start_timeout: Duration,
+    pub lost_policy: LostPolicy,
     /// How long objects of finished tasks stay.
     pub keep_objects: Duration,
     /// `None`: by the task and its cluster.
@@ -216,9 +217,9 @@ struct Cluster {
     /// Whether JobSets are run there.
     job_sets: Asked<bool>,
     app_wrappers: Asked<Runtime>,
-    /// Logs of it that may be read at a time.
     /// Pods that Jobs of it may not make.
     unmade: Asked<Unmade>,
+    /// Logs of it that may be read at a time.
     reading: Arc<Semaphore>,
 }
 
@@ -309,8 +310,8 @@ impl TaskController {
         }
         self.ask_for_job_sets(&joined);
         self.ask_for_runtimes(&joined);
-        let mut volumes = self.context.store.volumes(None).await?;
         self.ask_for_unmade(&joined);
+        let mut volumes = self.context.store.volumes(None).await?;
         let mut now = self.context.clock.now();
         for _ in 0..ROUNDS {
             now = self.context.clock.now();

@@ -23,8 +23,8 @@ use jiff::Timestamp;
 
 use fedq_values::ids::ClusterName;
 
-pub use connections::LogConnections;
-pub use kept::{gather, replay};
+pub use connections::{KEPT_AT_ONCE, LogConnections};
+pub use kept::{Following, gather, places, replay, trimmed};
 pub use pods::{LogPod, numbered};
 pub use render::{Style, json, missing, text};
 pub use session::{Session, open};

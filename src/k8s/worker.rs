@@ -82,6 +82,8 @@ pub struct Worker {
     pub name: ClusterName,
     pub client: ClusterClient,
     pub logs: LogConnections,
+    /// For those that fedqd follows to keep them.
+    pub kept_logs: LogConnections,
     pub uid: String,
     /// When it was known to be the cluster that was joined.
     pub connected: Instant,
@@ -119,6 +121,7 @@ impl Worker {
         Self {
             name,
             logs: LogConnections::new(client.clone()),
+            kept_logs: LogConnections::for_keeping(client.clone()),
             client,
             uid,
             connected: Instant::now(),

@@ -2,7 +2,7 @@
 //!
 //! A file is there whole or not at all, and nobody else can read it: programs print what they like. The oldest go when
 //! all of them together are too large, and those of tasks that are not known any more: whoever got such an id next
-//! would read them as theirs.
+//! would read them as theirs. Beside them are parts, of runs that go on: they are added to, and become files when their run is over.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -46,6 +46,8 @@ struct Inner {
     /// Bytes of all files together.
     most: u64,
     files: Mutex<BTreeMap<Run, Entry>>,
+    /// Of runs that go on.
+    parts: Mutex<BTreeMap<Run, Entry>>,
     /// One at a time, so that what is made room for still fits when it is written.
     writing: tokio::sync::Mutex<()>,
 }
@@ -59,29 +61,35 @@ struct Entry {
 const ENDING: &str = ".jsonl";
 /// Of a file that is being written; one that is found at the start was cut off.
 const DRAFT: &str = ".draft";
+/// Of a run that goes on.
+const PART: &str = ".part";
 
 impl KeptLogs {
     /// Makes the folder if it is missing, and reads what is in it.
     pub fn open(folder: &Path, most: u64) -> Result<Self, KeptLogsError> {
         let failed = |source| KeptLogsError::Folder { path: folder.to_owned(), source };
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
-        let mut files = BTreeMap::new();
+        let (mut files, mut parts) = (BTreeMap::new(), BTreeMap::new());
         for entry in fs::read_dir(folder).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
             if name.ends_with(DRAFT) {
                 remove(&entry.path())?;
-            } else if let Some(run) = parse_name(name) {
+                continue;
+            }
+            for (all, ending) in [(&mut files, ENDING), (&mut parts, PART)] {
+                let Some(run) = parse_name(name, ending) else { continue };
                 let metadata = entry.metadata().map_err(failed)?;
                 let at = metadata.modified().ok().and_then(|at| Timestamp::try_from(at).ok());
-                files.insert(run, Entry { bytes: metadata.len(), at: at.unwrap_or(Timestamp::UNIX_EPOCH) });
+                all.insert(run, Entry { bytes: metadata.len(), at: at.unwrap_or(Timestamp::UNIX_EPOCH) });
             }
         }
         let inner = Inner {
             folder: folder.to_owned(),
             most,
             files: Mutex::new(files),
+            parts: Mutex::new(parts),
             writing: tokio::sync::Mutex::default(),
         };
         // It may have been more that was allowed the last time.
@@ -95,39 +103,88 @@ impl KeptLogs {
 
     /// Whether anything is left of a task of this id.
     pub fn has_task(&self, task: &TaskId) -> bool {
-        self.0.files().range(of_task(task)).next().is_some()
+        let has = |all: &BTreeMap<Run, Entry>| all.range(of_task(task)).next().is_some();
+        has(&self.0.files()) || has(&self.0.parts())
     }
 
     /// Whose files there are.
     pub fn tasks(&self) -> BTreeSet<TaskId> {
-        self.0.files().keys().map(|(task, _)| task.clone()).collect()
+        let of = |all: &BTreeMap<Run, Entry>| all.keys().map(|(task, _)| task.clone()).collect::<Vec<_>>();
+        of(&self.0.files()).into_iter().chain(of(&self.0.parts())).collect()
+    }
+
+    /// Runs of which there is a part, and no file.
+    pub fn parts(&self) -> Vec<Run> {
+        self.0.parts().keys().cloned().collect()
+    }
+
+    pub fn has_part(&self, run: &Run) -> bool {
+        self.0.parts().contains_key(run)
+    }
+
+    /// Adds to what is there of a run that goes on; how many bytes that is then.
+    pub async fn add(&self, run: Run, text: Vec<u8>, now: Timestamp) -> Result<u64, KeptLogsError> {
+        self.in_turn(move |inner| inner.add(run, &text, now)).await
+    }
+
+    /// What is there of a run that goes on.
+    pub async fn part(&self, run: &Run) -> Result<Option<tokio::fs::File>, KeptLogsError> {
+        if self.has_part(run) { open(self.0.part(run)).await } else { Ok(None) }
+    }
+
+    /// Makes something shorter of it.
+    pub async fn rewrite(
+        &self,
+        run: Run,
+        shorter: impl FnOnce(&[u8]) -> Vec<u8> + Send + 'static,
+        now: Timestamp,
+    ) -> Result<(), KeptLogsError> {
+        self.in_turn(move |inner| inner.rewrite(run, shorter, now)).await
+    }
+
+    /// The run is over, and its part is all that is kept of it.
+    pub async fn close(&self, run: Run) -> Result<(), KeptLogsError> {
+        self.in_turn(move |inner| inner.close(run)).await
+    }
+
+    async fn in_turn<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Inner) -> Result<T, KeptLogsError> + Send + 'static,
+    ) -> Result<T, KeptLogsError> {
+        let inner = Arc::clone(&self.0);
+        let _one = self.0.writing.lock().await;
+        let done = tokio::task::spawn_blocking(move || work(&inner));
+        done.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
     }
 
     /// Returns once it is on the disk.
     pub async fn put(&self, run: Run, text: Vec<u8>, now: Timestamp) -> Result<(), KeptLogsError> {
-        let inner = Arc::clone(&self.0);
-        let _one = self.0.writing.lock().await;
-        let written = tokio::task::spawn_blocking(move || inner.put(run, &text, now));
-        written.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+        self.in_turn(move |inner| inner.put(run, &text, now)).await
     }
 
-    /// Of which runs of a task there are files, in order.
+    /// Of which runs of a task there is something, in order.
     pub fn epochs(&self, task: &TaskId) -> Vec<Epoch> {
-        self.0.files().range(of_task(task)).map(|((_, epoch), _)| *epoch).collect()
+        self.runs(task).into_iter().map(|(_, epoch)| epoch).collect()
     }
 
-    /// The file of one run.
+    fn runs(&self, task: &TaskId) -> BTreeSet<Run> {
+        let of = |all: &BTreeMap<Run, Entry>| -> Vec<Run> {
+            all.range(of_task(task)).map(|(run, _)| run.clone()).collect()
+        };
+        let (files, parts) = (of(&self.0.files()), of(&self.0.parts()));
+        files.into_iter().chain(parts).collect()
+    }
+
+    /// The file of one run, or what there is of it so far.
     pub async fn file(&self, run: &Run) -> Result<Option<tokio::fs::File>, KeptLogsError> {
-        if self.has(run) { open(self.0.path(run)).await } else { Ok(None) }
+        if self.has(run) { open(self.0.path(run)).await } else { self.part(run).await }
     }
 
     /// The files of a task, one for each run, in order.
     pub async fn files(&self, task: &TaskId) -> Result<Vec<tokio::fs::File>, KeptLogsError> {
-        let paths: Vec<PathBuf> =
-            self.0.files().range(of_task(task)).map(|(run, _)| self.0.path(run)).collect();
         let mut files = Vec::new();
-        for path in paths {
-            files.extend(open(path).await?);
+        for run in self.runs(task) {
+            files.extend(self.file(&run).await?);
         }
         Ok(files)
     }
@@ -145,12 +202,15 @@ impl KeptLogs {
     }
 
     async fn remove(&self, is_due: impl Fn(&Run, &Entry) -> bool) -> Result<usize, KeptLogsError> {
-        let due: Vec<Run> = {
-            let files = self.0.files();
-            files.iter().filter(|(run, entry)| is_due(run, entry)).map(|(run, _)| run.clone()).collect()
+        let of = |all: &BTreeMap<Run, Entry>| -> Vec<Run> {
+            all.iter().filter(|(run, entry)| is_due(run, entry)).map(|(run, _)| run.clone()).collect()
         };
-        let (inner, count) = (Arc::clone(&self.0), due.len());
-        let removed = tokio::task::spawn_blocking(move || due.iter().try_for_each(|run| inner.remove(run)));
+        let (files, parts) = (of(&self.0.files()), of(&self.0.parts()));
+        let (inner, count) = (Arc::clone(&self.0), files.len() + parts.len());
+        let removed = tokio::task::spawn_blocking(move || {
+            files.iter().try_for_each(|run| inner.remove(run))?;
+            parts.iter().try_for_each(|run| inner.remove_part(run))
+        });
         removed.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
         Ok(count)
     }
@@ -161,8 +221,71 @@ impl Inner {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn parts(&self) -> MutexGuard<'_, BTreeMap<Run, Entry>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn path(&self, (task, epoch): &Run) -> PathBuf {
         self.folder.join(format!("{task}-{epoch}{ENDING}"))
+    }
+
+    fn part(&self, (task, epoch): &Run) -> PathBuf {
+        self.folder.join(format!("{task}-{epoch}{PART}"))
+    }
+
+    fn add(&self, run: Run, text: &[u8], now: Timestamp) -> Result<u64, KeptLogsError> {
+        let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
+        if self.most < bytes {
+            return Err(KeptLogsError::TooLarge { bytes, most: self.most });
+        }
+        // Before there is room for it: this one must not go to make some.
+        let before = self.parts().insert(run.clone(), Entry { bytes: 0, at: Timestamp::MAX });
+        let before = before.map_or(0, |entry| entry.bytes);
+        let added = self.make_room(before.saturating_add(bytes)).and_then(|()| {
+            let path = self.part(&run);
+            append(&path, text).map_err(|source| KeptLogsError::Write { path, source })
+        });
+        let bytes = before + if added.is_ok() { bytes } else { 0 };
+        self.parts().insert(run, Entry { bytes, at: now });
+        added.map(|()| bytes)
+    }
+
+    fn rewrite(
+        &self,
+        run: Run,
+        shorter: impl FnOnce(&[u8]) -> Vec<u8>,
+        now: Timestamp,
+    ) -> Result<(), KeptLogsError> {
+        let path = self.part(&run);
+        let text = fs::read(&path).map_err(|source| KeptLogsError::Read { path: path.clone(), source })?;
+        let text = shorter(&text);
+        let draft = path.with_extension(DRAFT.trim_start_matches('.'));
+        if let Err(source) = write(&draft, &path, &text) {
+            // What was begun takes room on a disk that may be full.
+            let _ = fs::remove_file(&draft);
+            return Err(KeptLogsError::Write { path, source });
+        }
+        let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
+        self.parts().insert(run, Entry { bytes, at: now });
+        Ok(())
+    }
+
+    fn close(&self, run: Run) -> Result<(), KeptLogsError> {
+        let Some(entry) = self.parts().remove(&run) else { return Ok(()) };
+        let (part, path) = (self.part(&run), self.path(&run));
+        let renamed =
+            fs::File::open(&part).and_then(|file| file.sync_all()).and_then(|()| fs::rename(&part, &path));
+        match renamed {
+            Ok(()) => {
+                self.files().insert(run, entry);
+                Ok(())
+            }
+            Err(source) if source.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(source) => {
+                self.parts().insert(run, entry);
+                Err(KeptLogsError::Write { path, source })
+            }
+        }
     }
 
     fn put(&self, run: Run, text: &[u8], now: Timestamp) -> Result<(), KeptLogsError> {
@@ -178,6 +301,7 @@ impl Inner {
             let _ = fs::remove_file(&draft);
             return Err(KeptLogsError::Write { path, source });
         }
+        self.remove_part(&run)?;
         self.files().insert(run, Entry { bytes, at: now });
         Ok(())
     }
@@ -185,20 +309,30 @@ impl Inner {
     /// Until so many more bytes are allowed.
     fn make_room(&self, bytes: u64) -> Result<(), KeptLogsError> {
         loop {
-            let oldest = {
-                let files = self.files();
-                let all: u64 = files.values().map(|entry| entry.bytes).sum();
-                if all.saturating_add(bytes) <= self.most {
-                    return Ok(());
-                }
-                let oldest = files.iter().min_by_key(|(_, entry)| entry.at);
-                oldest.map(|(run, _)| run.clone())
+            let sum = |all: &BTreeMap<Run, Entry>| all.values().map(|entry| entry.bytes).sum::<u64>();
+            let all = sum(&self.files()).saturating_add(sum(&self.parts()));
+            if all.saturating_add(bytes) <= self.most {
+                return Ok(());
+            }
+            let oldest = |all: &BTreeMap<Run, Entry>| {
+                let going = all.iter().filter(|(_, entry)| entry.at != Timestamp::MAX);
+                going.min_by_key(|(_, entry)| entry.at).map(|(run, _)| run.clone())
             };
-            match oldest {
-                Some(run) => self.remove(&run)?,
-                None => return Ok(()),
+            // What is over goes before what goes on.
+            let (file, part) = (oldest(&self.files()), oldest(&self.parts()));
+            match (file, part) {
+                (Some(run), _) => self.remove(&run)?,
+                (None, Some(run)) => self.remove_part(&run)?,
+                (None, None) => return Ok(()),
             }
         }
+    }
+
+    fn remove_part(&self, run: &Run) -> Result<(), KeptLogsError> {
+        if self.parts().remove(run).is_some() {
+            remove(&self.part(run))?;
+        }
+        Ok(())
     }
 
     fn remove(&self, run: &Run) -> Result<(), KeptLogsError> {
@@ -230,6 +364,11 @@ fn remove(path: &Path) -> Result<(), KeptLogsError> {
     }
 }
 
+/// Not onto the disk at once: a crash may cost what was added last.
+fn append(path: &Path, text: &[u8]) -> io::Result<()> {
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)?.write_all(text)
+}
+
 fn write(draft: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(draft)?;
     file.write_all(text)?;
@@ -240,8 +379,8 @@ fn write(draft: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all())
 }
 
-fn parse_name(name: &str) -> Option<Run> {
-    let (task, epoch) = name.strip_suffix(ENDING)?.split_once('-')?;
+fn parse_name(name: &str, ending: &str) -> Option<Run> {
+    let (task, epoch) = name.strip_suffix(ending)?.split_once('-')?;
     Some((TaskId::parse(task)?, epoch.parse().ok()?))
 }
 
@@ -301,6 +440,32 @@ mod tests {
             names(&folder),
             ["aaaaaaaa-10.jsonl", "aaaaaaaa-2.jsonl", "aaaaaaab-1.jsonl", "notes.txt"]
         );
+    }
+
+    #[tokio::test]
+    async fn a_part_grows_with_its_run_and_becomes_its_file() {
+        let folder = TempDir::new().expect("a folder");
+        let logs = KeptLogs::open(folder.path(), 20).expect("opens");
+        let (over, goes_on) = (run("aaaaaaaa", 1), run("bbbbbbbb", 1));
+        logs.put(over.clone(), b"over".to_vec(), second(1)).await.expect("kept");
+        for (text, bytes) in [("one\n", 4), ("two\n", 8)] {
+            let added = logs.add(goes_on.clone(), text.as_bytes().to_vec(), second(2)).await;
+            assert_eq!(added.expect("added"), bytes);
+        }
+        assert!(!logs.has(&goes_on) && logs.has_part(&goes_on) && logs.has_task(&goes_on.0));
+        let logs = KeptLogs::open(folder.path(), 20).expect("opens");
+        assert_eq!(logs.parts(), std::slice::from_ref(&goes_on), "it outlives the daemon");
+        logs.add(goes_on.clone(), b"0123456789".to_vec(), second(3)).await.expect("added");
+        assert!(!logs.has(&over), "what is over makes room");
+        logs.rewrite(goes_on.clone(), |text| text[4..].to_vec(), second(4)).await.expect("shorter");
+        logs.close(goes_on.clone()).await.expect("closed");
+        assert!(logs.has(&goes_on) && !logs.has_part(&goes_on));
+        assert_eq!(text(&logs, "bbbbbbbb").await, "two\n0123456789");
+        assert_eq!(names(folder.path()), ["bbbbbbbb-1.jsonl"]);
+        let refused = logs.add(over.clone(), vec![b'x'; 21], second(5)).await;
+        assert!(matches!(refused, Err(KeptLogsError::TooLarge { .. })), "{refused:?}");
+        logs.close(over.clone()).await.expect("nothing to close");
+        assert!(!logs.has(&over));
     }
 
     #[tokio::test]

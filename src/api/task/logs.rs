@@ -140,8 +140,9 @@ async fn earlier(state: &State, row: &TaskRow, query: &LogsQuery) -> Result<Opti
         return Err(Failure::not_found(detail)
             .next("have tasks.logs.keep of fedqd set; the run that is there now shows without this option"));
     };
-    // What waits for its next run has its last one behind it.
-    let here = (row.state.phase != Phase::Pending).then_some(row.state.epoch);
+    // What waits for its next run has its last one behind it, also where Kueue took its pods away.
+    let waits = matches!(row.state.phase, Phase::Pending | Phase::Queued { .. });
+    let here = (!waits).then_some(row.state.epoch);
     let before = |epoch: &Epoch| here.is_none_or(|here| *epoch < here);
     let wanted = query.epoch.or_else(|| kept.epochs(&row.id).into_iter().rev().find(before));
     let file = match wanted {
@@ -152,7 +153,7 @@ async fn earlier(state: &State, row: &TaskRow, query: &LogsQuery) -> Result<Opti
     let nothing = || {
         let which = query.epoch.map_or("a run before this one".to_owned(), |epoch| format!("run {epoch}"));
         Failure::not_found(format!("nothing is kept of {which} of task {}", row.id)).next(
-            "fedq task status shows whether there was one; it is kept once it has ended, as far as tasks.logs of \
+            "fedq task status shows whether there was one; it is kept as far as tasks.logs of \
              fedqd has room (tasks.logs.keep, tasks.logs.maxTotal)",
         )
     };

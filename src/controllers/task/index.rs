@@ -135,6 +135,16 @@ impl Index {
         self.found.tasks.contains_key(id)
     }
 
+    /// Other ones, other rows.
+    pub fn revisions(&self) -> Option<[u64; 5]> {
+        self.revisions
+    }
+
+    /// How many pods carry a dispatch of the id.
+    pub fn pods_of(&self, id: &TaskId, epoch: Epoch) -> usize {
+        self.found.tasks.get(id).map_or(0, |here| here.pods(epoch).count())
+    }
+
     /// What of a task is there; what only carries its id is left out.
     pub fn of(&self, row: &TaskRow) -> Option<Cow<'_, OnCluster>> {
         Some(self.found.tasks.get(&row.id)?.only(&Whose::of(row)))

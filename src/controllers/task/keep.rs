@@ -1,17 +1,22 @@
-//! Reads the logs of runs that end while their pods are still there, and lets nobody remove those meanwhile.
+//! Keeps the logs of runs. While one goes on it is followed, so that what was written is there whatever ends it: Kueue takes
+//! pods away, nodes are drained, clusters are lost. When it ends while its pods are still there, the rest is read, and nobody
+//! removes those meanwhile.
+
+mod follow;
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use tokio::{
-    sync::{Notify, Semaphore},
+    sync::{Mutex as AsyncMutex, Notify, Semaphore},
     time::{Instant, error::Elapsed, timeout},
 };
 use tracing::{debug, warn};
 
+use self::follow::{Followed, Part};
 use super::{
     TaskController,
     index::{OnCluster, Whose},
@@ -21,7 +26,7 @@ use crate::driver;
 use fedq_base::{clock::Clock, telemetry::chain};
 use fedq_domain::task::{names::TaskId, phase::Phase};
 use fedq_k8s::{
-    logs::{self, ContainerState, LogPod, Pod},
+    logs::{self, ContainerState, Following, LogPod, Pod},
     worker::Worker,
 };
 use fedq_store::{KeptLogs, Run};
@@ -45,6 +50,8 @@ pub struct LogKeeping {
 #[derive(Default)]
 pub(super) struct Keeping {
     runs: Arc<Mutex<HashMap<Run, Progress>>>,
+    /// Those that go on.
+    followed: HashMap<Run, Followed>,
 }
 
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -59,21 +66,18 @@ enum Progress {
     Reading,
     /// Kept, or given up.
     Done,
-}
-
-impl Keeping {
-    fn runs(&self) -> MutexGuard<'_, HashMap<Run, Progress>> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    /// Not followed any more, and read when it ends.
+    Left,
 }
 
 impl TaskController {
     /// Begins to read what ended. Objects of the runs that come back have to stay for now.
     pub(super) fn keep_logs(&mut self) -> HashSet<Run> {
         let Some(settings) = self.settings.logs.clone() else { return HashSet::new() };
+        self.follow_logs(&settings);
         let mut held = HashSet::new();
         let mut begin = Vec::new();
-        let mut runs = self.keeping.runs();
+        let mut runs = self.keeping.runs.lock().unwrap_or_else(PoisonError::into_inner);
         runs.retain(|(id, _), progress| {
             *progress == Progress::Reading || self.live.contains_key(id) || self.past.contains_key(id)
         });
@@ -91,7 +95,7 @@ impl TaskController {
                         runs.insert(run, Progress::Done);
                         continue;
                     }
-                    None => {}
+                    Some(Progress::Left) | None => {}
                 }
                 let pods = here.numbered(run.1).into_iter();
                 let pods = pods.filter_map(|(place, pod)| readable(place, pod, &cluster.target.worker));
@@ -99,15 +103,17 @@ impl TaskController {
                 if !pods.is_empty() {
                     runs.insert(run.clone(), Progress::Reading);
                     held.insert(run.clone());
-                    begin.push((Arc::clone(&cluster.reading), run, pods, ending));
+                    let before = self.keeping.followed.remove(&run).map(Followed::stop);
+                    begin.push((Arc::clone(&cluster.reading), before, run, pods, ending));
                 }
             }
         }
         drop(runs);
-        for (free, run, pods, ending) in begin {
+        for (free, before, run, pods, ending) in begin {
             let reading = Reading {
                 settings: settings.clone(),
                 free,
+                before,
                 runs: Arc::clone(&self.keeping.runs),
                 signal: Arc::clone(&self.signal),
                 clock: self.context.clock.clone(),
@@ -151,6 +157,8 @@ fn readable(place: Option<u32>, pod: &LogPod, worker: &Worker) -> Option<Pod> {
 struct Reading {
     settings: LogKeeping,
     free: Arc<Semaphore>,
+    /// Held by whoever followed it until now.
+    before: Option<Arc<AsyncMutex<()>>>,
     runs: Arc<Mutex<HashMap<Run, Progress>>>,
     signal: Arc<Notify>,
     clock: Clock,
@@ -179,6 +187,12 @@ impl Reading {
         };
         let _turn = turn.expect("the semaphore is never closed");
         let (id, epoch) = run.clone();
+        if let Some(before) = &self.before {
+            drop(before.lock().await);
+        }
+        if kept.has_part(&run) {
+            return self.add_rest(run, pods, within).await;
+        }
         let text = logs::gather(pods, *largest, within).await;
         let bytes = text.len();
         match kept.put(run, text, self.clock.now()).await {
@@ -187,6 +201,20 @@ impl Reading {
             Err(error) => {
                 warn!(task.id = %id, epoch, error = %chain(&error), "The log of task {id} is not kept");
             }
+        }
+        Ok(())
+    }
+
+    /// To what was kept while it went on.
+    async fn add_rest(&self, run: Run, pods: Vec<Pod>, within: Duration) -> Result<(), Elapsed> {
+        let part = Part { settings: self.settings.clone(), clock: self.clock.clone(), run };
+        let added = async {
+            let mut rest = Following::rest(pods, part.begin().await?);
+            part.add_all(&mut rest).await
+        };
+        let added = timeout(within, added).await.unwrap_or(Ok(()));
+        if let Err(error) = added.and(part.close().await) {
+            warn!(task.id = %part.run.0, epoch = part.run.1, error = %chain(&error), "The rest of the log of task {} is not kept", part.run.0);
         }
         Ok(())
     }

@@ -158,7 +158,7 @@ impl Default for TaskHistory {
 impl Default for TaskLogs {
     fn default() -> Self {
         Self {
-            keep: false,
+            keep: true,
             max_size: "8Mi".to_owned(),
             max_total: "1Gi".to_owned(),
             folder: PathBuf::from("task-logs"),

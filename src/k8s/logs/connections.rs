@@ -19,6 +19,10 @@ use crate::client::{ClientLimits, ClusterClient, ConnectError};
 const STREAMS: usize = 80;
 /// One of a cluster's log connections for each 80 logs: 1,280 logs of one cluster at a time.
 const CONNECTIONS: usize = 16;
+/// Of logs that are followed to be kept.
+const KEEPING: usize = 4;
+/// How many containers of a cluster may be followed so.
+pub const KEPT_AT_ONCE: usize = KEEPING * STREAMS * (KEPT - 1) / KEPT;
 /// One place in so many is kept for sessions that hold less than a connection's worth: somebody who follows a task of
 /// a thousand nodes must not keep everybody else from reading at all.
 const KEPT: usize = 5;
@@ -80,6 +84,11 @@ impl Drop for Held {
 impl LogConnections {
     pub fn new(cluster: ClusterClient) -> Self {
         Self::with(cluster, CONNECTIONS, STREAMS)
+    }
+
+    /// For logs that are kept: however many these are, they take no place from people who read.
+    pub fn for_keeping(cluster: ClusterClient) -> Self {
+        Self::with(cluster, KEEPING, STREAMS)
     }
 
     fn with(cluster: ClusterClient, connections: usize, streams: usize) -> Self {

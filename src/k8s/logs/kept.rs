@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use super::{
-    After, Event, Options, Origin, Pod, Pods, Position, Record, Since, Status,
+    After, Event, Limits, Options, Origin, Pod, Pods, Position, Record, Since, Status,
     outlet::{Outlet, Tap, outlet},
     session::{self, Session},
 };
@@ -61,10 +61,26 @@ enum What {
     Gap,
     NotKept {
         lines: u64,
+        /// How many of them have the entry's time, where it has one: others may follow that have it, too.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        at: u64,
     },
     Unread {
         error: String,
     },
+}
+
+impl What {
+    /// Of what is said beside the lines; `None` of what is no news later.
+    fn of(status: Status) -> Option<Self> {
+        match status {
+            Status::Restarted => Some(Self::Restarted),
+            Status::Gap => Some(Self::Gap),
+            Status::Unread { error } => Some(Self::Unread { error }),
+            Status::NotKept { lines } | Status::Dropped { lines } => Some(Self::NotKept { lines, at: 0 }),
+            Status::Ended | Status::Waiting { .. } | Status::Broken { .. } | Status::Reconnected => None,
+        }
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -85,6 +101,13 @@ impl Entry {
             Err(error) => What::Bytes { seq, bytes: ByteString(error.into_bytes()), cut },
         };
         Self::new(&origin, ts, what)
+    }
+
+    fn of(event: Event) -> Option<Self> {
+        match event {
+            Event::Line(record) => Some(Self::line(record)),
+            Event::Status(origin, status) => Some(Self::new(&origin, None, What::of(status)?)),
+        }
     }
 
     fn text(&self) -> String {
@@ -120,6 +143,120 @@ pub async fn gather(pods: Vec<Pod>, largest: usize, within: Duration) -> Vec<u8>
         }
     }
     heap.text()
+}
+
+/// What the containers of a run write, piece by piece, for [`replay`].
+pub struct Following(Session);
+
+/// So much is given at a time at most, or what came within this time.
+const PIECE: usize = 64 << 10;
+const SOON: Duration = Duration::from_secs(2);
+
+impl Following {
+    /// Until the pods are complete and all that they write is read. `after`: what is kept already, as [`places`] has it.
+    pub fn open(pods: watch::Receiver<Pods>, after: BTreeMap<(u32, String), After>) -> Self {
+        Self::with(true, pods, after)
+    }
+
+    /// Only what is there now.
+    pub fn rest(pods: Vec<Pod>, after: BTreeMap<(u32, String), After>) -> Self {
+        let (_pods, all) = watch::channel(Pods { pods, complete: true });
+        Self::with(false, all, after)
+    }
+
+    fn with(follow: bool, pods: watch::Receiver<Pods>, after: BTreeMap<(u32, String), After>) -> Self {
+        // Many runs are followed at a time.
+        let limits = Limits { waiting: PIECE, ..Limits::default() };
+        Self(session::open(Options { follow, after, limits, ..Options::default() }, pods))
+    }
+
+    /// About `most` bytes, if there are so many; `None` at the end. What was not given when this is dropped is lost.
+    pub async fn next(&mut self, most: usize) -> Option<Vec<u8>> {
+        let mut text = String::new();
+        let mut until = None;
+        while text.len() < most.min(PIECE) {
+            let event = match until {
+                None => self.0.next().await,
+                Some(until) => match timeout_at(until, self.0.next()).await {
+                    Ok(event) => event,
+                    Err(_) => break,
+                },
+            };
+            let Some(event) = event else { break };
+            if let Some(entry) = Entry::of(event) {
+                text.push_str(&entry.text());
+                until = until.or_else(|| Some(Instant::now() + SOON));
+            }
+        }
+        (!text.is_empty()).then(|| text.into_bytes())
+    }
+}
+
+/// Behind which line of each container a file ends.
+pub async fn places(file: &mut File) -> BTreeMap<(u32, String), After> {
+    let options = Options::default();
+    let mut filter = Filter::new(&options, Timestamp::MIN);
+    let mut places = BTreeMap::new();
+    let mut entries = Entries::of(file).await;
+    while let Some(entry) = entries.next().await {
+        if let Some(Place(Some(position))) = filter.takes(&entry) {
+            places.insert(entry.lane(), After { pod: entry.pod, position });
+        }
+    }
+    places
+}
+
+/// The end of a file that became too large: its first lines go, and how many of each container is said in their place. What a
+/// crash left of a last line goes, too.
+pub fn trimmed(text: &[u8], largest: usize) -> Vec<u8> {
+    let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let text = &text[..whole];
+    if text.len() <= largest {
+        return text.to_vec();
+    }
+    let (mut dropped, mut begin) = (BTreeMap::<(Lane, String), Dropped>::new(), 0);
+    // Half of it, so that it is not done at each line.
+    while text.len() - begin > largest / 2 {
+        let Some(end) = text[begin..].iter().position(|byte| *byte == b'\n') else { break };
+        if let Ok(entry) = serde_json::from_slice::<Entry>(&text[begin..begin + end]) {
+            dropped.entry((entry.lane(), entry.pod.clone())).or_default().add(entry);
+        }
+        begin += end + 1;
+    }
+    let said: String = dropped.into_values().filter_map(Dropped::said).collect();
+    [said.as_bytes(), &text[begin..]].concat()
+}
+
+/// What is not kept of one container of a pod.
+#[derive(Default)]
+struct Dropped {
+    last: Option<Entry>,
+    lines: u64,
+    /// Of the last time.
+    at: u64,
+}
+
+impl Dropped {
+    fn add(&mut self, entry: Entry) {
+        let (lines, at) = match entry.what {
+            What::Line { .. } | What::Bytes { .. } => (1, 1),
+            What::NotKept { lines, at } => (lines, at),
+            What::Restarted | What::Gap | What::Unread { .. } => return,
+        };
+        self.lines += lines;
+        let last = self.last.as_ref().and_then(|last| last.ts);
+        match entry.ts {
+            Some(ts) if last == Some(ts) => self.at += at,
+            Some(_) => (self.at, self.last) = (at, Some(entry)),
+            // It goes with the lines before it.
+            None => self.last = self.last.take().or(Some(entry)),
+        }
+    }
+
+    fn said(self) -> Option<String> {
+        let what = What::NotKept { lines: self.lines, at: self.at };
+        self.last.map(|last| Entry { what, ..last }.text())
+    }
 }
 
 struct Heap {
@@ -164,16 +301,8 @@ impl Heap {
                 self.push(&origin, ts, Entry::line(record).text());
             }
             Event::Status(origin, status) => {
-                let what = match status {
-                    Status::Restarted => What::Restarted,
-                    Status::Gap => What::Gap,
-                    Status::Unread { error } => What::Unread { error },
-                    Status::NotKept { lines } | Status::Dropped { lines } => What::NotKept { lines },
-                    Status::Ended | Status::Waiting { .. } => {
-                        return self.pile(&origin).over = true;
-                    }
-                    Status::Broken { .. } | Status::Reconnected => return,
-                };
+                self.pile(&origin).over |= matches!(status, Status::Ended | Status::Waiting { .. });
+                let Some(what) = What::of(status) else { return };
                 let pile = self.pile(&origin);
                 pile.over |= matches!(what, What::Unread { .. });
                 self.push(&origin, None, Entry::new(&origin, None, what).text());
@@ -221,7 +350,7 @@ impl Heap {
         for pile in self.lanes.into_values() {
             let mut newest = None;
             if 0 < pile.left_out {
-                let what = What::NotKept { lines: pile.left_out };
+                let what = What::NotKept { lines: pile.left_out, at: 0 };
                 all.push((None, Entry::new(&pile.origin, None, what).text()));
             }
             for (ts, text) in pile.entries {
@@ -328,7 +457,7 @@ impl Replay {
             What::Bytes { seq, bytes: ByteString(bytes), cut } => (seq, bytes, cut),
             What::Restarted => return out.last(Status::Restarted),
             What::Gap => return out.last(Status::Gap),
-            What::NotKept { lines } => return out.last(Status::NotKept { lines }),
+            What::NotKept { lines, .. } => return out.last(Status::NotKept { lines }),
             What::Unread { error } => return out.last(Status::Unread { error }),
         };
         let origin = Arc::clone(&out.origin);
@@ -399,9 +528,16 @@ impl<'a> Filter<'a> {
         let lane = entry.lane();
         let is_line = entry.is_line();
         let now = self.at.get(&lane).copied();
-        let at = match (entry.ts.filter(|_| is_line), now) {
-            (Some(ts), Some(at)) if at.ts == ts => Some(Position { ts, lines: at.lines.saturating_add(1) }),
-            (Some(ts), _) => Some(Position { ts, lines: 1 }),
+        let lines = match entry.what {
+            What::Line { .. } | What::Bytes { .. } => 1,
+            What::NotKept { at, .. } => u32::try_from(at).unwrap_or(u32::MAX),
+            What::Restarted | What::Gap | What::Unread { .. } => 0,
+        };
+        let at = match (entry.ts.filter(|_| 0 < lines), now) {
+            (Some(ts), Some(at)) if at.ts == ts => {
+                Some(Position { ts, lines: at.lines.saturating_add(lines) })
+            }
+            (Some(ts), _) => Some(Position { ts, lines }),
             (None, now) => now,
         };
         if let Some(at) = at {

@@ -232,3 +232,70 @@ proptest! {
         });
     }
 }
+
+#[tokio::test]
+async fn a_run_that_goes_on_is_kept_piece_by_piece_and_gone_on_with() {
+    // Whoever follows hears more as long as the pod is there; each stream begins where it was asked to.
+    let server = Server::start(Router::new().fallback(async |request: Request| {
+        assert!(request.uri().query().unwrap_or_default().contains("follow=true"));
+        let lines = ["2026-11-21T07:00:00Z one\n2026-11-21T07:00:02Z two\n", "2026-11-21T07:00:03Z three\n"];
+        let (sender, receiver) = tokio::sync::mpsc::channel::<&str>(4);
+        tokio::spawn(async move {
+            for piece in lines {
+                if sender.send(piece).await.is_err() {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            sender.closed().await;
+        });
+        let pieces = futures::stream::unfold(receiver, |mut receiver| async {
+            let piece = receiver.recv().await?;
+            Some((Ok::<_, std::convert::Infallible>(piece), receiver))
+        });
+        Response::new(Body::from_stream(pieces))
+    }));
+    let (pods, all) =
+        watch::channel(Pods { pods: vec![pod(&server, 0, ContainerState::Running)], complete: false });
+    let mut following = Following::open(all.clone(), BTreeMap::new());
+    let first = following.next(1 << 20).await.expect("what has come");
+    assert_eq!(
+        said(Options::default(), &[&first]).await[..3],
+        ["node-0 | one", "node-0 | two", "node-0 | three"]
+    );
+    drop(following);
+
+    let two = first.iter().enumerate().filter(|(_, byte)| **byte == b'\n').nth(1).map_or(0, |(at, _)| at + 1);
+    let after = places(&mut file(&first[..two])).await;
+    let mut following = Following::open(all, after);
+    let rest = following.next(1 << 20).await.expect("the rest");
+    assert_eq!(said(Options::default(), &[&rest]).await[..1], ["node-0 | three"], "each line once");
+    pods.send_replace(Pods { pods: Vec::new(), complete: true });
+    while following.next(1 << 20).await.is_some() {}
+}
+
+#[tokio::test]
+async fn what_is_too_large_loses_its_first_lines_and_says_how_many_each_time() {
+    let mut text = Vec::new();
+    let mut number = 0;
+    for _ in 0..20 {
+        for _ in 0..50 {
+            text.extend(kept(1 << 20, [line(number % 2, number.into(), &format!("{number}"))]));
+            number += 1;
+        }
+        text = trimmed(&text, 4000);
+        assert!(text.len() <= 4000, "{}", text.len());
+    }
+    // As a crash leaves it.
+    text.extend(b"{\"ts\":");
+    let said = said(Options::default(), &[&trimmed(&text, 4000)]).await;
+    let lines = said.iter().filter(|line| line.contains(" | ")).count();
+    let lost: usize = said
+        .iter()
+        .filter_map(|line| line.split("… ").nth(1)?.split(' ').next()?.parse::<usize>().ok())
+        .sum();
+    assert_eq!(lines + lost, 1000, "{said:#?}");
+    assert!(
+        said.iter().any(|line| line == "node-1 | 999") && !said.iter().any(|line| line.contains("damaged"))
+    );
+}
