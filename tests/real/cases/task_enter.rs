@@ -88,7 +88,8 @@ async fn give_gpus(stage: &super::stage::Stage<'_>) -> Result<()> {
 }
 
 async fn commands(bed: &Bed<'_, '_>, id: &str) -> Result<()> {
-    let script = r#"test "$IN_A_POD" = yes && tr a-z A-Z; echo "what is wrong" >&2; exit 7"#;
+    // kwok tells no command that its input has ended.
+    let script = r#"test "$IN_A_POD" = yes && head -c 5 | tr a-z A-Z; echo "what is wrong" >&2; exit 7"#;
     let ran = eventually("the rights to be in force", SOON, async || {
         let ran =
             runs(bed, &bed.person, &["exec", id, "--node", "1", "-i", "--", "sh", "-c", script], "hello")?;
@@ -99,7 +100,8 @@ async fn commands(bed: &Bed<'_, '_>, id: &str) -> Result<()> {
 
     // More than any buffer on the way.
     let large = "0123456789abcdef".repeat(1 << 18);
-    let ran = runs(bed, &bed.person, &["exec", id, "-i", "--", "cat"], &large)?;
+    let bytes = large.len().to_string();
+    let ran = runs(bed, &bed.person, &["exec", id, "-i", "--", "head", "-c", &bytes], &large)?;
     ensure!(ran.code == 0 && ran.stdout == large, "{} of {} bytes came back", ran.stdout.len(), large.len());
 
     let ran = runs(bed, &bed.person, &["shell", id], "echo from $0 in a shell\nexit 3\n")?;

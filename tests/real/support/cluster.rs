@@ -129,14 +129,14 @@ impl Cluster {
         if let Some(namespace) = namespace {
             api = api.constrain(namespace);
         }
+        let mut tries = 0;
         let items = loop {
             match api.list(&kube::api::ListParams::default()).await {
-                // Of a kind whose definition was changed a moment ago.
-                Err(kube::Error::Api(status)) if status.code == 429 => {
-                    tokio::time::sleep(Duration::from_millis(200)).await;
-                }
-                answer => break answer.with_context(|| format!("list {kind}"))?,
+                // A kind that has just been installed: the server fills its cache.
+                Err(kube::Error::Api(status)) if status.code == 429 && tries < 40 => tries += 1,
+                listed => break listed.with_context(|| format!("list {kind}"))?,
             }
+            tokio::time::sleep(Duration::from_millis(250)).await;
         };
         items.items.iter().map(|item| Ok(serde_json::to_value(item)?)).collect()
     }
