@@ -14,7 +14,7 @@ use std::{
 
 use super::cli::{fedq, listening};
 
-const COMMANDS: [&str; 43] = [
+const COMMANDS: [&str; 46] = [
     "",
     "login",
     "cluster",
@@ -46,6 +46,9 @@ const COMMANDS: [&str; 43] = [
     "task status",
     "task explain",
     "task logs",
+    "task exec",
+    "task shell",
+    "task port-forward",
     "task stop",
     "task validate",
     "volume",
