@@ -86,7 +86,7 @@ pub fn all() -> Vec<Case> {
 }
 
 #[expect(clippy::too_many_lines, reason = "a list")]
-fn serial() -> [Case; 83] {
+fn serial() -> [Case; 84] {
     cases![Serial:
         bed::a_killed_api_server_comes_back_with_its_data,
         bed::a_frozen_api_server_answers_nobody,

@@ -236,7 +236,7 @@ async fn what_a_run_wrote_is_there_though_its_pods_went_before_they_could_be_rea
     wrong(worker, "get pods: hang");
     let job = of_task(worker, "Job", &id)[0]["metadata"]["name"].as_str().unwrap().to_owned();
     let name = ("team".to_owned(), job);
-    write_internally(&worker.state, "admin", (Kind::named("Job").unwrap(), name), Internal::Delete)
+    write_internally(&worker.state, "admin", Kind::named("Job").unwrap(), name, Internal::Delete)
         .await
         .unwrap();
     stage.reaches(&id, "failed").await;
