@@ -143,28 +143,8 @@ fn theirs(kind: &str) -> Value {
     json!({"apiVersion": KUEUE, "kind": kind, "metadata": {"name": "theirs"}})
 }
 
-pub async fn fedqs_account_changes_nothing_but_its_own_on_a_worker(fleet: &Fleet) -> Result<()> {
-    clear(fleet).await?;
-    let worker = fleet.worker1();
-    for manifest in [WORKER, POLICY, &ground(CASE), &queue(CASE, "theirs", &[(GPU, "8")], "")] {
-        worker.apply(manifest).await?;
-    }
-    worker.apply_object("somebody", with_level(&ours(namespace("bounded-ours")), "baseline")).await?;
-    // With these rights it changes for people what is theirs.
-    let for_people = id("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "fedq-kueuectl");
-    worker.delete(for_people).await?;
-    let theirs_runs = job(CASE, "theirs", "theirs", &[(GPU, "1")], "900s");
-    worker.apply_object("somebody", theirs_runs.clone()).await?;
-    let account = Account { client: client_of(&kubeconfig_of(worker, "fedq")?).await?, cluster: worker };
-
-    // A policy is obeyed some moments after it was made.
-    let unlabelled = Create(job(CASE, "task", CASE, &[(GPU, "1")], "1s"));
-    eventually("the policy to be obeyed", SOON, async || {
-        let told = account.tries(&unlabelled).await?;
-        Ok(Seen::when(told.as_ref().is_some_and(|told| told.contains("fedq-worker")), || format!("{told:?}")))
-    })
-    .await?;
-
+/// Why each is refused; nothing where it is fedq's to do.
+fn attempts() -> Result<Vec<(Attempt, Option<&'static str>)>> {
     let pods = "/spec/template/spec";
     let in_set = "/spec/replicatedJobs/0/template/spec/template/spec";
     let label = json!({"metadata": {"labels": {HUB: "some-hub"}}});
@@ -172,8 +152,8 @@ pub async fn fedqs_account_changes_nothing_but_its_own_on_a_worker(fleet: &Fleet
     let taken_over =
         json!({"metadata": {"labels": {HUB: "some-hub"}}, "spec": {"stopPolicy": "HoldAndDrain"}});
     let taken = json!({"clusterIP": "None", "externalIPs": ["192.0.2.1"]});
-    for (attempt, refused) in [
-        (unlabelled, Some("only objects with its label")),
+    Ok(vec![
+        (unlabelled(), Some("only objects with its label")),
         (Create(task(CASE)), None),
         (Create(task("kube-system")), Some("system namespaces")),
         (Create(task("kueue-system")), Some("system namespaces")),
@@ -217,8 +197,40 @@ pub async fn fedqs_account_changes_nothing_but_its_own_on_a_worker(fleet: &Fleet
         (Merge(theirs("ClusterQueue"), drained), Some("only objects with its label")),
         (Merge(theirs("ClusterQueue"), taken_over), Some("the object is not fedq's")),
         (Delete(theirs("ClusterQueue")), Some("the object is not fedq's")),
-        (Delete(theirs_runs.clone()), Some("the object is not fedq's")),
-    ] {
+        (Delete(theirs_runs()), Some("the object is not fedq's")),
+    ])
+}
+
+fn unlabelled() -> Attempt {
+    Create(job(CASE, "task", CASE, &[(GPU, "1")], "1s"))
+}
+
+fn theirs_runs() -> Value {
+    job(CASE, "theirs", "theirs", &[(GPU, "1")], "900s")
+}
+
+pub async fn fedqs_account_changes_nothing_but_its_own_on_a_worker(fleet: &Fleet) -> Result<()> {
+    clear(fleet).await?;
+    let worker = fleet.worker1();
+    for manifest in [WORKER, POLICY, &ground(CASE), &queue(CASE, "theirs", &[(GPU, "8")], "")] {
+        worker.apply(manifest).await?;
+    }
+    worker.apply_object("somebody", with_level(&ours(namespace("bounded-ours")), "baseline")).await?;
+    // With these rights it changes for people what is theirs.
+    let for_people = id("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "fedq-kueuectl");
+    worker.delete(for_people).await?;
+    worker.apply_object("somebody", theirs_runs()).await?;
+    let account = Account { client: client_of(&kubeconfig_of(worker, "fedq")?).await?, cluster: worker };
+
+    // A policy is obeyed some moments after it was made.
+    let unlabelled = unlabelled();
+    eventually("the policy to be obeyed", SOON, async || {
+        let told = account.tries(&unlabelled).await?;
+        Ok(Seen::when(told.as_ref().is_some_and(|told| told.contains("fedq-worker")), || format!("{told:?}")))
+    })
+    .await?;
+
+    for (attempt, refused) in attempts()? {
         let told = account.tries(&attempt).await?;
         let (Create(object) | Merge(object, _) | Delete(object)) = &attempt;
         let as_it_should = match refused {
@@ -234,11 +246,13 @@ pub async fn fedqs_account_changes_nothing_but_its_own_on_a_worker(fleet: &Fleet
     let names = json!({"metadata": {"annotations": {"fedq.dev/service-accounts": "runner, admin"}}});
     worker.merge(id("v1", "Namespace", CASE), Part::Whole, names).await?;
     eventually("the namespace's word to be felt", SOON, async || {
-        let told = account.tries(&Create(as_account(task(CASE), pods, "admin")?)).await?;
+        let told = account.tries(&Create(as_account(task(CASE), "/spec/template/spec", "admin")?)).await?;
         Ok(Seen::when(told.is_none(), || format!("{told:?}")))
     })
     .await?;
-    let told = account.tries(&Merge(theirs("ClusterQueue"), label)).await?;
+    let told = account
+        .tries(&Merge(theirs("ClusterQueue"), json!({"metadata": {"labels": {HUB: "some-hub"}}})))
+        .await?;
     ensure!(told.is_none(), "{told:?}");
     worker.delete(id("batch/v1", "Job", "theirs").within(CASE)).await?;
     worker.delete(id("v1", "Namespace", "bounded-ours")).await?;
