@@ -96,7 +96,7 @@ static PAGE: LazyLock<Page> = LazyLock::new(|| {
     Page { index: INDEX.replace(FOLDER, &format!("assets/{version}")), version }
 });
 
-/// All that is under [`PATH`].
+/// All that is under `/ui`.
 pub fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     Router::new()
         // Relative, since a proxy may have taken a prefix off the path.

@@ -11,7 +11,7 @@ import { chromium } from "playwright-core";
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const { FEDQ_CHROMIUM: executablePath, FEDQ_PICTURES: pictures } = process.env;
 /** A busy machine is not taken for a fault. */
-const WITHIN = 20_000;
+const WITHIN = 45_000;
 
 mkdirSync(pictures, { recursive: true });
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-dev-shm-usage"] });

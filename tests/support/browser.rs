@@ -10,8 +10,8 @@ use tokio::{
 use super::clients::{NODE, run, write};
 
 const SCRIPTS: [&str; 3] = ["browser.mjs", "daemon.mjs", "large.mjs"];
-/// A minute on two cores that have nothing else to do.
-const PATIENCE: Duration = Duration::from_mins(4);
+/// A minute on two cores that have nothing else to do, and twice that among other tests.
+const PATIENCE: Duration = Duration::from_mins(6);
 
 /// Runs a script to its end. What it asks for is done by `act`, whose answer it gets. Pictures of what it saw are left in the
 /// target folder.
