@@ -1,6 +1,9 @@
 //! WebSockets of the API, which are Kubernetes' own ways into pods.
 
-use futures::{SinkExt, StreamExt};
+use futures::{
+    SinkExt, StreamExt,
+    stream::{SplitSink, SplitStream},
+};
 use http::{HeaderName, Method, Request, StatusCode, header};
 use hyper::upgrade::Upgraded;
 use hyper_rustls::HttpsConnectorBuilder;
@@ -21,9 +24,11 @@ use crate::error::CliError;
 /// Tells the server, and what is on the way, that this end is there.
 const PING: Duration = Duration::from_secs(20);
 
+type Stream = WebSocketStream<TokioIo<Upgraded>>;
+
 /// Messages that begin with the number of a channel.
 pub struct Socket {
-    stream: WebSocketStream<TokioIo<Upgraded>>,
+    stream: Stream,
     pings: Interval,
     /// Of the subprotocols that were offered.
     pub protocol: String,
@@ -70,21 +75,27 @@ impl Api {
 }
 
 impl Socket {
+    /// Both directions by themselves: whoever waits for room to say something must hear meanwhile.
+    pub fn split(self) -> (Hears, Says) {
+        let (sink, stream) = self.stream.split();
+        let server = self.server.clone();
+        (Hears { stream, server: self.server }, Says { sink, pings: self.pings, server })
+    }
+}
+
+pub struct Hears {
+    stream: SplitStream<Stream>,
+    server: String,
+}
+
+impl Hears {
     /// What comes next, and in which channel; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<(u8, Bytes)>, CliError> {
         loop {
-            let message = tokio::select! {
-                message = self.stream.next() => message,
-                _ = self.pings.tick() => {
-                    let sent = self.stream.send(Message::Ping(Bytes::new())).await;
-                    sent.map_err(|error| self.broken(&error))?;
-                    continue;
-                }
-            };
-            match message {
+            match self.stream.next().await {
                 None | Some(Ok(Message::Close(_))) => return Ok(None),
                 Some(Err(error)) if is_end(&error) => return Ok(None),
-                Some(Err(error)) => return Err(self.broken(&error)),
+                Some(Err(error)) => return Err(broken(&self.server, &error)),
                 Some(Ok(Message::Binary(mut bytes))) if !bytes.is_empty() => {
                     let channel = bytes.split_to(1)[0];
                     return Ok(Some((channel, bytes)));
@@ -93,21 +104,33 @@ impl Socket {
             }
         }
     }
+}
 
+pub struct Says {
+    sink: SplitSink<Stream, Message>,
+    pings: Interval,
+    server: String,
+}
+
+impl Says {
     pub async fn send(&mut self, channel: u8, bytes: &[u8]) -> Result<(), CliError> {
         let message = [&[channel], bytes].concat();
-        self.stream.send(Message::binary(message)).await.map_err(|error| self.broken(&error))
+        self.sink.send(Message::binary(message)).await.map_err(|error| broken(&self.server, &error))
     }
 
-    /// As far as the other end listens.
-    pub async fn close(&mut self) {
-        // It may have gone first.
-        let _ = self.stream.close(None).await;
+    /// When it is time to say that this end is there.
+    pub async fn ping_due(&mut self) {
+        self.pings.tick().await;
     }
 
-    fn broken(&self, error: &tungstenite::Error) -> CliError {
-        CliError::Connect { server: self.server.clone(), reason: error.to_string() }
+    pub async fn ping(&mut self) -> Result<(), CliError> {
+        let sent = self.sink.send(Message::Ping(Bytes::new())).await;
+        sent.map_err(|error| broken(&self.server, &error))
     }
+}
+
+fn broken(server: &str, error: &tungstenite::Error) -> CliError {
+    CliError::Connect { server: server.to_owned(), reason: error.to_string() }
 }
 
 /// fedqd ends it without a word where the right or the task ended.

@@ -12,7 +12,10 @@ use super::terminal::{self, Raw};
 use crate::{
     DONE, FAILED, Session,
     args::{ExecArgs, ShellArgs},
-    client::{Api, escape, socket::Socket},
+    client::{
+        Api, escape,
+        socket::{Hears, Says, Socket},
+    },
     error::CliError,
     print::Printer,
 };
@@ -58,14 +61,13 @@ async fn run(
     api: &Api,
     printer: &mut Printer,
 ) -> Result<u8, CliError> {
-    let mut socket = api.socket(&path(id, query, command), PROTOCOLS).await?;
+    let socket = api.socket(&path(id, query, command), PROTOCOLS).await?;
     let ended = {
         let raw = query.tty.then(Raw::begin).flatten();
-        let ended = converse(&mut socket, query, printer).await;
+        let ended = converse(socket, query, printer).await;
         drop(raw);
         ended?
     };
-    socket.close().await;
     match ended {
         Some(status) => code(&status),
         None => Err(broken_off(id, api).await),
@@ -81,44 +83,63 @@ fn path(id: &str, query: &ExecQuery, command: &[String]) -> String {
 
 /// Until the command has ended: how; `None` where nobody said.
 async fn converse(
-    socket: &mut Socket,
+    socket: Socket,
     query: &ExecQuery,
     printer: &mut Printer,
 ) -> Result<Option<Status>, CliError> {
+    let has_close = socket.protocol == WITH_CLOSE;
+    let (hears, mut says) = socket.split();
+    let speaks = async {
+        // What cannot be said any more has an end that is heard.
+        let _ = speak(&mut says, query, has_close).await;
+        std::future::pending::<Result<Option<Status>, CliError>>().await
+    };
+    tokio::select! {
+        ended = listen(hears, printer) => ended,
+        never = speaks => never,
+    }
+}
+
+async fn listen(mut hears: Hears, printer: &mut Printer) -> Result<Option<Status>, CliError> {
+    loop {
+        match hears.next().await? {
+            None => return Ok(None),
+            Some((STDOUT, bytes)) => printer.raw(&bytes)?,
+            Some((STDERR, bytes)) => {
+                let mut stderr = std::io::stderr().lock();
+                stderr.write_all(&bytes).and_then(|()| stderr.flush()).map_err(CliError::Print)?;
+            }
+            Some((ENDED, bytes)) => {
+                return serde_json::from_slice(&bytes).map(Some).map_err(|error| CliError::Failed {
+                    message: format!("what is said of the command's end cannot be read: {error}"),
+                    next: None,
+                });
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+async fn speak(says: &mut Says, query: &ExecQuery, has_close: bool) -> Result<(), CliError> {
     let mut input = query.stdin.then(stdin);
     let mut resized = query.tty.then(window_changes).flatten();
     if let Some(size) = query.tty.then(terminal::size).flatten() {
-        socket.send(RESIZE, size.as_bytes()).await?;
+        says.send(RESIZE, size.as_bytes()).await?;
     }
     loop {
         tokio::select! {
-            heard = socket.next() => match heard? {
-                None => return Ok(None),
-                Some((STDOUT, bytes)) => printer.raw(&bytes)?,
-                Some((STDERR, bytes)) => {
-                    let mut stderr = std::io::stderr().lock();
-                    stderr.write_all(&bytes).and_then(|()| stderr.flush()).map_err(CliError::Print)?;
-                }
-                Some((ENDED, bytes)) => {
-                    let status = serde_json::from_slice(&bytes);
-                    return status.map(Some).map_err(|error| CliError::Failed {
-                        message: format!("what is said of the command's end cannot be read: {error}"),
-                        next: None,
-                    });
-                }
-                Some(_) => {}
-            },
+            () = says.ping_due() => says.ping().await?,
             piece = next(&mut input) => if let Some(piece) = piece {
-                socket.send(STDIN, &piece).await?;
+                says.send(STDIN, &piece).await?;
             } else {
                 input = None;
-                if socket.protocol == WITH_CLOSE {
-                    socket.send(CLOSE, &[STDIN]).await?;
+                if has_close {
+                    says.send(CLOSE, &[STDIN]).await?;
                 }
             },
             () = changed(&mut resized) => {
                 if let Some(size) = terminal::size() {
-                    socket.send(RESIZE, size.as_bytes()).await?;
+                    says.send(RESIZE, size.as_bytes()).await?;
                 }
             }
         }

@@ -5,14 +5,14 @@ use std::{io, net::Ipv4Addr, time::Duration};
 use futures::{StreamExt, stream::FuturesUnordered};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpStream, tcp::WriteHalf},
     time::timeout,
 };
 
 use crate::{
     INTERRUPTED, Session,
     args::{PortForwardArgs, Ports},
-    client::Api,
+    client::{Api, socket::Hears},
     error::CliError,
     print::Printer,
 };
@@ -88,43 +88,47 @@ async fn accept((listener, port): &(TcpListener, u16)) -> (io::Result<TcpStream>
 
 async fn connect(args: &PortForwardArgs, mut local: TcpStream, port: u16, api: &Api) -> Result<(), CliError> {
     let path = crate::task::path(&args.id, &format!("/portforward?port={port}&node={}", args.node));
-    let mut socket = api.socket(&path, PROTOCOL).await?;
+    let (hears, mut says) = api.socket(&path, PROTOCOL).await?.split();
     let (mut from_local, mut to_local) = local.split();
-    let mut buffer = vec![0; 16 << 10];
-    let (mut says, mut begun) = (true, [false; 2]);
-    loop {
-        let heard = tokio::select! {
-            read = from_local.read(&mut buffer), if says => {
-                match read {
-                    Ok(read @ 1..) => socket.send(DATA, &buffer[..read]).await?,
-                    _ => says = false,
-                }
-                continue;
+    let speaks = async {
+        let mut buffer = vec![0; 16 << 10];
+        loop {
+            tokio::select! {
+                () = says.ping_due() => says.ping().await?,
+                read = from_local.read(&mut buffer) => match read {
+                    Ok(read @ 1..) => says.send(DATA, &buffer[..read]).await?,
+                    _ => return Ok::<_, CliError>(()),
+                },
             }
-            heard = async {
-                if says { Ok(socket.next().await) } else { timeout(LAST_WORDS, socket.next()).await }
-            } => heard,
-        };
-        let Ok(heard) = heard else { break };
-        match heard? {
-            None => break,
+        }
+    };
+    let mut hearing = std::pin::pin!(hear(hears, &mut to_local, port));
+    tokio::select! {
+        ended = &mut hearing => return ended,
+        said = speaks => said?,
+    }
+    // An answer may follow what was said last.
+    timeout(LAST_WORDS, hearing).await.unwrap_or(Ok(()))
+}
+
+async fn hear(mut hears: Hears, to_local: &mut WriteHalf<'_>, port: u16) -> Result<(), CliError> {
+    let mut begun = [false; 2];
+    while let Some((channel, bytes)) = hears.next().await? {
+        match channel {
             // Each channel begins with the port.
-            Some((channel @ (DATA | ERROR), _)) if !begun[usize::from(channel)] => {
-                begun[usize::from(channel)] = true;
-            }
-            Some((DATA, bytes)) => {
+            DATA | ERROR if !begun[usize::from(channel)] => begun[usize::from(channel)] = true,
+            DATA => {
                 if to_local.write_all(&bytes).await.is_err() {
                     break;
                 }
             }
-            Some((ERROR, bytes)) => {
+            ERROR => {
                 let message = format!("port {port}: {}", String::from_utf8_lossy(&bytes));
                 return Err(CliError::Failed { message, next: None });
             }
-            Some(_) => {}
+            _ => {}
         }
     }
-    socket.close().await;
     Ok(())
 }
 
