@@ -134,7 +134,7 @@ pub const HUB: &[Right] = &[
         name: Some(REGISTRATION_LEASE),
         ..right("coordination.k8s.io", "leases", FOLLOW, "seeing OCM register clusters")
     },
-    right(KUEUE, "clusterqueues", &["list", "watch", "patch"], "quota"),
+    right(KUEUE, "clusterqueues", &["get", "list", "watch", "patch"], "quota"),
     right(KUEUE, "localqueues", FOLLOW, "copying queues"),
     right(KUEUE, "resourceflavors", FOLLOW, "copying flavors"),
     right(KUEUE, "workloadpriorityclasses", FOLLOW, "copying priority classes"),
@@ -152,6 +152,11 @@ pub const HUB: &[Right] = &[
         "nominating clusters for Workloads",
     ),
     Right { scope: Scope::Kueue, ..right("", "secrets", OWN, "Kueue's credentials for clusters") },
+    Right {
+        scope: Scope::Kueue,
+        name: Some(KUEUE_DEPLOYMENT),
+        ..right("apps", "deployments", &["get"], "telling Kueue's release")
+    },
     Right {
         scope: Scope::Kueue,
         ..right("multicluster.x-k8s.io", "clusterprofiles", FOLLOW, "clusters that Kueue reaches by itself")

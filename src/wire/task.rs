@@ -497,7 +497,7 @@ pub struct ExecQuery {
 #[into_params(parameter_in = Query)]
 pub struct PortForwardQuery {
     /// On which a program of the task listens.
-    #[param(value_type = u16, minimum = 1)]
+    #[param(value_type = u16, minimum = 1, maximum = 65535)]
     pub port: NonZeroU16,
     /// The node of this rank, where the task has several.
     #[serde(default)]

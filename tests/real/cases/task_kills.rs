@@ -26,8 +26,8 @@ const STEPS: [(&str, u32, bool); 11] = [
     ("delete secrets", 1, true),
 ];
 
-/// What fedqd does all the time, whether there are tasks or not.
-const BESIDE: [&str; 4] = ["clusterresourceclaims", "clusterqueues", "events", "namespaces"];
+/// What fedqd does all the time, whether there are tasks or not, and what pods write, which is read while they run.
+const BESIDE: [&str; 5] = ["clusterresourceclaims", "clusterqueues", "events", "namespaces", "pods"];
 
 impl Bed<'_, '_> {
     /// Two nodes and a secret, so that there is one of each object.

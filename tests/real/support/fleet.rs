@@ -16,9 +16,9 @@ use super::tools::Tools;
 
 const POLICY: &str = include_str!("../../../deploy/worker/policy.yaml");
 /// Whom the policy binds.
-const ACCOUNT: &str = "system:serviceaccount:fedq-system:fedq";
+const ACCOUNT: &str = "'system:serviceaccount:fedq-system:fedq'";
 /// As whom the cases have fedqd write.
-const FEDQD: &str = "fedqd";
+const FEDQD: &str = "'fedqd'";
 
 pub struct Fleet {
     pub hub: Arc<Cluster>,
@@ -47,8 +47,10 @@ impl Fleet {
             start_with_kueue(&supervisor, tools, "worker1"),
             start_with_kueue(&supervisor, tools, "worker2"),
         )?;
-        // What fedqd writes there in any case is written within the policy that is shipped.
+        // What fedqd writes there in any case is written within the policy that is shipped; but as an administrator it also
+        // makes what `deploy/worker/multikueue.yaml` brings along elsewhere, with a namespace.
         let policy = POLICY.replace("fedq-worker", "fedq-tests").replace(ACCOUNT, FEDQD);
+        let policy = policy.replace("[namespaces, services", "[services");
         tokio::try_join!(one.apply(&policy), two.apply(&policy))?;
         Ok(Self { hub, workers: [one, two], bare: OnceCell::new(), supervisor, tools: Arc::clone(tools) })
     }
