@@ -1,5 +1,7 @@
 //! The quota of the hub's queues, and why it is what it is.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use axum::{extract::State as Extract, http::HeaderMap, response::Response};
 use serde_json::json;
 
@@ -60,8 +62,7 @@ pub async fn explain_queue(
 
 /// The last plans of the clusters that contribute to the queue, newest first.
 async fn plans(state: &State, queue: &QueueOverview) -> Result<Vec<Plan>, Failure> {
-    let clusters: std::collections::BTreeSet<_> =
-        queue.cells.values().flat_map(|cell| cell.terms.keys()).collect();
+    let clusters: BTreeSet<_> = queue.cells.values().flat_map(|cell| cell.terms.keys()).collect();
     let mut rows: Vec<PlanRow> = Vec::new();
     for cluster in clusters {
         rows.extend(state.store.plans(Some(cluster), &PageRequest::first(PLANS)).await?.items);
@@ -87,8 +88,8 @@ fn plan(state: &State, row: PlanRow) -> Option<Plan> {
 
 /// What was planned, newest first: each plan that changed what a queue gets of a cluster, with its cause.
 ///
-/// With `queue` a plan has the cells of that queue only, and one without any is left out: a page may be short, or empty,
-/// and have a next one all the same.
+/// With `queue` a plan has the cells of that queue only. One without any is told where the cluster's plan before it had
+/// some, as it took them away, and is left out otherwise: a page may be short, or empty, and have a next one all the same.
 #[utoipa::path(
     get, path = "/plans", tag = "quota", params(PlansQuery), responses((status = OK, body = List<Plan>))
 )]
@@ -101,14 +102,43 @@ pub async fn list_plans(
     let cluster = cluster.map_err(|error| Failure::bad_request(format!("`cluster`: {error}")))?;
     let page = audit::page(query.limit, query.next.as_deref())?;
     let found = state.store.plans(cluster.as_ref(), &page).await?;
-    let mut items: Vec<Plan> = found.items.into_iter().filter_map(|row| plan(&state, row)).collect();
-    if let Some(queue) = &query.queue {
-        for plan in &mut items {
-            plan.report.cells.retain(|cell| cell.queue == *queue);
-        }
-        items.retain(|plan| !plan.report.cells.is_empty());
-    }
+    let items = match &query.queue {
+        Some(queue) => plans_of(&state, queue, found.items).await?,
+        None => found.items.into_iter().filter_map(|row| plan(&state, row)).collect(),
+    };
     Ok(Json(List { items, next: found.next.map(|next| next.to_string()) }))
+}
+
+/// What plans gave one queue, and which of them took away what the one before had given it. Newest first, as `rows` are.
+async fn plans_of(state: &State, queue: &str, rows: Vec<PlanRow>) -> Result<Vec<Plan>, Failure> {
+    let mut items = Vec::new();
+    // Whether the cluster's plan before had the queue, as the oldest comes first here.
+    let mut had: BTreeMap<ClusterName, bool> = BTreeMap::new();
+    for row in rows.into_iter().rev() {
+        let (id, cluster) = (row.id, row.cluster.clone());
+        let Some(mut plan) = plan(state, row) else { continue };
+        plan.report.cells.retain(|cell| cell.queue == queue);
+        let has = !plan.report.cells.is_empty();
+        let is_told = has
+            || match had.get(&cluster) {
+                Some(had) => *had,
+                None => had_before(state, queue, &cluster, id).await?,
+            };
+        had.insert(cluster, has);
+        if is_told {
+            items.push(plan);
+        }
+    }
+    items.reverse();
+    Ok(items)
+}
+
+/// Whether the cluster's last plan before that one gave the queue something.
+async fn had_before(state: &State, queue: &str, cluster: &ClusterName, id: i64) -> Result<bool, Failure> {
+    let before = PageRequest::after(id.to_string().parse()?, 1);
+    let found = state.store.plans(Some(cluster), &before).await?;
+    let plans = found.items.into_iter().filter_map(|row| plan(state, row));
+    Ok(plans.flat_map(|plan| plan.report.cells).any(|cell| cell.queue == queue))
 }
 
 fn words(cause: &PlanCause) -> String {
