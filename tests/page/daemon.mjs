@@ -86,6 +86,104 @@ async function showsEveryView() {
   }
 }
 
+/** What a queue got of its clusters, from the plans and up to now. */
+async function drawsWhatAQueueGets() {
+  step("draws what a queue gets");
+  const seen = await open(`${address}#/queues/team?flavor=gpus&resource=gpu`);
+  const { page } = seen;
+  await login(seen, token);
+  const over = page.locator(".chart .u-over");
+  await over.waitFor();
+  const top = page.locator(".chart .u-legend .u-value").nth(1);
+  // Where the last plan stands, and now.
+  for (const share of [0.3, 0.99]) {
+    await until(`at ${share} it is the quota`, async () => {
+      const { queue } = await api("GET", "queues/team");
+      const { nominal, target } = queue.cells.find(({ flavor, resource }) => flavor === "gpus" && resource === "gpu");
+      const { width } = await over.boundingBox();
+      await over.hover({ position: { x: width * share, y: 20 } });
+      return nominal !== "0" && nominal === target && (await top.textContent()) === nominal;
+    });
+  }
+  await seen.close();
+}
+
+/** What the server refuses in the place of what it would answer. */
+function refuse(route, status, title) {
+  return route.fulfill({ status, contentType: "application/problem+json", body: JSON.stringify({ title, status }) });
+}
+
+async function saysWhatIsRefused() {
+  step("says what is refused");
+  const seen = await open(`${address}#/placements/kueue-system/best`, { refusals: [404, 429, 503] });
+  const { page } = seen;
+  await login(seen, token);
+  await says(seen, "Decided by");
+  // What was known stays beside a fault, and goes with the object.
+  let status = 503;
+  await page.route("**/best/explanation", (route) => refuse(route, status, `refused with ${status}`));
+  await page.getByRole("button", { name: "Refresh" }).click();
+  await says(seen, "refused with 503", "[role=alert]");
+  await says(seen, "Decided by");
+  status = 404;
+  await page.getByRole("button", { name: "Try again" }).click();
+  await says(seen, "refused with 404", "[role=alert]");
+  assert(!(await page.textContent("main")).includes("Decided by"));
+
+  // An earlier run's log is tried again after a passing fault, and a lasting one is told.
+  status = 429;
+  await page.route("**/logs?*previous=true*", (route) => refuse(route, status, `no log: ${status}`));
+  await go(seen, `#/tasks/${task}/log`);
+  await page.getByRole("button", { name: "The one before" }).click();
+  await says(seen, "no log: 429", ".link");
+  status = 404;
+  await says(seen, "no log: 404", "[role=alert]");
+  await seen.isForAll("log that is refused");
+
+  await page.route("**/uplot.js", (route) => route.fulfill({ status: 404 }));
+  await go(seen, "#/queues/team");
+  await says(seen, "Load the page anew", "[role=alert]");
+  await seen.close();
+}
+
+async function loadsOlderTasksAgain() {
+  step("loads older tasks again");
+  const seen = await open(`${address}#/fleet`, { refusals: [503] });
+  const { page } = seen;
+  await login(seen, token);
+  const { items: [one] } = await api("GET", "tasks");
+  const row = (id, submitted) => ({ ...one, id, name: id, submitted });
+  const newest = Array.from({ length: 500 }, (_, index) => row(`t-${index}`, one.submitted));
+  const old = row("t-older", "2020-01-01T00:00:00Z");
+  let [isRefused, isDeleted] = [true, false];
+  await page.route(/tasks\?.*watch=true/, (route) => {
+    const events = [...newest.map((object) => ({ type: "ADDED", object })), { type: "SYNCED" }, ...(isDeleted ? [{ type: "DELETED", object: old }] : [])];
+    return route.fulfill({ contentType: "application/x-ndjson", body: events.map((event) => `${JSON.stringify(event)}\n`).join("") });
+  });
+  await page.route(/tasks\?.*limit=/, (route) =>
+    isRefused ? refuse(route, 503, "busy for now") : route.fulfill({ contentType: "application/json", body: JSON.stringify({ items: [old] }) }));
+  await go(seen, "#/tasks");
+  await says(seen, "500 tasks");
+  await page.getByRole("button", { name: "Load older" }).click();
+  await says(seen, "busy for now", "[role=alert]");
+  isRefused = false;
+  await page.getByRole("button", { name: "Try again" }).click();
+  await says(seen, "501 tasks");
+  isDeleted = true;
+  await until("what was deleted is gone", async () => (await page.textContent(".loaded")).includes("500 tasks"));
+  await seen.close();
+}
+
+async function narrowsTheAudit() {
+  step("narrows the audit");
+  const seen = await open(`${address}#/audit`);
+  const { page } = seen;
+  await login(seen, token);
+  await page.locator("button.plainly", { hasText: "ann@example.com" }).first().click();
+  await until("the box says who", async () => (await page.getByLabel("Who", { exact: true }).inputValue()) === "ann@example.com");
+  await seen.close();
+}
+
 /** A proxy that hands on what is under a prefix, as ingresses do. */
 async function worksUnderAPrefix() {
   step("works under a prefix");
@@ -178,6 +276,11 @@ async function editsOverAnothersEdit() {
 
   // Nobody else: gains and losses are shown first, and nothing is written until they are confirmed.
   await gpu.fill("15");
+  await go(seen, "#/fleet");
+  await says(seen, "Usable nodes");
+  await go(seen, "#/claims/one-resource-claim/edit");
+  await says(seen, "What you typed before is still here");
+  assert.equal(await gpu.inputValue(), "15", "what was typed is kept");
   await page.getByRole("button", { name: "Review changes" }).click();
   await says(seen, "-1", "dialog");
   await seen.isForAll("review");
@@ -219,6 +322,17 @@ async function editsOverAnothersEdit() {
   ({ spec } = await api("GET", "claims/one-resource-claim"));
   assert.equal(spec.resourceAssignments[0].resources.gpu, "8");
   await says(seen, "4 → 8");
+
+  // Somebody else changed something before the review: it tells what is added to that.
+  await go(seen, "#/claims/one-resource-claim/edit");
+  await cap.fill("90");
+  await assigns("7");
+  await says(seen, "Somebody else has changed the claim since you began");
+  await page.getByRole("button", { name: "Review changes" }).click();
+  await says(seen, "your edits are put on top of theirs", "dialog");
+  await page.getByRole("button", { name: "Edit again" }).click();
+  assert.equal(await gpu.inputValue(), "7", "theirs stands");
+  await page.getByRole("button", { name: "Undo all" }).click();
 
   // What the hub refuses is said as the hub says it, and what was typed stays.
   await go(seen, "#/claims/one-resource-claim/edit");
@@ -343,6 +457,10 @@ async function asksAgainWhenATokenEnds() {
 
 await refusesWhoIsNobody();
 await showsEveryView();
+await drawsWhatAQueueGets();
+await saysWhatIsRefused();
+await loadsOlderTasksAgain();
+await narrowsTheAudit();
 await worksUnderAPrefix();
 await isUsedByKeyboard();
 await showsAChangeWithinASecond();

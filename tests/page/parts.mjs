@@ -1,6 +1,7 @@
-// Parts of the page that need no browser: quantities, edits on top of edits, lines of logs.
+// Parts of the page that need no browser: quantities, edits on top of edits, lines of logs, answers that do not come.
 
 import assert from "node:assert/strict";
+import { mock } from "node:test";
 
 const { FEDQ_ASSETS: assets } = process.env;
 const { amount, exact, number, relative, same } = await import(`${assets}/format.js`);
@@ -73,3 +74,43 @@ for (const hostile of ["\x1b[".repeat(500_000), "\x1b]".repeat(500_000), "\x1b[;
 }
 const took = performance.now() - begun;
 assert(took < 2000, `lines of a megabyte took ${took} ms`);
+
+// Answers that are refused, that break off and that do not come.
+const answers = [];
+globalThis.document = { baseURI: "http://127.0.0.1/ui/", hidden: false, addEventListener() {}, removeEventListener() {} };
+globalThis.fetch = async (_, { signal }) => answers.shift()(signal);
+const { follow, get, lines, links, login } = await import(`${assets}/http.js`);
+const says = (text, status = 200) => () => new Response(text, { status, headers: { "content-type": "application/json" } });
+const never = (signal) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+const settled = () => new Promise(setImmediate);
+
+/** Follows what is over once an answer came to its end; what it was told. */
+function followed(...given) {
+  answers.push(...given);
+  const told = [];
+  return new Promise((resolve) => {
+    follow({
+      open: () => ({ path: "log" }), line: (line) => told.push(line), over: (error) => error === null,
+      done: () => resolve([...told, "done"]), failed: ({ status }) => resolve([...told, status]),
+    });
+  });
+}
+answers.push(says(JSON.stringify({ user: "ann" })));
+await login("token");
+assert.deepEqual(await followed(says("{}", 404)), [404], "it is over only once it was there");
+assert.deepEqual(await followed(says("{}", 503), says("a\nb\n")), ["a", "b", "done"]);
+await settled();
+assert.equal(links.get().size, 0);
+
+mock.timers.enable({ apis: ["setTimeout", "setInterval", "Date"] });
+answers.push(never);
+let waited = assert.rejects(get("clusters"), /has not answered for 20 s/);
+mock.timers.tick(20_000);
+await waited;
+// Its end is not taken for the end of what was to come.
+answers.push(() => new Response(new ReadableStream()));
+waited = assert.rejects(lines("log", () => {}), /has said nothing for 45 s/);
+await settled();
+mock.timers.tick(50_000);
+await waited;
+mock.timers.reset();

@@ -5,7 +5,14 @@ import { html, useEffect, useRef, useState } from "./preact.js";
 let library = null;
 
 function load() {
-  library ??= import("./uplot.js").then((module) => module.default);
+  library ??= import("./uplot.js").then(
+    (module) => module.default,
+    (error) => {
+      // The next curve asks anew.
+      library = null;
+      throw error;
+    },
+  );
   return library;
 }
 
@@ -31,10 +38,11 @@ function faint(colour) {
 export function Chart({ label, times, series, marks, format }) {
   const box = useRef(null);
   const [uPlot, set] = useState(null);
+  const [isMissing, miss] = useState(false);
   const [scheme, dressed] = useState(0);
   useEffect(() => {
     let gone = false;
-    load().then((found) => gone || set(() => found));
+    load().then((found) => gone || set(() => found), () => gone || miss(true));
     const redraw = () => dressed((count) => count + 1);
     const observer = new MutationObserver(redraw);
     observer.observe(document.documentElement, { attributeFilter: ["data-theme"] });
@@ -97,5 +105,8 @@ export function Chart({ label, times, series, marks, format }) {
       plot.destroy();
     };
   }, [uPlot, scheme, times, series, marks]);
+  if (isMissing) {
+    return html`<p class="nothing" role="alert">What draws curves cannot be loaded: fedqd does not answer, or this page is older than it. Load the page anew.</p>`;
+  }
   return html`<div class="chart" ref=${box} role="img" aria-label=${label}></div>`;
 }

@@ -4,6 +4,8 @@
 const BASE = new URL("../api/v1/", document.baseURI);
 /** An open stream says something each 20 seconds, if only that it is there. */
 const SILENCE = 45_000;
+/** Until an answer begins; what is asked of clusters may take longer. */
+const PATIENCE = 20_000;
 const FIRST_RETRY = 500;
 const LAST_RETRY = 15_000;
 /** One that went on for so long did not end because something is wrong. */
@@ -58,8 +60,10 @@ export function logout() {
 }
 
 async function ask(path, options = {}) {
-  const { method = "GET", body, headers = {}, accept = "application/json", signal } = options;
+  const { method = "GET", body, headers = {}, accept = "application/json", signal, patience = PATIENCE } = options;
   const used = options.token ?? token;
+  const late = new AbortController();
+  const timer = setTimeout(() => late.abort(), patience);
   let response;
   try {
     response = await fetch(new URL(path, BASE), {
@@ -71,14 +75,16 @@ async function ask(path, options = {}) {
         ...(body === undefined ? {} : { "content-type": "application/json" }),
         ...headers,
       },
-      signal,
+      signal: signal ? AbortSignal.any([signal, late.signal]) : late.signal,
       cache: "no-store",
       credentials: "omit",
       redirect: "error",
     });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new Unreached("fedqd does not answer");
+    throw new Unreached(late.signal.aborted ? `fedqd has not answered for ${patience / 1000} s` : "fedqd does not answer");
+  } finally {
+    clearTimeout(timer);
   }
   if (response.ok) return response;
   const problem = await refusal(response);
@@ -115,18 +121,22 @@ export function path(parts, query = {}) {
   return search.size ? `${text}?${search}` : text;
 }
 
-/** Reads an answer as it comes. `true`: it came to its end. */
+/** Reads an answer to its end, as it comes. One that falls silent did not come to its end. */
 async function read(response, signal, onLine) {
   const reader = response.body.getReader();
   const decoder = new TextDecoder();
   let rest = "";
   let heard = Date.now();
+  let isSilent = false;
   const watchdog = setInterval(() => {
-    if (SILENCE < Date.now() - heard) reader.cancel().catch(() => {});
+    if (Date.now() - heard <= SILENCE) return;
+    isSilent = true;
+    reader.cancel().catch(() => {});
   }, 5000);
   try {
     for (;;) {
       const { done, value } = await reader.read();
+      if (isSilent) throw new Unreached(`fedqd has said nothing for ${SILENCE / 1000} s`);
       if (done) break;
       heard = Date.now();
       // What has no end yet is only put together once it has: a line may be megabytes in many pieces.
@@ -160,9 +170,10 @@ export const links = store(new Map());
  * Follows a stream until it is told to stop, and asks again whenever it ends.
  *
  * `open` makes the request's path and headers anew each time; `line` takes each line; `begun` is told when an answer
- * begins; `over` says whether nothing more is to come; `failed` takes what no repetition will mend.
+ * begins; `over` says behind each answer whether nothing more is to come, of one that broke off with the error; `done` is
+ * told once that is so; `failed` takes what no repetition will mend.
  */
-export function follow({ open, line, begun = () => {}, over = () => false, failed }) {
+export function follow({ open, line, begun = () => {}, over = () => false, done = () => {}, failed }) {
   const id = Symbol("link");
   let aborted = null;
   let wake = () => {};
@@ -212,11 +223,15 @@ export function follow({ open, line, begun = () => {}, over = () => false, faile
       } finally {
         unwatch();
       }
-      if (stopped || over()) break;
+      if (stopped) break;
       if (error instanceof Problem && error.status !== 401 && error.status !== 429 && error.status < 500) {
         show(null);
         failed(error);
         return;
+      }
+      if (over(error)) {
+        done();
+        break;
       }
       if (signal.aborted || (error instanceof Problem && error.status === 401)) continue;
       if (LASTED < Date.now() - begin) {

@@ -14,16 +14,27 @@ export function useStore(store) {
 
 /** Redraws at most so often, however fast events come. */
 const PACE = 100;
+/** From one request for the same object to the next, however fast events come. */
+const APART = 2000;
+
+/** What can be done about an object that nobody asks for. */
+const NOTHING = { reload: () => {}, want: () => {} };
+
+/** Whether what was known is there no more, or not for this person. */
+function isGone({ status }) {
+  return status === 403 || status === 404;
+}
 
 /**
  * The rows of a list, kept up to date by its stream: `rows` by key in the order of the stream, `isKnown` once all were told.
- * What was known stays while the stream is broken; `error` is a refusal. `version` changes with the rows.
+ * What was known stays while the stream is broken; `error` is a refusal. `gone` has the keys of those that the stream told
+ * the end of. `version` changes with the rows.
  */
 export function useLive(path, keyOf) {
   const [, redraw] = useState(0);
-  const state = useRef({ path: null, rows: new Map(), version: 0, isKnown: false, error: null });
+  const state = useRef({});
   if (state.current.path !== path) {
-    state.current = { path, rows: new Map(), version: 0, isKnown: false, error: null };
+    state.current = { path, rows: new Map(), gone: new Set(), version: 0, isKnown: false, error: null };
   }
   const { since } = useStore(session);
   useEffect(() => {
@@ -53,16 +64,23 @@ export function useLive(path, keyOf) {
           current.isKnown = true;
         } else if (type === "DELETED") {
           current.rows.delete(keyOf(object));
+          current.gone.add(keyOf(object));
         } else {
           const key = keyOf(object);
           named?.add(key);
           current.rows.set(key, object);
+          current.gone.delete(key);
         }
         current.version += 1;
         changed();
       },
       failed: (error) => {
         current.error = error;
+        if (isGone(error)) {
+          current.rows.clear();
+          current.isKnown = false;
+          current.version += 1;
+        }
         changed();
       },
     });
@@ -74,38 +92,65 @@ export function useLive(path, keyOf) {
   return state.current;
 }
 
-/** An object, asked for again when `again` changes and every `every` milliseconds. What was known stays meanwhile. */
-export function useObject(path, { again = 0, every = 0 } = {}) {
+/**
+ * An object, asked for again when `again` changes and every `every` milliseconds. What was known stays meanwhile, also
+ * beside an `error`, unless that says that the object is gone.
+ */
+export function useObject(path, { again = 0, every = 0, patience } = {}) {
   const [, redraw] = useState(0);
   const state = useRef({ path: null });
   if (state.current.path !== path) {
     state.current = { path, object: null, error: null };
   }
   const { since } = useStore(session);
-  const reload = useRef(() => {});
+  const act = useRef(NOTHING);
+  const asked = useRef(again);
   useEffect(() => {
     if (path === null) return undefined;
     const current = state.current;
     const aborted = new AbortController();
+    let [isLoading, isWanted, begun, timer] = [false, false, 0, 0];
     const load = async () => {
+      clearTimeout(timer);
+      [isLoading, isWanted, begun, timer] = [true, false, Date.now(), 0];
       try {
-        current.object = await get(path, { signal: aborted.signal });
+        current.object = await get(path, { signal: aborted.signal, patience });
         current.error = null;
       } catch (error) {
         if (aborted.signal.aborted) return;
         if (error.status !== 401) current.error = error;
+        if (isGone(error)) current.object = null;
       }
+      isLoading = false;
       redraw((count) => count + 1);
+      if (isWanted && !aborted.signal.aborted) want();
     };
-    reload.current = load;
+    // A request that is on its way comes to its end: events may come faster than answers do.
+    const want = () => {
+      if (isLoading) isWanted = true;
+      else timer ||= setTimeout(load, Math.max(0, begun + APART - Date.now()));
+    };
+    const reload = () => (isLoading ? want() : load());
+    act.current = { reload, want };
+    asked.current = again;
     load();
-    const timer = every ? setInterval(() => !document.hidden && session.get().state === "in" && load(), every) : 0;
     return () => {
-      clearInterval(timer);
+      clearTimeout(timer);
       aborted.abort();
+      act.current = NOTHING;
     };
-  }, [path, again, every, since]);
-  return { ...state.current, reload: () => reload.current() };
+  }, [path, since]);
+  useEffect(() => {
+    if (asked.current === again) return;
+    asked.current = again;
+    act.current.want();
+  }, [again]);
+  useEffect(() => {
+    if (!path || !every) return undefined;
+    const timer = setInterval(() => !document.hidden && session.get().state === "in" && act.current.want(), every);
+    return () => clearInterval(timer);
+  }, [path, every, since]);
+  return { ...state.current, reload: () => act.current.reload() };
 }
 
 /** Pages of a list, as many as are asked for. */

@@ -78,14 +78,16 @@ function Link() {
   }, [broken]);
   if (broken) {
     const seconds = Math.max(0, Math.ceil((broken.until - Date.now()) / 1000));
-    return html`<div class="link broken" role="status">
-      <span>Not live: ${broken.error?.message ?? "the stream ended"}; again in ${seconds} s</span>
+    // Seconds that go by are not announced.
+    return html`<div class="link broken">
+      <span role="status">Not live: ${broken.error?.message ?? "the stream ended"}</span>
+      <span>again in ${seconds} s</span>
       <button type="button" onClick=${broken.now}>Now</button>
     </div>`;
   }
   if (all.length === 0) return null;
   const word = all.some(({ state }) => state === "live") ? "Live" : "Connecting";
-  return html`<div class=${`link ${word.toLowerCase()}`} role="status"><span>${word}</span></div>`;
+  return html`<div class=${`link ${word.toLowerCase()}`}><span role="status">${word}</span></div>`;
 }
 
 const SCHEMES = [["", "System"], ["light", "Light"], ["dark", "Dark"]];

@@ -1,6 +1,6 @@
 // Who did what through fedqd.
 
-import { html, useState } from "../preact.js";
+import { html, useEffect, useState } from "../preact.js";
 import { path } from "../http.js";
 import { usePages } from "../live.js";
 import { refine, to } from "../route.js";
@@ -32,6 +32,7 @@ export function Audit({ query }) {
 /** The server compares whole names, so it is asked once one is finished. */
 function Exactly({ label, placeholder, value, set }) {
   const [typed, type] = useState(value);
+  useEffect(() => type(value), [value]);
   return html`<form onSubmit=${(event) => {
     event.preventDefault();
     set(typed.trim());

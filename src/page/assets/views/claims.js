@@ -1,6 +1,6 @@
 // Claims: what they ask for, what they get and why.
 
-import { html, useEffect, useMemo, useState } from "../preact.js";
+import { html, useEffect, useMemo, useRef, useState } from "../preact.js";
 import { byScarcity, number } from "../format.js";
 import { path } from "../http.js";
 import { useLive, useObject, usePages } from "../live.js";
@@ -58,7 +58,11 @@ const COLUMNS = [
 
 export function Claim({ parts: [name, edit] }) {
   const news = useLive("claims", nameOf).rows.get(name);
-  const { object: claim, error, reload } = useObject(path(["claims", name]), { again: news });
+  const { object, error, reload } = useObject(path(["claims", name]), { again: news });
+  // What was typed stays, also where the claim went meanwhile.
+  const edited = useRef(null);
+  if (object) edited.current = object;
+  const claim = edit === "edit" ? edited.current : object;
   const head = html`<${Head} title=${name} crumb=${{ href: to(["claims"]), text: "Claims" }}>
     ${claim?.state && html`<${Badge} word=${claim.state.ready.status === "True" ? "Ready" : claim.state.ready.reason}
       tone=${claim.state.ready.status === "True" ? "ok" : "warn"} />`}
@@ -67,12 +71,13 @@ export function Claim({ parts: [name, edit] }) {
   if (error && !claim) return html`${head}<${Trouble} error=${error} retry=${reload} />`;
   if (!claim) return html`${head}<${Loading} />`;
   if (edit === "edit") {
-    return html`${head}<${Edit} key=${name} detail=${claim} done=${() => {
+    return html`${head}${error && html`<${Trouble} error=${error} retry=${reload} />`}<${Edit} key=${name} detail=${claim} done=${() => {
       location.hash = to(["claims", name]);
     }} />`;
   }
   const { state } = claim;
   return html`${head}
+    ${error && html`<${Trouble} error=${error} retry=${reload} />`}
     ${state && state.ready.status !== "True" && html`<${Note} tone="warn"><strong>${state.ready.reason}</strong>: ${state.ready.message}<//>`}
     ${state?.notes?.map(({ kind, reason, message }) => html`<${Note} tone="warn"><strong>${kind}</strong> (${reason}): ${message}<//>`)}
     <${Facts} items=${[

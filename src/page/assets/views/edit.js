@@ -3,7 +3,7 @@
 
 import { html, useEffect, useRef, useState } from "../preact.js";
 import { byScarcity, count, isQuantity } from "../format.js";
-import { get, path, send } from "../http.js";
+import { get, path, send, session } from "../http.js";
 import { useObject } from "../live.js";
 import { isSame, merge, named } from "../merge.js";
 import { to } from "../route.js";
@@ -12,6 +12,15 @@ import { Shares } from "./fleet.js";
 
 /** Versions move with every status; only another spec is somebody else's edit. */
 const STATUSES = 20;
+
+/** What was typed, by claim, until it is applied or given up: whoever looks at another view meanwhile finds it again. */
+const drafts = new Map();
+window.addEventListener("beforeunload", (event) => {
+  if (0 < drafts.size) event.preventDefault();
+});
+session.listen(({ state }) => {
+  if (state === "out") drafts.clear();
+});
 
 /** What is typed: rows of text, of which an empty quantity is none. */
 function typed(spec) {
@@ -60,9 +69,10 @@ function slips(draft) {
 
 export function Edit({ detail, done }) {
   // What the edit is made from; the claim may be another by now.
-  const [base, setBase] = useState(() => detail);
-  const [draft, setDraft] = useState(() => typed(detail.spec));
-  const [collisions, setCollisions] = useState([]);
+  const [kept] = useState(() => drafts.get(detail.name));
+  const [base, setBase] = useState(() => kept?.base ?? detail);
+  const [draft, setDraft] = useState(() => kept?.draft ?? typed(detail.spec));
+  const [collisions, setCollisions] = useState(() => kept?.collisions ?? []);
   const [review, setReview] = useState(null);
   const [error, fail] = useState(null);
   const [note, say] = useState(null);
@@ -73,11 +83,9 @@ export function Edit({ detail, done }) {
   const isChanged = !isSame(spec, base.spec);
   const wrong = slips(draft);
   useEffect(() => {
-    if (!isChanged) return undefined;
-    const ask = (event) => event.preventDefault();
-    window.addEventListener("beforeunload", ask);
-    return () => window.removeEventListener("beforeunload", ask);
-  }, [isChanged]);
+    if (isChanged) drafts.set(base.name, { base, draft, collisions });
+    else drafts.delete(base.name);
+  }, [base, draft, collisions, isChanged]);
 
   const resources = columns(base, draft);
   const ask = async (wanted, words = null) => {
@@ -98,6 +106,7 @@ export function Edit({ detail, done }) {
     const { wanted } = review;
     try {
       await put(wanted);
+      drafts.delete(base.name);
       done();
       return;
     } catch (error) {
@@ -125,6 +134,10 @@ export function Edit({ detail, done }) {
   const rebase = async (wanted) => {
     try {
       const newest = await get(path(["claims", base.name]));
+      if (isSame(newest.spec, base.spec)) {
+        await ask(wanted);
+        return;
+      }
       const { merged, collisions } = merge(base.spec, wanted, newest.spec);
       setBase(newest);
       setDraft(typed(merged));
@@ -138,6 +151,17 @@ export function Edit({ detail, done }) {
       setReview(null);
       fail(error);
     }
+  };
+  /** Gains and losses are told against the newest claim, so your edits have to stand on that one too. */
+  const look = async () => {
+    if (isSame(detail.spec, base.spec)) {
+      await ask(spec);
+      return;
+    }
+    setBusy(true);
+    fail(null);
+    await rebase(spec);
+    setBusy(false);
   };
   const change = (row, more) =>
     setDraft((draft) => ({ ...draft, rows: draft.rows.map((one) => (one.id === row.id ? { ...one, ...more } : one)) }));
@@ -157,10 +181,11 @@ export function Edit({ detail, done }) {
     ${collisions.length > 0 && html`<${Note} tone="warn"><strong>Somebody else changed the same.</strong> Your values stand below; decide:
       <ul>${collisions.map(({ field, before, yours, theirs }) => html`<li>${named(field)}: you wrote ${yours ?? "nothing"}, meanwhile it was set to ${theirs ?? "nothing"} (it was ${before ?? "nothing"})</li>`)}</ul><//>`}
     ${collisions.length === 0 && !isSame(detail.spec, base.spec) && html`<${Note} tone="warn">Somebody else has changed the claim since you began: your edits will be put on top of theirs.<//>`}
+    ${kept && isChanged && html`<${Note}>What you typed before is still here; Undo all gives it up.<//>`}
     ${error && html`<${Trouble} error=${error} />`}
     <form ref=${form} onSubmit=${(event) => {
       event.preventDefault();
-      if (wrong.length === 0) ask(spec);
+      if (wrong.length === 0) look();
     }}>
     <${Panel} title="Assignments" id="edit-assignments" aside=${html`<button type="button" onClick=${add}>Add</button>`}>
       <div class="scroller"><table class="form" aria-label="Assignments">
@@ -191,7 +216,7 @@ export function Edit({ detail, done }) {
         setCollisions([]);
         fail(null);
       }}>Undo all</button>
-      <a class="button quiet" href=${to(["claims", base.name])}>Cancel</a>
+      <a class="button quiet" href=${to(["claims", base.name])} onClick=${() => drafts.delete(base.name)}>Cancel</a>
     </div>
     </form>
     <${Panel} title=${`What ${base.spec.clusterName} has`} id="edit-has"><${Shares} flavors=${base.flavors} /><//>

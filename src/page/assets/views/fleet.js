@@ -159,6 +159,7 @@ export function Cluster({ parts: [name] }) {
   if (error && !cluster) return html`${head}<${Trouble} error=${error} retry=${reload} />`;
   if (!cluster) return html`${head}<${Loading} />`;
   return html`${head}
+    ${error && html`<${Trouble} error=${error} retry=${reload} />`}
     ${cluster.reason && html`<${Note} tone=${cluster.state === "Ready" ? "info" : "bad"}>${cluster.reason}${cluster.since && html`, since <${Time} at=${cluster.since} />`}<//>`}
     ${cluster.foundIdentity && html`<${Note} tone="warn">If another cluster is meant to answer there now: <code>fedq cluster confirm ${name}</code><//>`}
     <${Facts} items=${[
@@ -202,11 +203,14 @@ export function Shares({ flavors }) {
   ]} />`;
 }
 
+/** The server gives up sooner, and says what it found until then. */
+const CHECKED = 45_000;
+
 /** Asks the cluster only when somebody wants to know: it is many requests. */
 function Findings({ cluster }) {
   const [asked, set] = useState(0);
   const ask = () => set((count) => count + 1);
-  const { object, error } = useObject(asked ? path(["clusters", cluster, "check"]) : null, { again: asked });
+  const { object, error } = useObject(asked ? path(["clusters", cluster, "check"]) : null, { again: asked, patience: CHECKED });
   return html`<${Panel} title="Check" id="check" aside=${html`<button type="button" onClick=${ask}>${asked ? "Check again" : "Check now"}</button>`}>
     ${!asked && html`<${Nothing}>Looks at the cluster as <code>fedq check ${cluster}</code> does.<//>`}
     ${error && html`<${Trouble} error=${error} />`}

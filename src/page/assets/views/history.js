@@ -116,17 +116,35 @@ export function Capacity({ cluster, news }) {
       ${cells.map((one) => html`<option value=${cellKey(one)} selected=${cellKey(one) === key}>${one.flavor} ${one.resource}</option>`)}</select>`} />`;
 }
 
+/**
+ * What each cluster gave a cell, as entries for `steps`: what plans gave it, up to `today`, which has what each gives now. A
+ * plan without the cell gives it nothing. A plan's `term` is no measure: it is what the cluster had done when it was made.
+ */
+function contributed({ items, from, until }, key, today) {
+  const entries = items.map(({ at, cluster, report }) => {
+    const found = report.cells.find((one) => cellKey(one) === key);
+    return { at: Date.parse(at), key: cluster, value: found ? number(found.effective) : 0 };
+  });
+  const told = new Set(entries.map(({ key }) => key));
+  // Of a cluster without a plan in what was read, nothing changed in that time.
+  const quiet = [...today].filter(([cluster]) => !told.has(cluster));
+  const begun = entries[0]?.at ?? from;
+  entries.unshift(...quiet.map(([cluster, value]) => ({ at: begun, key: cluster, value })));
+  const now = [...new Set([...told, ...today.keys()])].map((cluster) => ({ at: until, key: cluster, value: today.get(cluster) ?? 0 }));
+  const all = [...entries, ...now];
+  const some = new Set(all.filter(({ value }) => value !== 0).map(({ key }) => key));
+  return all.filter(({ key }) => some.has(key) || today.has(key));
+}
+
 /** What a queue got of each cluster. */
 export function QuotaHistory({ queue, cell, series: tones, news }) {
   const [hours, setHours] = useState(24);
   const plans = useSince((next) => path(["plans"], { queue, limit: 1000, continue: next }), hours, news);
   const key = cellKey(cell);
+  const today = JSON.stringify(cell.terms.map(({ cluster, effective }) => [cluster, number(effective)]));
   const drawn = useMemo(() => {
     if (!plans.items) return null;
-    const entries = plans.items.flatMap(({ at, cluster, report }) => {
-      const found = report.cells.find((one) => cellKey(one) === key);
-      return found ? [{ at: Date.parse(at), key: cluster, value: number(found.term) }] : [];
-    });
+    const entries = contributed(plans, key, new Map(JSON.parse(today)));
     const last = new Map(entries.map(({ key, value }) => [key, value]));
     const clusters = [...last.keys()].sort((a, b) => last.get(b) - last.get(a));
     const { times, values } = steps(entries, clusters, plans.from, plans.until);
@@ -141,7 +159,7 @@ export function QuotaHistory({ queue, cell, series: tones, news }) {
         ...(few.length ? [] : [{ name: "all clusters", tone: "s0", values: stacked.at(-1) ?? sum, isFilled: true }]),
       ],
     };
-  }, [plans.items, key]);
+  }, [plans.items, key, today]);
   return html`<${Past} title=${`${cell.flavor} ${cell.resource} over time`} hours=${hours} setHours=${setHours} states=${[plans]} cell=${cell} drawn=${drawn} plans=${plans.items} />`;
 }
 
@@ -175,7 +193,7 @@ function Events({ events }) {
     { name: "What moved it", className: "grow", cell: ({ cause, who }) => html`${cause}${who && html`<span class="sub">by ${who}</span>`}` },
     {
       name: "Then", className: "grow",
-      cell: ({ report }) => report.cells.slice(0, 4).map(({ queue, flavor, resource, effective, requested, reason }) =>
+      cell: ({ report }) => report.cells.length === 0 ? html`<span class="sub">nothing any more</span>` : report.cells.slice(0, 4).map(({ queue, flavor, resource, effective, requested, reason }) =>
         html`<span class="sub">${queue} ${flavor} ${resource}: ${effective}${effective !== requested ? ` of ${requested}` : ""}${reason !== "Assigned" ? `, ${reason}` : ""}</span>`),
     },
   ]} />`;

@@ -48,11 +48,11 @@ class Kept {
 function useLog(id, run) {
   const [, redraw] = useState(0);
   const kept = useRef(new Kept());
-  const state = useRef({ end: null, error: null, isBegun: false });
+  const state = useRef({ end: null, error: null, isBegun: false, isDone: false });
   const { since } = useStore(session);
   const resume = useRef(null);
   useEffect(() => {
-    if (state.current.end) return undefined;
+    if (state.current.end || state.current.isDone) return undefined;
     let timer = 0;
     const changed = () => {
       timer ||= setTimeout(() => {
@@ -69,6 +69,7 @@ function useLog(id, run) {
       }),
       begun: () => {
         state.current.isBegun = true;
+        state.current.error = null;
         changed();
       },
       line: (line) => {
@@ -86,7 +87,12 @@ function useLog(id, run) {
         }
         changed();
       },
-      over: () => state.current.end !== null || run === "previous",
+      // Nothing is added to an earlier run: its log is all there once an answer came to its end.
+      over: (error) => state.current.end !== null || (run === "previous" && error === null),
+      done: () => {
+        state.current.isDone = true;
+        changed();
+      },
       failed: (error) => {
         state.current.error = error;
         changed();
@@ -106,7 +112,7 @@ export function Log({ id, nodes, name }) {
 }
 
 function Run({ id, nodes, name, run, setRun }) {
-  const { kept, end, error, isBegun } = useLog(id, run);
+  const { kept, end, error, isBegun, isDone } = useLog(id, run);
   const [query, search] = useState("");
   const [only, setOnly] = useState(false);
   const [times, setTimes] = useState(false);
@@ -140,15 +146,15 @@ function Run({ id, nodes, name, run, setRun }) {
         <label><input type="checkbox" checked=${times} onChange=${() => setTimes(!times)} /> times</label>
         <${Choice} label="Which run" value=${run} options=${[["", "This run"], ["previous", "The one before"]]} onChange=${setRun} />
         <${Download} id=${id} name=${name} run=${run} />
-        ${end ? html`<${Badge} word=${end.phase} />` : html`<${Badge} word=${isBegun ? "following" : "opening"} tone="info" />`}
+        ${end ? html`<${Badge} word=${end.phase} />` : !error && html`<${Badge} word=${isDone ? "ended" : isBegun ? "following" : "opening"} tone="info" />`}
       </div>
     </div>
     ${error && html`<${Trouble} error=${error} />`}
     ${kept.dropped > 0 && html`<p class="dropped">${count(kept.dropped, "older line")} not kept here: the file has them.</p>`}
     ${kept.lines.length === 0 && !error
-      ? html`<${Nothing}>${isBegun ? "Nothing is written yet." : "Opening…"}<//>`
+      ? html`<${Nothing}>${isDone ? "Nothing was written." : isBegun ? "Nothing is written yet." : "Opening…"}<//>`
       : html`<${Lines} lines=${lines} needle=${needle} row=${needle ? row : undefined} hit=${needle && matches.length ? kept.lines[matches[chosen]] : null}
-          nodes=${nodes} times=${times} show=${show} isLive=${!end} />`}
+          nodes=${nodes} times=${times} show=${show} isLive=${!end && !isDone} />`}
     ${whole && html`<${Dialog} title=${`Line ${whole.number + 1}, ${amount(whole.raw.length, "characters")} characters`} close=${() => show(null)}>
       <textarea class="whole" readonly aria-label="The whole line" rows="14">${plain(whole.raw)}</textarea>
       <div class="dialog-actions"><button type="button" onClick=${() => show(null)}>Close</button></div><//>`}

@@ -66,6 +66,7 @@ export function Placement({ parts: [namespace, name], query }) {
     name: `${name} ×${weight}`, className: "number score wide", cell: ({ scores }) => scores[index] ?? html`<span class="muted">–</span>`,
   }));
   return html`${head}
+    ${error && html`<${Trouble} error=${error} retry=${reload} />`}
     ${object.warning && html`<${Note} tone="warn">${object.warning}<//>`}
     ${news?.failures?.map((failure) => html`<${Note} tone="bad">${failure}<//>`)}
     <${Facts} items=${[

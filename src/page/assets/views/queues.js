@@ -76,16 +76,19 @@ function Cells({ cells }) {
 
 export function Queue({ parts: [name], query }) {
   const news = useLive("queues", nameOf).rows.get(name);
-  const { object, error, reload } = useObject(path(["queues", name]), { again: news });
+  // The stream tells all that is shown of it; without it, the server says why.
+  const { object, error, reload } = useObject(news ? null : path(["queues", name]));
   const head = html`<${Head} title=${name} crumb=${{ href: to(["queues"]), text: "Queues" }} />`;
   const queue = news ?? object?.queue;
   const clusters = (queue?.cells ?? []).flatMap((cell) => cell.terms.map(({ cluster }) => cluster));
   const series = useSeries(clusters);
   if (error && !queue) return html`${head}<${Trouble} error=${error} retry=${reload} />`;
   if (!queue) return html`${head}<${Loading} />`;
+  const given = JSON.stringify(queue.cells.map(({ terms }) => terms.map(({ cluster, requested, effective, term }) => [cluster, requested, effective, term])));
   const cells = [...queue.cells].sort((a, b) => byScarcity(a.resource, b.resource) || (a.flavor < b.flavor ? -1 : 1));
   const chosen = cells.find((cell) => cell.flavor === query.flavor && cell.resource === query.resource) ?? cells[0];
   return html`${head}
+    ${error && html`<${Trouble} error=${error} retry=${reload} />`}
     ${queue.untouched && html`<${Note} tone="warn">fedq leaves this queue alone: ${queue.untouched}<//>`}
     ${queue.conflicts?.map(({ cluster, message, next }) => html`<${Note} tone="warn"><strong>${cluster ?? "the hub"}</strong>: ${message}<pre>${next}</pre><//>`)}
     ${queue.problems?.map(({ cluster, reason, message }) => html`<${Note} tone="warn"><strong>${cluster}</strong>, ${reason}: ${message}<//>`)}
@@ -104,7 +107,7 @@ export function Queue({ parts: [name], query }) {
         ${cells.some(({ base }) => number(base)) && html`<span><i class="dot base"></i>base</span>`}</p>
     <//>
     <${Explained} cell=${chosen} />
-    <${QuotaHistory} queue=${name} cell=${chosen} series=${series} news=${news} />
+    <${QuotaHistory} queue=${name} cell=${chosen} series=${series} news=${given} />
 `}`;
 }
 

@@ -1,6 +1,6 @@
 // One task: how it is, what happened to it, what each cluster says to it, and how to end it.
 
-import { html, useState } from "../preact.js";
+import { html, useEffect, useState } from "../preact.js";
 import { count } from "../format.js";
 import { path, send } from "../http.js";
 import { useLive, useObject } from "../live.js";
@@ -11,10 +11,15 @@ import { Log } from "./log.js";
 const OVER = ["succeeded", "failed", "stopped"];
 
 export function Task({ parts: [id, part] }) {
-  // The stream tells of one's own newest; others are looked at now and then.
+  // The stream tells of one's own newest; others are looked at now and then. What the stream does not tell of a task, such as
+  // its history, is looked at too as long as it changes.
   const news = useLive("tasks", (row) => row.id).rows.get(id);
-  const { object, error, reload } = useObject(path(["tasks", id]), { again: news, every: news ? 0 : 5000 });
-  const task = object && news ? { ...object, ...news } : object;
+  const [isOver, setOver] = useState(false);
+  const { object, error, reload } = useObject(path(["tasks", id]), { again: news, every: isOver ? 0 : news ? 30_000 : 5000 });
+  const isNewer = news && object && Date.parse(object.changed) <= Date.parse(news.changed);
+  const task = isNewer ? { ...object, ...news } : object;
+  const phase = object?.phase;
+  useEffect(() => setOver(OVER.includes(phase)), [phase]);
   const head = html`<${Head} title=${task?.name ?? id} crumb=${{ href: to(["tasks"]), text: "Tasks" }}>
     ${task && html`<${Badge} word=${task.phase} />`}
     ${task && !OVER.includes(task.phase) && html`<${Stop} task=${task} done=${reload} />`}
@@ -22,6 +27,7 @@ export function Task({ parts: [id, part] }) {
   if (error && !task) return html`${head}<${Trouble} error=${error} retry=${reload} />`;
   if (!task) return html`${head}<${Loading} />`;
   return html`${head}
+    ${error && html`<${Trouble} error=${error} retry=${reload} />`}
     <nav class="tabs" aria-label="Parts of the task">
       <a href=${to(["tasks", id])} aria-current=${part === "log" ? undefined : "page"}>Overview</a>
       <a href=${to(["tasks", id, "log"])} aria-current=${part === "log" ? "page" : undefined}>Log</a>

@@ -18,6 +18,7 @@ export function Tasks({ query }) {
   const text = (query.q ?? "").toLowerCase();
   const all = useMemo(() => {
     const rows = new Map(older.rows);
+    for (const id of newest.gone) rows.delete(id);
     for (const [id, row] of newest.rows) rows.set(id, row);
     return [...rows.values()].sort((a, b) => (a.submitted < b.submitted ? 1 : a.submitted > b.submitted ? -1 : a.id < b.id ? 1 : -1));
   }, [newest.rows, newest.version, older.rows]);
@@ -28,8 +29,9 @@ export function Tasks({ query }) {
   // The stream tells of the newest 500: with fewer, there are no others.
   const isAll = newest.isKnown && newest.rows.size < PAGE && older.rows.size === 0;
   const end = useCallback(() => {
-    if (newest.isKnown && !isAll && !text) older.more();
-  }, [newest.isKnown, isAll, text, older.more]);
+    // What was refused is asked for again when somebody says so.
+    if (newest.isKnown && !isAll && !text && !older.error) older.more();
+  }, [newest.isKnown, isAll, text, older.error, older.more]);
   return html`
     <${Head} title="Tasks">
       <${Choice} label="State" value=${query.over ?? ""} options=${[["", "All"], ["false", "Live"], ["true", "Over"]]} onChange=${(over) => set({ over })} />
@@ -38,7 +40,7 @@ export function Tasks({ query }) {
       <${Filter} label="Filter tasks" value=${query.q ?? ""} onInput=${(q) => set({ q })} />
     <//>
     ${newest.error && html`<${Trouble} error=${newest.error} />`}
-    ${older.error && html`<${Trouble} error=${older.error} retry=${older.more} />`}
+    ${older.error && older.error.status !== 401 && html`<${Trouble} error=${older.error} retry=${older.more} />`}
     ${!newest.isKnown && !newest.error && html`<${Loading} />`}
     ${newest.isKnown && rows.length === 0 && html`<${Nothing}>${all.length ? "None of those that are loaded is like that." : html`No tasks. <code>fedq task submit FILE</code> hands one in.`}<//>`}
     ${rows.length > 0 && html`<${Rows} label="Tasks" rows=${rows} keyOf=${idOf} height=${52} columns=${COLUMNS} end=${end} />`}
@@ -54,14 +56,14 @@ function useOlder(asked) {
   const current = state.key === key ? state : empty;
   const more = useCallback(async () => {
     if (current.isLoading || !current.hasMore) return;
-    set({ ...current, isLoading: true });
+    set({ ...current, isLoading: true, error: null });
     try {
       const page = await get(path(["tasks"], { ...asked, limit: PAGE, continue: current.next }));
       const rows = new Map(current.rows);
       for (const row of page.items) rows.set(row.id, row);
       set({ ...current, rows, next: page.continue, hasMore: page.continue !== undefined, isLoading: false, error: null });
     } catch (error) {
-      set({ ...current, isLoading: false, hasMore: false, error: error.status === 401 ? null : error });
+      set({ ...current, isLoading: false, error });
     }
   }, [current, key]);
   return { ...current, more };
