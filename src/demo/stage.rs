@@ -37,7 +37,7 @@ const KUBECTL: &str = "kubectl";
 /// For whoever wants to submit work.
 pub const JOB: &str = "job.yaml";
 /// All that is written to the folder.
-pub const FILES: [&str; 12] = [
+pub const FILES: [&str; 13] = [
     LOG,
     ENVIRONMENT,
     CONNECTION,
@@ -49,6 +49,7 @@ pub const FILES: [&str; 12] = [
     "fedq.db-wal",
     "fedq.db-shm",
     "fedq.db.lock",
+    "task-logs",
     KUBECTL,
 ];
 
