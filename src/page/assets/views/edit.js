@@ -1,7 +1,7 @@
 // Edits a claim as `fedq claim edit` does: what is wrong is said where it is, gains and losses are shown before anything is
 // written, and what somebody else changed meanwhile stays. What was typed is kept until it is applied or given up.
 
-import { html, useEffect, useRef, useState } from "../preact.js";
+import { html, useLayoutEffect, useRef, useState } from "../preact.js";
 import { byScarcity, count, isQuantity } from "../format.js";
 import { get, path, send, session } from "../http.js";
 import { useObject } from "../live.js";
@@ -82,7 +82,8 @@ export function Edit({ detail, done }) {
   const spec = specOf(draft, base.spec);
   const isChanged = !isSame(spec, base.spec);
   const wrong = slips(draft);
-  useEffect(() => {
+  // Before anything else happens: whoever goes on at once finds the last letter, too.
+  useLayoutEffect(() => {
     if (isChanged) drafts.set(base.name, { base, draft, collisions });
     else drafts.delete(base.name);
   }, [base, draft, collisions, isChanged]);
