@@ -96,7 +96,10 @@ async fn every_operation_names_the_parameter_that_is_wrong() {
             let other = if name.to_lowercase() == *name { name.to_uppercase() } else { name.to_lowercase() };
             wrong.push((other.clone(), format!("?{other}=1")));
             wrong.push((name.clone(), format!("?{name}=%00")));
-            wrong.push((name.clone(), format!("?{name}=true&{name}=true")));
+            // The words of a command are several.
+            if name != "command" {
+                wrong.push((name.clone(), format!("?{name}=true&{name}=true")));
+            }
         }
         for (field, query) in wrong {
             let (status, code, causes) =

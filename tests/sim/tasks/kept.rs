@@ -243,10 +243,6 @@ async fn what_a_run_wrote_is_there_though_its_pods_went_before_they_could_be_rea
     let (code, lines, told) = logs(&stage, &id, &[]).await;
     let rounds = (0..2).flat_map(|round| (0..3).map(move |number| format!("line {number} of {round}")));
     assert_eq!((code, written(lines)), (Some(100), rounds.collect()), "each line once: {told}");
-    // Whoever reads is patient with a cluster that is silent.
-    wrong(stage.worker("one"), "");
-    let whole = stage.bed.path("task-logs").join(format!("{id}-1.jsonl"));
-    until("it to be a file like any other", || whole.exists() && !part.exists()).await;
 }
 
 /// What happens on the disk wakes nobody.
