@@ -289,7 +289,8 @@ fn logs_are_kept_beside_the_database_within_limits() {
         let file = format!("store: {{path: /var/lib/fedq/fedq.db}}\ntasks: {{logs: {{{text}}}}}\n");
         layered(&file, &[], &[]).map(|loaded| loaded.config.task_logs().expect("checked"))
     };
-    assert_eq!(logs("").expect("valid"), None, "off unless asked for");
+    assert!(logs("").expect("valid").is_some(), "on unless switched off");
+    assert_eq!(logs("keep: false").expect("valid"), None);
     let (folder, one, all) = logs("keep: true, maxSize: 1Mi").expect("valid").expect("on");
     assert_eq!((folder.as_path(), one, all), (Path::new("/var/lib/fedq/task-logs"), 1 << 20, 1 << 30));
     let (folder, ..) = logs("keep: true, folder: /logs").expect("valid").expect("on");
