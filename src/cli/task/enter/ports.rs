@@ -119,7 +119,6 @@ async fn hear(mut hears: Hears, to_local: &mut WriteHalf<'_>, port: u16) -> Resu
             DATA | ERROR if !begun[usize::from(channel)] => begun[usize::from(channel)] = true,
             // Whoever was connected has gone.
             DATA if to_local.write_all(&bytes).await.is_err() => break,
-            DATA => {}
             ERROR => {
                 let message = format!("port {port}: {}", String::from_utf8_lossy(&bytes));
                 return Err(CliError::Failed { message, next: None });
