@@ -109,6 +109,14 @@ async fn who_applies_the_hubs_queue_from_git_is_told_what_to_configure() {
         "coveredResources": [GPU],
         "flavors": [{"name": FLAVOR, "resources": [{"name": GPU, "nominalQuota": "0"}]}],
     }]}});
+    let apply = async || {
+        let request =
+            Request::patch("/apis/kueue.x-k8s.io/v1beta2/clusterqueues/team?fieldManager=argocd-controller")
+                .header("content-type", "application/merge-patch+json")
+                .body(in_git.to_string().into_bytes())
+                .unwrap();
+        client.kube().request::<Value>(request).await.unwrap();
+    };
     let began = Instant::now();
     loop {
         let claim = stage.hub().get("ClusterResourceClaim", "", "one-resource-claim").unwrap();
@@ -121,13 +129,7 @@ async fn who_applies_the_hubs_queue_from_git_is_told_what_to_configure() {
         }
         assert!(began.elapsed() < WITHIN, "nothing is said of it: {said}");
         if gpus(stage.hub())[0] != Some(0) {
-            let request = Request::patch(
-                "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/team?fieldManager=argocd-controller",
-            )
-            .header("content-type", "application/merge-patch+json")
-            .body(in_git.to_string().into_bytes())
-            .unwrap();
-            client.kube().request::<Value>(request).await.unwrap();
+            apply().await;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -152,13 +154,7 @@ async fn who_applies_the_hubs_queue_from_git_is_told_what_to_configure() {
                 break said;
             }
             assert!(began.elapsed() < WITHIN, "it is not told of: {}", fedq(arguments));
-            let request = Request::patch(
-                "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/team?fieldManager=argocd-controller",
-            )
-            .header("content-type", "application/merge-patch+json")
-            .body(in_git.to_string().into_bytes())
-            .unwrap();
-            client.kube().request::<Value>(request).await.unwrap();
+            apply().await;
             tokio::time::sleep(Duration::from_millis(200)).await;
         };
         for line in [
