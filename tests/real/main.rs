@@ -172,6 +172,8 @@ fn run_case(case: Case, pool: &Pool, runtime: &tokio::runtime::Handle) -> Result
     let result = result.and(healed);
     result.map_err(|error| {
         let mut text = chain(&error);
+        // The harness tells it when all have ended, which a run that is broken off never sees.
+        eprintln!("{} failed: {text}", case.name);
         if let Ok(dir) = fleet.scratch(short) {
             text.push('\n');
             text.push_str(&daemon::log_tails(&dir));

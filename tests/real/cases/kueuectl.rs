@@ -1,10 +1,9 @@
 //! kueuectl beside fedq under its name: the same command lines on the same server, compared byte for byte.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use regex::Regex;
@@ -132,13 +131,7 @@ fn answer(cluster: &Cluster, fleet: &Fleet, program: &Path, line: &str, limit: &
     if !limit.is_empty() {
         command.env("KUEUECTL_LIST_REQUEST_LIMIT", limit);
     }
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = fleet.adopt(&mut command).spawn().with_context(|| program.display().to_string())?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // Most commands end without reading.
-        let _ = stdin.write_all(format!("{input}\n").as_bytes());
-    }
-    let out = child.wait_with_output()?;
+    let out = fleet.output(&mut command, format!("{input}\n").as_bytes())?;
     let text = |bytes: &[u8]| normal(&String::from_utf8_lossy(bytes));
     Ok([
         text(&out.stdout),

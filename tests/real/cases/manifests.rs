@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::support::fleet::Fleet;
+use crate::support::process::output;
 use crate::support::tools::kubeconform;
 use crate::support::wait::{Seen, eventually};
 
@@ -58,7 +59,7 @@ pub async fn kubeconform_takes_all_that_is_shipped(fleet: &Fleet) -> Result<()> 
         let location = format!("{}/{template}", schemas.display());
         let mut judge = Command::new(&program);
         judge.args(["-strict", "-summary", "-schema-location", &location]).args(files);
-        judge.output().context("run kubeconform")
+        output(&mut judge, b"")
     };
     let judged = judge(&manifests)?;
     let said = String::from_utf8_lossy(&[judged.stdout, judged.stderr].concat()).into_owned();
@@ -97,7 +98,7 @@ impl Kubectl {
     fn run(&self, arguments: &[&str]) -> Result<String> {
         let mut kubectl = Command::new(&self.program);
         kubectl.args(arguments).env("KUBECONFIG", self.dir.join("kubeconfig")).env("HOME", &self.dir);
-        let ran = kubectl.output().context("run kubectl")?;
+        let ran = output(&mut kubectl, b"")?;
         ensure!(ran.status.success(), "kubectl {arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
         Ok(String::from_utf8(ran.stdout)?)
     }

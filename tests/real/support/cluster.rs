@@ -211,7 +211,7 @@ impl Cluster {
     pub fn kubectl_with(&self, env: &[(&str, &str)], args: &[&str]) -> Result<String> {
         let mut command = Command::new(self.tools.program("kubectl"));
         command.args(args).env("KUBECONFIG", &self.kubeconfig_path).env("HOME", &self.dir);
-        let out = self.supervisor.adopt(command.envs(env.iter().copied())).output().context("run kubectl")?;
+        let out = self.supervisor.output(command.envs(env.iter().copied()), b"")?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         ensure!(
             out.status.success(),

@@ -1,6 +1,5 @@
 //! The programs under test: `fedqd` beside the clusters, and `fedq` as a person runs it.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -191,19 +190,12 @@ impl Drop for Daemon {
 /// Runs `fedq` with a home folder of the case's own, so that neither a person's configuration nor another case's
 /// is seen. `env` is added to an otherwise nearly empty environment.
 pub fn cli(fleet: &Fleet, case: &str, env: &[(&str, &str)], args: &[&str]) -> Result<Ran> {
-    let out = fleet.supervisor.adopt(&mut command(fleet, case, env, args)?).output().context("run fedq")?;
-    Ok(Ran::from(out))
+    cli_fed(fleet, case, env, args, "")
 }
 
 /// The same with something on its standard input.
 pub fn cli_fed(fleet: &Fleet, case: &str, env: &[(&str, &str)], args: &[&str], input: &str) -> Result<Ran> {
-    let mut command = command(fleet, case, env, args)?;
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = fleet.supervisor.adopt(&mut command).spawn().context("start fedq")?;
-    let mut stdin = child.stdin.take().context("its input")?;
-    stdin.write_all(input.as_bytes())?;
-    drop(stdin);
-    Ok(Ran::from(child.wait_with_output().context("run fedq")?))
+    Ok(Ran::from(fleet.output(&mut command(fleet, case, env, args)?, input.as_bytes())?))
 }
 
 /// The same without waiting for its end. Its errors go where the case's own do.

@@ -1,7 +1,7 @@
 //! The clusters of one run: a hub and two workers with Kueue, and bare ones on demand.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -115,6 +115,11 @@ impl Fleet {
     /// Lets a program that a case starts by itself end with the run.
     pub fn adopt<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         self.supervisor.adopt(command)
+    }
+
+    /// As [`Supervisor::output`].
+    pub fn output(&self, command: &mut Command, input: &[u8]) -> Result<Output> {
+        self.supervisor.output(command, input)
     }
 
     /// Starts a program of a case that ends with the run.

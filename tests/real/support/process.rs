@@ -1,14 +1,18 @@
 //! Every program that the run starts, and the promise that none outlives it.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+
+/// Far longer than any command of a case takes. A case's own limit does not reach into a thread that waits for a program.
+const ENDS_WITHIN: Duration = Duration::from_mins(4);
 
 /// One process group with a watchdog as its leader.
 ///
@@ -79,6 +83,11 @@ impl Supervisor {
         command.process_group(self.group)
     }
 
+    /// Runs a short-lived program of the group to its end; one that does not end is killed, and an error says what it wrote.
+    pub fn output(&self, command: &mut Command, input: &[u8]) -> Result<Output> {
+        output(self.adopt(command), input)
+    }
+
     /// Kills everything and returns when it is gone.
     pub fn stop(&self) {
         let mut watchdog = self.watchdog.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,6 +109,59 @@ impl Drop for Supervisor {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// As [`Supervisor::output`], of a program that is no part of a group. Its input is written while its output is read: a
+/// program that echoes more than a pipe holds would wait for its reader, and its writer for it.
+pub fn output(command: &mut Command, input: &[u8]) -> Result<Output> {
+    let program = command.get_program().display().to_string();
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("start {program}"))?;
+    let (mut stdin, input) = (child.stdin.take().context("its input")?, input.to_owned());
+    // Most programs end without reading: then there is nobody to write to.
+    std::thread::spawn(move || stdin.write_all(&input));
+    let stdout = all_of(child.stdout.take().context("its output")?);
+    let stderr = all_of(child.stderr.take().context("its errors")?);
+    let by = Instant::now() + ENDS_WITHIN;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break Some(status);
+        }
+        if Instant::now() > by {
+            child.kill()?;
+            child.wait()?;
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    // What it started may hold them open.
+    let after = || by.saturating_duration_since(Instant::now()) + Duration::from_secs(5);
+    let (stdout, stderr) = (stdout.recv_timeout(after()), stderr.recv_timeout(after()));
+    let Some(status) = status else {
+        let text = |read: Result<Vec<u8>, _>| String::from_utf8_lossy(&read.unwrap_or_default()).into_owned();
+        bail!(
+            "{program} still ran after {ENDS_WITHIN:?}\nstdout: {}\nstderr: {}",
+            text(stdout),
+            text(stderr)
+        );
+    };
+    let open = || format!("{program} has ended, but its output stays open");
+    Ok(Output { status, stdout: stdout.with_context(open)?, stderr: stderr.with_context(open)? })
+}
+
+fn all_of(mut from: impl Read + Send + 'static) -> mpsc::Receiver<Vec<u8>> {
+    let (sender, whole) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut all = Vec::new();
+        // What was read before an error is more than nothing, and nobody may wait for it any more.
+        let _ = from.read_to_end(&mut all);
+        let _ = sender.send(all);
+    });
+    whole
 }
 
 /// One running program of the group.
