@@ -17,8 +17,8 @@ pub async fn appwrappers_go_from_the_hub_to_the_worker_that_runs_them(fleet: &Fl
     let (name, case) = ("appwrappers_go_from_the_hub_to_the_worker_that_runs_them", "aw-hub");
     let (one, two) = (fleet.worker1(), fleet.worker2());
     forget_leases(two).await?;
-    let _running = Operator::Ours.start(fleet, one, name).await?;
     let stage = stage(fleet, name, case, "keepObjects: 20s, unwrapJobs: true").await?;
+    let _running = Operator::Ours.start(fleet, one, name).await?;
     let bed = Bed::set(&stage, ["8", "16"]).await?;
 
     let short = hand_in(&bed, &wrapper("short", (2, 1), SHORT))?;
@@ -97,8 +97,9 @@ pub async fn killed_or_cut_off_while_it_hands_over_each_component_exists_once(fl
     let (name, case) = ("killed_or_cut_off_while_it_hands_over_each_component_exists_once", "aw-cut");
     let one = fleet.worker1();
     forget_leases(fleet.worker2()).await?;
-    let mut running = Operator::Ours.start(fleet, one, name).await?;
+    // The stage takes away what is left of AppWrappers, webhooks too, without which the operator would not start anew.
     let stage = stage(fleet, name, case, "").await?;
+    let mut running = Operator::Ours.start(fleet, one, name).await?;
     let bed = Bed::set(&stage, ["8", "4"]).await?;
     // What is wrapped has a name of its own each time: that of the last is there for a while.
     for (name, at) in

@@ -239,6 +239,8 @@ async fn start_upstreams(
     kubeconfig: Option<&str>,
 ) -> Result<Running> {
     let program = tokio::task::spawn_blocking(tools::appwrapper_operator).await??;
+    // A case before this one may have left ours.
+    remove_webhooks(cluster).await?;
     let namespace = "appwrapper-system";
     cluster.apply(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {namespace}}}}}")).await?;
     eventually("upstream's port to be free", PORT_WITHIN, async || {

@@ -438,6 +438,15 @@ pub async fn clear(fleet: &Fleet) -> Result<()> {
             release(hub, "v1", "Secret", &secret).await?;
         }
     }
+    // A case that waits for one must not find that of another, about a claim of the same name.
+    for event in hub.list("events.k8s.io/v1", "Event", None).await? {
+        if event["reportingController"] == "fedq.dev/fedqd" {
+            let (name, namespace) =
+                (event["metadata"]["name"].as_str(), event["metadata"]["namespace"].as_str());
+            let name = name.unwrap_or_default();
+            hub.delete(Id { api_version: "events.k8s.io/v1", kind: "Event", namespace, name }).await?;
+        }
+    }
     let (one, two) = (fleet.worker1(), fleet.worker2());
     tokio::try_join!(
         clear_kind(hub, CLAIMS, CLAIM),
