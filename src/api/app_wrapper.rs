@@ -54,7 +54,6 @@ pub async fn submit_app_wrapper(
         failure
     })?;
     let WrappedFile { mut task, warnings } = read;
-    let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     if let Some(wrapped) = &mut task.spec.wrapped {
         wrapped.user_id.clone_from(&owner.caller.uid);
         wrapped.unwrap = unwrap;
@@ -63,16 +62,17 @@ pub async fn submit_app_wrapper(
         }
         may_create(&state, &owner, &wrapped.objects()).await?;
     }
-    let file = TaskFile { name: None, tasks: vec![task], warnings: Vec::new() };
+    let told = warnings.iter().map(ToString::to_string).collect();
+    let file = TaskFile { name: None, tasks: vec![task], warnings };
     let checked = check(&state, &owner, file, &wanted).await?;
     let dry_run = dry_run.is_set();
-    let told = checked.iter().map(|one| if dry_run { verdicts(&one.choice) } else { Vec::new() }).collect();
+    let said = checked.iter().map(|one| if dry_run { verdicts(&one.choice) } else { Vec::new() }).collect();
     let rows = if dry_run {
         checked.into_iter().map(|one| one.row).collect()
     } else {
         accept(&state, &owner, &wanted, checked).await?
     };
-    let submitted = Submitted { warnings, dry_run, ..submitted(&state, rows, told) };
+    let submitted = Submitted { warnings: told, dry_run, ..submitted(&state, rows, said) };
     if dry_run {
         return Ok(Json(submitted).into_response());
     }

@@ -120,7 +120,14 @@ fn options(asked: SubmitTask, uploads: BTreeMap<String, Archive>) -> (String, Op
     let changes = Changes {
         name: asked.name,
         num_nodes: asked.num_nodes.map(|number| number.to_string()),
+        workdir: asked.workdir,
+        priority: asked.priority,
+        disk_size: asked.disk_size,
+        infra: asked.infra,
         accelerators: asked.accelerators,
+        cpus: asked.cpus,
+        memory: asked.memory,
+        use_spot: asked.use_spot.map(|spot| spot.to_string()),
         image: asked.image,
     };
     let options = Options {

@@ -57,6 +57,33 @@ pub struct SubmitTask {
     #[schema(minimum = 1)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub num_nodes: Option<u32>,
+    /// Instead of the file's `workdir`; what it names of the submitter's machine is in `uploads`.
+    #[schema(max_length = 4096)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workdir: Option<String>,
+    /// Instead of the file's `priority` and `priority_class`: a number, or the name of a WorkloadPriorityClass.
+    #[schema(max_length = 253)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<String>,
+    /// Instead of the file's `infra`, and `cloud` with `region`: `k8s`, or `k8s/` and a cluster's name.
+    #[schema(max_length = 128)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub infra: Option<String>,
+    /// Instead of the file's `cpus` of each node, such as `16` or `8+`.
+    #[schema(max_length = 64)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<String>,
+    /// Instead of the file's `memory` of each node, such as `64`, in GB as SkyPilot's, `32+` or `64Gi`.
+    #[schema(max_length = 64)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<String>,
+    /// Instead of the file's `use_spot`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub use_spot: Option<bool>,
+    /// Instead of the file's `disk_size`.
+    #[schema(max_length = 64)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_size: Option<String>,
     /// Instead of the file's `accelerators`, such as `H100:8`.
     #[schema(max_length = 256)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -264,6 +291,9 @@ pub struct TaskDetail {
     pub secrets: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<Mounted>,
+    /// What of its file has no effect, or another than its writer may think.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// What an AppWrapper wraps, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub components: Vec<Component>,

@@ -67,24 +67,40 @@ fn values_are_given_beside_the_file_and_secrets_are_not_shown() {
     let (code, out, err) = validate(text, &["-e", "A=1", "--secret", "TOKEN=-", "-o", "yaml"]);
     assert_eq!(code, Some(0), "{out}{err}");
     assert!(!out.contains("hush") && !err.contains("hush"), "{out}{err}");
-    let (code, _, err) = validate(text, &["-e", "A", "--secret", "TOKEN=-"]);
-    assert_eq!(code, Some(2));
-    assert!(err.contains("-e takes NAME=VALUE"), "{err}");
+    // The environment of these tests has a TOKEN and no A.
+    let (code, out, err) = validate(text, &["-e", "A=1", "--secret", "TOKEN"]);
+    assert_eq!(code, Some(0), "{out}{err}");
+    for (wrong, says) in [
+        ("A", "the environment has no text A"),
+        ("=1", "-e takes NAME=VALUE, or NAME"),
+        ("hush-hush", "this is no name of a variable"),
+    ] {
+        let (code, out, err) = validate(text, &["-e", wrong, "--secret", "TOKEN=-"]);
+        assert_eq!(code, Some(2));
+        assert!(err.contains(says) && !out.contains("hush") && !err.contains("hush"), "{wrong}: {err}");
+    }
 }
 
 #[test]
 fn variables_come_from_a_file_and_typed_ones_win() {
     let folder = TempDir::new().unwrap();
-    fs::write(folder.path().join("task.yaml"), "run: x\nenvs: {A: , B: }\n").unwrap();
+    fs::write(folder.path().join("task.yaml"), "run: x\nenvs: {A: , B: }\nsecrets: {C: }\n").unwrap();
     fs::write(folder.path().join("vars"), "# comment\nexport A='1'\nB=2\n").unwrap();
+    fs::write(folder.path().join("secrets"), "C=hush\n").unwrap();
+    fs::write(folder.path().join("no-secrets"), "hush\n").unwrap();
     let run = |file: &str| {
-        let arguments = ["task", "validate", "task.yaml", "--env-file", file];
+        let arguments = ["task", "validate", "task.yaml", "--env-file", file, "--secret-file", "secrets"];
         fedq(&arguments).current_dir(folder.path()).output().unwrap()
     };
     assert_eq!(run("vars").status.code(), Some(0));
     let missing = run("nowhere");
     assert_eq!(missing.status.code(), Some(1));
     assert!(stderr(&missing).contains("cannot read `nowhere`"), "{}", stderr(&missing));
+    let arguments = ["task", "validate", "task.yaml", "--secret-file", "no-secrets"];
+    let wrong = fedq(&arguments).current_dir(folder.path()).output().unwrap();
+    let told = stderr(&wrong);
+    assert_eq!(wrong.status.code(), Some(2), "{told}");
+    assert!(told.contains("--secret-file takes NAME=VALUE") && !told.contains("hush"), "{told}");
 }
 
 #[test]
@@ -113,7 +129,7 @@ mod served {
         middleware::{Next, from_fn},
         response::IntoResponse,
     };
-    use fedq_domain::task::phase::Move;
+    use fedq_domain::task::{phase::Move, spec::Priority};
     use tempfile::TempDir;
     use tokio::sync::Notify;
 
@@ -145,13 +161,32 @@ mod served {
         let file = folder.path().join("task.yaml");
         fs::write(
             &file,
-            "name: train\nnum_nodes: 2\nresources: {accelerators: A100:1}\nenvs: {A: }\nrun: x\n",
+            "name: train\nnum_nodes: 2\nresources: {accelerators: A100:1, cloud: aws, disk_size: 9}\nenvs: {A: }\nrun: x\n",
         )
         .unwrap();
         let file = file.to_str().unwrap();
         let output = api.run(&[
-            "task", "submit", "--detach", file, "-e", "A=1", "--gpus", "H100:8", "--nodes", "4", "--name",
+            "task",
+            "submit",
+            "--detach",
+            file,
+            "-e",
+            "A=1",
+            "--gpus",
+            "H100:8",
+            "--num-nodes",
+            "4",
+            "--name",
             "big",
+            "--infra",
+            "k8s/east",
+            "--cpus",
+            "16+",
+            "--memory",
+            "64",
+            "--no-use-spot",
+            "--priority",
+            "-3",
         ]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let id = id(&stdout(&output));
@@ -162,6 +197,12 @@ mod served {
                 && told.contains(&format!("fedq task stop {id}")),
             "{told}"
         );
+
+        let spec = api.block_on(api.served.store.live_tasks()).unwrap().remove(0).spec;
+        let form = &spec.candidates[0];
+        assert_eq!(form.cluster.as_ref().map(ToString::to_string).as_deref(), Some("east"));
+        assert!(form.cpu.is_some_and(|cpu| cpu.or_more) && form.memory.is_some(), "{form:?}");
+        assert_eq!(spec.priority, Some(Priority::Value(-3)));
 
         let list = stdout(&api.run(&["task", "list", "--no-headers"]));
         let (row, _age) = list.trim_end().rsplit_once("   ").unwrap();
@@ -176,6 +217,12 @@ mod served {
             "{status}"
         );
         assert!(status.contains("queued") && status.contains("cluster east was chosen"), "{status}");
+        assert!(
+            status.contains(
+                "\nwarning: line 3, column 47: `resources.disk_size`: has no effect: nodes have the disk"
+            ),
+            "what has no effect is there afterwards: {status}"
+        );
 
         let stopping = api.run(&["task", "stop", &id, "--no-wait"]);
         assert_eq!((stopping.status.code(), stdout(&stopping)), (Some(0), format!("task {id} stops\n")));

@@ -185,6 +185,7 @@ pub fn detail(row: &TaskRow, views: &TaskViews, events: &[Event], stages: &[Task
         task: task(row, views),
         // What an AppWrapper needs is what its pod sets do.
         forms: if row.spec.wrapped.is_some() { Vec::new() } else { candidates.iter().map(form).collect() },
+        warnings: row.spec.warnings.clone(),
         components: row.spec.wrapped.iter().flat_map(components).collect(),
         setup: setup.clone(),
         run: run.clone(),

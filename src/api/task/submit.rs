@@ -149,9 +149,10 @@ fn fits(spec: &TaskSpec, most: u64) -> Result<(), Failure> {
 pub async fn check(
     state: &State,
     owner: &Owner,
-    file: TaskFile,
+    mut file: TaskFile,
     wanted: &Wanted,
 ) -> Result<Vec<Checked>, Failure> {
+    file.keep_warnings();
     owner.may(state, "create", TASKS).await?;
     let more = adds(file.tasks.iter().map(|task| &task.spec))?;
     let before = admit(state, owner, wanted, more).await?;

@@ -11,7 +11,8 @@ pub enum TaskCommand {
     /// Run a task on the cluster that has room for it
     #[command(after_help = "Examples:
   fedq task submit train.yaml
-  fedq task submit train.yaml -e EPOCHS=10 --secret HF_TOKEN=- --gpus H100:8 --nodes 4
+  fedq task submit train.yaml -e EPOCHS=10 --secret HF_TOKEN --gpus H100:8 --nodes 4
+  fedq task submit train.yaml --infra k8s --cpus 16+ --memory 64 --priority high
   fedq task submit train.yaml --detach
   cd project && fedq task submit train.yaml   # with workdir: . in it, the task starts in a copy of this folder
   fedq task submit train.yaml --dry-run
@@ -84,7 +85,7 @@ It waits until the clusters have confirmed it. A task that is over stays as it i
     /// Read a task file and say what is wrong with it, without a server
     #[command(after_help = "Examples:
   fedq task validate train.yaml
-  fedq task validate train.yaml -e EPOCHS=10 --secret HF_TOKEN=-
+  fedq task validate train.yaml -e EPOCHS=10 --secret HF_TOKEN
   cat train.yaml | fedq task validate - --strict -o json
 
 The exit code is 1 where the task cannot be run.")]
@@ -93,15 +94,18 @@ The exit code is 1 where the task cannot be run.")]
 
 #[derive(Args)]
 pub struct TaskInput {
-    /// Set a variable of the task
-    #[arg(short = 'e', long = "env", value_name = "NAME=VALUE")]
+    /// Set a variable of the task; a name alone is taken from the environment
+    #[arg(short = 'e', long = "env", value_name = "NAME[=VALUE]")]
     pub envs: Vec<String>,
     /// Set variables from a file of NAME=VALUE lines
     #[arg(long, value_name = "FILE")]
     pub env_file: Option<PathBuf>,
-    /// Set a secret of the task; with - as the value it is taken from the environment
-    #[arg(long = "secret", value_name = "NAME=VALUE")]
+    /// Set a secret of the task; a name alone, or - as the value, is taken from the environment
+    #[arg(long = "secret", value_name = "NAME[=VALUE]")]
     pub secrets: Vec<String>,
+    /// Set secrets from a file of NAME=VALUE lines
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: Option<PathBuf>,
     /// Take warnings for errors
     #[arg(long)]
     pub strict: bool,
@@ -126,6 +130,7 @@ pub struct ValidateArgs {
 }
 
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct SubmitArgs {
     /// A task file in SkyPilot's YAML; - is stdin
     #[arg(value_name = "FILE", required_unless_present = "command", conflicts_with = "command")]
@@ -145,13 +150,37 @@ pub struct SubmitArgs {
     #[arg(long, value_name = "CLUSTER")]
     pub cluster: Option<String>,
     /// Run on so many nodes
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, alias = "num-nodes", value_name = "COUNT")]
     pub nodes: Option<u32>,
     /// What each node gets, such as H100:8
     #[arg(long, value_name = "GPUS")]
     pub gpus: Option<String>,
+    /// The cores of each node, such as 16, or 8+ for at least so many
+    #[arg(long, value_name = "CORES")]
+    pub cpus: Option<String>,
+    /// The memory of each node, such as 64 (GB) or 32+ for at least so much
+    #[arg(long, value_name = "AMOUNT")]
+    pub memory: Option<String>,
+    /// Where to run: k8s, or k8s/ and a cluster's name, whatever cloud the file names
+    #[arg(long, value_name = "INFRA", conflicts_with = "cluster")]
+    pub infra: Option<String>,
+    /// Run on spot nodes
+    #[arg(long, conflicts_with = "no_use_spot")]
+    pub use_spot: bool,
+    /// Do not run on spot nodes
+    #[arg(long)]
+    pub no_use_spot: bool,
+    /// A number, or the name of a WorkloadPriorityClass
+    #[arg(long, value_name = "PRIORITY", allow_hyphen_values = true)]
+    pub priority: Option<String>,
+    /// Start in a copy of this folder
+    #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
+    pub workdir: Option<String>,
+    /// The disk of each node
+    #[arg(long, value_name = "AMOUNT", hide = true)]
+    pub disk_size: Option<String>,
     /// The container image
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, alias = "image-id", value_name = "IMAGE")]
     pub image: Option<String>,
     /// Make it as an AppWrapper, which the cluster's controller makes anew when a node has to be left
     #[arg(long)]

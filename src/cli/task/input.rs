@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{args::TaskInput, error::CliError};
-use fedq_domain::task::yaml::MAX_BYTES;
+use fedq_domain::task::{sky::is_variable, yaml::MAX_BYTES};
 
 /// No more than can be a task: what is longer is refused by its size.
 pub async fn read(file: &Path) -> Result<Vec<u8>, CliError> {
@@ -26,46 +26,62 @@ pub async fn read(file: &Path) -> Result<Vec<u8>, CliError> {
 
 /// Those of the file, then those typed, which win.
 pub async fn envs(args: &TaskInput) -> Result<BTreeMap<String, String>, CliError> {
-    let mut envs = BTreeMap::new();
-    if let Some(path) = &args.env_file {
-        let text = read(path).await?;
-        let text = String::from_utf8_lossy(&text);
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-        for line in lines {
-            let (name, value) = pair(line.strip_prefix("export ").unwrap_or(line), "--env-file")?;
-            envs.insert(name, unquoted(&value).to_owned());
-        }
-    }
+    let mut envs = of_file(args.env_file.as_deref(), "--env-file").await?;
     for text in &args.envs {
-        envs.extend([pair(text, "-e")?]);
+        envs.insert(name(text, "-e")?, value(text)?);
     }
     Ok(envs)
 }
 
-pub fn secrets(args: &TaskInput) -> Result<BTreeMap<String, String>, CliError> {
-    let mut secrets = BTreeMap::new();
+/// The same of values that nobody may read.
+pub async fn secrets(args: &TaskInput) -> Result<BTreeMap<String, String>, CliError> {
+    let mut secrets = of_file(args.secret_file.as_deref(), "--secret-file").await?;
     for text in &args.secrets {
-        let (name, value) = pair(text, "--secret")?;
-        let value = if value == "-" { from_environment(&name)? } else { value };
+        let name = name(text, "--secret")?;
+        let value = if text[name.len()..] == *"=-" { from_environment(&name)? } else { value(text)? };
         secrets.insert(name, value);
     }
     Ok(secrets)
 }
 
+async fn of_file(path: Option<&Path>, flag: &str) -> Result<BTreeMap<String, String>, CliError> {
+    let mut values = BTreeMap::new();
+    let Some(path) = path else { return Ok(values) };
+    let text = read(path).await?;
+    let text = String::from_utf8_lossy(&text);
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    for line in lines {
+        let line = line.strip_prefix("export ").unwrap_or(line);
+        let Some((_, value)) = line.split_once('=') else { return Err(no_pair(flag, "NAME=VALUE")) };
+        values.insert(name(line, flag)?, unquoted(value).to_owned());
+    }
+    Ok(values)
+}
+
+/// What stands before the first `=`. The value is never repeated: it may be a secret.
+fn name(text: &str, flag: &str) -> Result<String, CliError> {
+    let name = text.split_once('=').map_or(text, |(name, _)| name);
+    if name.is_empty() { Err(no_pair(flag, "NAME=VALUE, or NAME")) } else { Ok(name.to_owned()) }
+}
+
+fn value(text: &str) -> Result<String, CliError> {
+    text.split_once('=').map_or_else(|| from_environment(text), |(_, value)| Ok(value.to_owned()))
+}
+
 /// What is typed stands in the shell's history and in the list of processes; the environment does not.
 fn from_environment(name: &str) -> Result<String, CliError> {
+    // A typed value that lost its `=` may be a secret.
+    if !is_variable(name) {
+        return Err(CliError::usage("this is no name of a variable", "give NAME=VALUE, or NAME alone"));
+    }
     let value = std::env::var_os(name).and_then(|value| value.into_string().ok());
     value.ok_or_else(|| {
         CliError::usage(format!("the environment has no text {name}"), format!("export {name}=… before"))
     })
 }
 
-/// The value is never repeated: it may be a secret.
-fn pair(text: &str, flag: &str) -> Result<(String, String), CliError> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err(CliError::usage(format!("{flag} takes NAME=VALUE"), "put a = between name and value")),
-    }
+fn no_pair(flag: &str, form: &str) -> CliError {
+    CliError::usage(format!("{flag} takes {form}"), "put a = between name and value")
 }
 
 fn unquoted(value: &str) -> &str {

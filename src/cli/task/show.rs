@@ -139,6 +139,12 @@ fn print(detail: &TaskDetail, printer: &mut Printer) -> Result<(), CliError> {
         printer.table(&components)?;
         printer.line("")?;
     }
+    for warning in &detail.warnings {
+        printer.line(&format!("warning: {warning}"))?;
+    }
+    if !detail.warnings.is_empty() {
+        printer.line("")?;
+    }
     let mut events = Table::new(&["AGE", "PHASE", "REASON", "MESSAGE"]);
     for TaskEvent { at, phase, reason, message, .. } in &detail.events {
         events.row([&age(*at), phase, reason, message]);

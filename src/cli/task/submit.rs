@@ -12,7 +12,10 @@ use crate::{
     error::CliError,
     print::Printer,
 };
-use fedq_domain::task::{names::TaskId, sky::Options};
+use fedq_domain::task::{
+    names::TaskId,
+    sky::{Changes, Options},
+};
 use fedq_wire::task::{SubmitTask, Submitted};
 
 /// After an answer that was lost; the id keeps the task from being submitted twice.
@@ -58,18 +61,27 @@ async fn request(args: &SubmitArgs) -> Result<(SubmitTask, BTreeMap<String, Pack
         None => serde_json::json!({"run": words(&args.command)}).to_string(),
     };
     let envs = input::envs(&args.input).await?;
-    let options = Options { envs: envs.clone(), ..Options::default() };
+    // By the server the whole of them are put in; here it matters which folders of this machine are named.
+    let changes = Changes { workdir: args.workdir.clone(), ..Changes::default() };
+    let options = Options { envs: envs.clone(), changes, ..Options::default() };
     let packed = upload::pack_all(file.as_bytes(), &options).await?;
     let task = SubmitTask {
         file,
         id: Some(TaskId::draw(fastrand::u64(..)).to_string()),
         envs,
-        secrets: input::secrets(&args.input)?,
+        secrets: input::secrets(&args.input).await?,
         uploads: BTreeMap::new(),
         name: args.name.clone(),
         queue: args.queue.clone(),
         cluster: args.cluster.clone(),
         num_nodes: args.nodes,
+        workdir: args.workdir.clone(),
+        priority: args.priority.clone(),
+        infra: args.infra.clone(),
+        cpus: args.cpus.clone(),
+        memory: args.memory.clone(),
+        use_spot: (args.use_spot || args.no_use_spot).then_some(args.use_spot),
+        disk_size: args.disk_size.clone(),
         accelerators: args.gpus.clone(),
         image: args.image.clone(),
         as_app_wrapper: args.as_app_wrapper,

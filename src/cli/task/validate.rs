@@ -59,7 +59,7 @@ pub async fn run(args: &ValidateArgs, printer: &mut Printer) -> Result<u8, CliEr
     let text = read(&args.file).await?;
     let mut options = Options {
         envs: input::envs(&args.input).await?,
-        secrets: input::secrets(&args.input)?,
+        secrets: input::secrets(&args.input).await?,
         strict: args.input.strict,
         ..Options::default()
     };

@@ -53,6 +53,25 @@ pub struct TaskFile {
     pub warnings: Vec<Note>,
 }
 
+impl TaskFile {
+    /// Gives each task the warnings that are about it; what is about none of several stands with the first.
+    pub fn keep_warnings(&mut self) {
+        for warning in &self.warnings {
+            let about = |index: &usize| {
+                let path = warning.path.strip_prefix(&path_of(*index));
+                path.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+            };
+            let index = (0..self.tasks.len()).find(about).unwrap_or(0);
+            self.tasks[index].spec.warnings.push(warning.to_string());
+        }
+    }
+}
+
+/// Of one of several tasks.
+fn path_of(index: usize) -> String {
+    format!("tasks[{index}]")
+}
+
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum TaskFileError {
     #[error("the task file cannot be read")]
@@ -124,7 +143,7 @@ fn walk(mut documents: Vec<Node>, options: &Options) -> Walked {
     let read = |(index, node): (usize, &Node)| {
         let mut root = At::root(node);
         if 1 < rest.len() {
-            root.path = format!("tasks[{index}]");
+            root.path = path_of(index);
         }
         let mut task = document::task(&root, &overrides, &mut notes)?;
         task.spec.as_app_wrapper |= options.as_app_wrapper;

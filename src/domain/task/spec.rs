@@ -60,6 +60,9 @@ pub struct TaskSpec {
     /// Made as an AppWrapper, which its cluster's controller looks after.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub as_app_wrapper: bool,
+    /// What of its file has no effect, or another than its writer may think.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// Objects that it is instead of a script: an AppWrapper. Then `num_nodes` counts all their pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wrapped: Option<Wrapped>,

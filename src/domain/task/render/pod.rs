@@ -139,6 +139,7 @@ impl Order<'_> {
             rank.source("SKYPILOT_SETUP_NODE_RANK"),
             text("SKYPILOT_SETUP_NUM_GPUS_PER_NODE", gpus),
             text("SKYPILOT_TASK_ID", self.id.to_string()),
+            text("SKYPILOT_CLUSTER_INFO", script::literal(&self.cluster_info().to_string())),
             text("SKYPILOT_USER", script::literal(self.owner)),
         ];
         let hosts = self.host_names();
@@ -148,6 +149,12 @@ impl Order<'_> {
         };
         variables.extend([addresses("SKYPILOT_NODE_IPS"), addresses("SKYPILOT_SETUP_NODE_IPS")]);
         variables
+    }
+
+    /// By SkyPilot's names. What MultiKueue dispatches learns from nobody which cluster took it.
+    fn cluster_info(&self) -> Value {
+        let cluster = Some(&self.placement.cluster).filter(|_| !self.by_multikueue);
+        json!({"cluster_name": self.object_name(), "cloud": "Kubernetes", "region": cluster, "zone": null})
     }
 
     /// Cpu and memory as requests and limits, accelerators as limits only, as k8s-cli has them. An amount with a `+` is

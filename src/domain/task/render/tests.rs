@@ -171,6 +171,10 @@ fn ours_are_the_variables_that_win() {
     let (template, _) = templates(&objects)[0];
     assert_eq!(variable(template, "NODE_RANK")["value"], "0");
     assert_eq!(variable(template, "SKYPILOT_TASK_ID")["value"], "1a2b3c4d");
+    let cluster = variable(template, "SKYPILOT_CLUSTER_INFO")["value"].as_str().expect("a text");
+    let told: Value = serde_json::from_str(cluster).expect("JSON");
+    let expected = json!({"cluster_name": "task-1a2b3c4d-1a2b3c4d", "cloud": "Kubernetes", "region": "one", "zone": null});
+    assert_eq!(told, expected);
     assert_eq!(variable(template, "A")["value"], "$$(B) $$$$");
     assert_eq!(variable(template, "SKYPILOT_NODE_IPS")["valueFrom"]["fieldRef"]["fieldPath"], "status.podIP");
     assert_eq!(

@@ -127,6 +127,7 @@ pub fn task(at: &At<'_>, overrides: &Overrides<'_>, notes: &mut Notes) -> Option
         limits: config.limits,
         pod: config.pod,
         as_app_wrapper: config.as_app_wrapper,
+        warnings: Vec::new(),
         wrapped: None,
     };
     Some(NewTask { spec, secrets })

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::task::{
     quantity::{self, Request, RequestError},
+    render::PRIORITY_LABEL,
     spec::{Accelerator, Candidate, Priority, Recovery},
     yaml::shown,
 };
@@ -17,9 +18,8 @@ use fedq_values::ids::{ClusterName, ResourceName};
 
 const MAX_CANDIDATES: usize = 64;
 const MAX_ACCELERATORS: u32 = 1024;
-/// By these labels Kueue knows a workload's queue and priority.
+/// By this label Kueue knows a workload's queue, by [`PRIORITY_LABEL`] its priority.
 const QUEUE_LABEL: &str = "kueue.x-k8s.io/queue-name";
-const PRIORITY_LABEL: &str = "kueue.x-k8s.io/priority-class";
 
 #[derive(Debug)]
 pub struct Shape {

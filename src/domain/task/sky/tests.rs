@@ -31,6 +31,19 @@ fn problem(text: &str) -> String {
     problems.remove(0)
 }
 
+#[test]
+fn each_task_of_a_pipeline_keeps_the_warnings_that_are_its_own() {
+    let text =
+        "name: all\n---\nrun: x\nresources: {disk_size: 1}\n---\nrun: y\n---\nrun: z\nresources: {zone: a}\n";
+    let mut file = read(text).expect("valid");
+    file.keep_warnings();
+    let kept: Vec<_> = file.tasks.iter().map(|task| task.spec.warnings.as_slice()).collect();
+    let [first, second, third] = kept.as_slice() else { panic!("{kept:?}") };
+    assert!(first.len() == 1 && first[0].contains("tasks[0].resources.disk_size"), "{first:?}");
+    assert!(second.is_empty(), "{second:?}");
+    assert!(third.len() == 1 && third[0].contains("tasks[2].resources.zone"), "{third:?}");
+}
+
 fn warnings(text: &str) -> Vec<String> {
     read(text).expect(text).warnings.iter().map(Note::to_string).collect()
 }

@@ -354,6 +354,7 @@ impl TaskSpec {
             limits: crate::task::spec::Limits::default(),
             pod: crate::task::spec::PodExtras::default(),
             as_app_wrapper: false,
+            warnings: Vec::new(),
             wrapped: None,
         }
     }
