@@ -28,6 +28,7 @@ mod shell;
 mod stage;
 mod story;
 mod switches;
+mod task;
 mod try_it;
 
 pub struct Options {

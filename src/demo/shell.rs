@@ -14,6 +14,9 @@ use super::{DemoError, screen::Screen};
 /// A command that does not end is as bad as one that fails.
 const DEADLINE: Duration = Duration::from_mins(1);
 
+/// Of `fedq task logs`.
+const NOT_OVER: i32 = 101;
+
 pub struct Shell {
     program: PathBuf,
     folder: PathBuf,
@@ -41,27 +44,48 @@ impl Shell {
 
     /// Shows a command with all that it prints.
     pub async fn show(&self, line: &str, screen: &mut Screen) -> Result<(), DemoError> {
-        self.run(line, Show::All, screen).await
+        self.run(line, (Show::All, 0), screen).await.map(drop)
     }
 
     /// Shows a command with its data only.
     pub async fn show_data(&self, line: &str, screen: &mut Screen) -> Result<(), DemoError> {
-        self.run(line, Show::Data, screen).await
+        self.run(line, (Show::Data, 0), screen).await.map(drop)
     }
 
-    async fn run(&self, line: &str, show: Show, screen: &mut Screen) -> Result<(), DemoError> {
+    /// The same, and returns it.
+    pub async fn show_told(&self, line: &str, screen: &mut Screen) -> Result<String, DemoError> {
+        self.run(line, (Show::Data, 0), screen).await
+    }
+
+    /// Shows the logs of a task that runs, which is what the exit code says.
+    pub async fn show_logs(&self, line: &str, screen: &mut Screen) -> Result<(), DemoError> {
+        self.run(line, (Show::Data, NOT_OVER), screen).await.map(drop)
+    }
+
+    async fn run(
+        &self,
+        line: &str,
+        (show, code): (Show, i32),
+        screen: &mut Screen,
+    ) -> Result<String, DemoError> {
         screen.command(line)?;
         screen.waiting("");
         let color = if screen.color() { "always" } else { "never" };
-        let (succeeded, text) = self.output(line, color, show).await?;
-        if !succeeded {
+        let (ended, text) = self.output(line, color, (show, code)).await?;
+        if ended != Some(code) {
             return Err(DemoError::Command { line: line.to_owned(), text: text.trim().to_owned() });
         }
-        screen.output(&text)
+        screen.output(&text)?;
+        Ok(text)
     }
 
-    /// Whether it succeeded, and what it printed in the order it did.
-    async fn output(&self, line: &str, color: &str, show: Show) -> Result<(bool, String), DemoError> {
+    /// Its exit code, and what it printed in the order it did; all of it where that is another than expected.
+    async fn output(
+        &self,
+        line: &str,
+        color: &str,
+        (show, code): (Show, i32),
+    ) -> Result<(Option<i32>, String), DemoError> {
         let failed = |source| DemoError::Run { line: line.to_owned(), source };
         let (mut reader, writer) = std::io::pipe().map_err(failed)?;
         let errors = match show {
@@ -102,6 +126,7 @@ impl Shell {
         let (status, notes) =
             ended.map_err(|_| failed(std::io::ErrorKind::TimedOut.into()))?.map_err(failed)?;
         let text = reading.await.map_err(|error| failed(error.into()))?.map_err(failed)?;
-        Ok(if status.success() { (true, text) } else { (false, text + &notes) })
+        let ended = status.code();
+        Ok((ended, if ended == Some(code) { text } else { text + &notes }))
     }
 }

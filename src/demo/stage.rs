@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{DemoError, dispatch::Dispatcher, folder, objects, quotas::Quotas, screen::Screen, shell::Shell};
+use super::{
+    DemoError, dispatch::Dispatcher, folder, objects, quotas::Quotas, screen::Screen, shell::Shell, task,
+};
 use fedq_base::telemetry;
 use fedq_daemon::{
     config::{Config, Listen, Tenant},
@@ -21,6 +23,7 @@ use fedq_k8s::types::claim::REVIEW_PATH;
 use fedq_sim::{
     cluster::{Cluster, Options},
     rbac::User,
+    status::Refusal,
 };
 
 pub const LOG: &str = "fedqd.log";
@@ -36,8 +39,9 @@ const DATABASE: &str = "fedq.db";
 const KUBECTL: &str = "kubectl";
 /// For whoever wants to submit work.
 pub const JOB: &str = "job.yaml";
+pub const TASK: &str = "task.yaml";
 /// All that is written to the folder.
-pub const FILES: [&str; 13] = [
+pub const FILES: [&str; 14] = [
     LOG,
     ENVIRONMENT,
     CONNECTION,
@@ -46,6 +50,7 @@ pub const FILES: [&str; 13] = [
     CONFIGURATION,
     DATABASE,
     JOB,
+    TASK,
     "fedq.db-wal",
     "fedq.db-shm",
     "fedq.db.lock",
@@ -126,6 +131,7 @@ impl Stage {
 
         let job = serde_saphyr::to_string(&objects::job("vision", "segment", "a100", 1));
         folder::write(&folder.join(JOB), &job.map_err(DemoError::Yaml)?)?;
+        folder::write(&folder.join(TASK), task::TASK)?;
 
         let (daemon, server) = Daemon::start(config, webhook).await?;
         let token = clusters[0].state.new_token(User::new(objects::ADMIN, &[]), None);
@@ -151,6 +157,10 @@ impl Stage {
     pub fn cluster(&self, name: &str) -> &Cluster {
         let found = self.clusters.iter().find(|cluster| cluster.state.name == name);
         found.expect("the story names clusters that are there")
+    }
+
+    pub fn workers(&self) -> &[Cluster] {
+        &self.clusters[1..]
     }
 
     pub fn quotas(&self) -> Quotas {
@@ -261,7 +271,11 @@ async fn start(name: &str, objects: Vec<Value>) -> Result<Cluster, DemoError> {
 }
 
 pub async fn put(cluster: &Cluster, object: Value) -> Result<(), DemoError> {
-    let done = cluster.put(object).await;
+    taken(cluster, cluster.put(object).await)
+}
+
+/// What one of the demo's own writes came to.
+pub fn taken(cluster: &Cluster, done: Result<(), Refusal>) -> Result<(), DemoError> {
     done.map_err(|refusal| DemoError::Refused {
         cluster: cluster.state.name.clone(),
         message: refusal.message,

@@ -9,7 +9,8 @@ use super::{
     objects,
     quotas::Quotas,
     screen::Screen,
-    stage::{Stage, put},
+    stage::{Stage, put, taken},
+    task,
 };
 use fedq_sim::cluster::Cluster;
 
@@ -49,6 +50,8 @@ pub async fn tell(stage: &Stage, screen: &mut Screen) -> Result<(), DemoError> {
     set_stage(stage, screen).await?;
     lose_a_node(stage, screen).await?;
     move_quota(stage, screen).await?;
+    task::run_a_task(stage, screen).await?;
+    quotas_are(stage, MOVED, "the quotas are as before the drain", screen).await?;
     lose_a_cluster(stage, screen).await?;
     screen.paragraph(
         "That is fedq. `fedq demo --serve` leaves such clusters up for you to try fedq and kubectl on.",
@@ -226,11 +229,7 @@ async fn lose_a_cluster(stage: &Stage, screen: &mut Screen) -> Result<(), DemoEr
 /// Whether the kubelet of a node reports.
 async fn report(cluster: &Cluster, reports: bool) -> Result<(), DemoError> {
     let status = json!({"conditions": objects::conditions(reports)});
-    let done = cluster.set_status("Node", FAILING_NODE, status).await;
-    done.map_err(|refusal| DemoError::Refused {
-        cluster: cluster.state.name.clone(),
-        message: refusal.message,
-    })
+    taken(cluster, cluster.set_status("Node", FAILING_NODE, status).await)
 }
 
 fn is_so(holds: bool, what: &str, found: impl Fn() -> String) -> Result<(), DemoError> {

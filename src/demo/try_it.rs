@@ -20,6 +20,12 @@ const COMMANDS: &str = "
   kubectl get workloads -A
   kubectl --context oregon -n vision get pods
 
+  # Hand in a task, in SkyPilot's YAML; what each cluster says to it, and where it is
+  fedq task submit \"$FEDQ_DEMO/task.yaml\" --dry-run
+  fedq task submit \"$FEDQ_DEMO/task.yaml\" --detach
+  fedq task list
+  fedq task stop --all --yes
+
   # Share a cluster out anew: by a command, in your editor, or with kubectl
   fedq claim assign tokyo-resource-claim --queue vision --flavor a100 gpu=24
   fedq claim edit oregon-resource-claim

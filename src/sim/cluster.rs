@@ -309,9 +309,20 @@ impl Cluster {
 
     /// A merge patch of the status, as the kind's own controller writes it.
     pub async fn set_status(&self, kind: &str, name: &str, status: Value) -> Result<(), Refusal> {
+        self.set_status_in("", kind, name, status).await
+    }
+
+    /// The same in a namespace.
+    pub async fn set_status_in(
+        &self,
+        namespace: &str,
+        kind: &str,
+        name: &str,
+        status: Value,
+    ) -> Result<(), Refusal> {
         let kind = Kind::named(kind).ok_or_else(Refusal::no_resource)?;
         let what = api::Internal::Status(status);
-        api::write_internally(&self.state, "admin", kind, (String::new(), name.to_owned()), what).await
+        api::write_internally(&self.state, "admin", kind, (namespace.to_owned(), name.to_owned()), what).await
     }
 
     pub async fn remove(&self, kind: &str, name: &str) -> Result<(), Refusal> {
