@@ -318,8 +318,9 @@ pub struct Form {
     pub accelerators: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_type: Option<String>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub spot: bool,
+    /// Whether it runs on spot nodes only (`true`), never on them (`false`), or on either (absent).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spot: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
 }

@@ -231,7 +231,11 @@ fn form(candidate: &Candidate) -> Form {
         memory: candidate.memory.as_ref().and_then(|request| amount(request, "memory")),
         accelerators: candidate.accelerator.as_ref().map(accelerator),
         instance_type: candidate.instance_type.clone(),
-        spot: candidate.spot,
+        spot: match (candidate.spot, candidate.on_demand) {
+            (true, _) => Some(true),
+            (false, true) => Some(false),
+            (false, false) => None,
+        },
         image: candidate.image.clone(),
     }
 }

@@ -50,6 +50,7 @@ pub fn placement(cluster: &str) -> Placement {
         queue: "default".to_owned(),
         now: true,
         terms: BTreeMap::new(),
+        refused: BTreeMap::new(),
         flavors: BTreeMap::new(),
         pod_sets: Vec::new(),
         claims: BTreeMap::new(),

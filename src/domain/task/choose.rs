@@ -101,6 +101,9 @@ pub struct Placement {
     /// Whether there is room now.
     pub now: bool,
     pub terms: Terms,
+    /// Labels of nodes that pods must not get: any of the values.
+    #[serde(default, skip_serializing_if = "Terms::is_empty")]
+    pub refused: Terms,
     /// From which flavor each resource is expected to come.
     #[serde(default)]
     pub flavors: BTreeMap<ResourceName, FlavorName>,
@@ -225,6 +228,7 @@ fn place(task: &TaskSpec, cluster: &ClusterView, offer: &Offer) -> Placement {
         queue: offer.queue.clone(),
         now: offer.fits_now(),
         terms: offer.terms.clone(),
+        refused: offer.refused.clone(),
         flavors: offer
             .numbers
             .iter()

@@ -128,7 +128,11 @@ pub struct Candidate {
     pub memory: Option<Request>,
     pub accelerator: Option<Accelerator>,
     pub instance_type: Option<String>,
+    /// `use_spot: true`: spot nodes only.
     pub spot: bool,
+    /// `use_spot: false`: never on spot nodes. With neither of both it may be any.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub on_demand: bool,
     pub image: Option<String>,
     /// Of the pods.
     pub labels: BTreeMap<String, String>,

@@ -40,6 +40,7 @@ fn dispatch() -> Dispatch {
             queue: "default".to_owned(),
             now: true,
             terms: [("gpu".to_owned(), ["h100".to_owned()].into())].into(),
+            refused: [("capacity".to_owned(), ["spot".to_owned()].into())].into(),
             flavors: [].into(),
             pod_sets: Vec::new(),
             claims: [("data".to_owned(), "data-1".to_owned())].into(),

@@ -171,6 +171,17 @@ pub fn spot(flavor: &FlavorView) -> Option<Terms> {
     (!terms.is_empty()).then_some(terms)
 }
 
+/// Labels of spot nodes, as every provider writes them and as these flavors do: pods that refuse them get no spot node, also
+/// of a flavor that says nothing of it.
+pub fn spot_labels<'a>(flavors: impl IntoIterator<Item = &'a FlavorView>) -> Terms {
+    let known = SPOT.map(|(key, value)| (key.to_owned(), BTreeSet::from([value.to_owned()])));
+    let mut labels = Terms::from(known);
+    for (key, values) in flavors.into_iter().filter_map(spot).flatten() {
+        labels.entry(key).or_default().extend(values);
+    }
+    labels
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -297,6 +308,16 @@ mod tests {
     #[test]
     fn spot_is_told_by_the_provider() {
         assert!(spot(&flavor("f", &[("eks.amazonaws.com/capacityType", "SPOT")])).is_some());
-        assert!(spot(&flavor("f", &[("eks.amazonaws.com/capacityType", "ON_DEMAND")])).is_none());
+        let on_demand = flavor("f", &[("eks.amazonaws.com/capacityType", "ON_DEMAND")]);
+        assert!(spot(&on_demand).is_none());
+        let odd = flavor("g", &[("karpenter.sh/capacity-type", "Spot")]);
+        let labels = spot_labels([&on_demand, &odd]);
+        assert_eq!(labels.len(), SPOT.len());
+        assert_eq!(labels["eks.amazonaws.com/capacityType"], BTreeSet::from(["SPOT".to_owned()]));
+        assert_eq!(
+            labels["karpenter.sh/capacity-type"],
+            BTreeSet::from(["Spot".to_owned(), "spot".to_owned()]),
+            "Kueue and the scheduler compare letter by letter"
+        );
     }
 }

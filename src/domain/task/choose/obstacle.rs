@@ -46,6 +46,11 @@ pub enum Obstacle {
     NoSpot {
         queue: String,
     },
+    /// The task must not run on spot nodes, which are all that the flavor has.
+    Spot {
+        queue: String,
+        flavor: FlavorName,
+    },
     /// The task's nodeSelector asks for other nodes.
     NotSelected {
         queue: String,
@@ -108,6 +113,10 @@ impl fmt::Display for Obstacle {
             }
             Self::NoInstanceType { queue, kind } => write!(f, "no flavor of queue {queue} is of type {kind}"),
             Self::NoSpot { queue } => write!(f, "no flavor of queue {queue} that fits is spot"),
+            Self::Spot { queue, flavor } => write!(
+                f,
+                "the nodes of flavor {flavor} of queue {queue} are spot, and the task's use_spot: false refuses those"
+            ),
             Self::NotSelected { queue, key } => {
                 write!(f, "no flavor of queue {queue} that fits has the {key} of the nodeSelector")
             }

@@ -189,6 +189,41 @@ fn spot_and_instance_types_count_where_flavors_tell_them_apart() {
 }
 
 #[test]
+fn a_task_that_must_not_run_on_spot_gets_no_spot_flavor() {
+    let spot = |name| flavor(name, &[("karpenter.sh/capacity-type", "spot")], &[("nvidia.com/gpu", (80, 0))]);
+    let plain = flavor("od", &[("karpenter.sh/capacity-type", "on-demand")], &[("nvidia.com/gpu", (8, 8))]);
+    let clusters = || {
+        let queues = |flavors| vec![queue(flavors)];
+        vec![
+            ClusterView { queues: queues(vec![spot("s"), plain.clone()]), ..cluster("both", (0, 0)) },
+            ClusterView { queues: queues(vec![spot("s"), spot("t")]), ..cluster("cheap", (0, 0)) },
+        ]
+    };
+    let asks = |wish_of_spot: &str| {
+        decide(&format!("run: x\nresources: {{accelerators: 8{wish_of_spot}}}"), &wish(), clusters())
+    };
+    let choice = asks(", use_spot: false");
+    assert_eq!(chosen(&choice), Some(("both", false)), "it waits, though there is room on spot nodes");
+    let Outcome::Run(placement) = &choice.outcome else { panic!("{choice:?}") };
+    assert!(placement.flavors.values().all(|flavor| flavor.as_str() == "od"), "{placement:?}");
+    assert!(placement.terms.is_empty(), "nodes of a flavor that says nothing of spot will do: {placement:?}");
+    assert!(placement.refused["karpenter.sh/capacity-type"].contains("spot"), "{placement:?}");
+    assert!(placement.refused["cloud.google.com/gke-spot"].contains("true"), "{placement:?}");
+    assert_eq!(
+        obstacles(&choice, "cheap"),
+        ["s", "t"].map(|flavor| format!(
+            "the nodes of flavor {flavor} of queue default are spot, and the task's use_spot: false refuses those"
+        ))
+    );
+    let either = asks("");
+    let Outcome::Run(placement) = &either.outcome else { panic!("{either:?}") };
+    assert!(
+        placement.now && placement.refused.is_empty(),
+        "without a wish it takes what has room: {placement:?}"
+    );
+}
+
+#[test]
 fn a_flavor_s_taints_must_be_tolerated_and_its_labels_selected() {
     let taint =
         |effect: &str| Taint { key: "gpu".to_owned(), value: String::new(), effect: effect.to_owned() };

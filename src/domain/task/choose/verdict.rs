@@ -70,6 +70,8 @@ pub struct Offer {
     pub flavors: Vec<BTreeMap<ResourceName, FlavorName>>,
     /// What pods must ask for by label so that they get the flavor's nodes.
     pub terms: Terms,
+    /// Labels of nodes that pods must not get.
+    pub refused: Terms,
     /// Wishes that no flavor of the queue can tell apart, and so are not asked for.
     pub unmet: Vec<&'static str>,
 }
@@ -141,6 +143,7 @@ pub fn judge(task: &TaskSpec, index: usize, queue: &QueueView) -> Result<Offer, 
         numbers: Vec::new(),
         flavors: Vec::new(),
         terms: Terms::new(),
+        refused: refused(candidate, queue),
         unmet: unmet(candidate, queue),
     };
     // By flavor and resource. What a set takes is not there for the next, as Kueue assigns them one after the other.
@@ -184,6 +187,13 @@ fn unmet(candidate: &Candidate, queue: &QueueView) -> Vec<&'static str> {
     let spot = candidate.spot && !queue.groups.iter().any(hardware::knows_spot);
     let wishes = [(instance_type, "instance_type"), (spot, "use_spot")];
     wishes.into_iter().filter(|(unmet, _)| *unmet).map(|(_, field)| field).collect()
+}
+
+fn refused(candidate: &Candidate, queue: &QueueView) -> Terms {
+    if !candidate.on_demand {
+        return Terms::new();
+    }
+    hardware::spot_labels(queue.groups.iter().flat_map(|group| &group.flavors))
 }
 
 /// Pods that are alike, as Kueue assigns flavors to them.
@@ -315,6 +325,9 @@ impl Needed<'_> {
         }
         if self.candidate.spot && hardware::knows_spot(self.group) {
             terms.extend(hardware::spot(flavor).ok_or_else(|| Obstacle::NoSpot { queue: queue() })?);
+        }
+        if self.candidate.on_demand && hardware::spot(flavor).is_some() {
+            return Err(Obstacle::Spot { queue: queue(), flavor: flavor.name.clone() });
         }
         self.admitted(flavor)?;
         Ok(terms)

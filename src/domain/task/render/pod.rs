@@ -5,7 +5,11 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::{CONTAINER, Gang, ID_LABEL, Order, script, upload_secret_names};
-use crate::task::{choose::verdict::per_node, names::task_label, spec::Limits};
+use crate::task::{
+    choose::{Placement, verdict::per_node},
+    names::task_label,
+    spec::Limits,
+};
 use fedq_values::quantity::Amount;
 
 /// What fedq calls volumes of its own begins with it, so that none of the task's has that name.
@@ -225,9 +229,12 @@ impl Order<'_> {
     }
 
     fn affinity(&self) -> Value {
-        let terms = self.placement.terms.iter();
-        let expressions: Vec<Value> =
-            terms.map(|(key, values)| json!({"key": key, "operator": "In", "values": values})).collect();
+        let Placement { terms, refused, .. } = self.placement;
+        let wanted = terms.iter().map(|term| ("In", term));
+        let all = wanted.chain(refused.iter().map(|term| ("NotIn", term)));
+        let expressions: Vec<Value> = all
+            .map(|(operator, (key, values))| json!({"key": key, "operator": operator, "values": values}))
+            .collect();
         let mut affinity = json!({});
         if !expressions.is_empty() {
             affinity["nodeAffinity"] = json!({"requiredDuringSchedulingIgnoredDuringExecution": {

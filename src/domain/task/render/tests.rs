@@ -24,6 +24,7 @@ fn placement() -> Placement {
         queue: "default".to_owned(),
         now: true,
         terms: BTreeMap::new(),
+        refused: BTreeMap::new(),
         pod_sets: Vec::new(),
         flavors: BTreeMap::new(),
         claims: [("data", "data-0a0a0a0a"), ("Big_One", "big-one-0a0a0a0b")]

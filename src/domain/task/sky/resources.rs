@@ -165,7 +165,8 @@ fn candidates(resources: &At<'_>, drafts: Vec<(At<'_>, Draft)>, notes: &mut Note
                 memory: draft.memory,
                 accelerator,
                 instance_type: draft.instance_type.clone(),
-                spot: draft.spot.unwrap_or(false),
+                spot: draft.spot == Some(true),
+                on_demand: draft.spot == Some(false),
                 image: image.clone(),
                 labels: draft.labels.clone(),
             };

@@ -68,7 +68,7 @@ fn ordinary_skypilot_types_are_read() {
     assert_eq!(form.cpu.map(|request| (request.amount.units(), request.or_more)), Some((4000, true)));
     assert_eq!(form.memory.map(|request| request.amount.units()), Some(32 << 30));
     assert_eq!(form.image.as_deref(), Some("nvcr.io/a/b:1"));
-    assert!(form.spot);
+    assert!(form.spot && !form.on_demand);
     let envs: Vec<_> = task.envs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(envs, [("A", "1"), ("B", "1.10"), ("C", "true"), ("D", "")]);
     assert_eq!(task.run, "python train.py\n");
