@@ -49,6 +49,8 @@
 //!    One that has its quota and does not start is told with the cluster's word (`controllers/task/starts.rs` asks for the
 //!    Events of Jobs that may make no pods); after `tasks.startTimeout` it is withdrawn (`progress.rs`, `stuck`) and avoids that
 //!    cluster for a while (`rest.rs`).
+//!    Kueue takes MultiKueue's copies away as soon as they have ended, so how pods ended is kept in their table
+//!    (`Table::ends`) for when the Job says that it is over (`Index::recall`).
 //!    `target.rs`, `judge`, says which refusal is final; what a cluster forbids is tried some times, and then elsewhere.
 //!    A Job says itself that its cluster ended it (`render.rs`, `tells_disruption`): an evicted pod is gone before its Job has
 //!    failed.

@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Cow,
+    cmp::Reverse,
     collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
@@ -14,6 +15,7 @@ use fedq_domain::task::{
     view::{NodePhase, NodeView},
 };
 use fedq_k8s::{
+    list_watch::Record,
     logs::{LogPod, numbered},
     types::{
         kueue::{Condition, Workload},
@@ -51,6 +53,8 @@ struct Found {
     workloads: HashMap<String, Arc<Workload>>,
     /// Pods that their cluster ended, by UID: mostly they are gone before their Job has failed.
     disrupted: BTreeMap<String, Arc<LogPod>>,
+    /// Pods that have ended, whether or not they are still there.
+    ended: HashMap<TaskId, Vec<Arc<LogPod>>>,
 }
 
 /// What tells a task's own objects from others that carry its id.
@@ -169,7 +173,25 @@ impl Index {
         seen.ready = !jobs.is_empty() && jobs.iter().all(|job| job.ready);
         here.add_nodes(expected.epoch, &mut seen);
         seen.end = end(&jobs, expected);
+        if seen.end.is_some() {
+            self.recall(row, &mut seen);
+        }
         seen
+    }
+
+    /// How nodes ended whose pods are gone: those of a copy that MultiKueue made go as soon as that has ended. Only of what is
+    /// over: what begins anew has other pods.
+    pub fn recall(&self, row: &TaskRow, seen: &mut Observed) {
+        let whose = Whose::of(row);
+        let ended = self.found.ended.get(&row.id).into_iter().flatten().map(|pod| &**pod);
+        let ended = ended.filter(|pod| pod.epoch() == Some(row.state.epoch) && whose.is_pod(pod));
+        let mut ended = numbered(ended.collect());
+        ended.sort_by_key(|(_, pod)| Reverse(pod.version()));
+        for (rank, pod) in ended {
+            if let Some(node) = node(seen, rank).filter(|node| node.phase == NodePhase::Waiting) {
+                *node = pod.node_view();
+            }
+        }
     }
 
     /// Its first Workload's name.
@@ -235,6 +257,11 @@ impl Found {
             }
             if let Some(id) = pod.task() {
                 found.tasks.entry(id).or_default().pods.push(pod);
+            }
+        }
+        for pod in tables.pods.ends() {
+            if let Some(id) = pod.task() {
+                found.ended.entry(id).or_default().push(pod);
             }
         }
         found.keep_disrupted();
@@ -311,9 +338,7 @@ impl OnCluster {
     pub fn add_nodes(&self, epoch: Epoch, seen: &mut Observed) {
         seen.disrupted |= self.disrupted.iter().any(|pod| pod.epoch() == Some(epoch));
         for (rank, pod) in self.numbered(epoch) {
-            let rank = rank.or((seen.nodes.len() == 1).then_some(0));
-            let slot = rank.and_then(|rank| seen.nodes.get_mut(usize::try_from(rank).ok()?));
-            let Some(slot) = slot else { continue };
+            let Some(slot) = node(seen, rank) else { continue };
             let view = pod.node_view();
             let says = |phase: NodePhase| {
                 // A Job in an AppWrapper may make another pod in the place of one that failed.
@@ -328,6 +353,12 @@ impl OnCluster {
             }
         }
     }
+}
+
+/// The node of that number; the only one has it also without.
+fn node(seen: &mut Observed, rank: Option<u32>) -> Option<&mut NodeView> {
+    let rank = rank.or((seen.nodes.len() == 1).then_some(0))?;
+    seen.nodes.get_mut(usize::try_from(rank).ok()?)
 }
 
 fn end(jobs: &[&TaskJob], expected: Expected) -> Option<End> {
@@ -365,6 +396,8 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::task::testing::row;
+    use fedq_domain::task::{phase::Phase, testing::cluster_name};
     use fedq_k8s::{list_watch::Table, testing::Server};
     use fedq_values::ids::ClusterName;
 
@@ -568,6 +601,34 @@ mod tests {
         };
         assert_eq!(place(1), Some((1, 1)));
         assert_eq!(place(2), None, "one of them is not seen");
+    }
+
+    #[tokio::test]
+    async fn how_a_node_ended_is_known_when_its_pod_is_gone() {
+        let mut bed = Bed::new();
+        let code = |code: i32| {
+            json!({"status": {"phase": "Failed", "containerStatuses": [
+                {"name": "task", "state": {"terminated": {"exitCode": code, "reason": "Error"}}},
+            ]}})
+        };
+        let recalled = |bed: &mut Bed, namespace: &str, epoch: Epoch| {
+            bed.index.refresh(&bed.worker, true);
+            let mut row = row("run: x\n", Phase::Running { cluster: cluster_name("one") });
+            (row.namespace, row.state.epoch) = (namespace.to_owned(), epoch);
+            let mut seen = Observed { nodes: vec![NodeView::default()], ..Observed::default() };
+            bed.index.recall(&row, &mut seen);
+            seen.nodes[0].exit_code
+        };
+        bed.put(2, &json!({"status": {"phase": "Running"}}));
+        bed.put(3, &code(42));
+        forget(&bed.worker.tasks.pods);
+        assert_eq!(recalled(&mut bed, "team", 1), Some(42), "nobody looked while it was there");
+        assert_eq!(recalled(&mut bed, "team", 2), None, "of another dispatch");
+        assert_eq!(recalled(&mut bed, "other", 1), None, "another's");
+        let mut ended_by_its_deletion = code(143);
+        ended_by_its_deletion["metadata"] = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+        bed.put(4, &ended_by_its_deletion);
+        assert_eq!(recalled(&mut bed, "team", 1), Some(42));
     }
 
     #[tokio::test]

@@ -72,6 +72,13 @@ impl TaskController {
                 seen.refused = seen.refused.or_else(refused);
             }
         }
+        if seen.end.is_some() {
+            for name in &runs_on {
+                if let Some(cluster) = self.clusters.get(name) {
+                    cluster.index.recall(row, &mut seen);
+                }
+            }
+        }
         seen.refused = seen.refused.or_else(|| self.contents.gone(&row.id));
         seen
     }

@@ -19,6 +19,8 @@ use super::{Allowance, Charge, Link, Malformed, Sink, Skipped, allowance};
 pub(super) const LONGEST_NAME: usize = 253;
 /// Versions of deleted objects that are kept: an answer that comes later than so many deletions was long given up.
 const DELETED: usize = 10_000;
+/// Ends that are kept, whether or not their objects are still there: whoever waits for one looks within seconds.
+const ENDS: usize = 1_000;
 
 /// (namespace, name)
 pub type Key = (Option<String>, String);
@@ -29,6 +31,10 @@ pub trait Record: DeserializeOwned + Send + Sync + 'static {
     fn version(&self) -> u64;
     /// Lets go of what nobody reads before the object is kept.
     fn trim(&mut self) {}
+    /// Whether it says how something ended, which is of use also when the object is gone before anybody has looked.
+    fn is_end(&self) -> bool {
+        false
+    }
 }
 
 impl<K> Record for K
@@ -104,6 +110,8 @@ struct Kept<T> {
     skipped: Vec<Skipped>,
     /// Versions of objects that were deleted, while an answer of a write may still arrive late.
     deleted: BTreeMap<Key, u64>,
+    /// The last objects that said how something ended.
+    ends: BTreeMap<Key, Arc<T>>,
 }
 
 struct Row<T> {
@@ -113,6 +121,10 @@ struct Row<T> {
 
 impl<T: Record> Kept<T> {
     fn insert(&mut self, key: Key, object: Arc<T>) {
+        if object.is_end() {
+            self.ends.insert(key.clone(), Arc::clone(&object));
+            forget_older(&mut self.ends, ENDS, |end| end.version());
+        }
         let bytes = self.size.map_or(0, |size| size(&object));
         let before = self.rows.insert(key, Row { object, bytes });
         self.bytes = self.bytes + bytes - before.map_or(0, |row| row.bytes);
@@ -128,14 +140,19 @@ impl<T: Record> Kept<T> {
 
     /// Of those that were deleted long ago no answer comes any more.
     fn forget_deleted(&mut self) {
-        if self.deleted.len() <= DELETED {
-            return;
-        }
-        let mut versions: Vec<u64> = self.deleted.values().copied().collect();
-        let (_, middle, _) = versions.select_nth_unstable(DELETED / 2);
-        let middle = *middle;
-        self.deleted.retain(|_, version| middle < *version);
+        forget_older(&mut self.deleted, DELETED, |version| *version);
     }
+}
+
+/// The older half, once there are more than `most`.
+fn forget_older<V>(kept: &mut BTreeMap<Key, V>, most: usize, version: impl Fn(&V) -> u64) {
+    if kept.len() <= most {
+        return;
+    }
+    let mut versions: Vec<u64> = kept.values().map(&version).collect();
+    let (_, middle, _) = versions.select_nth_unstable(most / 2);
+    let middle = *middle;
+    kept.retain(|_, one| middle < version(one));
 }
 
 impl<T> Clone for Table<T> {
@@ -174,6 +191,7 @@ impl<T: Record> Table<T> {
             refused: false,
             skipped: Vec::new(),
             deleted: BTreeMap::new(),
+            ends: BTreeMap::new(),
         };
         Self(Arc::new(Shared {
             kept: RwLock::new(kept),
@@ -240,6 +258,11 @@ impl<T: Record> Table<T> {
     /// All objects as they are now, in order of (namespace, name).
     pub fn all(&self) -> Vec<Arc<T>> {
         self.read().rows.values().map(|row| Arc::clone(&row.object)).collect()
+    }
+
+    /// How things ended, as far as that was seen: of the last ones also when their objects are gone.
+    pub fn ends(&self) -> Vec<Arc<T>> {
+        self.read().ends.values().map(Arc::clone).collect()
     }
 
     /// Whether some object is so. Nobody changes the table meanwhile: to be told in a moment.

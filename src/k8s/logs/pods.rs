@@ -319,6 +319,11 @@ impl Record for LogPod {
     fn version(&self) -> u64 {
         self.metadata.resource_version.parse().unwrap_or(0)
     }
+
+    /// By itself: one that is being deleted ends for that.
+    fn is_end(&self) -> bool {
+        !self.metadata.going && matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Tasks on simulated clusters, from the command line to what runs where, and back.
 
+mod dispatched;
 mod events;
 mod forged;
 mod kept;

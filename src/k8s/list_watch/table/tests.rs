@@ -224,6 +224,43 @@ fn what_is_kept_of_deleted_objects_is_bounded() {
     assert_eq!(rows(&table), expect(&[("a", 1)]));
 }
 
+#[derive(Deserialize)]
+struct Run {
+    number: u64,
+    is_over: bool,
+}
+
+impl Record for Run {
+    fn key(&self) -> Key {
+        (None, self.number.to_string())
+    }
+
+    fn version(&self) -> u64 {
+        self.number
+    }
+
+    fn is_end(&self) -> bool {
+        self.is_over
+    }
+}
+
+#[test]
+fn ends_outlive_their_objects_up_to_a_bound() {
+    let table: Table<Run> = Table::new();
+    table.absorb(Run { number: 1, is_over: false });
+    table.absorb(Run { number: 2, is_over: true });
+    let mut sink = table.sink();
+    sink.begin();
+    sink.end();
+    let ended = |table: &Table<Run>| table.ends().iter().map(|run| run.number).collect::<Vec<_>>();
+    assert_eq!((table.all().len(), ended(&table)), (0, vec![2]));
+    for number in 3..10_000 {
+        table.absorb(Run { number, is_over: true });
+    }
+    let kept = ended(&table);
+    assert!(kept.len() <= ENDS && kept.contains(&9_999), "{} of them, the latest too", kept.len());
+}
+
 #[test]
 fn names_longer_than_names_can_be_are_not_kept() {
     let (table, mut sink) = listed(&[("a", 1)]);
