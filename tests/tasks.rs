@@ -183,7 +183,7 @@ fn view() -> View {
             ClusterView {
                 volumes: BTreeMap::from([(
                     "data-vol".to_owned(),
-                    VolumeView { claim: "data-vol-0a1b2c3d".to_owned(), shared: true },
+                    VolumeView { claim: "data-vol-0a1b2c3d".to_owned(), shared: true, read_only: false },
                 )]),
                 ..cluster(
                     "free",

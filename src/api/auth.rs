@@ -144,6 +144,7 @@ fn forbidden(caller: &Caller, permission: &Permission, reason: &str) -> Failure 
         {
             "ClusterRole fedq-task-user"
         }
+        (FEDQ_GROUP, "volumes/adopt") => "ClusterRole fedq-volume-adopter",
         (FEDQ_GROUP, "tasks/exec" | "tasks/portforward") => "right to create it in all namespaces",
         (FEDQ_GROUP, "tasks" | "tasks/log" | "volumes") => "ClusterRole fedq-task-admin",
         (FEDQ_GROUP, _) => "Role fedq-removal-confirmer",

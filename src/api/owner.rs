@@ -16,6 +16,8 @@ pub const LOGS: &str = "tasks/log";
 pub const EXEC: &str = "tasks/exec";
 pub const PORTS: &str = "tasks/portforward";
 pub const VOLUMES: &str = "volumes";
+/// To make a volume of a claim that was there before: asked for with the claim's name.
+pub const ADOPT: &str = "volumes/adopt";
 
 #[derive(Clone)]
 pub struct Owner {

@@ -147,6 +147,7 @@ fn operations() -> Vec<UtoipaMethodRouter<State>> {
         routes!(upload::get_upload, upload::put_upload),
         routes!(volume::list_volumes, volume::create_volume),
         routes!(volume::get_volume, volume::delete_volume),
+        routes!(volume::adopt_volume),
         routes!(audit::list_audit),
         routes!(placement::list_placements),
         routes!(placement::simulate_placement),

@@ -26,8 +26,10 @@ use fedq_values::ids::ClusterName;
 use fedq_wire::{
     list::List,
     problem::{Cause, Code},
-    volume::{CreateVolume, Volume, VolumesQuery},
+    volume::{AdoptVolume, CreateVolume, Volume, VolumesQuery},
 };
+
+mod adopt;
 
 /// Ids drawn in vain before something must be wrong.
 const DRAWS: usize = 8;
@@ -50,20 +52,46 @@ pub async fn create_volume(
     let cluster = asked.cluster.as_deref().map(ClusterName::new).transpose();
     let cluster = cluster.map_err(|error| Failure::field("cluster", &error))?;
     let row = create(&state, &owner, spec, cluster).await?;
+    Ok(created(&row, &state))
+}
+
+/// Makes a volume of a PersistentVolumeClaim that is there already, in the tenant's namespace on a joined cluster. fedq does
+/// not delete the claim: when the volume is deleted, fedq forgets it.
+///
+/// Takes the right to `create` `volumes.fedq.dev` in the tenant's namespace on the hub, and to `create` the subresource
+/// `volumes/adopt` of the claim's name there.
+#[utoipa::path(
+    post, path = "/volume-adoptions", tag = "volumes", request_body = AdoptVolume,
+    responses((status = CREATED, body = Volume))
+)]
+pub async fn adopt_volume(
+    owner: Owner,
+    Extract(state): Extract<State>,
+    Json(asked): Json<AdoptVolume>,
+) -> Result<Response, Failure> {
+    let row = adopt::adopt(&state, &owner, &asked).await?;
+    Ok(created(&row, &state))
+}
+
+fn created(row: &VolumeRow, state: &State) -> Response {
     let location = [(header::LOCATION, format!("/api/v1/volumes/{}", row.id))];
-    Ok((StatusCode::CREATED, location, Json(show(&row, &state, &[]))).into_response())
+    (StatusCode::CREATED, location, Json(show(row, state, &[]))).into_response()
 }
 
 fn refused(error: &VolumeError) -> Failure {
-    let mut failure =
-        Failure::new(StatusCode::UNPROCESSABLE_ENTITY, Code::Invalid, "the volume is not valid");
     // The domain names them as k8s-cli does.
     let field = match error.field() {
         "access_modes" => "accessModes",
         "storage_class" => "storageClass",
         other => other,
     };
-    failure.0.causes = vec![Cause::new(field, chain(error))];
+    invalid(field, chain(error))
+}
+
+fn invalid(field: &str, message: String) -> Failure {
+    let mut failure =
+        Failure::new(StatusCode::UNPROCESSABLE_ENTITY, Code::Invalid, "the volume is not valid");
+    failure.0.causes = vec![Cause::new(field, message)];
     failure
 }
 
@@ -84,6 +112,15 @@ pub async fn create(
     if let Some(cluster) = &cluster {
         state.must_be_joined(cluster).await?;
     }
+    insert(state, owner, spec, cluster).await
+}
+
+async fn insert(
+    state: &State,
+    owner: &Owner,
+    spec: VolumeSpec,
+    cluster: Option<ClusterName>,
+) -> Result<VolumeRow, Failure> {
     let mut row = VolumeRow {
         made: false,
         lost: false,
@@ -96,9 +133,7 @@ pub async fn create(
         deleting: false,
     };
     for _ in 0..DRAWS {
-        let detail = Some(json!({"name": row.spec.name(), "size": row.spec.size()}));
-        let deed = Deed { verb: "create", object: format!("volumes/{}", row.id), detail, dry_run: false };
-        let entry = audit::entry(state, owner, deed);
+        let entry = audit::entry(state, owner, made(&row));
         if state.store.insert_volume(&row, Some(entry)).await? {
             state.task_signal.notify_one();
             return Ok(row);
@@ -113,6 +148,20 @@ pub async fn create(
     }
     Err(Failure::new(StatusCode::CONFLICT, Code::AlreadyExists, "every id that was drawn is taken")
         .next("try again"))
+}
+
+fn made(row: &VolumeRow) -> Deed {
+    let (name, object) = (row.spec.name(), format!("volumes/{}", row.id));
+    if row.spec.is_adopted() {
+        let (cluster, claim) = (&row.cluster, row.spec.claim_name(&row.id));
+        let detail = json!({
+            "name": name, "cluster": cluster, "claim": format!("{}/{claim}", row.namespace),
+            "readOnly": row.spec.is_read_only(),
+        });
+        return Deed { verb: "adopt", object, detail: Some(detail), dry_run: false };
+    }
+    let detail = json!({"name": name, "size": row.spec.size()});
+    Deed { verb: "create", object, detail: Some(detail), dry_run: false }
 }
 
 /// One's own volumes, oldest first.
@@ -152,7 +201,7 @@ pub async fn get_volume(
     Ok(Object::new(show(&row, &state, &used_by(&row, &uses))))
 }
 
-/// Deletes a volume with what is in it, unless a task uses it.
+/// Deletes a volume with what is in it, unless a task uses it. Of one that was adopted, the claim stays.
 ///
 /// Takes the right to `delete` `volumes.fedq.dev` in the tenant's namespace on the hub.
 #[utoipa::path(
@@ -247,6 +296,8 @@ fn show(row: &VolumeRow, state: &State, used_by: &[String]) -> Volume {
         state: phase(row, &views).word().to_owned(),
         reason: reason.or_else(unplaced),
         claim: row.spec.claim_name(&row.id),
+        adopted: row.spec.is_adopted(),
+        read_only: row.spec.is_read_only(),
         used_by: used_by.to_vec(),
         created: row.created.into(),
     }

@@ -3,16 +3,17 @@
 use super::{
     DONE, Session,
     age::age,
-    args::{VolumeArgs, VolumeCommand, VolumeCreateArgs, VolumeDeleteArgs, VolumeListArgs},
+    args::{VolumeAdoptArgs, VolumeArgs, VolumeCommand, VolumeCreateArgs, VolumeDeleteArgs, VolumeListArgs},
     client::escape,
     error::CliError,
     list::{self, Row},
 };
-use fedq_wire::volume::{CreateVolume, Volume};
+use fedq_wire::volume::{AdoptVolume, CreateVolume, Volume};
 
 pub async fn run(command: VolumeCommand, session: &mut Session) -> Result<u8, CliError> {
     match command {
         VolumeCommand::Create(args) => create(args, session).await,
+        VolumeCommand::Adopt(args) => adopt(args, session).await,
         VolumeCommand::List(args) => print_all(args, session).await,
         VolumeCommand::Show(args) => show(&args, session).await,
         VolumeCommand::Delete(args) => delete(&args, session).await,
@@ -26,6 +27,14 @@ async fn create(args: VolumeCreateArgs, session: &mut Session) -> Result<(), Cli
     let access_modes = (!access_modes.is_empty()).then_some(access_modes);
     let asked = CreateVolume { name, size, cluster, storage_class, access_modes };
     let volume: Volume = api.post("/volumes", &asked).await?;
+    list::print_one(&volume, output, printer)
+}
+
+async fn adopt(args: VolumeAdoptArgs, session: &mut Session) -> Result<(), CliError> {
+    let (api, printer) = session.both()?;
+    let VolumeAdoptArgs { name, cluster, claim, read_only, output } = args;
+    let asked = AdoptVolume { name, cluster, claim, read_only };
+    let volume: Volume = api.post("/volume-adoptions", &asked).await?;
     list::print_one(&volume, output, printer)
 }
 
@@ -47,21 +56,34 @@ async fn show(args: &VolumeArgs, session: &mut Session) -> Result<(), CliError> 
 
 async fn delete(args: &VolumeDeleteArgs, session: &mut Session) -> Result<(), CliError> {
     let (api, printer) = session.both()?;
+    let path = format!("/volumes/{}", escape(&args.volume));
     if !args.force && printer.is_interactive() {
-        let question = format!("Delete volume {} with what is in it? [y/N]", args.volume);
+        let volume: Volume = api.get(&path).await?;
+        let question = if volume.adopted {
+            format!("Forget volume {}? Its PersistentVolumeClaim stays. [y/N]", volume.name)
+        } else {
+            format!("Delete volume {} with what is in it? [y/N]", volume.name)
+        };
         let answer = printer.ask(&question).unwrap_or_default();
         if !matches!(answer.as_str(), "y" | "Y" | "yes") {
             return Err(CliError::Failed { message: "nothing was deleted".to_owned(), next: None });
         }
     }
-    let volume: Volume = api.delete(&format!("/volumes/{}", escape(&args.volume))).await?;
-    printer.line(&format!("volume {} ({}) is being deleted", volume.name, volume.id))
+    let volume: Volume = api.delete(&path).await?;
+    let Volume { name, id, namespace, claim, .. } = &volume;
+    printer.line(&if volume.adopted {
+        format!("volume {name} ({id}) is forgotten; its PersistentVolumeClaim {namespace}/{claim} stays")
+    } else {
+        format!("volume {name} ({id}) is being deleted")
+    })
 }
 
 impl Row for Volume {
     fn headers(wide: bool) -> &'static [&'static str] {
-        const HEADERS: [&str; 11] =
-            ["NAME", "ID", "STATE", "SIZE", "CLUSTER", "USER", "AGE", "USED BY", "CLASS", "MODES", "CLAIM"];
+        const HEADERS: [&str; 12] = [
+            "NAME", "ID", "STATE", "SIZE", "CLUSTER", "USER", "AGE", "USED BY", "CLASS", "MODES", "CLAIM",
+            "ADOPTED",
+        ];
         if wide { &HEADERS } else { HEADERS.split_at(8).0 }
     }
 
@@ -78,7 +100,13 @@ impl Row for Volume {
         ];
         if wide {
             let class = self.storage_class.clone().unwrap_or_default();
-            row.extend([class, self.access_modes.join(","), format!("{}/{}", self.namespace, self.claim)]);
+            let adopted = match (self.adopted, self.read_only) {
+                (false, _) => "",
+                (true, false) => "yes",
+                (true, true) => "read-only",
+            };
+            let claim = format!("{}/{}", self.namespace, self.claim);
+            row.extend([class, self.access_modes.join(","), claim, adopted.to_owned()]);
         }
         vec![row]
     }

@@ -113,10 +113,11 @@ use fedq_values::ids::ClusterName;
 
 pub use self::keep::LogKeeping;
 use self::{
-    asked::Asked, awaited::Awaited, gather::Gathered, index::Index, keep::Keeping, rest::Rest,
-    secrets::TaskContents, starts::Unmade, target::Target, wishes::Past,
+    adopted::Adopted, asked::Asked, awaited::Awaited, gather::Gathered, index::Index, keep::Keeping,
+    rest::Rest, secrets::TaskContents, starts::Unmade, target::Target, wishes::Past,
 };
 
+mod adopted;
 mod asked;
 mod awaited;
 mod chooser;
@@ -175,6 +176,8 @@ pub struct TaskController {
     /// Up to where the store's moves are known.
     seen: i64,
     live: BTreeMap<TaskId, Live>,
+    /// As they stood when tasks were judged by them.
+    volumes: Vec<VolumeRow>,
     /// Of tasks whose objects are still on some cluster.
     past: HashMap<TaskId, Past>,
     gathered: Gathered,
@@ -221,6 +224,8 @@ struct Cluster {
     app_wrappers: Asked<Runtime>,
     /// Pods that Jobs of it may not make.
     unmade: Asked<Unmade>,
+    /// Claims of it that volumes are of and that fedq did not make.
+    adopted: Adopted,
     /// Logs of it that may be read at a time.
     reading: Arc<Semaphore>,
 }
@@ -268,6 +273,7 @@ impl TaskController {
             signal,
             seen: 0,
             live: BTreeMap::new(),
+            volumes: Vec::new(),
             past: HashMap::new(),
             gathered,
             awaited: Awaited::default(),
@@ -314,6 +320,8 @@ impl TaskController {
         self.ask_for_runtimes(&joined);
         self.ask_for_unmade(&joined);
         let mut volumes = self.context.store.volumes(None).await?;
+        self.ask_for_adopted(&volumes, &joined);
+        self.note_volumes(&volumes);
         let mut now = self.context.clock.now();
         for _ in 0..ROUNDS {
             now = self.context.clock.now();

@@ -22,6 +22,7 @@ pub mod rights;
 pub mod session;
 pub mod types;
 pub mod unmade;
+pub mod volume_claims;
 pub mod worker;
 pub mod write;
 

@@ -38,6 +38,30 @@ pub struct CreateVolume {
     pub access_modes: Option<Vec<String>>,
 }
 
+/// A PersistentVolumeClaim that is there already, for tasks to mount.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AdoptVolume {
+    /// As tasks name it.
+    #[schema(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length = 54)]
+    pub name: String,
+    /// Where the claim is.
+    #[schema(
+        pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        max_length = 63
+    )]
+    pub cluster: String,
+    /// Its name, in the tenant's namespace there.
+    #[schema(
+        pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        max_length = 253
+    )]
+    pub claim: String,
+    /// Tasks cannot write to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub read_only: bool,
+}
+
 /// Kubernetes' words, for the document.
 #[derive(Clone, Copy, ToSchema)]
 #[expect(dead_code, reason = "the domain reads the words")]
@@ -87,6 +111,12 @@ pub struct Volume {
     pub reason: Option<String>,
     /// The PersistentVolumeClaim.
     pub claim: String,
+    /// The claim was there before, and stays when the volume goes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub adopted: bool,
+    /// Tasks cannot write to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub read_only: bool,
     /// Ids of tasks that use it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub used_by: Vec<String>,

@@ -153,7 +153,8 @@ fn access_review(world: &World, mut review: Value) -> Response {
     let writes = attributes["verb"] != "list";
     let everybodys = attributes["verb"] == "impersonate"
         || (attributes["group"] == "fedq.dev" && attributes["namespace"].is_null());
-    let resource = attributes["resource"].as_str().unwrap_or_default().to_owned();
+    let parts = [&attributes["resource"], &attributes["subresource"]];
+    let resource = parts.into_iter().filter_map(Value::as_str).collect::<Vec<_>>().join("/");
     let denied = world.denied.contains(&(user.to_owned(), resource))
         || world.strangers.contains(user)
         || (writes && world.viewers.contains(user))

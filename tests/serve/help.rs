@@ -14,7 +14,7 @@ use std::{
 
 use super::cli::{fedq, listening};
 
-const COMMANDS: [&str; 46] = [
+const COMMANDS: [&str; 47] = [
     "",
     "login",
     "cluster",
@@ -53,6 +53,7 @@ const COMMANDS: [&str; 46] = [
     "task validate",
     "volume",
     "volume create",
+    "volume adopt",
     "volume list",
     "volume show",
     "volume delete",

@@ -10,7 +10,7 @@ use fedq_values::ids::ClusterName;
 use serde_json::{Value, json};
 
 use super::{
-    server::{ANN, BOB, ROOT, STRANGER, served},
+    server::{ANN, BOB, ROOT, STRANGER, VIEWER, served},
     tasks::submit,
 };
 
@@ -92,6 +92,41 @@ async fn no_cluster_is_taken_for_unknown_before_the_hub_is_read() {
     };
     let ((status, _), ()) = tokio::join!(served.call(ANN, "POST /volumes", volume), read);
     assert_eq!(status, 201);
+}
+
+/// What is wrong is said before the cluster is asked, which these tests do not have; the rest is in `tests/sim/tasks/volumes.rs`.
+#[tokio::test]
+async fn a_claim_is_adopted_by_who_has_the_right_to_it() {
+    let served = served().await;
+    let asked =
+        |name: &str, cluster: &str, claim: &str| json!({"name": name, "cluster": cluster, "claim": claim});
+    for (asked, field) in [
+        (asked("a b", "east", "c"), "name"),
+        (asked("a", "east", "../c"), "claim"),
+        (asked("a", "east", ""), "claim"),
+        (asked("a", "E", "c"), "cluster"),
+    ] {
+        let (status, problem) = served.call(ANN, "POST /volume-adoptions", asked.clone()).await;
+        assert_eq!((status, &problem["causes"][0]["field"]), (422, &json!(field)), "{asked} {problem}");
+    }
+    let data = asked("data", "east", "held");
+    assert_eq!(served.call(ANN, "POST /volume-adoptions", asked("data", "north", "held")).await.0, 404);
+    let (status, problem) = served.call(ANN, "POST /volume-adoptions", data.clone()).await;
+    let detail = problem["detail"].as_str().unwrap();
+    assert_eq!((status, detail), (409, "cluster `east` cannot be asked for the claim now"));
+    assert_eq!(served.call(STRANGER, "POST /volume-adoptions", data.clone()).await.0, 403);
+    let right = ("bob@example.com".to_owned(), "volumes/adopt".to_owned());
+    served.hub.world().denied.insert(right);
+    for (who, resource) in [(VIEWER, "volumes"), (BOB, "volumes/adopt")] {
+        let (status, problem) = served.call(who, "POST /volume-adoptions", data.clone()).await;
+        let detail = problem["detail"].as_str().unwrap();
+        let told = detail.contains(&format!("cannot create resource \"{resource}\""));
+        assert_eq!((status, told), (403, true), "{detail}");
+    }
+    let (_, problem) = served.call(BOB, "POST /volume-adoptions", data).await;
+    assert!(problem["detail"].as_str().unwrap().contains("\"held\""), "the claim is named: {problem}");
+    assert!(problem["next"].as_str().unwrap().contains("fedq-volume-adopter"), "{problem}");
+    assert!(served.store.volumes(None).await.unwrap().is_empty());
 }
 
 #[tokio::test]

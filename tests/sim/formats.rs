@@ -17,7 +17,7 @@ use super::tasks::stage::{Stage, TOKEN};
 use super::tasks::wrapped::{FEDQ, serve};
 
 /// A command, and a line of it that prints something. `@` is another number in each run, `DIR` a folder of files.
-const EXAMPLES: [(&str, &str); 43] = [
+const EXAMPLES: [(&str, &str); 44] = [
     ("appwrapper explain", "APPWRAPPER"),
     ("appwrapper list", ""),
     ("appwrapper status", "APPWRAPPER"),
@@ -58,6 +58,7 @@ const EXAMPLES: [(&str, &str); 43] = [
     ("task submit", "DIR/task.yaml --name off --detach --dry-run"),
     ("task validate", "DIR/task.yaml"),
     ("version", ""),
+    ("volume adopt", "a-@ --cluster one --claim held"),
     ("volume create", "v-@ 1Gi"),
     ("volume list", ""),
     ("volume show", "on"),
@@ -173,6 +174,11 @@ impl Bench {
         let wrapper = self.json("appwrapper wrap -f DIR/nasty.yaml").await;
         self.write("wrapper.yaml", &wrapper.to_string());
         self.json("volume create on 1Gi").await;
+        let claim = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"namespace": "team", "name": "held"},
+            "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}},
+        });
+        self.stage.worker("one").put(claim).await.unwrap();
         let submitted = async |line: &str| self.json(line).await["id"].as_str().unwrap().to_owned();
         let task = submitted("task submit DIR/task.yaml --detach").await;
         let wrapper = submitted("appwrapper submit DIR/wrapper.yaml --detach").await;
@@ -244,7 +250,8 @@ fn timeless(mut value: Value) -> Value {
         for key in ["id", "created"] {
             object.remove(key);
         }
-        if object.get("name").and_then(Value::as_str).is_some_and(|name| name.starts_with("v-")) {
+        let name = object.get("name").and_then(Value::as_str).unwrap_or_default();
+        if name.starts_with("v-") || name.starts_with("a-") {
             object.remove("name");
             object.remove("claim");
         }

@@ -36,6 +36,9 @@ fn of(schema: &str) -> Option<Value> {
 
 fn asked(schema: &str) -> Option<Value> {
     let example = match schema {
+        "AdoptVolume" => {
+            json!({"name": "imagenet", "cluster": "oregon", "claim": "datasets-imagenet", "readOnly": true})
+        }
         "Assign" => {
             json!({"queue": "team-a", "flavor": "on-demand", "resources": {"cpu": "500", "gpu": "8"}})
         }

@@ -81,7 +81,9 @@ const UNANSWERABLE: &str = "NoSuchNode";
 /// Whether a way to fail is one of this operation, where its status is.
 pub fn is_of(name: &str, status: u16, id: &str) -> bool {
     let special = match (status, id) {
-        (409, "join_cluster" | "submit_app_wrapper" | "submit_task" | "create_volume") => TAKEN,
+        (409, "join_cluster" | "submit_app_wrapper" | "submit_task" | "create_volume" | "adopt_volume") => {
+            TAKEN
+        }
         (422, "join_cluster") => REFUSED,
         (422, "task_logs" | "exec_task" | "forward_port") => UNANSWERABLE,
         _ => return ![TAKEN, REFUSED, UNANSWERABLE].contains(&name),

@@ -5,10 +5,11 @@ use serde_json::{Value, json};
 /// Where what an answer holds goes next: the field, the parameter that takes it, and the operations that have it.
 type Link = (&'static str, &'static str, &'static str, &'static [&'static str]);
 
-const LINKS: [Link; 9] = [
+const LINKS: [Link; 10] = [
     ("submit_app_wrapper", "/id", "task", &["get_task", "task_events", "explain_task", "stop_task"]),
     ("submit_task", "/id", "task", &["get_task", "task_events", "explain_task", "stop_task"]),
     ("create_volume", "/id", "volume", &["get_volume", "delete_volume"]),
+    ("adopt_volume", "/id", "volume", &["get_volume", "delete_volume"]),
     ("list_tasks", "/items/0/id", "task", &["get_task", "task_events", "explain_task", "stop_task"]),
     ("list_volumes", "/items/0/id", "volume", &["get_volume", "delete_volume"]),
     (

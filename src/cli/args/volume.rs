@@ -13,6 +13,14 @@ pub enum VolumeCommand {
 
 A task that mounts it runs where it is. For tasks of several nodes it must be ReadWriteMany.")]
     Create(VolumeCreateArgs),
+    /// Let tasks mount a PersistentVolumeClaim that is there already
+    #[command(after_help = "Examples:
+  fedq volume adopt scratch --cluster eu-west --claim team-scratch
+  fedq volume adopt imagenet --cluster eu-west --claim datasets-imagenet --read-only
+
+The claim is one of your tenant's namespace on that cluster, and tasks that mount the volume run there. fedq never deletes it: to \
+delete the volume is to forget it.")]
+    Adopt(VolumeAdoptArgs),
     /// List volumes
     #[command(after_help = "Examples:
   fedq volume list
@@ -23,7 +31,7 @@ A task that mounts it runs where it is. For tasks of several nodes it must be Re
   fedq volume show data
   fedq volume show 1a2b3c4d -o yaml")]
     Show(VolumeArgs),
-    /// Delete a volume with what is in it
+    /// Delete a volume with what is in it, or forget one that was adopted
     #[command(after_help = "Examples:
   fedq volume delete data
   fedq volume delete 1a2b3c4d --force
@@ -47,6 +55,23 @@ pub struct VolumeCreateArgs {
     /// ReadWriteOnce, ReadWriteMany or ReadOnlyMany, with commas between
     #[arg(short, long, value_name = "MODES", value_delimiter = ',')]
     pub access_modes: Vec<String>,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Args, Debug)]
+pub struct VolumeAdoptArgs {
+    /// As tasks name it
+    pub name: String,
+    /// Where the claim is
+    #[arg(long, value_name = "CLUSTER")]
+    pub cluster: String,
+    /// The PersistentVolumeClaim
+    #[arg(long, value_name = "CLAIM")]
+    pub claim: String,
+    /// Tasks cannot write to it
+    #[arg(long)]
+    pub read_only: bool,
     #[command(flatten)]
     pub output: Output,
 }

@@ -46,6 +46,11 @@ impl<T: Clone + PartialEq> Asked<T> {
         due
     }
 
+    /// Something else is to be asked than before, and not only at the next period.
+    pub fn ask_anew(&self) {
+        self.lock().ask_at = None;
+    }
+
     /// Whether the answer is another than before.
     pub fn put(&self, answer: T) -> bool {
         let mut known = self.lock();

@@ -11,7 +11,9 @@ use fedq_k8s::{
 };
 use fedq_values::ids::ClusterName;
 
-use super::{Cluster, HUB, TaskController, asked::Asked, index::Index, keep, target::Target};
+use super::{
+    Cluster, HUB, TaskController, adopted::Adopted, asked::Asked, index::Index, keep, target::Target,
+};
 
 impl Cluster {
     pub(super) fn new(target: Target) -> Self {
@@ -22,6 +24,7 @@ impl Cluster {
             job_sets: Asked::default(),
             app_wrappers: Asked::default(),
             unmade: Asked::default(),
+            adopted: Adopted::default(),
             reading: Arc::new(Semaphore::new(keep::AT_ONCE)),
         }
     }

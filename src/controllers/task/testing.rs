@@ -1,6 +1,10 @@
 //! Tasks as the store has them, and a controller without clusters, for tests.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
@@ -54,6 +58,7 @@ pub fn placement(cluster: &str) -> Placement {
         flavors: BTreeMap::new(),
         pod_sets: Vec::new(),
         claims: BTreeMap::new(),
+        read_only: BTreeSet::new(),
     }
 }
 

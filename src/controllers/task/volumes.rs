@@ -15,7 +15,7 @@ use fedq_k8s::{
 use fedq_store::{StoreError, TaskRow, VolumeRow};
 use fedq_values::ids::ClusterName;
 
-use super::{Cluster, TaskController, chooser::is_mounted, wishes::MANAGER};
+use super::{Cluster, TaskController, adopted::Found, chooser::is_mounted, wishes::MANAGER};
 
 /// What is to be done about volumes, and what is told of them.
 #[derive(Default)]
@@ -50,6 +50,17 @@ impl TaskController {
         Ok(true)
     }
 
+    /// Tasks that wait are judged again when the volumes are not what they were.
+    pub(super) fn note_volumes(&mut self, volumes: &[VolumeRow]) {
+        if self.volumes == volumes {
+            return;
+        }
+        self.volumes = volumes.to_vec();
+        for live in self.live.values_mut().filter(|live| !live.row.spec.volumes.is_empty()) {
+            live.judged = None;
+        }
+    }
+
     pub(super) fn tend_volumes(&self, volumes: &[VolumeRow], joined: &JoinedClusters) -> Volumes {
         let mut done = Volumes::default();
         for volume in volumes {
@@ -59,6 +70,8 @@ impl TaskController {
                     let reason = "it is made on the cluster of the first task that mounts it".to_owned();
                     Some(VolumeState { phase: VolumePhase::Pending, reason: Some(reason) })
                 }
+                // Nothing is to be done where its claim is.
+                Some(_) if volume.spec.is_adopted() && volume.deleting => self.users(volume).next().map(used),
                 Some(cluster) if !joined.contains_key(cluster) => {
                     let reason = format!("{cluster} is not joined");
                     // Whoever wants it gone cannot be told more than that it is out of reach.
@@ -83,13 +96,15 @@ impl TaskController {
         joined: &JoinedClusters,
         done: &mut Volumes,
     ) -> Option<VolumeState> {
-        let usable = self
-            .usable(name, joined)
-            .filter(|cluster| cluster.target.worker.tasks.volume_claims.is_current());
-        let Some(cluster) = usable else {
-            let reason = format!("{name} does not answer");
-            return Some(VolumeState { phase: VolumePhase::Unknown, reason: Some(reason) });
-        };
+        let silent =
+            || VolumeState { phase: VolumePhase::Unknown, reason: Some(format!("{name} does not answer")) };
+        let Some(cluster) = self.usable(name, joined) else { return Some(silent()) };
+        if volume.spec.is_adopted() {
+            return Some(look_after(volume, (name, cluster), done));
+        }
+        if !cluster.target.worker.tasks.volume_claims.is_current() {
+            return Some(silent());
+        }
         let claim_name = volume.spec.claim_name(&volume.id);
         let claim = cluster.target.worker.tasks.volume_claims.get(Some(&volume.namespace), &claim_name);
         let target = Target::namespaced(Kind::VolumeClaim, &volume.namespace, claim_name);
@@ -115,17 +130,17 @@ impl TaskController {
                 Some(VolumeState { phase: VolumePhase::Pending, reason })
             }
             (Some(claim), true) => {
-                let reason = self.users(volume).next().map(|user| format!("task {user} uses it"));
-                if reason.is_none() && !claim.metadata.going {
+                let used = self.users(volume).next().map(used);
+                if used.is_none() && !claim.metadata.going {
                     wishes.push(Change { target, action: deleted(claim), manager: MANAGER });
                 }
-                Some(VolumeState { phase: VolumePhase::Deleting, reason })
+                Some(used.unwrap_or(VolumeState { phase: VolumePhase::Deleting, reason: None }))
             }
             (Some(claim), false) => {
                 if !volume.made || volume.lost {
                     done.made.push(volume.id.clone());
                 }
-                Some(bound(claim))
+                Some(bound(&claim.status.phase, claim.metadata.going))
             }
         }
     }
@@ -153,6 +168,10 @@ impl TaskController {
         for id in &found.made {
             self.context.store.volume_made(id).await?;
         }
+        if volumes.iter().any(|volume| volume.lost && found.made.contains(&volume.id)) {
+            // It is there again, and tasks may wait for it.
+            self.signal.notify_one();
+        }
         let now = self.context.clock.now();
         for (id, cluster) in &found.lost {
             let Some(volume) = volumes.iter().find(|volume| volume.id == *id && !volume.lost) else {
@@ -161,7 +180,12 @@ impl TaskController {
             let name = volume.spec.name();
             tracing::warn!(volume.id = %id, cluster.name = %cluster, "Volume {name} was deleted on `{cluster}`");
             let users = self.users(volume).cloned().collect();
-            let message = format!("volume {name} was deleted on {cluster}, with what was in it");
+            let message = if volume.spec.is_adopted() {
+                let claim = volume.spec.claim_name(id);
+                format!("PersistentVolumeClaim {claim} of volume {name} was deleted on {cluster}")
+            } else {
+                format!("volume {name} was deleted on {cluster}, with what was in it")
+            };
             self.context.store.volume_lost(id, users, now, message).await?;
         }
         Ok(())
@@ -175,12 +199,44 @@ fn deleted(claim: &VolumeClaim) -> Action {
     }
 }
 
-fn bound(claim: &VolumeClaim) -> VolumeState {
-    if claim.metadata.going {
+fn used(by: &TaskId) -> VolumeState {
+    VolumeState { phase: VolumePhase::Deleting, reason: Some(format!("task {by} uses it")) }
+}
+
+/// One whose claim is not fedq's: it is neither made nor deleted.
+fn look_after(
+    volume: &VolumeRow,
+    (name, cluster): (&ClusterName, &Cluster),
+    done: &mut Volumes,
+) -> VolumeState {
+    let claim = volume.spec.claim_name(&volume.id);
+    let state = |phase, reason: String| VolumeState { phase, reason: Some(reason) };
+    match cluster.adopted.claim(&volume.namespace, &claim) {
+        Found::Unasked => {
+            state(VolumePhase::Unknown, format!("{name} is being asked for PersistentVolumeClaim {claim}"))
+        }
+        Found::Missing => {
+            done.lost.push((volume.id.clone(), name.clone()));
+            let namespace = &volume.namespace;
+            let reason =
+                format!("there is no PersistentVolumeClaim {claim} in namespace {namespace} of {name}");
+            state(VolumePhase::Lost, reason)
+        }
+        Found::There { phase, going } => {
+            if !volume.made || volume.lost {
+                done.made.push(volume.id.clone());
+            }
+            bound(&phase, going)
+        }
+    }
+}
+
+fn bound(phase: &str, going: bool) -> VolumeState {
+    if going {
         let reason = Some("somebody deleted it on its cluster".to_owned());
         return VolumeState { phase: VolumePhase::Deleting, reason };
     }
-    let phase = match claim.status.phase.as_str() {
+    let phase = match phase {
         "Bound" => VolumePhase::Bound,
         "Lost" => VolumePhase::Lost,
         _ => VolumePhase::Pending,

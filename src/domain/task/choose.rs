@@ -11,7 +11,11 @@ pub mod obstacle;
 pub mod verdict;
 pub mod view;
 
-use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -112,6 +116,9 @@ pub struct Placement {
     pub pod_sets: Vec<BTreeMap<ResourceName, FlavorName>>,
     /// PersistentVolumeClaims by the names the task gives its volumes.
     pub claims: BTreeMap<String, String>,
+    /// Which of these volumes tasks only read.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub read_only: BTreeSet<String>,
 }
 
 /// The least is the best; derived, so that the order of fields is the policy.
@@ -222,6 +229,7 @@ fn rank(task: &TaskSpec, wish: &Wish, cluster: &ClusterView, offer: &Offer, weig
 
 fn place(task: &TaskSpec, cluster: &ClusterView, offer: &Offer) -> Placement {
     let claim = |name: &String| Some((name.clone(), cluster.volumes.get(name)?.claim.clone()));
+    let is_read = |name: &&String| cluster.volumes.get(*name).is_some_and(|volume| volume.read_only);
     Placement {
         cluster: cluster.name.clone(),
         candidate: offer.candidate,
@@ -236,6 +244,7 @@ fn place(task: &TaskSpec, cluster: &ClusterView, offer: &Offer) -> Placement {
             .collect(),
         pod_sets: task.wrapped.as_ref().map(|_| offer.flavors.clone()).unwrap_or_default(),
         claims: task.volumes.iter().filter_map(|mount| claim(&mount.volume)).collect(),
+        read_only: task.volumes.iter().map(|mount| &mount.volume).filter(is_read).cloned().collect(),
     }
 }
 

@@ -119,8 +119,12 @@ impl Tenancy {
             if volume.owner != owner || volume.namespace != namespace || volume.deleting {
                 continue;
             }
-            let (claim, shared) = (volume.spec.claim_name(volume.id), volume.spec.is_shared());
-            let known = || (volume.cluster.cloned(), VolumeView { claim, shared });
+            let view = VolumeView {
+                claim: volume.spec.claim_name(volume.id),
+                shared: volume.spec.is_shared(),
+                read_only: volume.spec.is_read_only(),
+            };
+            let known = || (volume.cluster.cloned(), view);
             tenancy.volumes.entry(volume.spec.name().to_owned()).or_insert_with(known);
         }
         tenancy
@@ -378,7 +382,7 @@ mod tests {
             clusters: ["one", "two"].map(|name| (cluster_name(name), member(&[]))).into(),
             ..Fleet::default()
         };
-        let volume = VolumeView { claim: "data-1a2b3c4d".to_owned(), shared: true };
+        let volume = VolumeView { claim: "data-1a2b3c4d".to_owned(), shared: true, read_only: false };
         let tenancy = Tenancy {
             namespace: "team".to_owned(),
             volumes: [

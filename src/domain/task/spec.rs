@@ -116,6 +116,9 @@ pub struct Mount {
     pub path: String,
     pub volume: String,
     pub sub_path: Option<String>,
+    /// The task only reads there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub read_only: bool,
 }
 
 /// What each node needs, in one of the forms the task may take.

@@ -69,5 +69,5 @@ pub fn flavor(name: &str, labels: &[(&str, &str)], cells: &[(&str, (i64, i64))])
 }
 
 pub fn volume(shared: bool) -> VolumeView {
-    VolumeView { claim: "data-0a0a0a0a".to_owned(), shared }
+    VolumeView { claim: "data-0a0a0a0a".to_owned(), shared, read_only: false }
 }

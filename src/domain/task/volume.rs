@@ -1,4 +1,6 @@
-//! Volumes: PersistentVolumeClaims that tasks mount by a name of their own.
+//! Volumes: PersistentVolumeClaims that tasks mount by a name of their own. fedq makes them, or they were there before.
+
+use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -16,7 +18,8 @@ use fedq_values::{
 
 pub const VOLUME_LABEL: &str = "skypilot-volume";
 pub const VOLUME_ID_LABEL: &str = "volume-id";
-const ACCESS_MODES: [&str; 4] = ["ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod"];
+const READ_ONLY_MANY: &str = "ReadOnlyMany";
+const ACCESS_MODES: [&str; 4] = ["ReadWriteOnce", "ReadWriteMany", READ_ONLY_MANY, "ReadWriteOncePod"];
 /// With its id behind, the name still fits a label.
 const MAX_NAME: usize = 54;
 
@@ -27,6 +30,85 @@ pub struct VolumeSpec {
     size: String,
     storage_class: Option<String>,
     access_modes: Vec<String>,
+    /// A claim that was there before, and stays when the volume goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    adopted: Option<Adopted>,
+}
+
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Adopted {
+    claim: String,
+    read_only: bool,
+}
+
+/// A PersistentVolumeClaim as it is on its cluster.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ExistingClaim {
+    /// What it has, or what it asks for where it is not bound.
+    pub size: String,
+    pub storage_class: Option<String>,
+    pub access_modes: Vec<String>,
+    /// `Pending`, `Bound` or `Lost`.
+    pub phase: String,
+    /// Being deleted.
+    pub going: bool,
+    /// A device instead of a file system.
+    pub is_block: bool,
+    /// A volume that some fedq made, which may be another person's.
+    pub is_of_fedq: bool,
+}
+
+/// Why tasks cannot mount a claim, to be read behind its name.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Unfit {
+    Going,
+    Lost,
+    Block,
+    OfFedq,
+    OnlyRead,
+}
+
+impl Unfit {
+    pub fn next(self) -> &'static str {
+        match self {
+            Self::Going | Self::Lost | Self::Block => "name another claim",
+            Self::OfFedq => "mount it by the name that its owner gave it; fedq volume list shows yours",
+            Self::OnlyRead => "adopt it with --read-only",
+        }
+    }
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Going => "is being deleted",
+            Self::Lost => "is Lost: the disk behind it is gone",
+            Self::Block => "is a device (volumeMode: Block), and tasks mount file systems",
+            Self::OfFedq => "is a volume that fedq made, for whoever made it",
+            Self::OnlyRead => "is ReadOnlyMany, so nothing can be written there",
+        })
+    }
+}
+
+impl ExistingClaim {
+    /// One that is not bound yet may be waiting for its first pod: nobody but Kubernetes can say whether it will be.
+    pub fn unfit(&self, read_only: bool) -> Option<Unfit> {
+        if self.is_of_fedq {
+            return Some(Unfit::OfFedq);
+        }
+        if self.going {
+            return Some(Unfit::Going);
+        }
+        if self.phase == "Lost" {
+            return Some(Unfit::Lost);
+        }
+        if self.is_block {
+            return Some(Unfit::Block);
+        }
+        let writable = self.access_modes.iter().any(|mode| mode != READ_ONLY_MANY);
+        (!writable && !read_only).then_some(Unfit::OnlyRead)
+    }
 }
 
 /// What is stored of a volume, as far as it decides which one a task means.
@@ -55,6 +137,8 @@ pub enum VolumeError {
     NoAccessMode,
     #[error("the storage class is not valid")]
     StorageClass(#[source] NameError),
+    #[error("`{0}` is no name of a PersistentVolumeClaim: use lower-case letters, digits, `-` and `.`")]
+    Claim(String),
 }
 
 impl VolumeError {
@@ -65,6 +149,7 @@ impl VolumeError {
             Self::Size(_) | Self::NoSize => "size",
             Self::AccessMode(_) | Self::NoAccessMode => "access_modes",
             Self::StorageClass(_) => "storage_class",
+            Self::Claim(_) => "claim",
         }
     }
 }
@@ -77,10 +162,7 @@ impl VolumeSpec {
         storage_class: Option<&str>,
         access_modes: Option<&[String]>,
     ) -> Result<Self, VolumeError> {
-        let legal = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
-        if !legal || MAX_NAME < name.len() || QueueName::new(name).is_err() {
-            return Err(VolumeError::Name(super::yaml::shown(name)));
-        }
+        check_name(name)?;
         if Quantity::parse(size).map_err(VolumeError::Size)? <= Quantity::ZERO {
             return Err(VolumeError::NoSize);
         }
@@ -100,7 +182,22 @@ impl VolumeSpec {
             size: size.to_owned(),
             storage_class: storage_class.map(str::to_owned),
             access_modes: modes,
+            adopted: None,
         })
+    }
+
+    /// Of a claim that is there, which the caller has found to be fit.
+    pub fn adopt(
+        name: &str,
+        claim: &str,
+        read_only: bool,
+        found: ExistingClaim,
+    ) -> Result<Self, VolumeError> {
+        check_name(name)?;
+        check_claim(claim)?;
+        let ExistingClaim { size, storage_class, access_modes, .. } = found;
+        let adopted = Some(Adopted { claim: claim.to_owned(), read_only });
+        Ok(Self { name: name.to_owned(), size, storage_class, access_modes, adopted })
     }
 
     pub fn name(&self) -> &str {
@@ -126,11 +223,24 @@ impl VolumeSpec {
         self.access_modes.iter().any(|mode| mode.ends_with("Many"))
     }
 
-    pub fn claim_name(&self, id: &TaskId) -> String {
-        format!("{}-{id}", self.name)
+    /// Whether its claim was there before, so that fedq neither makes nor deletes it.
+    pub fn is_adopted(&self) -> bool {
+        self.adopted.is_some()
     }
 
-    /// The claim as it is sent to its cluster.
+    /// Whether tasks may not write to it.
+    pub fn is_read_only(&self) -> bool {
+        self.adopted.as_ref().is_some_and(|adopted| adopted.read_only)
+    }
+
+    pub fn claim_name(&self, id: &TaskId) -> String {
+        match &self.adopted {
+            Some(adopted) => adopted.claim.clone(),
+            None => format!("{}-{id}", self.name),
+        }
+    }
+
+    /// The claim as it is sent to its cluster, where it was not there before.
     pub fn render(&self, id: &TaskId, owner: &str, place: &Place<'_>) -> Value {
         let mut spec = json!({
             "accessModes": self.access_modes,
@@ -161,6 +271,18 @@ impl VolumeSpec {
             "spec": spec,
         })
     }
+}
+
+pub fn check_name(name: &str) -> Result<(), VolumeError> {
+    let legal = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+    if !legal || MAX_NAME < name.len() || QueueName::new(name).is_err() {
+        return Err(VolumeError::Name(super::yaml::shown(name)));
+    }
+    Ok(())
+}
+
+pub fn check_claim(claim: &str) -> Result<(), VolumeError> {
+    QueueName::new(claim).map(drop).map_err(|_| VolumeError::Claim(super::yaml::shown(claim)))
 }
 
 /// Where and when a volume is made.
@@ -225,5 +347,57 @@ mod tests {
         assert_eq!(field("a", "1Gi", Some("No Class"), None), "storage_class");
         assert_eq!(field("a", "1Gi", None, Some(&[])), "access_modes");
         assert_eq!(field("a", "1Gi", None, Some(&["ReadOnly".to_owned()])), "access_modes");
+        let adopted = |name, claim| VolumeSpec::adopt(name, claim, false, ExistingClaim::default());
+        assert_eq!(adopted("a b", "claim").expect_err("refused").field(), "name");
+        for claim in ["", "A", "a/b", "..", "a b", &"a".repeat(254)] {
+            assert_eq!(adopted("a", claim).expect_err("refused").field(), "claim", "{claim}");
+        }
+    }
+
+    #[test]
+    fn a_claim_is_adopted_as_it_is() {
+        let found = ExistingClaim {
+            size: "5Ti".to_owned(),
+            storage_class: Some("lustre".to_owned()),
+            access_modes: vec!["ReadWriteMany".to_owned()],
+            phase: "Bound".to_owned(),
+            ..ExistingClaim::default()
+        };
+        let volume = VolumeSpec::adopt("data", "datasets.v2", true, found).expect("valid");
+        let id = TaskId::parse("0a1b2c3d").expect("an id");
+        assert_eq!((volume.claim_name(&id).as_str(), volume.size()), ("datasets.v2", "5Ti"));
+        assert!(volume.is_adopted() && volume.is_read_only() && volume.is_shared());
+        let kept = serde_json::to_string(&volume).expect("JSON");
+        assert_eq!(serde_json::from_str::<VolumeSpec>(&kept).expect("a volume"), volume);
+        // As an earlier fedq stored it.
+        let before =
+            json!({"name": "a", "size": "1Gi", "storageClass": null, "accessModes": ["ReadWriteOnce"]});
+        let own: VolumeSpec = serde_json::from_value(before.clone()).expect("a volume");
+        assert!(!own.is_adopted() && !own.is_read_only());
+        assert_eq!(serde_json::to_value(&own).expect("JSON"), before);
+    }
+
+    #[test]
+    fn a_claim_that_tasks_cannot_mount_is_not_adopted() {
+        let claim = |modes: &[&str], phase: &str| ExistingClaim {
+            access_modes: modes.iter().map(|&mode| mode.to_owned()).collect(),
+            phase: phase.to_owned(),
+            ..ExistingClaim::default()
+        };
+        let bound = claim(&["ReadWriteOnce"], "Bound");
+        for (claim, read_only, expected) in [
+            (bound.clone(), false, None),
+            (bound.clone(), true, None),
+            (claim(&["ReadWriteOnce"], "Pending"), false, None),
+            (claim(&["ReadOnlyMany", "ReadWriteOnce"], "Bound"), false, None),
+            (claim(&["ReadOnlyMany"], "Bound"), true, None),
+            (claim(&["ReadOnlyMany"], "Bound"), false, Some(Unfit::OnlyRead)),
+            (claim(&["ReadWriteOnce"], "Lost"), true, Some(Unfit::Lost)),
+            (ExistingClaim { going: true, ..bound.clone() }, true, Some(Unfit::Going)),
+            (ExistingClaim { is_block: true, ..bound.clone() }, true, Some(Unfit::Block)),
+            (ExistingClaim { is_of_fedq: true, ..bound }, true, Some(Unfit::OfFedq)),
+        ] {
+            assert_eq!(claim.unfit(read_only), expected, "{claim:?}");
+        }
     }
 }

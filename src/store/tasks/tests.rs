@@ -44,6 +44,7 @@ fn dispatch() -> Dispatch {
             flavors: [].into(),
             pod_sets: Vec::new(),
             claims: [("data".to_owned(), "data-1".to_owned())].into(),
+            read_only: ["data".to_owned()].into(),
         },
         gang: Gang::JobSet,
         priority_class: None,

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::stage::{GPU, KUEUE, SOON, holds};
 use super::task_stage::{Bed, LONG, SHORT, give, stage, staged};
+use crate::support::cluster::{Cluster, id as object};
 use crate::support::fleet::Fleet;
 use crate::support::wait::{Seen, eventually};
 
@@ -165,7 +166,75 @@ spec:
         Ok(Seen::when(left.is_empty(), || format!("{left:?}")))
     })
     .await?;
-    two.delete(crate::support::cluster::id("v1", "PersistentVolume", &format!("{case}-disk"))).await
+    two.delete(object("v1", "PersistentVolume", &format!("{case}-disk"))).await?;
+    adopts_a_claim(&bed, two).await
+}
+
+/// One that somebody made there, bound to a disk of theirs.
+async fn adopts_a_claim(bed: &Bed<'_, '_>, two: &Cluster) -> Result<()> {
+    let case = bed.stage.case;
+    two.apply(&format!(
+        "
+apiVersion: v1
+kind: PersistentVolume
+metadata: {{name: {case}-datasets}}
+spec:
+  storageClassName: {case}-by-hand
+  capacity: {{storage: 5Gi}}
+  accessModes: [ReadWriteMany]
+  persistentVolumeReclaimPolicy: Retain
+  hostPath: {{path: /nowhere}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {{name: datasets, namespace: {case}}}
+spec:
+  storageClassName: {case}-by-hand
+  accessModes: [ReadWriteMany]
+  resources: {{requests: {{storage: 1Gi}}}}
+"
+    ))
+    .await?;
+    eventually("the claim to be bound", SOON, async || {
+        let claims = two.list("v1", "PersistentVolumeClaim", Some(case)).await?;
+        Ok(Seen::when(claims.iter().all(|one| one["status"]["phase"] == "Bound"), || format!("{claims:#?}")))
+    })
+    .await?;
+    let adopt = ["volume", "adopt", "held", "--claim", "datasets", "--read-only", "--cluster"];
+    let missing = bed.person.runs(&[&adopt[..], &["one"]].concat())?;
+    let why = format!("there is no PersistentVolumeClaim `datasets` in namespace `{case}` of cluster `one`");
+    ensure!(missing.code == 1 && missing.stderr.contains(&why), "{missing:?}");
+    let adopted = bed.person.runs(&[&adopt[..], &["two", "-o", "json"]].concat())?.success()?;
+    let adopted: Value = serde_json::from_str(&adopted)?;
+    // Of the disk, which is more than the claim asked for.
+    ensure!(adopted["size"] == "5Gi" && adopted["accessModes"] == json!(["ReadWriteMany"]), "{adopted:#}");
+
+    let task = json!({
+        "name": "train", "run": "x", "num_nodes": 2, "resources": {"accelerators": 1}, "volumes": {"/data": "held"},
+    });
+    let id = bed.hand_in(task, &[("pod-complete", LONG)])?;
+    let running = bed.reaches(&id, "running").await?;
+    ensure!(running["cluster"] == "two", "one has more room, and not the claim: {running:#}");
+    let pods = bed.has(two, ("v1", "Pod"), &id).await?;
+    let source = json!({"claimName": "datasets", "readOnly": true});
+    let reads = |pod: &Value| {
+        pod["spec"]["volumes"][0]["persistentVolumeClaim"] == source
+            && pod["spec"]["containers"][0]["volumeMounts"][0]["readOnly"] == true
+    };
+    ensure!(pods.len() == 2 && pods.iter().all(reads), "{pods:#?}");
+
+    bed.person.runs(&["task", "stop", &id, "--yes"])?.success()?;
+    bed.is_gone(two, &id).await?;
+    bed.person.runs(&["volume", "delete", "held", "--force"])?.success()?;
+    eventually("the volume to be forgotten", SOON, async || {
+        let shown = bed.person.runs(&["volume", "show", "held"])?;
+        Ok(Seen::when(shown.code == 1, || format!("{shown:?}")))
+    })
+    .await?;
+    let claims = two.list("v1", "PersistentVolumeClaim", Some(case)).await?;
+    ensure!(claims.len() == 1 && claims[0]["metadata"].get("deletionTimestamp").is_none(), "{claims:#?}");
+    two.delete(object("v1", "PersistentVolumeClaim", "datasets").within(case)).await?;
+    two.delete(object("v1", "PersistentVolume", &format!("{case}-datasets"))).await
 }
 
 pub async fn a_queue_of_multikueue_dispatches_tasks_and_they_are_found_where_they_land(

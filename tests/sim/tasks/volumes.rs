@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use fedq_sim::{api::Internal, cluster::Cluster, kind::Kind};
+use serde_json::{Value, json};
 
 use super::super::bed::{WITHIN, wait};
-use super::stage::{Stage, wrong};
+use super::stage::{Stage, of_task, wrong};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_volume_is_made_and_its_task_goes_where_it_is_and_it_stays_while_it_is_used() {
@@ -50,25 +51,9 @@ async fn a_volume_that_somebody_deleted_is_told_of_and_not_made_anew() {
     // Seen, so that it is missed.
     stage.volume_is("data", "it is not bound").await;
     let claim = claims()[0]["metadata"]["name"].as_str().unwrap().to_owned();
-    let kind = fedq_sim::kind::Kind::named("PersistentVolumeClaim").unwrap();
-    let what = fedq_sim::api::Internal::Delete;
-    fedq_sim::api::write_internally(&worker.state, "admin", kind, ("team".to_owned(), claim), what)
-        .await
-        .unwrap();
-    let shown = async || -> Value {
-        let told = stage.fedq(&["volume", "show", "data", "-o", "json"], "").await.unwrap_or_default();
-        serde_json::from_str(&told).unwrap_or_default()
-    };
-    let began = Instant::now();
-    loop {
-        let volume = shown().await;
-        if volume["state"] == "Lost" {
-            assert!(volume["reason"].as_str().unwrap().contains("somebody deleted it on one"), "{volume:#}");
-            break;
-        }
-        assert!(began.elapsed() < WITHIN, "{volume:#}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    delete_claim(worker, &claim).await;
+    let volume = in_state(&stage, "Lost").await;
+    assert!(volume["reason"].as_str().unwrap().contains("somebody deleted it on one"), "{volume:#}");
     let began = Instant::now();
     while !stage.reasons(&id).await.iter().any(|reason| reason == "VolumeLost") {
         assert!(began.elapsed() < WITHIN, "its task is not told");
@@ -102,4 +87,158 @@ async fn a_volume_is_made_where_its_first_task_can_run() {
     let refused = stage.try_submit(1, &task(1), &["--cluster", "one"]).await.unwrap_err();
     assert!(refused.contains("volume data is on two"), "{refused}");
     assert_eq!(claims(&stage, "one"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_was_there_is_mounted_as_it_is_and_never_touched() {
+    let mut stage = Stage::set(&[("one", 8), ("two", 4)]).await;
+    put_claim(stage.worker("two"), "datasets", json!(["ReadWriteMany"]), json!({})).await;
+    let adopt =
+        ["volume", "adopt", "data", "--cluster", "two", "--claim", "datasets", "--read-only", "-o", "json"];
+    let volume: Value = serde_json::from_str(&stage.fedq(&adopt, "").await.unwrap()).unwrap();
+    assert_eq!(
+        [&volume["cluster"], &volume["claim"], &volume["size"], &volume["accessModes"], &volume["readOnly"]],
+        [&json!("two"), &json!("datasets"), &json!("2Ti"), &json!(["ReadWriteMany"]), &json!(true)]
+    );
+    let again = stage.fedq(&adopt, "").await.unwrap_err();
+    assert!(again.contains("you have a volume `data` already"), "{again}");
+    in_state(&stage, "Bound").await;
+
+    let task = "run: x\nnum_nodes: 2\nvolumes: {/data: data}\nresources: {accelerators: 1}\n";
+    let id = stage.submit(600, task).await;
+    assert_eq!(stage.reaches(&id, "running").await["cluster"], "two", "that is where the claim is");
+    for pod in of_task(stage.worker("two"), "Pod", &id) {
+        assert_eq!(
+            pod["spec"]["volumes"][0]["persistentVolumeClaim"],
+            json!({"claimName": "datasets", "readOnly": true})
+        );
+        assert_eq!(pod["spec"]["containers"][0]["volumeMounts"][0]["readOnly"], true);
+    }
+    let refused = stage.fedq(&["volume", "delete", "data", "--force"], "").await.unwrap_err();
+    assert!(refused.contains(&id), "it is used: {refused}");
+    stage.kill();
+    stage.start();
+    stage.fedq(&["task", "stop", &id, "--yes"], "").await.unwrap();
+    stage.reaches(&id, "stopped").await;
+    let told = stage.fedq(&["volume", "delete", "data", "--force"], "").await.unwrap();
+    assert!(told.ends_with("is forgotten; its PersistentVolumeClaim team/datasets stays\n"), "{told}");
+    let began = Instant::now();
+    while stage.fedq(&["volume", "show", "data"], "").await.is_ok() {
+        assert!(began.elapsed() < WITHIN, "it is not forgotten");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let there = stage.worker("two").get("PersistentVolumeClaim", "team", "datasets").expect("the claim");
+    assert_eq!(there["metadata"].get("labels"), None, "it is as it was: {there:#}");
+    assert_eq!(stage.worker("two").list("PersistentVolumeClaim").len(), 1);
+    // It can be had again, by another name and to write.
+    stage.fedq(&["volume", "adopt", "own", "--cluster", "two", "--claim", "datasets"], "").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_no_task_could_mount_is_not_adopted() {
+    let stage = Stage::set(&[("one", 8)]).await;
+    let one = stage.worker("one");
+    put_claim(one, "rox", json!(["ReadOnlyMany"]), json!({})).await;
+    put_claim(one, "lost", json!(["ReadWriteOnce"]), json!({"status": {"phase": "Lost"}})).await;
+    put_claim(one, "device", json!(["ReadWriteOnce"]), json!({"spec": {"volumeMode": "Block"}})).await;
+    let labels = json!({"fedq.dev/hub": "another"});
+    put_claim(one, "bobs", json!(["ReadWriteOnce"]), json!({"metadata": {"labels": labels}})).await;
+    let mut elsewhere = claim("elsewhere", json!(["ReadWriteOnce"]));
+    elsewhere["metadata"]["namespace"] = json!("default");
+    one.put(elsewhere).await.unwrap();
+    let whole = "PersistentVolumeClaim `rox` in namespace `team` of cluster `one` is ReadOnlyMany, so nothing can be written";
+    for (cluster, claim, why) in [
+        ("one", "rox", whole),
+        ("one", "lost", "is Lost"),
+        ("one", "device", "volumeMode: Block"),
+        ("one", "bobs", "is a volume that fedq made"),
+        (
+            "one",
+            "elsewhere",
+            "there is no PersistentVolumeClaim `elsewhere` in namespace `team` of cluster `one`",
+        ),
+        ("north", "rox", "cluster `north` is not joined"),
+    ] {
+        let refused =
+            stage.fedq(&["volume", "adopt", "data", "--cluster", cluster, "--claim", claim], "").await;
+        let refused = refused.unwrap_err();
+        assert!(refused.contains(why), "{refused}");
+    }
+    assert_eq!(stage.fedq(&["volume", "list", "-o", "name"], "").await.unwrap(), "");
+    stage
+        .fedq(&["volume", "adopt", "data", "--cluster", "one", "--claim", "rox", "--read-only"], "")
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_was_adopted_and_goes_is_told_of() {
+    let mut stage = Stage::set(&[("one", 8)]).await;
+    put_claim(stage.worker("one"), "datasets", json!(["ReadWriteOnce"]), json!({})).await;
+    stage.fedq(&["volume", "adopt", "data", "--cluster", "one", "--claim", "datasets"], "").await.unwrap();
+    let task = "run: x\nvolumes: {/data: data}\nresources: {accelerators: 1}\n";
+    let several = stage.try_submit(1, &format!("num_nodes: 2\n{task}"), &[]).await.unwrap_err();
+    assert!(several.contains("can be mounted by one node only"), "{several}");
+    let id = stage.submit(600, task).await;
+    stage.reaches(&id, "running").await;
+    stage.kill();
+    delete_claim(stage.worker("one"), "datasets").await;
+    stage.start();
+    let volume = in_state(&stage, "Lost").await;
+    let reason = "there is no PersistentVolumeClaim datasets in namespace team of one";
+    assert_eq!(volume["reason"], reason, "{volume:#}");
+    let began = Instant::now();
+    while !stage.reasons(&id).await.iter().any(|reason| reason == "VolumeLost") {
+        assert!(began.elapsed() < WITHIN, "its task is not told");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let waits = stage.submit(1, task).await;
+    stage.waits_because(&waits, "volume data was deleted on its cluster").await;
+    // Whoever puts it back has it mounted again.
+    put_claim(stage.worker("one"), "datasets", json!(["ReadWriteOnce"]), json!({})).await;
+    stage.kill();
+    stage.start();
+    stage.reaches(&waits, "succeeded").await;
+    for id in [&waits, &id] {
+        drop(stage.fedq(&["task", "stop", id, "--yes"], "").await);
+    }
+}
+
+fn claim(name: &str, modes: Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"namespace": "team", "name": name},
+        "spec": {"accessModes": modes, "resources": {"requests": {"storage": "1Ti"}}, "volumeMode": "Filesystem"},
+        "status": {"phase": "Bound", "capacity": {"storage": "2Ti"}},
+    })
+}
+
+/// Bound, unless `more` says otherwise.
+async fn put_claim(worker: &Cluster, name: &str, modes: Value, more: Value) {
+    let mut object = claim(name, modes);
+    for (part, fields) in more.as_object().unwrap() {
+        for (key, value) in fields.as_object().unwrap() {
+            object[part][key] = value.clone();
+        }
+    }
+    worker.put(object).await.unwrap();
+}
+
+async fn delete_claim(worker: &Cluster, name: &str) {
+    let kind = Kind::named("PersistentVolumeClaim").unwrap();
+    let key = ("team".to_owned(), name.to_owned());
+    fedq_sim::api::write_internally(&worker.state, "admin", kind, key, Internal::Delete).await.unwrap();
+}
+
+/// Until the volume `data` is in that state.
+async fn in_state(stage: &Stage, state: &str) -> Value {
+    let began = Instant::now();
+    loop {
+        let told = stage.fedq(&["volume", "show", "data", "-o", "json"], "").await.unwrap_or_default();
+        let volume: Value = serde_json::from_str(&told).unwrap_or_default();
+        if volume["state"] == state {
+            return volume;
+        }
+        assert!(began.elapsed() < WITHIN, "it is not {state}: {volume:#}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }

@@ -43,6 +43,8 @@ pub struct VolumeView {
     pub claim: String,
     /// Whether pods on different nodes can mount it at once.
     pub shared: bool,
+    /// Whether tasks only read it.
+    pub read_only: bool,
 }
 
 /// A LocalQueue with what its ClusterQueue has.

@@ -205,13 +205,21 @@ impl Order<'_> {
                 let claim = self.placement.claims.get(&mount.volume);
                 let claim = claim.expect("a task is only sent where its volumes are");
                 let name = pod_volume(&mount.volume, known.len());
-                volumes.push(json!({"name": name, "persistentVolumeClaim": {"claimName": claim}}));
+                let mut source = json!({"claimName": claim});
+                if self.placement.read_only.contains(&mount.volume) {
+                    // Whatever the mounts say, and it is attached so where the storage can.
+                    source["readOnly"] = json!(true);
+                }
+                volumes.push(json!({"name": name, "persistentVolumeClaim": source}));
                 known.push(&mount.volume);
                 known.len() - 1
             });
             let mut entry = json!({"name": pod_volume(&mount.volume, index), "mountPath": mount.path});
             if let Some(path) = &mount.sub_path {
                 entry["subPath"] = json!(path);
+            }
+            if mount.read_only || self.placement.read_only.contains(&mount.volume) {
+                entry["readOnly"] = json!(true);
             }
             mounts.push(entry);
         }

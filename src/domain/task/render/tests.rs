@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 use sha2::{Digest as _, Sha256};
 
@@ -30,6 +32,7 @@ fn placement() -> Placement {
         claims: [("data", "data-0a0a0a0a"), ("Big_One", "big-one-0a0a0a0b")]
             .map(|(name, claim)| (name.to_owned(), claim.to_owned()))
             .into(),
+        read_only: BTreeSet::new(),
     }
 }
 
@@ -447,6 +450,31 @@ fn a_volume_at_two_paths_stands_in_the_pod_once() {
         spec["containers"][0]["volumeMounts"][1],
         json!({"name": "data", "mountPath": "/b", "subPath": "s"})
     );
+}
+
+#[test]
+fn what_is_only_read_cannot_be_written_to() {
+    let text =
+        "run: x\nvolumes: {/a: data, /b: {name: data, sub_path: s}, /c: {name: Big_One, read_only: true}}\n";
+    let placement = Placement { read_only: ["data".to_owned()].into(), ..placement() };
+    for gang in [Gang::PerNode, Gang::Indexed, Gang::JobSet] {
+        let objects = objects_with(&new_task(text), gang, &placement);
+        let spec = &templates(&objects)[0].0["spec"];
+        assert_eq!(
+            [&spec["volumes"][0], &spec["volumes"][1]],
+            [
+                &json!({"name": "data", "persistentVolumeClaim": {"claimName": "data-0a0a0a0a", "readOnly": true}}),
+                &json!({"name": "volume-1", "persistentVolumeClaim": {"claimName": "big-one-0a0a0a0b"}}),
+            ]
+        );
+        let mounts = spec["containers"][0]["volumeMounts"].as_array().expect("mounts");
+        let read: Vec<_> = mounts.iter().map(|mount| (&mount["mountPath"], &mount["readOnly"])).collect();
+        let only_read = json!(true);
+        assert_eq!(
+            read[..3],
+            [(&json!("/a"), &only_read), (&json!("/b"), &only_read), (&json!("/c"), &only_read)]
+        );
+    }
 }
 
 #[test]

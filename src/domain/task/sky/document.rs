@@ -326,7 +326,11 @@ fn volumes<'v>(at: &At<'_>, variable: &impl Fn(&str) -> Option<&'v str>, notes: 
     }
     for (path, at) in entries {
         let path = expand(path, variable);
-        let (volume, sub_path) = if at.is_map() { volume_object(&at, notes) } else { (at.text(notes), None) };
+        let Mounted { volume, sub_path, read_only } = if at.is_map() {
+            volume_object(&at, notes)
+        } else {
+            Mounted { volume: at.text(notes), ..Mounted::default() }
+        };
         let Some(volume) = volume.map(|volume| expand(volume, variable)) else { continue };
         if !is_mount_path(&path) {
             notes.problem(&at, "a volume is mounted at an absolute path without `..` and `:`");
@@ -335,13 +339,20 @@ fn volumes<'v>(at: &At<'_>, variable: &impl Fn(&str) -> Option<&'v str>, notes: 
         } else if volume.is_empty() || 253 < volume.len() || volume.chars().any(char::is_control) {
             notes.problem(&at, "this is no name of a volume");
         } else {
-            mounts.push(Mount { path, volume, sub_path });
+            mounts.push(Mount { path, volume, sub_path, read_only });
         }
     }
     mounts
 }
 
-fn volume_object<'a>(at: &At<'a>, notes: &mut Notes) -> (Option<&'a str>, Option<String>) {
+#[derive(Default)]
+struct Mounted<'a> {
+    volume: Option<&'a str>,
+    sub_path: Option<String>,
+    read_only: bool,
+}
+
+fn volume_object<'a>(at: &At<'a>, notes: &mut Notes) -> Mounted<'a> {
     let mut fields = at.fields(notes);
     let name = fields.take("name");
     let sub_path = fields.take("sub_path").and_then(|at| {
@@ -352,6 +363,7 @@ fn volume_object<'a>(at: &At<'a>, notes: &mut Notes) -> (Option<&'a str>, Option
         }
         Some(path.to_owned())
     });
+    let read_only = fields.take("read_only").and_then(|at| at.boolean(notes)).unwrap_or_default();
     let ephemeral = fields.take("is_ephemeral");
     if let Some(at) = ephemeral
         && at.boolean(notes) == Some(true)
@@ -362,7 +374,7 @@ fn volume_object<'a>(at: &At<'a>, notes: &mut Notes) -> (Option<&'a str>, Option
     if name.is_none() {
         notes.problem(at, "there is no `name` of a volume");
     }
-    (name.and_then(|name| name.text(notes)), sub_path)
+    Mounted { volume: name.and_then(|name| name.text(notes)), sub_path, read_only }
 }
 
 /// Kubernetes refuses `:` in mount paths.

@@ -211,12 +211,16 @@ fn variables_are_expanded_in_paths() {
 fn volumes_are_checked() {
     let ok = task("run: x\nvolumes:\n  /a: v\n  /b: {name: w, sub_path: c/d}\n");
     assert_eq!(ok.volumes[1].sub_path.as_deref(), Some("c/d"));
+    let read =
+        task("run: x\nvolumes: {/a: {name: v, read_only: true}, /b: {name: v, read_only: false}, /c: v}\n");
+    assert_eq!([0, 1, 2].map(|index| read.volumes[index].read_only), [true, false, false]);
     for text in [
         "a: v",
         "/a/../b: v",
         "/a: ''",
         "/a: [v]",
         "/a: {sub_path: x}",
+        "/a: {name: v, read_only: perhaps}",
         "/: v",
         "/a: {name: v, sub_path: ../x}",
     ] {

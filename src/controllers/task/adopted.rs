@@ -1,0 +1,110 @@
+//! Claims that were there before fedq: whether they still are, asked by name now and then, since no label marks them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::SignedDuration;
+use tokio::sync::Notify;
+use tracing::warn;
+
+use super::{TaskController, asked::Asked};
+use crate::driver::{self, Tasks};
+use fedq_domain::task::volume::ExistingClaim;
+use fedq_k8s::{
+    volume_claims,
+    worker::{JoinedClusters, Worker},
+};
+use fedq_store::VolumeRow;
+use fedq_values::ids::ClusterName;
+
+/// Who takes a claim away that tasks use has to tell people first; this only says so afterwards.
+const PERIOD: SignedDuration = SignedDuration::from_mins(1);
+
+/// By namespace and name.
+type Claims = BTreeMap<(String, String), Option<ExistingClaim>>;
+
+/// What is known of a claim.
+pub(super) enum Found {
+    /// Nobody has answered yet.
+    Unasked,
+    Missing,
+    There {
+        phase: String,
+        going: bool,
+    },
+}
+
+/// What a cluster said the last time of the claims that it was asked for.
+#[derive(Default)]
+pub(super) struct Adopted {
+    wanted: BTreeSet<(String, String)>,
+    found: Asked<Arc<Claims>>,
+}
+
+impl Adopted {
+    pub fn claim(&self, namespace: &str, name: &str) -> Found {
+        let answer = self.found.answer();
+        match answer.as_ref().and_then(|claims| claims.get(&(namespace.to_owned(), name.to_owned()))) {
+            None => Found::Unasked,
+            Some(None) => Found::Missing,
+            Some(Some(claim)) => Found::There { phase: claim.phase.clone(), going: claim.going },
+        }
+    }
+}
+
+impl TaskController {
+    pub(super) fn ask_for_adopted(&mut self, volumes: &[VolumeRow], joined: &JoinedClusters) {
+        let mut wanted: BTreeMap<&ClusterName, BTreeSet<(String, String)>> = BTreeMap::new();
+        for volume in volumes.iter().filter(|volume| volume.spec.is_adopted() && !volume.deleting) {
+            let Some(cluster) = &volume.cluster else { continue };
+            let claim = (volume.namespace.clone(), volume.spec.claim_name(&volume.id));
+            wanted.entry(cluster).or_default().insert(claim);
+        }
+        let now = self.context.clock.now();
+        for (name, cluster) in &mut self.clusters {
+            let wanted = wanted.remove(name).unwrap_or_default();
+            let adopted = &mut cluster.adopted;
+            if adopted.wanted != wanted {
+                adopted.wanted.clone_from(&wanted);
+                adopted.found.ask_anew();
+            }
+            let reached = joined.get(name).is_some_and(|entry| entry.connection.is_writable());
+            if wanted.is_empty() || !reached || !adopted.found.is_due(now, PERIOD) {
+                continue;
+            }
+            let asking = (&self.signal, self.context.writer.deadline);
+            ask(&adopted.found, (&cluster.target.worker, wanted), asking, &mut self.tasks);
+        }
+    }
+}
+
+fn ask(
+    found: &Asked<Arc<Claims>>,
+    (worker, wanted): (&Arc<Worker>, BTreeSet<(String, String)>),
+    (signal, deadline): (&Arc<Notify>, Duration),
+    tasks: &mut Tasks,
+) {
+    let (known, worker, signal) = (found.clone(), Arc::clone(worker), Arc::clone(signal));
+    driver::spawn(tasks, async move {
+        let name = &worker.name;
+        let client = worker.client.kube();
+        let mut claims = Claims::new();
+        for (namespace, claim) in wanted {
+            let asked = volume_claims::find(&client, (&namespace, &claim), deadline);
+            match worker.cancel.run_until_cancelled(asked).await {
+                None => return,
+                Some(Ok(found)) => drop(claims.insert((namespace, claim), found)),
+                // What was known stands.
+                Some(Err(error)) => {
+                    return warn!(cluster.name = %name, "Cannot ask `{name}` for PersistentVolumeClaim {claim}: {error}");
+                }
+            }
+        }
+        if known.put(Arc::new(claims)) {
+            signal.notify_one();
+        }
+    });
+}
