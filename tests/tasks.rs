@@ -17,8 +17,9 @@ use fedq_domain::{
         },
         names::TaskId,
         render::{Gang, Order, Tenant, render},
-        sky::{self, Options},
+        sky::{self, Allowed, Options},
         spec::{NewTask, Priority},
+        tenant::PodRules,
     },
 };
 use fedq_values::{
@@ -59,7 +60,14 @@ fn run(path: &Path) -> Result<(), Failed> {
 
 fn told(text: &[u8]) -> String {
     let mut told = String::new();
-    let file = match sky::read_file(text, &Options::default()) {
+    let device = |name: &str| ResourceName::new(name).unwrap();
+    let pods = PodRules {
+        resources: [device("rdma/hca")].into(),
+        capabilities: ["IPC_LOCK".to_owned()].into(),
+        host_network: true,
+    };
+    let options = Options { pods: Allowed::By(pods), ..Options::default() };
+    let file = match sky::read_file(text, &options) {
         Ok(file) => file,
         Err(error) => {
             told.push_str("refused:\n");
@@ -173,7 +181,7 @@ fn print_objects(told: &mut String, new: &NewTask, placement: &Placement) {
     }
 }
 
-/// `busy` has A100s, most of them taken; `free` has H100s, some of them spot, and the volume.
+/// `busy` has A100s, most of them taken; `free` has H100s, some of them spot, the volume, and cards for RDMA beside the H100s.
 fn view() -> View {
     let gpus = |nominal, reserved| ("nvidia.com/gpu", nominal, reserved);
     let product = "nvidia.com/gpu.product";
@@ -193,7 +201,7 @@ fn view() -> View {
                             &[(product, "NVIDIA-H100-80GB-HBM3"), ("karpenter.sh/capacity-type", "spot")],
                             gpus(8, 0),
                         ),
-                        flavor("h100", &[(product, "NVIDIA-H100-80GB-HBM3")], gpus(32, 8)),
+                        with_rdma(flavor("h100", &[(product, "NVIDIA-H100-80GB-HBM3")], gpus(32, 8)), 16),
                     ],
                 )
             },
@@ -217,6 +225,12 @@ fn cluster(name: &str, flavors: &[FlavorView]) -> ClusterView {
         volumes: BTreeMap::new(),
         elsewhere: BTreeMap::new(),
     }
+}
+
+fn with_rdma(mut flavor: FlavorView, count: i64) -> FlavorView {
+    let cell = CellView::new(Amount::new(count), None, None, Amount::ZERO, None);
+    flavor.cells.insert(ResourceName::new("rdma/hca").unwrap(), cell);
+    flavor
 }
 
 fn flavor(name: &str, labels: &[(&str, &str)], gpus: (&str, i64, i64)) -> FlavorView {

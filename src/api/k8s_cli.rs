@@ -29,7 +29,7 @@ use super::{
 use fedq_domain::task::{
     names::user_label,
     render::naive,
-    sky::{self, Note, Options, TaskFile},
+    sky::{self, Allowed, Note, Options, TaskFile},
     spec::Mount,
     view::{VolumePhase, VolumeViews},
     volume::VolumeSpec,
@@ -95,7 +95,8 @@ async fn submit(
     body: std::result::Result<Bytes, BytesRejection>,
 ) -> Result<Json<TaskSubmitResponse>> {
     let strict = query.strict.is_some_and(|text| matches!(text.as_str(), "1" | "true"));
-    let options = Options { strict, ..Options::default() };
+    let pods = Allowed::By(owner.rule.pods.clone());
+    let options = Options { strict, pods, ..Options::default() };
     let mut file = sky::read_request(&body?, &options).map_err(|error| Refusal::task(&error))?;
     let failed = |failure| Refusal::failed(Operation::SubmitTask, failure);
     if !strict {

@@ -33,7 +33,7 @@ use super::{
 };
 use fedq_domain::task::{
     names::TaskId,
-    sky::{self, Changes, Options},
+    sky::{self, Allowed, Changes, Options},
     upload::Archive,
 };
 use fedq_store::{TaskFilter, TaskRow};
@@ -69,7 +69,8 @@ pub async fn submit_task(
         submit::are_variables(field, given)?;
     }
     let uploads = submit::uploads(&state, &owner, &asked.uploads, dry_run).await?;
-    let (text, options) = options(asked, uploads);
+    let pods = Allowed::By(owner.rule.pods.clone());
+    let (text, options) = options(asked, uploads, pods);
     let file = sky::read_file(text.as_bytes(), &options).map_err(|error| refused(&error))?;
     let warnings = file.warnings.iter().map(ToString::to_string).collect();
     let checked = check(&state, &owner, file, &wanted).await?;
@@ -116,7 +117,7 @@ pub(super) fn submitted(state: &State, rows: Vec<TaskRow>, verdicts: Vec<Vec<Clu
     submitted
 }
 
-fn options(asked: SubmitTask, uploads: BTreeMap<String, Archive>) -> (String, Options) {
+fn options(asked: SubmitTask, uploads: BTreeMap<String, Archive>, pods: Allowed) -> (String, Options) {
     let changes = Changes {
         name: asked.name,
         num_nodes: asked.num_nodes.map(|number| number.to_string()),
@@ -136,6 +137,7 @@ fn options(asked: SubmitTask, uploads: BTreeMap<String, Archive>) -> (String, Op
         uploads,
         changes,
         as_app_wrapper: asked.as_app_wrapper,
+        pods,
         strict: asked.strict,
     };
     (asked.file, options)

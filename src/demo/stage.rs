@@ -16,7 +16,7 @@ use super::{
 };
 use fedq_base::telemetry;
 use fedq_daemon::{
-    config::{Config, Listen, Tenant},
+    config::{Config, Listen, PodConfig, Tenant},
     host::Host,
 };
 use fedq_k8s::types::claim::REVIEW_PATH;
@@ -293,8 +293,14 @@ fn configuration(folder: &Path, pace: Pace, webhook: SocketAddr) -> Config {
     config.webhook.url = Some(format!("https://{webhook}{REVIEW_PATH}"));
     let namespace = objects::TENANT.to_owned();
     let (users, queue) = (vec!["*".to_owned()], Some(objects::QUEUE.to_owned()));
-    config.tasks.tenants =
-        vec![Tenant { namespace, users, queue, groups: Vec::new(), service_account: None }];
+    config.tasks.tenants = vec![Tenant {
+        namespace,
+        users,
+        queue,
+        groups: Vec::new(),
+        service_account: None,
+        pod_config: PodConfig::default(),
+    }];
     // The simulated clusters are on this machine.
     config.clusters.allow_loopback = true;
     config.clusters.request_timeout = pace.request_timeout();

@@ -23,7 +23,7 @@ use fedq_domain::{
     resources::Aliases,
     task::{
         render::Tenant,
-        tenant::{ANYONE, Rule, Tenants},
+        tenant::{ANYONE, PodRules, Rule, Tenants},
     },
 };
 use fedq_k8s::{
@@ -92,6 +92,7 @@ fn api(store: &Store) -> Router {
         groups: Vec::new(),
         tenant: Tenant { namespace: "default".to_owned(), service_account: None },
         queue: Some("main".to_owned()),
+        pods: PodRules::default(),
     };
     router(State::new(Parts {
         overview: watch::channel(Arc::default()).1,

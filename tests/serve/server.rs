@@ -22,7 +22,7 @@ use fedq_domain::{
     resources::{Aliases, Resources},
     task::{
         render::Tenant,
-        tenant::{Rule, Tenants},
+        tenant::{PodRules, Rule, Tenants},
         view::{TaskViews, VolumeViews},
     },
 };
@@ -155,6 +155,7 @@ fn tenants() -> Tenants {
         groups: groups.iter().map(|&name| name.to_owned()).collect(),
         tenant: Tenant { namespace: namespace.to_owned(), service_account: None },
         queue: queue.map(str::to_owned),
+        pods: PodRules::default(),
     };
     Tenants(vec![
         rule(&[], &["research"], "research", None),

@@ -14,7 +14,7 @@ use crate::{
     error::CliError,
     print::Printer,
 };
-use fedq_domain::task::sky::{self, Note, Options, TaskFile};
+use fedq_domain::task::sky::{self, Allowed, Note, Options, TaskFile};
 
 /// What programs read.
 #[derive(Debug, Serialize)]
@@ -61,6 +61,7 @@ pub async fn run(args: &ValidateArgs, printer: &mut Printer) -> Result<u8, CliEr
         envs: input::envs(&args.input).await?,
         secrets: input::secrets(&args.input).await?,
         strict: args.input.strict,
+        pods: Allowed::Unknown,
         ..Options::default()
     };
     // What would be sent is looked at as well, and goes nowhere.

@@ -278,7 +278,7 @@ pub(super) fn takes(
         let all = one.units().saturating_mul(i64::from(spec.num_nodes));
         Some((Cell { queue: queue.clone(), flavor, resource }, Amount::new(all)))
     };
-    per_node(candidate).into_iter().filter_map(cell).collect()
+    per_node(spec, candidate).into_iter().filter_map(cell).collect()
 }
 
 fn cluster_queue(fleet: &Fleet, namespace: &str, placement: &Placement) -> Option<QueueName> {

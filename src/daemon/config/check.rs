@@ -3,10 +3,10 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::{
-    Config,
-    resolve::{ANY, Unusable},
+    Config, PodConfig,
+    resolve::{ANY, Unusable, devices},
 };
-use fedq_domain::{capacity::Headroom, queue::pod_security::is_pod_security};
+use fedq_domain::{capacity::Headroom, queue::pod_security::is_pod_security, task::tenant::CAPABILITIES};
 use fedq_values::ids::{ClusterName, QueueName, ResourceName};
 
 pub(super) fn problems(config: &Config) -> Vec<String> {
@@ -216,6 +216,23 @@ fn tasks(config: &Config, problems: &mut Vec<String>) {
                 problems.push(format!("{key}: its {field} is not a name of Kubernetes"));
             }
         }
+        pod_config(&key, &tenant.pod_config, problems);
+    }
+}
+
+fn pod_config(key: &str, rules: &PodConfig, problems: &mut Vec<String>) {
+    for name in &rules.resources {
+        if devices(std::slice::from_ref(name)).next().is_none() {
+            problems.push(format!(
+                "{key}: podConfig.resources: `{name}` is no device with a name as rdma/hca; accelerators need no leave"
+            ));
+        }
+    }
+    for name in rules.capabilities.iter().filter(|name| !CAPABILITIES.contains(&name.as_str())) {
+        let known = CAPABILITIES.join(", ");
+        problems.push(format!(
+            "{key}: podConfig.capabilities: `{name}` cannot be allowed to tasks, only {known}"
+        ));
     }
 }
 

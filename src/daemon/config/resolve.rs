@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{ClusterNaming, Config, HeadroomSection, Tenant};
+use super::{ClusterNaming, Config, HeadroomSection, PodConfig, Tenant};
 use fedq_domain::{
     capacity::{Headroom, ResourceFilter},
     multikueue::Naming,
@@ -13,7 +13,7 @@ use fedq_domain::{
     resources::{Aliases, Resources},
     task::{
         render,
-        tenant::{ANYONE, Rule, Tenants},
+        tenant::{ANYONE, PodRules, Rule, Tenants, is_device},
     },
 };
 use fedq_store::{Live, Retention};
@@ -31,6 +31,11 @@ pub(super) const ANY: &str = "*";
 pub struct Unusable {
     pub key: String,
     pub reason: String,
+}
+
+/// Those that can be allowed.
+pub(super) fn devices(names: &[String]) -> impl Iterator<Item = ResourceName> {
+    names.iter().filter_map(|name| ResourceName::new(name).ok().filter(is_device))
 }
 
 impl Config {
@@ -92,6 +97,11 @@ impl Config {
                 service_account: tenant.service_account.clone(),
             },
             queue: tenant.queue.clone(),
+            pods: PodRules {
+                resources: devices(&tenant.pod_config.resources).collect(),
+                capabilities: tenant.pod_config.capabilities.iter().cloned().collect(),
+                host_network: tenant.pod_config.host_network,
+            },
         };
         let everybody = Tenant {
             namespace: "default".to_owned(),
@@ -99,6 +109,7 @@ impl Config {
             groups: Vec::new(),
             queue: None,
             service_account: None,
+            pod_config: PodConfig::default(),
         };
         match self.tasks.tenants.as_slice() {
             [] => Tenants(vec![rule(&everybody)]),

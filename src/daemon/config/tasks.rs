@@ -111,6 +111,18 @@ pub struct Tenant {
     /// Of the pods; it must be there on the clusters.
     #[serde(default)]
     pub service_account: Option<String>,
+    /// What `config.kubernetes.pod_config` of its tasks may have beyond what everybody's may.
+    #[serde(default)]
+    pub pod_config: PodConfig,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct PodConfig {
+    /// Names of devices, as `rdma/hca`.
+    pub resources: Vec<String>,
+    pub capabilities: Vec<String>,
+    pub host_network: bool,
 }
 
 impl Default for Tasks {

@@ -6,6 +6,7 @@ use clap::Parser;
 use serde_json::Value;
 
 use super::*;
+use fedq_domain::task::tenant::PodRules;
 use fedq_store::Live;
 use fedq_values::{
     ids::{ClusterName, ResourceName},
@@ -281,6 +282,37 @@ fn a_cluster_of_its_own_overrides_resource_by_resource() {
     assert_eq!(config.limits(&one).expect("valid")[&resource("cpu")], Amount::new(64_000));
     let filter = config.resource_filter().expect("valid");
     assert!(filter.also.contains(&resource("pods")) && filter.never.contains(&gpu));
+}
+
+#[test]
+fn a_tenant_may_be_allowed_what_fast_networks_take_and_nothing_else() {
+    let file = |text: &str| {
+        format!("tasks: {{tenants: [{{namespace: team, users: ['*'], queue: q, podConfig: {{{text}}}}}]}}\n")
+    };
+    let rules = |text: &str| {
+        let config = layered(&file(text), &[], &[]).expect("valid").config;
+        config.tenants().0.remove(0).pods
+    };
+    let all =
+        rules("resources: [rdma/hca, vpc.amazonaws.com/efa], capabilities: [IPC_LOCK], hostNetwork: true");
+    let names: Vec<&str> = all.resources.iter().map(ResourceName::as_str).collect();
+    assert_eq!(names, ["rdma/hca", "vpc.amazonaws.com/efa"]);
+    assert!(all.capabilities.contains("IPC_LOCK") && all.host_network);
+    assert_eq!(rules(""), PodRules::default());
+    let everybody = layered("", &[], &[]).expect("valid").config.tenants().0.remove(0);
+    assert_eq!(everybody.pods, PodRules::default(), "nothing is allowed where nobody said so");
+    for (text, start) in [
+        ("resources: [cpu]", "tasks.tenants, namespace team: podConfig.resources: `cpu`"),
+        (
+            "resources: [nvidia.com/gpu]",
+            "tasks.tenants, namespace team: podConfig.resources: `nvidia.com/gpu`",
+        ),
+        ("resources: ['rdma/*']", "tasks.tenants, namespace team: podConfig.resources: `rdma/*`"),
+        ("capabilities: [SYS_ADMIN]", "tasks.tenants, namespace team: podConfig.capabilities: `SYS_ADMIN`"),
+    ] {
+        let told = problems(&file(text));
+        assert!(told.starts_with(start) && told.lines().count() == 1, "{told}");
+    }
 }
 
 #[test]

@@ -19,6 +19,7 @@ use fedq_wrapped::{
     validate::label_value,
 };
 
+pub use self::pod::{HOST_NETWORK_DNS, SHARED_MEMORY_PATH};
 use super::{
     choose::Placement,
     names::{TaskId, node_name, object_name, task_label, user_label},

@@ -6,6 +6,7 @@
 mod changes;
 mod config;
 mod document;
+mod pod_config;
 mod reader;
 mod recovery;
 mod resources;
@@ -20,6 +21,7 @@ use self::{
 };
 pub use super::spec::NewTask;
 use super::{
+    tenant::PodRules,
     upload::Archive,
     yaml::{self, Node, YamlError},
 };
@@ -39,8 +41,24 @@ pub struct Options {
     pub changes: Changes,
     /// Its tasks are made as AppWrappers, whatever the file says.
     pub as_app_wrapper: bool,
+    /// What it may ask of pods.
+    pub pods: Allowed,
     /// Warnings are problems.
     pub strict: bool,
+}
+
+/// What a file may ask of pods beyond what everybody may.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Allowed {
+    By(PodRules),
+    /// It is not known here whose task it will be: fedqd judges that when it is handed in.
+    Unknown,
+}
+
+impl Default for Allowed {
+    fn default() -> Self {
+        Self::By(PodRules::default())
+    }
 }
 
 /// What a file asks for.
@@ -124,7 +142,8 @@ struct Walked {
 
 fn walk(mut documents: Vec<Node>, options: &Options) -> Walked {
     let mut notes = Notes::default();
-    let overrides = Overrides { envs: &options.envs, secrets: &options.secrets, uploads: &options.uploads };
+    let Options { envs, secrets, uploads, pods, .. } = options;
+    let overrides = Overrides { envs, secrets, uploads, pods };
     let headed = 1 < documents.len() && document::is_header(&documents[0]);
     let name = if headed { document::header(&At::root(&documents[0]), &mut notes) } else { None };
     let rest = &mut documents[usize::from(headed)..];

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{quantity::Request, upload::Upload, wrapped::Wrapped};
-use fedq_values::ids::ClusterName;
+use fedq_values::ids::{ClusterName, ResourceName};
 
 /// More pods than any gang of one job has; Kueue's podsets take no more with all their status.
 pub const MAX_NODES: u32 = 1000;
@@ -202,4 +202,13 @@ pub struct PodExtras {
     pub image_pull_secrets: Vec<String>,
     pub runtime_class: Option<String>,
     pub grace_seconds: Option<u32>,
+    /// Devices of each pod, beside the accelerators of its form.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub devices: BTreeMap<ResourceName, u32>,
+    /// Linux capabilities that its container has beyond the runtime's.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub capabilities: BTreeSet<String>,
+    /// In the network of its node.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub host_network: bool,
 }

@@ -1,6 +1,9 @@
 //! Whose tasks run where: from a person and their groups to a namespace, a queue and a ServiceAccount.
 
-use super::render::Tenant;
+use std::collections::BTreeSet;
+
+use super::{choose::hardware, render::Tenant};
+use fedq_values::ids::ResourceName;
 
 /// In order: the first that names a person is theirs.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -14,6 +17,32 @@ pub struct Rule {
     pub tenant: Tenant,
     /// The LocalQueue of tasks that name none.
     pub queue: Option<String>,
+    pub pods: PodRules,
+}
+
+/// What of the pods of its tasks a tenant may set beyond what everybody may: an administrator's choice, since it reaches the
+/// node. What is not here cannot be allowed.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct PodRules {
+    /// Devices other than accelerators, as `rdma/hca`.
+    pub resources: BTreeSet<ResourceName>,
+    /// Of [`CAPABILITIES`].
+    pub capabilities: BTreeSet<String>,
+    /// Pods may be in their node's network.
+    pub host_network: bool,
+}
+
+/// Linux capabilities that can be allowed. To pin memory is what RDMA takes; all others of a container runtime's choice are more
+/// than that, and most of them the node.
+pub const CAPABILITIES: [&str; 1] = ["IPC_LOCK"];
+
+/// Whether it is an extended resource of Kubernetes, which is counted in whole devices, and no accelerator: these are asked for
+/// by their kind.
+pub fn is_device(resource: &ResourceName) -> bool {
+    let name = resource.as_str();
+    let Some((domain, _)) = name.split_once('/') else { return false };
+    let native = domain == "kubernetes.io" || domain.ends_with(".kubernetes.io");
+    !native && !name.starts_with("requests.") && !hardware::is_accelerator(resource)
 }
 
 pub const ANYONE: &str = "*";
@@ -38,6 +67,26 @@ mod tests {
             groups: texts(groups),
             tenant: Tenant { namespace: namespace.to_owned(), service_account: None },
             queue: None,
+            pods: PodRules::default(),
+        }
+    }
+
+    #[test]
+    fn devices_are_extended_resources_but_for_accelerators() {
+        for (name, expected) in [
+            ("rdma/hca", true),
+            ("rdma/hca_shared_devices_a", true),
+            ("vpc.amazonaws.com/efa", true),
+            ("nvidia.com/mig-1g.5gb", true),
+            ("nvidia.com/gpu", false),
+            ("amd.com/gpu", false),
+            ("cpu", false),
+            ("hugepages-2Mi", false),
+            ("kubernetes.io/x", false),
+            ("node.kubernetes.io/x", false),
+            ("requests.example.com/x", false),
+        ] {
+            assert_eq!(is_device(&ResourceName::new(name).expect("a resource")), expected, "{name}");
         }
     }
 

@@ -104,6 +104,13 @@ pub async fn a_job_set_is_admitted_as_one_or_not_at_all(fleet: &Fleet) -> Result
 pub async fn a_task_goes_where_its_volume_is_and_holds_it(fleet: &Fleet) -> Result<()> {
     let case = "volumes";
     let stage = stage(fleet, "a_task_goes_where_its_volume_is_and_holds_it", case, "gang: indexed").await?;
+    // fedqd gives the namespaces that it makes on the workers the level of the hub's: Pod Security lets no other have what the last
+    // task of this case asks for.
+    let level = "{pod-security.kubernetes.io/enforce: privileged}";
+    stage
+        .hub()
+        .apply(&format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {case}, labels: {level}}}\n"))
+        .await?;
     let bed = Bed::set(&stage, ["8", "4"]).await?;
     let two = fleet.worker2();
     two.apply(&format!(
@@ -209,8 +216,12 @@ spec:
     // Of the disk, which is more than the claim asked for.
     ensure!(adopted["size"] == "5Gi" && adopted["accessModes"] == json!(["ReadWriteMany"]), "{adopted:#}");
 
+    // Beside it, what a fast network takes.
+    let locks = json!({"capabilities": {"add": ["IPC_LOCK"]}});
+    let pod = json!({"spec": {"hostNetwork": true, "containers": [{"securityContext": locks}]}});
     let task = json!({
         "name": "train", "run": "x", "num_nodes": 2, "resources": {"accelerators": 1}, "volumes": {"/data": "held"},
+        "config": {"kubernetes": {"pod_config": pod}},
     });
     let id = bed.hand_in(task, &[("pod-complete", LONG)])?;
     let running = bed.reaches(&id, "running").await?;
@@ -222,6 +233,12 @@ spec:
             && pod["spec"]["containers"][0]["volumeMounts"][0]["readOnly"] == true
     };
     ensure!(pods.len() == 2 && pods.iter().all(reads), "{pods:#?}");
+    let is_fast = |pod: &Value| {
+        pod["spec"]["hostNetwork"] == true
+            && pod["spec"]["dnsPolicy"] == "ClusterFirstWithHostNet"
+            && pod["spec"]["containers"][0]["securityContext"] == locks
+    };
+    ensure!(pods.iter().all(is_fast), "{pods:#?}");
 
     bed.person.runs(&["task", "stop", &id, "--yes"])?.success()?;
     bed.is_gone(two, &id).await?;

@@ -13,6 +13,8 @@ use crate::support::wait::{Seen, eventually};
 /// Longer than any case.
 pub const LONG: &str = "10m";
 pub const SHORT: &str = "1s";
+/// What of fast networks tasks may ask for.
+const PODS: &str = "{capabilities: [IPC_LOCK], hostNetwork: true}";
 
 /// Someone who may do all, on two joined workers with so many GPUs of quota each, of 16 that they have.
 pub struct Bed<'s, 'f> {
@@ -31,7 +33,8 @@ pub async fn staged<'f>(
     case: &'static str,
     (more, of_queue): (&str, &str),
 ) -> Result<Stage<'f>> {
-    let tasks = format!("tasks: {{tenants: [{{namespace: {case}, users: ['*'], queue: {case}}}], {more}}}");
+    let tenant = format!("{{namespace: {case}, users: ['*'], queue: {case}, podConfig: {PODS}}}");
+    let tasks = format!("tasks: {{tenants: [{tenant}], {more}}}");
     let stage = Stage::set_with(fleet, name, case, super::stage::PATIENT, &tasks).await?;
     for worker in &fleet.workers {
         worker.add_nodes(&[node(case, "a").gpus(8), node(case, "b").gpus(8)]).await?;
@@ -85,7 +88,7 @@ impl<'s, 'f> Bed<'s, 'f> {
             ["delay", "jitter-delay"].map(|key| (format!("{stage}.stage.kwok.x-k8s.io/{key}"), json!(time)))
         });
         let annotations: Map<String, Value> = delays.collect();
-        task["config"]["kubernetes"] = json!({"custom_metadata": {"annotations": annotations}});
+        task["config"]["kubernetes"]["custom_metadata"] = json!({"annotations": annotations});
         let file = self.stage.daemon.home().file("task.yaml", &task.to_string())?;
         let told =
             self.person.runs(&["task", "submit", &file.display().to_string(), "-o", "json"])?.success()?;

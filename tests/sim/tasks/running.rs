@@ -1,8 +1,10 @@
 //! Where tasks run, and when they move.
 
-use serde_json::json;
+use std::time::{Duration, Instant};
 
-use super::super::bed::wait;
+use serde_json::{Value, json};
+
+use super::super::bed::{WITHIN, gpu_node, wait};
 use super::stage::{Stage, of_task, wrong};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -22,6 +24,73 @@ async fn tasks_of_one_and_four_nodes_run_where_there_is_room_to_their_end() {
     stage.fedq(&["task", "stop", &one, "--yes"], "").await.unwrap();
     let told = ["Submitted", "Chosen", "Created"];
     assert_eq!(stage.reasons(&one).await[..3], told);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_with_a_device_for_its_network_goes_where_a_queue_has_some_and_its_pods_have_it() {
+    let stage = Stage::set(&[("one", 8), ("two", 4)]).await;
+    let task = |spec: Value| {
+        let annotations = json!({"sim.fedq.dev/seconds": "600"});
+        let config = json!({"kubernetes": {"custom_metadata": {"annotations": annotations}, "pod_config": {"spec": spec}}});
+        json!({"run": "x", "num_nodes": 2, "resources": {"accelerators": 1}, "config": config}).to_string()
+    };
+    let submit = ["task", "submit", "-", "-o", "json"];
+    let fast = task(json!({"containers": [{
+        "resources": {"limits": {"rdma/hca": 1}}, "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
+    }]}));
+    let refused = stage.fedq(&submit, &fast).await.unwrap_err();
+    assert!(refused.contains("rdma/hca"), "no queue has any: {refused}");
+    let refused = stage.fedq(&submit, &task(json!({"hostNetwork": true}))).await.unwrap_err();
+    for part in [
+        "config.kubernetes.pod_config.spec.hostNetwork",
+        "line 1, column",
+        "tasks.tenants[].podConfig.hostNetwork",
+    ] {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+
+    let two = stage.worker("two");
+    let mut node = gpu_node("fast", 4);
+    for amounts in ["capacity", "allocatable"] {
+        node["status"][amounts]["rdma/hca"] = json!("4");
+    }
+    two.put(node).await.unwrap();
+    let resources = json!({"gpu": "4", "rdma/hca": "4"});
+    let assignment = json!({"clusterQueueName": "team", "flavor": "gpus", "resources": resources});
+    let patch = json!({"spec": {"resourceAssignments": [assignment]}});
+    stage.bed.hub.merge("ClusterResourceClaim", "two-resource-claim", patch).await.unwrap();
+    wait("a queue with devices", two, || {
+        let queue = two.get("ClusterQueue", "", "team").expect("the queue");
+        let resources = queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"].as_array();
+        let mut resources = resources.into_iter().flatten();
+        resources.any(|one| one["name"] == "rdma/hca" && one["nominalQuota"] == "4")
+    })
+    .await;
+    let began = Instant::now();
+    let id = loop {
+        match stage.fedq(&submit, &fast).await {
+            Ok(told) => {
+                break serde_json::from_str::<Value>(&told).unwrap()["id"].as_str().unwrap().to_owned();
+            }
+            Err(error) => assert!(began.elapsed() < WITHIN, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!(stage.reaches(&id, "running").await["cluster"], "two");
+    let pods = of_task(two, "Pod", &id);
+    assert_eq!(pods.len(), 2);
+    for pod in pods {
+        let container = &pod["spec"]["containers"][0];
+        assert_eq!(container["resources"]["limits"]["rdma/hca"], "1");
+        assert_eq!(container["securityContext"], json!({"capabilities": {"add": ["IPC_LOCK"]}}));
+    }
+    let admitted = &of_task(two, "Workload", &id)[0]["status"]["admission"]["podSetAssignments"][0];
+    assert_eq!(
+        (&admitted["resourceUsage"]["rdma/hca"], &admitted["flavors"]["rdma/hca"]),
+        (&json!("2"), &json!("gpus")),
+        "Kueue counts it: {admitted:#}"
+    );
+    stage.fedq(&["task", "stop", &id, "--yes"], "").await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -16,6 +16,9 @@ pub const TOKEN: &str = "0123456789abcdef-ann";
 /// Short enough for a scenario of seconds, long enough that a busy machine is not taken for a fault.
 const TIMES: &str = "allowLoopback: true, connectTimeout: 2s, requestTimeout: 2s, staleAfter: 4s";
 
+/// What of fast networks tasks may ask for here.
+const PODS: &str = "{resources: [rdma/hca], capabilities: [IPC_LOCK]}";
+
 pub struct Stage {
     pub bed: Bed,
     /// Where the histories of the workers begin.
@@ -62,7 +65,7 @@ impl Stage {
         std::fs::set_permissions(&tokens, std::fs::Permissions::from_mode(0o600)).unwrap();
         bed.configure(&format!(
             "quota: {{mergeWindow: 50ms}}\nclusters: {{{TIMES}{clusters}}}\n\
-             tasks: {{tenants: [{{namespace: team, users: ['*'], queue: queue}}]{tasks}}}\n{more}"
+             tasks: {{tenants: [{{namespace: team, users: ['*'], queue: queue, podConfig: {PODS}}}]{tasks}}}\n{more}"
         ));
         let config = std::fs::read_to_string(bed.path("fedqd.yaml")).unwrap();
         let api = format!("api: {{address: 127.0.0.1:0, tokenFile: {}}}", tokens.display());

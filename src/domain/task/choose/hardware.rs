@@ -29,16 +29,21 @@ const ACCELERATOR: [&str; 7] = [
 /// What pods ask for by label: any of the values.
 pub type Terms = BTreeMap<String, BTreeSet<String>>;
 
+const RESOURCES: [&str; 4] = ["google.com/tpu", "amd.com/gpu", "habana.ai/gaudi", "nvidia.com/gpu"];
+
+/// Whether it is one that [`resource`] gives.
+pub fn is_accelerator(resource: &ResourceName) -> bool {
+    RESOURCES.contains(&resource.as_str())
+}
+
 /// The resource by which a kind of accelerator is asked for.
 pub fn resource(kind: Option<&str>) -> ResourceName {
     let kind = kind.unwrap_or_default().to_ascii_lowercase();
     let name = match kind.as_str() {
-        kind if kind.starts_with("tpu") => "google.com/tpu",
-        kind if kind.starts_with("mi") && kind[2..].starts_with(|c: char| c.is_ascii_digit()) => {
-            "amd.com/gpu"
-        }
-        kind if kind.starts_with("gaudi") => "habana.ai/gaudi",
-        _ => "nvidia.com/gpu",
+        kind if kind.starts_with("tpu") => RESOURCES[0],
+        kind if kind.starts_with("mi") && kind[2..].starts_with(|c: char| c.is_ascii_digit()) => RESOURCES[1],
+        kind if kind.starts_with("gaudi") => RESOURCES[2],
+        _ => RESOURCES[3],
     };
     ResourceName::new(name).expect("a constant resource name is valid")
 }

@@ -91,8 +91,8 @@ impl Offer {
     }
 }
 
-/// What one node of the task asks for.
-pub fn per_node(candidate: &Candidate) -> Resources {
+/// What one node of the task asks for in one of its forms.
+pub fn per_node(task: &TaskSpec, candidate: &Candidate) -> Resources {
     let constant = |name: &str| ResourceName::new(name).expect("a constant resource name is valid");
     let mut needs = Resources::new();
     needs.extend(candidate.cpu.map(|request| (constant("cpu"), request.amount)));
@@ -101,6 +101,8 @@ pub fn per_node(candidate: &Candidate) -> Resources {
     needs.extend(accelerator.map(|accelerator| {
         (hardware::resource(accelerator.kind.as_deref()), Amount::new(i64::from(accelerator.count)))
     }));
+    let devices = task.pod.devices.iter();
+    needs.extend(devices.map(|(device, count)| (device.clone(), Amount::new(i64::from(*count)))));
     needs
 }
 
@@ -210,7 +212,7 @@ fn pod_sets<'a>(task: &'a TaskSpec, candidate: &Candidate) -> Vec<Pods<'a>> {
     let Some(wrapped) = &task.wrapped else {
         return vec![Pods {
             count: task.num_nodes,
-            per_pod: per_node(candidate),
+            per_pod: per_node(task, candidate),
             one_machine: task.one_machine,
             node_selector: &task.pod.node_selector,
             tolerations: &task.pod.tolerations,

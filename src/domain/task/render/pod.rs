@@ -16,7 +16,8 @@ use fedq_values::quantity::Amount;
 const RESERVED: &str = "fedq-";
 const UPLOADS: &str = "fedq-uploads";
 const SHARED_MEMORY: &str = "fedq-shm";
-const SHARED_MEMORY_PATH: &str = "/dev/shm";
+pub const SHARED_MEMORY_PATH: &str = "/dev/shm";
+pub const HOST_NETWORK_DNS: &str = "ClusterFirstWithHostNet";
 
 /// Where a pod learns its rank.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -85,6 +86,11 @@ impl Order<'_> {
         if let Some(seconds) = extras.grace_seconds {
             set("terminationGracePeriodSeconds", json!(seconds));
         }
+        if extras.host_network {
+            set("hostNetwork", json!(true));
+            // Otherwise the nodes of a task would ask their node's DNS for each other, which does not know them.
+            set("dnsPolicy", json!(HOST_NETWORK_DNS));
+        }
         spec
     }
 
@@ -103,6 +109,9 @@ impl Order<'_> {
         let resources = self.resources();
         if !resources.is_empty() {
             container["resources"] = resources.into();
+        }
+        if !self.spec.pod.capabilities.is_empty() {
+            container["securityContext"] = json!({"capabilities": {"add": self.spec.pod.capabilities}});
         }
         let (_, mounts) = self.volumes();
         if !mounts.is_empty() {
@@ -161,7 +170,7 @@ impl Order<'_> {
         json!({"cluster_name": self.object_name(), "cloud": "Kubernetes", "region": cluster, "zone": null})
     }
 
-    /// Cpu and memory as requests and limits, accelerators as limits only, as k8s-cli has them. An amount with a `+` is
+    /// Cpu and memory as requests and limits, devices as limits only, as k8s-cli has them. An amount with a `+` is
     /// what the task needs at least: with SkyPilot, which sets no limits, it uses what its machine has beyond.
     fn resources(&self) -> Map<String, Value> {
         let (mut requests, mut limits) = (Map::new(), Map::new());
@@ -170,7 +179,7 @@ impl Order<'_> {
             let request = if resource == "cpu" { candidate.cpu } else { candidate.memory };
             request.is_some_and(|request| request.or_more)
         };
-        for (resource, amount) in per_node(candidate) {
+        for (resource, amount) in per_node(self.spec, candidate) {
             let text = || json!(amount.text(&resource));
             if !matches!(resource.as_str(), "cpu" | "memory") {
                 limits.insert(resource.to_string(), text());

@@ -17,7 +17,10 @@ use crate::{
         wrapped,
     },
 };
-use fedq_values::quantity::{Amount, Quantity};
+use fedq_values::{
+    ids::ResourceName,
+    quantity::{Amount, Quantity},
+};
 
 fn placement() -> Placement {
     Placement {
@@ -478,6 +481,32 @@ fn what_is_only_read_cannot_be_written_to() {
 }
 
 #[test]
+fn what_a_fast_network_takes_is_in_every_pod() {
+    let mut new = new_task("run: x\nnum_nodes: 2\nresources: {accelerators: 1}\n");
+    new.spec.pod.devices = [(ResourceName::new("rdma/hca").expect("a resource"), 2)].into();
+    new.spec.pod.capabilities = ["IPC_LOCK".to_owned()].into();
+    new.spec.pod.host_network = true;
+    for gang in [Gang::PerNode, Gang::Indexed, Gang::JobSet] {
+        let objects = objects_in(&new, gang);
+        for (template, _) in templates(&objects) {
+            let spec = &template["spec"];
+            assert_eq!(
+                (&spec["hostNetwork"], &spec["dnsPolicy"]),
+                (&json!(true), &json!("ClusterFirstWithHostNet"))
+            );
+            let container = &spec["containers"][0];
+            assert_eq!(container["resources"], json!({"limits": {"nvidia.com/gpu": "1", "rdma/hca": "2"}}));
+            assert_eq!(container["securityContext"], json!({"capabilities": {"add": ["IPC_LOCK"]}}));
+            assert_eq!(requested(template), per_node(&new.spec, &new.spec.candidates[0]));
+        }
+    }
+    let plain = objects("run: x\n", Gang::PerNode);
+    let spec = &plain[0]["spec"]["template"]["spec"];
+    let absent = [&spec["hostNetwork"], &spec["dnsPolicy"], &spec["containers"][0]["securityContext"]];
+    assert!(absent.iter().all(|field| field.is_null()), "{spec:#}");
+}
+
+#[test]
 fn every_pod_has_shared_memory_unless_the_task_mounts_its_own() {
     let mounted = |volumes: &str, gang| {
         let objects = objects(&format!("run: x\nnum_nodes: 2\nvolumes: {{{volumes}}}\n"), gang);
@@ -547,7 +576,7 @@ fn requested(template: &Value) -> Resources {
     let mut requested = Resources::new();
     for part in ["limits", "requests"] {
         for (name, text) in resources[part].as_object().into_iter().flatten() {
-            let resource = fedq_values::ids::ResourceName::new(name).expect("a resource");
+            let resource = ResourceName::new(name).expect("a resource");
             let quantity = Quantity::parse(text.as_str().expect("a text")).expect("a quantity");
             requested.insert(resource.clone(), Amount::held(quantity, &resource));
         }
@@ -592,7 +621,7 @@ proptest! {
             let pods: u64 = templates.iter().map(|(_, count)| count).sum();
             prop_assert_eq!(pods, u64::from(spec.num_nodes));
             for (template, _) in templates {
-                prop_assert_eq!(requested(template), per_node(&spec.candidates[0]));
+                prop_assert_eq!(requested(template), per_node(spec, &spec.candidates[0]));
             }
             for object in &objects {
                 let name = object["metadata"]["name"].as_str().expect("a name");

@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    reader::{At, Fields, Notes},
+    Allowed, pod_config,
+    reader::{At, Notes},
     resources::label_map,
     text,
 };
@@ -21,11 +22,12 @@ pub struct Config {
     pub as_app_wrapper: bool,
 }
 
-pub fn read(at: &At<'_>, notes: &mut Notes) -> Config {
+/// `rules`: what its tenant may set of pods.
+pub fn read(at: &At<'_>, rules: &Allowed, notes: &mut Notes) -> Config {
     let mut config = Config::default();
     let mut fields = at.fields(notes);
     if let Some(at) = fields.take("kubernetes") {
-        kubernetes(&at, &mut config, notes);
+        kubernetes(&at, &mut config, rules, notes);
     }
     if let Some(at) = fields.take("fedq") {
         let mut own = at.fields(notes);
@@ -40,7 +42,7 @@ pub fn read(at: &At<'_>, notes: &mut Notes) -> Config {
     config
 }
 
-fn kubernetes(at: &At<'_>, config: &mut Config, notes: &mut Notes) {
+fn kubernetes(at: &At<'_>, config: &mut Config, rules: &Allowed, notes: &mut Notes) {
     let mut fields = at.fields(notes);
     if let Some(at) = fields.take("kueue") {
         let mut kueue = at.fields(notes);
@@ -59,7 +61,7 @@ fn kubernetes(at: &At<'_>, config: &mut Config, notes: &mut Notes) {
         metadata(&at, &mut config.pod, notes);
     }
     if let Some(at) = fields.take("pod_config") {
-        pod_config(&at, &mut config.pod, notes);
+        pod_config::read(&at, &mut config.pod, rules, notes);
     }
     fields.ignore(notes, "provision_timeout", "fedq waits for the queue, not for a fixed time");
     fields.ignore(notes, "remote_identity", "the ServiceAccount is the administrator's choice");
@@ -114,7 +116,7 @@ fn limits(at: &At<'_>, notes: &mut Notes) -> Option<Limits> {
     percent.map(Limits::Percent)
 }
 
-fn metadata(at: &At<'_>, pod: &mut PodExtras, notes: &mut Notes) {
+pub fn metadata(at: &At<'_>, pod: &mut PodExtras, notes: &mut Notes) {
     let mut fields = at.fields(notes);
     if let Some(at) = fields.take("labels") {
         pod.labels.extend(label_map(&at, notes));
@@ -153,71 +155,4 @@ pub fn is_reserved(key: &str) -> bool {
         "app.kubernetes.io/managed-by",
     ];
     OURS.contains(&key) || PREFIXES.iter().any(|prefix| key.starts_with(prefix))
-}
-
-/// An allow-list: a pod's spec decides what of a node its user gets hold of.
-fn pod_config(at: &At<'_>, pod: &mut PodExtras, notes: &mut Notes) {
-    let mut fields = at.fields(notes);
-    if let Some(at) = fields.take("metadata") {
-        metadata(&at, pod, notes);
-    }
-    if let Some(at) = fields.take("spec") {
-        pod_spec(at.fields(notes), pod, notes);
-    }
-    fields.finish_open(notes, "only metadata and spec of a pod can be changed");
-}
-
-fn pod_spec(mut fields: Fields<'_>, pod: &mut PodExtras, notes: &mut Notes) {
-    if let Some(at) = fields.take("nodeSelector") {
-        pod.node_selector = at.texts(notes);
-    }
-    if let Some(at) = fields.take("tolerations") {
-        let items = at.list(notes);
-        pod.tolerations = items.iter().filter_map(|at| toleration(at, notes)).collect();
-    }
-    if let Some(at) = fields.take("imagePullSecrets") {
-        for at in at.list(notes) {
-            let mut fields = at.fields(notes);
-            let name = fields.take("name").and_then(|at| object_name(&at, notes));
-            fields.finish(notes);
-            pod.image_pull_secrets.extend(name);
-        }
-    }
-    pod.runtime_class = fields.take("runtimeClassName").and_then(|at| object_name(&at, notes));
-    if let Some(at) = fields.take("terminationGracePeriodSeconds") {
-        let seconds = at.whole(notes).map(u32::try_from);
-        match seconds {
-            Some(Ok(seconds)) if seconds <= 86_400 => pod.grace_seconds = Some(seconds),
-            Some(_) => notes.problem(&at, "a pod gets 0 to 86400 seconds to end"),
-            None => {}
-        }
-    }
-    fields.finish_open(
-        notes,
-        "of a pod's spec only nodeSelector, tolerations, imagePullSecrets, runtimeClassName and terminationGracePeriodSeconds can be set",
-    );
-}
-
-fn toleration(at: &At<'_>, notes: &mut Notes) -> Option<serde_json::Value> {
-    let mut fields = at.fields(notes);
-    let mut toleration = serde_json::Map::new();
-    for key in ["key", "operator", "value", "effect"] {
-        if let Some(at) = fields.take(key) {
-            let text = at.text(notes)?;
-            let known: &[&str] = match key {
-                "operator" => &["Exists", "Equal"],
-                "effect" => &["NoSchedule", "PreferNoSchedule", "NoExecute"],
-                _ => &[],
-            };
-            if !known.is_empty() && !known.contains(&text) {
-                notes.problem(&at, format!("`{}` is none of {}", shown(text), known.join(", ")));
-            }
-            toleration.insert(key.to_owned(), text.into());
-        }
-    }
-    if let Some(at) = fields.take("tolerationSeconds") {
-        toleration.insert("tolerationSeconds".to_owned(), at.whole(notes)?.into());
-    }
-    fields.finish(notes);
-    Some(toleration.into())
 }

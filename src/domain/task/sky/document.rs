@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
+    Allowed,
     config::{self, Config},
     reader::{At, Fields, Notes},
     resources::{self, Shape},
@@ -33,6 +34,7 @@ pub struct Overrides<'a> {
     pub envs: &'a BTreeMap<String, String>,
     pub secrets: &'a BTreeMap<String, String>,
     pub uploads: &'a BTreeMap<String, Archive>,
+    pub pods: &'a Allowed,
 }
 
 /// Whether the first of several documents describes the pipeline, and not a task.
@@ -101,7 +103,8 @@ pub fn task(at: &At<'_>, overrides: &Overrides<'_>, notes: &mut Notes) -> Option
     let setup = fields.take("setup").and_then(|at| at.text(notes).map(str::to_owned));
     let run = run(&mut fields, at, setup.as_deref(), notes);
     let shape = fields.take("resources").map_or_else(Shape::default, |at| resources::read(&at, notes));
-    let config = fields.take("config").map_or_else(Config::default, |at| config::read(&at, notes));
+    let config = fields.take("config");
+    let config = config.map_or_else(Config::default, |at| config::read(&at, overrides.pods, notes));
     unsupported(&mut fields, notes);
     fields.finish(notes);
     check_environment(at, &envs, &secrets, notes);

@@ -258,6 +258,13 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// What is left would be missing from the task.
+    pub fn refuse_rest(self, notes: &mut Notes, why: &str) {
+        for (_, at) in self.left {
+            notes.problem(&at, why);
+        }
+    }
+
     /// What is left may be anybody's, but has no effect.
     pub fn finish_open(self, notes: &mut Notes, why: &str) {
         for (_, at) in self.left {

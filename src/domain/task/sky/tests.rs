@@ -248,8 +248,7 @@ fn nothing_is_dropped_in_silence() {
         accelerator_args: {a: 1}\n  disk_size: 100\n  disk_tier: best\n  network_tier: best\n  local_disk: a\n  \
         max_hourly_cost: 1.5\n  zone: a\n  labels: {task-id: a}\nconfig:\n  hooks: [a]\n  aws: {}\n  kubernetes:\n    \
         provision_timeout: 10\n    remote_identity: a\n    dws: {enabled: true}\n    enable_docker: true\n    \
-        custom_metadata: {annotations: {fedq.dev/x: y}, x: y}\n    other: 1\n    pod_config:\n      kind: Pod\n      \
-        spec: {hostNetwork: true, serviceAccountName: admin}\n";
+        custom_metadata: {annotations: {fedq.dev/x: y}, x: y}\n    other: 1\n    pod_config: {kind: Pod}\n";
     let warned: Vec<String> = read(file).expect("valid").warnings.into_iter().map(|note| note.path).collect();
     assert_eq!(
         warned,
@@ -282,8 +281,6 @@ fn nothing_is_dropped_in_silence() {
             "config.kubernetes.custom_metadata.x",
             "config.kubernetes.other",
             "config.kubernetes.pod_config.kind",
-            "config.kubernetes.pod_config.spec.hostNetwork",
-            "config.kubernetes.pod_config.spec.serviceAccountName",
         ]
     );
     let strict = Options { strict: true, ..Options::default() };
@@ -333,6 +330,158 @@ fn pods_take_what_is_on_the_list() {
         problem("run: x\nconfig: {kubernetes: {pod_config: {spec: {tolerations: [{effect: No}]}}}}")
             .contains("NoSchedule")
     );
+}
+
+/// The spec of a pod in a file's `pod_config`, in flow style.
+fn with_pod(spec: &str, pods: Allowed) -> Result<TaskFile, TaskFileError> {
+    let text = format!("run: x\nconfig:\n  kubernetes:\n    pod_config:\n      spec: {spec}\n");
+    read_file(text.as_bytes(), &Options { pods, ..Options::default() })
+}
+
+fn all_of_it() -> PodRules {
+    PodRules {
+        resources: ["rdma/hca", "vpc.amazonaws.com/efa"]
+            .map(|name| fedq_values::ids::ResourceName::new(name).expect("a resource"))
+            .into(),
+        capabilities: ["IPC_LOCK".to_owned()].into(),
+        host_network: true,
+    }
+}
+
+#[test]
+fn a_tenant_gets_of_fast_networks_what_its_administrator_allows() {
+    const DEVICE: &str = "{containers: [{resources: {limits: {rdma/hca: 2}}}]}";
+    const LOCK: &str = "{containers: [{securityContext: {capabilities: {add: [IPC_LOCK]}}}]}";
+    const NETWORK: &str = "{hostNetwork: true, dnsPolicy: ClusterFirstWithHostNet}";
+    let told = |spec: &str, pods: Allowed| match with_pod(spec, pods) {
+        Ok(file) => {
+            let pod = &file.tasks[0].spec.pod;
+            let devices: Vec<_> =
+                pod.devices.iter().map(|(device, count)| format!("{device}: {count}")).collect();
+            let capabilities: Vec<_> = pod.capabilities.iter().cloned().collect();
+            Ok((devices.join(", "), capabilities.join(", "), pod.host_network))
+        }
+        Err(error) => Err(error.notes().iter().map(Note::to_string).collect::<Vec<_>>().join("\n")),
+    };
+    let text = |text: &str| text.to_owned();
+    for pods in [Allowed::By(all_of_it()), Allowed::Unknown] {
+        assert_eq!(told(DEVICE, pods.clone()), Ok((text("rdma/hca: 2"), String::new(), false)));
+        assert_eq!(told(LOCK, pods.clone()), Ok((String::new(), text("IPC_LOCK"), false)));
+        assert_eq!(told(NETWORK, pods), Ok((String::new(), String::new(), true)));
+    }
+    // Each of them is for itself.
+    let but = |change: &dyn Fn(&mut PodRules)| {
+        let mut rules = all_of_it();
+        change(&mut rules);
+        Allowed::By(rules)
+    };
+    let at = "`config.kubernetes.pod_config.spec.";
+    for (spec, pods, place, refused) in [
+        (
+            DEVICE,
+            but(&|rules| rules.resources.clear()),
+            "containers[0].resources.limits[\"rdma/hca\"]`: ",
+            "tasks of your tenant may not have the device rdma/hca: an administrator of fedqd can allow it with rdma/hca in \
+             tasks.tenants[].podConfig.resources",
+        ),
+        (
+            LOCK,
+            but(&|rules| rules.capabilities.clear()),
+            "containers[0].securityContext.capabilities.add[0]`: ",
+            "tasks of your tenant may not have the capability IPC_LOCK: an administrator of fedqd can allow it with IPC_LOCK in \
+             tasks.tenants[].podConfig.capabilities, where the clusters' Pod Security has the tenant's namespace as privileged",
+        ),
+        (
+            NETWORK,
+            but(&|rules| rules.host_network = false),
+            "hostNetwork`: ",
+            "tasks of your tenant may not have the network of their node: an administrator of fedqd can allow it with true in \
+             tasks.tenants[].podConfig.hostNetwork, where the clusters' Pod Security has the tenant's namespace as privileged",
+        ),
+    ] {
+        let told = told(spec, pods).expect_err("refused");
+        assert!(told.starts_with("line 5, column "), "{told}");
+        assert!(told.ends_with(&format!("{at}{place}{refused}")), "{told}");
+    }
+}
+
+#[test]
+fn what_of_a_pod_nobody_may_set_is_refused_and_not_dropped() {
+    for (spec, at) in [
+        ("{serviceAccountName: admin}", "serviceAccountName"),
+        ("{hostPID: true}", "hostPID"),
+        ("{hostIPC: true}", "hostIPC"),
+        ("{securityContext: {runAsUser: 0}}", "securityContext"),
+        ("{initContainers: [{image: x}]}", "initContainers"),
+        ("{hostNetwork: perhaps}", "hostNetwork"),
+        ("{hostNetwork: true, dnsPolicy: Default}", "dnsPolicy"),
+        ("{dnsPolicy: ClusterFirstWithHostNet}", "dnsPolicy"),
+        ("{volumes: [{name: v, hostPath: {path: /}}]}", "volumes[0]"),
+        ("{volumes: [{name: v, emptyDir: {}}]}", "volumes[0]"),
+        ("{containers: x}", "containers"),
+        ("{containers: [{}, {}]}", "containers[1]"),
+        ("{containers: [{image: x}]}", "containers[0].image"),
+        ("{containers: [{volumeMounts: [{name: v, mountPath: /etc}]}]}", "containers[0].volumeMounts[0]"),
+        ("{containers: [{securityContext: {privileged: true}}]}", "containers[0].securityContext.privileged"),
+        (
+            "{containers: [{securityContext: {capabilities: {add: [SYS_ADMIN]}}}]}",
+            "containers[0].securityContext.capabilities.add[0]",
+        ),
+        (
+            "{containers: [{securityContext: {capabilities: {drop: [ALL]}}}]}",
+            "containers[0].securityContext.capabilities.drop",
+        ),
+        ("{containers: [{resources: {claims: [a]}}]}", "containers[0].resources.claims"),
+        ("{containers: [{resources: {limits: {cpu: 1}}}]}", "containers[0].resources.limits.cpu"),
+        (
+            "{containers: [{resources: {limits: {nvidia.com/gpu: 1}}}]}",
+            "containers[0].resources.limits[\"nvidia.com/gpu\"]",
+        ),
+        (
+            "{containers: [{resources: {limits: {rdma/hca: 0}}}]}",
+            "containers[0].resources.limits[\"rdma/hca\"]",
+        ),
+        (
+            "{containers: [{resources: {limits: {rdma/hca: 1.5}}}]}",
+            "containers[0].resources.limits[\"rdma/hca\"]",
+        ),
+        (
+            "{containers: [{resources: {limits: {rdma/other: 1}}}]}",
+            "containers[0].resources.limits[\"rdma/other\"]",
+        ),
+        (
+            "{containers: [{resources: {limits: {rdma/hca: 1}, requests: {rdma/hca: 2}}}]}",
+            "containers[0].resources.requests[\"rdma/hca\"]",
+        ),
+    ] {
+        let error = with_pod(spec, Allowed::By(all_of_it())).expect_err(spec);
+        let notes = error.notes();
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        assert_eq!(notes[0].path, format!("config.kubernetes.pod_config.spec.{at}"), "{notes:?}");
+        assert!(notes[0].place.is_some(), "{notes:?}");
+    }
+}
+
+#[test]
+fn what_tasks_have_anyway_may_be_written() {
+    let file = with_pod(
+        "{hostNetwork: false, dnsPolicy: ClusterFirst, volumes: [{name: dshm, emptyDir: {medium: Memory, sizeLimit: 9Gi}}], \
+         containers: [{name: ray-node, volumeMounts: [{name: dshm, mountPath: /dev/shm}], \
+         resources: {limits: {rdma/hca: 1}, requests: {rdma/hca: 1}}, \
+         securityContext: {capabilities: {add: [CAP_IPC_LOCK]}}}]}",
+        Allowed::By(all_of_it()),
+    );
+    let file = file.expect("valid");
+    let pod = &file.tasks[0].spec.pod;
+    assert_eq!(
+        (pod.devices.len(), pod.capabilities.contains("IPC_LOCK"), pod.host_network),
+        (1, true, false)
+    );
+    let warned: Vec<_> = file.warnings.iter().map(|note| note.path.as_str()).collect();
+    let at = |field: &str| format!("config.kubernetes.pod_config.spec.{field}");
+    let expected = ["volumes[0]", "containers[0].name", "containers[0].volumeMounts[0]"].map(at);
+    assert_eq!(warned.len(), 3, "{warned:?}");
+    assert!(expected.iter().all(|path| warned.contains(&path.as_str())), "{warned:?}");
 }
 
 #[test]
