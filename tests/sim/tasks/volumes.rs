@@ -92,7 +92,7 @@ async fn a_volume_is_made_where_its_first_task_can_run() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_that_was_there_is_mounted_as_it_is_and_never_touched() {
     let mut stage = Stage::set(&[("one", 8), ("two", 4)]).await;
-    put_claim(stage.worker("two"), "datasets", json!(["ReadWriteMany"]), json!({})).await;
+    put_claim(stage.worker("two"), "datasets", &json!(["ReadWriteMany"]), &json!({})).await;
     let adopt =
         ["volume", "adopt", "data", "--cluster", "two", "--claim", "datasets", "--read-only", "-o", "json"];
     let volume: Value = serde_json::from_str(&stage.fedq(&adopt, "").await.unwrap()).unwrap();
@@ -138,12 +138,12 @@ async fn a_claim_that_was_there_is_mounted_as_it_is_and_never_touched() {
 async fn a_claim_that_no_task_could_mount_is_not_adopted() {
     let stage = Stage::set(&[("one", 8)]).await;
     let one = stage.worker("one");
-    put_claim(one, "rox", json!(["ReadOnlyMany"]), json!({})).await;
-    put_claim(one, "lost", json!(["ReadWriteOnce"]), json!({"status": {"phase": "Lost"}})).await;
-    put_claim(one, "device", json!(["ReadWriteOnce"]), json!({"spec": {"volumeMode": "Block"}})).await;
+    put_claim(one, "rox", &json!(["ReadOnlyMany"]), &json!({})).await;
+    put_claim(one, "lost", &json!(["ReadWriteOnce"]), &json!({"status": {"phase": "Lost"}})).await;
+    put_claim(one, "device", &json!(["ReadWriteOnce"]), &json!({"spec": {"volumeMode": "Block"}})).await;
     let labels = json!({"fedq.dev/hub": "another"});
-    put_claim(one, "bobs", json!(["ReadWriteOnce"]), json!({"metadata": {"labels": labels}})).await;
-    let mut elsewhere = claim("elsewhere", json!(["ReadWriteOnce"]));
+    put_claim(one, "bobs", &json!(["ReadWriteOnce"]), &json!({"metadata": {"labels": labels}})).await;
+    let mut elsewhere = claim("elsewhere", &json!(["ReadWriteOnce"]));
     elsewhere["metadata"]["namespace"] = json!("default");
     one.put(elsewhere).await.unwrap();
     let whole = "PersistentVolumeClaim `rox` in namespace `team` of cluster `one` is ReadOnlyMany, so nothing can be written";
@@ -174,7 +174,7 @@ async fn a_claim_that_no_task_could_mount_is_not_adopted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_that_was_adopted_and_goes_is_told_of() {
     let mut stage = Stage::set(&[("one", 8)]).await;
-    put_claim(stage.worker("one"), "datasets", json!(["ReadWriteOnce"]), json!({})).await;
+    put_claim(stage.worker("one"), "datasets", &json!(["ReadWriteOnce"]), &json!({})).await;
     stage.fedq(&["volume", "adopt", "data", "--cluster", "one", "--claim", "datasets"], "").await.unwrap();
     let task = "run: x\nvolumes: {/data: data}\nresources: {accelerators: 1}\n";
     let several = stage.try_submit(1, &format!("num_nodes: 2\n{task}"), &[]).await.unwrap_err();
@@ -195,7 +195,7 @@ async fn a_claim_that_was_adopted_and_goes_is_told_of() {
     let waits = stage.submit(1, task).await;
     stage.waits_because(&waits, "volume data was deleted on its cluster").await;
     // Whoever puts it back has it mounted again.
-    put_claim(stage.worker("one"), "datasets", json!(["ReadWriteOnce"]), json!({})).await;
+    put_claim(stage.worker("one"), "datasets", &json!(["ReadWriteOnce"]), &json!({})).await;
     stage.kill();
     stage.start();
     stage.reaches(&waits, "succeeded").await;
@@ -204,7 +204,7 @@ async fn a_claim_that_was_adopted_and_goes_is_told_of() {
     }
 }
 
-fn claim(name: &str, modes: Value) -> Value {
+fn claim(name: &str, modes: &Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"namespace": "team", "name": name},
         "spec": {"accessModes": modes, "resources": {"requests": {"storage": "1Ti"}}, "volumeMode": "Filesystem"},
@@ -213,7 +213,7 @@ fn claim(name: &str, modes: Value) -> Value {
 }
 
 /// Bound, unless `more` says otherwise.
-async fn put_claim(worker: &Cluster, name: &str, modes: Value, more: Value) {
+async fn put_claim(worker: &Cluster, name: &str, modes: &Value, more: &Value) {
     let mut object = claim(name, modes);
     for (part, fields) in more.as_object().unwrap() {
         for (key, value) in fields.as_object().unwrap() {
