@@ -3,12 +3,9 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::OsStr,
-    io,
     path::{Path, PathBuf},
 };
 
-use ignore::WalkBuilder;
 use serde::Serialize;
 
 use super::{
@@ -18,7 +15,7 @@ use super::{
     claim_text::{self, ClaimFile, Manifest, said},
     client::Api,
     error::CliError,
-    merge,
+    folder, merge,
     print::Printer,
     settings,
     table::clean,
@@ -58,7 +55,7 @@ type Claims = BTreeMap<String, (PathBuf, ClaimSpec)>;
 fn claims(paths: &[PathBuf]) -> Result<Claims, CliError> {
     let mut claims = Claims::new();
     for path in paths {
-        let files = if path.is_dir() { files(path)? } else { vec![path.clone()] };
+        let files = if path.is_dir() { folder::files(path)? } else { vec![path.clone()] };
         for file in files {
             let text = settings::read_text(&file)?;
             let found = claim_text::parse_all(&text).map_err(|reason| {
@@ -85,25 +82,6 @@ fn claims(paths: &[PathBuf]) -> Result<Claims, CliError> {
         ));
     }
     Ok(claims)
-}
-
-/// Files of manifests in a folder and those below, by name, without what is hidden. Links to folders are not followed: they
-/// may lead in circles.
-fn files(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
-    let mut found = Vec::new();
-    let walk =
-        WalkBuilder::new(folder).standard_filters(false).hidden(true).sort_by_file_name(Ord::cmp).build();
-    for entry in walk {
-        let entry = entry.map_err(|error| CliError::Read {
-            path: folder.to_owned(),
-            source: error.into_io_error().unwrap_or_else(|| io::Error::other("it cannot be walked")),
-        })?;
-        let ending = entry.path().extension().and_then(OsStr::to_str);
-        if !entry.path().is_dir() && ending.is_some_and(|ending| ["yaml", "yml", "json"].contains(&ending)) {
-            found.push(entry.into_path());
-        }
-    }
-    Ok(found)
 }
 
 /// What a file would make of a claim.

@@ -19,6 +19,7 @@ mod demo;
 mod editor;
 mod error;
 mod fleet;
+mod folder;
 mod kueue;
 mod list;
 mod login;

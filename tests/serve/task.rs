@@ -112,6 +112,56 @@ fn a_file_may_come_by_stdin() {
     assert_eq!(stdout(&output), "-: piped is valid: 1 node\n");
 }
 
+#[test]
+fn a_folder_of_task_files_gets_a_verdict_each_and_a_sum() {
+    let folder = TempDir::new().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write("examples/a.yaml", "run: x\n");
+    write("examples/llm/b.yml", "run: x\nworkdir: ./code\nresources: {disk_size: 10}\n");
+    write("examples/llm/c.yaml", "run: x\nenvs: {HF_TOKEN: }\n");
+    write("examples/llm/d.yaml", "run: x\nenvs: {HF_TOKEN: }\nresorces: {}\n");
+    write("examples/llm/e.yaml", "run: [\n");
+    write("examples/README.md", "no task\n");
+    write("examples/.git/f.yaml", "no task\n");
+    let validate = |arguments: &[&str]| {
+        let arguments = [&["task", "validate"], arguments].concat();
+        let output = fedq(&arguments).current_dir(folder.path()).output().unwrap();
+        (output.status.code(), stdout(&output), stderr(&output))
+    };
+    let (code, out, err) = validate(&["examples", "examples/a.yaml"]);
+    assert_eq!((code, err.as_str()), (Some(1), ""), "{out}");
+    for line in [
+        "examples/a.yaml: runs as it is\n",
+        "examples/llm/b.yml:3:13: warning: `resources.disk_size`: has no effect",
+        "examples/llm/b.yml: warning: there is no `./code` here to send with the task, seen from the current folder\n",
+        "examples/llm/b.yml: runs with notes\n",
+        "examples/llm/c.yaml:2:8: error: `envs.HF_TOKEN`: needs a value: give it with -e HF_TOKEN=VALUE\n",
+        "examples/llm/c.yaml: needs values\n",
+        "examples/llm/d.yaml: cannot run\n",
+        "examples/llm/e.yaml: cannot run\n",
+        "\nOf 5 files: 1 runs as it is, 1 runs with notes, 1 needs values, 2 cannot run\n",
+    ] {
+        assert!(out.contains(line), "no `{line}` in\n{out}");
+    }
+    let (code, out, _) = validate(&["examples", "-e", "HF_TOKEN=x", "-o", "json"]);
+    let told: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, told["files"].as_array().unwrap().len()), (Some(1), 5));
+    assert_eq!(
+        told["sum"],
+        serde_json::json!({"runs": 2, "runsWithNotes": 1, "needsValues": 0, "cannot": 2})
+    );
+    assert_eq!(told["files"][4]["verdict"], "cannot");
+    let (code, out, _) = validate(&["examples/a.yaml", "examples/llm/b.yml", "-o", "name"]);
+    assert_eq!((code, out.as_str()), (Some(0), "examples/a.yaml\nexamples/llm/b.yml\n"));
+    fs::create_dir(folder.path().join("empty")).unwrap();
+    let (code, _, err) = validate(&["empty"]);
+    assert!(code == Some(2) && err.contains("there is no file here that ends in .yaml"), "{err}");
+}
+
 mod served {
     use std::{
         fs,

@@ -71,7 +71,7 @@ pub fn refused(error: &TaskFileError) -> Failure {
         }
         TaskFileError::Yaml(_) => invalid("the task file cannot be read"),
         TaskFileError::Empty => return invalid(error.to_string()),
-        TaskFileError::Problems(_) => invalid("the task cannot be run"),
+        TaskFileError::Problems(_) | TaskFileError::NeedsValues(_) => invalid("the task cannot be run"),
     };
     let cause = |note: Note| {
         let Note { place, path: field, message } = note;

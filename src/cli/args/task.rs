@@ -86,9 +86,11 @@ It waits until the clusters have confirmed it. A task that is over stays as it i
     #[command(after_help = "Examples:
   fedq task validate train.yaml
   fedq task validate train.yaml -e EPOCHS=10 --secret HF_TOKEN
+  fedq task validate examples llm/finetune.yaml   # each task file of the folder and of those below
   cat train.yaml | fedq task validate - --strict -o json
 
-The exit code is 1 where the task cannot be run.")]
+The exit code is 1 where a task cannot be run. Of several files each gets a verdict: it runs as it is, runs with notes
+(what has no effect here), needs values, or cannot run.")]
     Validate(ValidateArgs),
 }
 
@@ -120,9 +122,9 @@ impl std::fmt::Debug for TaskInput {
 
 #[derive(Args, Debug)]
 pub struct ValidateArgs {
-    /// A task file in SkyPilot's YAML; - is stdin
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
+    /// Task files in SkyPilot's YAML, or folders of them; - is stdin
+    #[arg(value_name = "FILE|FOLDER", required = true)]
+    pub paths: Vec<PathBuf>,
     #[command(flatten)]
     pub input: TaskInput,
     #[command(flatten)]

@@ -18,7 +18,7 @@ use super::pack::{self, Packed, pack, size};
 use crate::{client::Api, error::CliError, print::Printer};
 use fedq_domain::task::{
     sky::{self, Options},
-    upload::Archive,
+    upload::{Archive, Digest},
 };
 use fedq_wire::upload::Upload;
 
@@ -49,6 +49,20 @@ pub fn as_sent(packed: &BTreeMap<String, Packed>) -> BTreeMap<String, Archive> {
         file: packed.file,
     };
     packed.iter().map(|(source, packed)| (source.clone(), archive(packed))).collect()
+}
+
+/// The same without reading what it is, since of many files nothing is sent; and what is not here.
+pub fn as_if_sent(text: &[u8], options: &Options) -> (BTreeMap<String, Archive>, Vec<String>) {
+    let mut missing = Vec::new();
+    let archive = |source: String| {
+        let file = place(&source).ok().and_then(|place| place.metadata().ok()).map(|found| found.is_file());
+        if file.is_none() {
+            missing.push(source.clone());
+        }
+        (source, Archive { digest: Digest::of([0; 32]), bytes: 0, file: file.unwrap_or(false) })
+    };
+    let sent = sky::sources(text, options).into_iter().map(archive).collect();
+    (sent, missing)
 }
 
 /// `~` is the home of whoever submits, as with SkyPilot.

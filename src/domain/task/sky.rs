@@ -98,6 +98,9 @@ pub enum TaskFileError {
     Empty,
     #[error("the task cannot be run: {}", list(.0))]
     Problems(Vec<Note>),
+    /// It can be run once these are given.
+    #[error("the task cannot be run: {}", list(.0))]
+    NeedsValues(Vec<Note>),
 }
 
 impl TaskFileError {
@@ -107,7 +110,7 @@ impl TaskFileError {
         match self {
             Self::Yaml(error) => note(error.place(), error.to_string()),
             Self::Empty => note(None, self.to_string()),
-            Self::Problems(problems) => problems.clone(),
+            Self::Problems(notes) | Self::NeedsValues(notes) => notes.clone(),
         }
     }
 }
@@ -186,10 +189,15 @@ fn read(documents: Vec<Node>, options: &Options) -> Result<TaskFile, TaskFileErr
     if tasks.is_empty() {
         return Err(TaskFileError::Empty);
     }
-    let Notes { mut problems, mut warnings, .. } = notes;
+    let Notes { mut problems, mut missing, mut warnings, .. } = notes;
     if options.strict {
         problems.append(&mut warnings);
     }
+    if problems.is_empty() && !missing.is_empty() {
+        missing.sort();
+        return Err(TaskFileError::NeedsValues(missing));
+    }
+    problems.append(&mut missing);
     problems.sort();
     warnings.sort();
     let found = tasks.len();

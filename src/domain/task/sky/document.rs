@@ -239,7 +239,7 @@ fn value(
     match given.get(name) {
         Some(value) => Some(value.clone()),
         None if at.is_null() => {
-            notes.problem(at, format!("needs a value: give it with {flag} {}=VALUE", shown(name)));
+            notes.needs_value(at, format!("needs a value: give it with {flag} {}=VALUE", shown(name)));
             None
         }
         None => at.text(notes).map(str::to_owned),

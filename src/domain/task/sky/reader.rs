@@ -39,6 +39,8 @@ const MAX_NOTES: usize = 100;
 pub struct Notes {
     /// Each makes the task impossible.
     pub problems: Vec<Note>,
+    /// Values that the file leaves to whoever submits it.
+    pub missing: Vec<Note>,
     /// What has no effect, or another than the writer may think.
     pub warnings: Vec<Note>,
     /// What of the machine that the file is on is named, each once.
@@ -52,6 +54,10 @@ impl Notes {
 
     pub fn warn(&mut self, at: &At<'_>, message: impl Into<String>) {
         add(&mut self.warnings, at.note(message.into()));
+    }
+
+    pub fn needs_value(&mut self, at: &At<'_>, message: impl Into<String>) {
+        add(&mut self.missing, at.note(message.into()));
     }
 
     pub fn source(&mut self, source: &str) {
