@@ -29,7 +29,7 @@ use fedq_wire::{
     volume::{AdoptVolume, CreateVolume, Volume, VolumesQuery},
 };
 
-mod adopt;
+pub mod adopt;
 
 /// Ids drawn in vain before something must be wrong.
 const DRAWS: usize = 8;

@@ -4,8 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use fedq_domain::task::{
     names::TaskId,
+    spec::{Mount, MountedClaim},
     view::{VolumePhase, VolumeState},
 };
+use fedq_store::TaskRow;
 use fedq_values::ids::ClusterName;
 use serde_json::{Value, json};
 
@@ -127,6 +129,37 @@ async fn a_claim_is_adopted_by_who_has_the_right_to_it() {
     assert!(problem["detail"].as_str().unwrap().contains("\"held\""), "the claim is named: {problem}");
     assert!(problem["next"].as_str().unwrap().contains("fedq-volume-adopter"), "{problem}");
     assert!(served.store.volumes(None).await.unwrap().is_empty());
+}
+
+/// What the cluster said of the claim is stored with the task, and no part of what is asked for again.
+#[tokio::test]
+async fn a_task_with_a_claim_of_its_own_may_be_handed_in_again() {
+    let served = served().await;
+    submit(&served, ANN, "run: x\n").await;
+    let plain = served.store.live_tasks().await.unwrap().remove(0);
+    let mut stored = TaskRow { id: TaskId::parse("0a1b2c3d").unwrap(), ..plain };
+    let claim =
+        MountedClaim { cluster: ClusterName::new("east").unwrap(), name: "held".to_owned(), shared: true };
+    stored.spec.volumes = vec![Mount {
+        path: "/data".to_owned(),
+        volume: "east/held".to_owned(),
+        sub_path: None,
+        read_only: true,
+        claim: Some(claim),
+    }];
+    assert!(served.store.insert_task(&stored).await.unwrap());
+    let again = |claim: &str| {
+        let volumes = format!("volumes: {{/data: {{claim: {claim}, cluster: east, read_only: true}}}}");
+        json!({"file": format!("run: x\n{volumes}\n"), "id": "0a1b2c3d"})
+    };
+    let (status, answer) = served.call(ANN, "POST /tasks", again("held")).await;
+    assert_eq!((status, &answer["id"]), (201, &json!("0a1b2c3d")), "{answer}");
+    assert_eq!(served.call(ANN, "POST /tasks", again("another")).await.0, 409);
+    let mut new = again("held");
+    new["id"] = json!("0a1b2c3e");
+    let (status, problem) = served.call(ANN, "POST /tasks", new).await;
+    let detail = problem["detail"].as_str().unwrap();
+    assert_eq!((status, detail), (409, "cluster `east` cannot be asked for the claim now"));
 }
 
 #[tokio::test]

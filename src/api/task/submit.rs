@@ -9,6 +9,7 @@ use crate::{
     Failure, State,
     audit::{self, Deed},
     owner::{Owner, TASKS},
+    volume::adopt,
 };
 use fedq_domain::task::{
     choose::{Choice, Outcome, Verdict, Wish},
@@ -236,6 +237,9 @@ async fn check_one(
 ) -> Result<Checked, Failure> {
     let NewTask { mut spec, secrets } = task;
     fits(&spec, state.uploads.one_task)?;
+    if before == Before::New {
+        look_at_claims(state, owner, &mut spec).await?;
+    }
     if let Some(queue) = &wanted.queue {
         spec.queue = Some(queue.clone());
     }
@@ -277,6 +281,17 @@ async fn check_one(
         Outcome::Never => Err(nowhere(&choice)),
         Outcome::Run(_) | Outcome::Wait => Ok(Checked { row, secrets, choice }),
     }
+}
+
+/// Claims that the task names itself: the cluster of each says whether it is there and how it can be mounted.
+async fn look_at_claims(state: &State, owner: &Owner, spec: &mut TaskSpec) -> Result<(), Failure> {
+    for mount in &mut spec.volumes {
+        let Some(claim) = &mut mount.claim else { continue };
+        let field = format!("volumes[{:?}].claim", mount.path);
+        let asked = (&claim.cluster, claim.name.as_str(), mount.read_only);
+        claim.shared = adopt::judge(state, owner, asked, &field).await?.is_shared();
+    }
+    Ok(())
 }
 
 /// Of a task that is not known any more: they are for nobody to read, least of all for whoever gets its id.
@@ -447,7 +462,12 @@ async fn repeated(state: &State, checked: Vec<Checked>) -> Result<Vec<TaskRow>, 
     let asked = |row: &TaskRow| {
         let TaskRow { owner, queue, cluster, spec, stage, .. } = row;
         let name = stage.as_ref().and_then(|stage| stage.name.clone());
-        (owner.clone(), queue.clone(), cluster.clone(), spec.clone(), name)
+        let mut spec = spec.clone();
+        for claim in spec.volumes.iter_mut().filter_map(|mount| mount.claim.as_mut()) {
+            // Its cluster said it, nobody asked for it.
+            claim.shared = false;
+        }
+        (owner.clone(), queue.clone(), cluster.clone(), spec, name)
     };
     let id = &checked[0].row.id;
     let known = match state.store.task(id).await? {

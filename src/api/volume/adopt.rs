@@ -25,19 +25,30 @@ pub async fn adopt(state: &State, owner: &Owner, asked: &AdoptVolume) -> Result<
     check_name(name).and_then(|()| check_claim(claim)).map_err(|error| refused(&error))?;
     let cluster = ClusterName::new(cluster).map_err(|error| Failure::field("cluster", &error))?;
     owner.may(state, "create", VOLUMES).await?;
+    let found = judge(state, owner, (&cluster, claim, *read_only), "claim").await?;
+    let spec = VolumeSpec::adopt(name, claim, *read_only, found).map_err(|error| refused(&error))?;
+    insert(state, owner, spec, Some(cluster)).await
+}
+
+/// Whether the person's tasks may mount the claim, and can. `field` is where it stands in the request.
+pub async fn judge(
+    state: &State,
+    owner: &Owner,
+    (cluster, claim, read_only): (&ClusterName, &str, bool),
+    field: &str,
+) -> Result<ExistingClaim, Failure> {
     let right = Permission {
-        name: Some(claim.clone()),
+        name: Some(claim.to_owned()),
         ..Permission::on_own("create", ADOPT, Some(owner.namespace()))
     };
     require(&state.hub, &owner.caller, &right).await?;
-    state.must_be_joined(&cluster).await?;
-    let found = find(state, owner, (&cluster, claim)).await?;
-    if let Some(unfit) = found.unfit(*read_only) {
-        let message = format!("{} {unfit}", place(owner, &cluster, claim));
-        return Err(invalid("claim", message).next(unfit.next()));
+    state.must_be_joined(cluster).await?;
+    let found = find(state, owner, (cluster, claim), field).await?;
+    if let Some(unfit) = found.unfit(read_only) {
+        let message = format!("{} {unfit}", place(owner, cluster, claim));
+        return Err(invalid(field, message).next(unfit.next()));
     }
-    let spec = VolumeSpec::adopt(name, claim, *read_only, found).map_err(|error| refused(&error))?;
-    insert(state, owner, spec, Some(cluster)).await
+    Ok(found)
 }
 
 fn place(owner: &Owner, cluster: &ClusterName, claim: &str) -> String {
@@ -48,6 +59,7 @@ async fn find(
     state: &State,
     owner: &Owner,
     (cluster, claim): (&ClusterName, &str),
+    field: &str,
 ) -> Result<ExistingClaim, Failure> {
     let check = || format!("fedq check {cluster} says why");
     let Some(worker) = worker(state, cluster) else {
@@ -58,7 +70,7 @@ async fn find(
     match found {
         Ok(Some(found)) => Ok(found),
         Ok(None) => {
-            let failure = invalid("claim", format!("there is no {}", place(owner, cluster, claim)));
+            let failure = invalid(field, format!("there is no {}", place(owner, cluster, claim)));
             Err(failure.next(format!("kubectl get pvc -n {} shows those of that cluster", owner.namespace())))
         }
         Err(error) => {

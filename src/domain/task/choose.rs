@@ -26,7 +26,7 @@ use self::{
     verdict::Offer,
     view::{Access, ClusterView, View},
 };
-use super::spec::{Strategy, TaskSpec};
+use super::spec::{Mount, Strategy, TaskSpec};
 use fedq_values::ids::{ClusterName, FlavorName, ResourceName};
 
 /// What a person wants beyond what the task's file says.
@@ -228,8 +228,17 @@ fn rank(task: &TaskSpec, wish: &Wish, cluster: &ClusterView, offer: &Offer, weig
 }
 
 fn place(task: &TaskSpec, cluster: &ClusterView, offer: &Offer) -> Placement {
-    let claim = |name: &String| Some((name.clone(), cluster.volumes.get(name)?.claim.clone()));
-    let is_read = |name: &&String| cluster.volumes.get(*name).is_some_and(|volume| volume.read_only);
+    let claim = |mount: &Mount| {
+        let claim = match &mount.claim {
+            Some(claim) => &claim.name,
+            None => &cluster.volumes.get(&mount.volume)?.claim,
+        };
+        Some((mount.volume.clone(), claim.clone()))
+    };
+    let is_read = |mount: &&Mount| match &mount.claim {
+        Some(_) => task.volumes.iter().all(|other| other.volume != mount.volume || other.read_only),
+        None => cluster.volumes.get(&mount.volume).is_some_and(|volume| volume.read_only),
+    };
     Placement {
         cluster: cluster.name.clone(),
         candidate: offer.candidate,
@@ -243,8 +252,8 @@ fn place(task: &TaskSpec, cluster: &ClusterView, offer: &Offer) -> Placement {
             .map(|number| (number.resource.clone(), number.flavor.clone()))
             .collect(),
         pod_sets: task.wrapped.as_ref().map(|_| offer.flavors.clone()).unwrap_or_default(),
-        claims: task.volumes.iter().filter_map(|mount| claim(&mount.volume)).collect(),
-        read_only: task.volumes.iter().map(|mount| &mount.volume).filter(is_read).cloned().collect(),
+        claims: task.volumes.iter().filter_map(claim).collect(),
+        read_only: task.volumes.iter().filter(is_read).map(|mount| mount.volume.clone()).collect(),
     }
 }
 

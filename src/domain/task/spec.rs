@@ -119,6 +119,18 @@ pub struct Mount {
     /// The task only reads there.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
+    /// A claim that was there before, and is no volume: then `volume` is its cluster and name, which no volume is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<MountedClaim>,
+}
+
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MountedClaim {
+    pub cluster: ClusterName,
+    pub name: String,
+    /// Whether pods on different nodes can mount it at once: its cluster is asked for that when the task is handed in.
+    pub shared: bool,
 }
 
 /// What each node needs, in one of the forms the task may take.

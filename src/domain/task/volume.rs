@@ -74,7 +74,7 @@ impl Unfit {
         match self {
             Self::Going | Self::Lost | Self::Block => "name another claim",
             Self::OfFedq => "mount it by the name that its owner gave it; fedq volume list shows yours",
-            Self::OnlyRead => "adopt it with --read-only",
+            Self::OnlyRead => "have it read only: --read-only, or read_only: true in a task file",
         }
     }
 }
@@ -92,6 +92,11 @@ impl fmt::Display for Unfit {
 }
 
 impl ExistingClaim {
+    /// Whether pods on different nodes can mount it at once.
+    pub fn is_shared(&self) -> bool {
+        is_shared(&self.access_modes)
+    }
+
     /// One that is not bound yet may be waiting for its first pod: nobody but Kubernetes can say whether it will be.
     pub fn unfit(&self, read_only: bool) -> Option<Unfit> {
         if self.is_of_fedq {
@@ -220,7 +225,7 @@ impl VolumeSpec {
 
     /// Whether pods on different nodes can mount it at once.
     pub fn is_shared(&self) -> bool {
-        self.access_modes.iter().any(|mode| mode.ends_with("Many"))
+        is_shared(&self.access_modes)
     }
 
     /// Whether its claim was there before, so that fedq neither makes nor deletes it.
@@ -271,6 +276,10 @@ impl VolumeSpec {
             "spec": spec,
         })
     }
+}
+
+fn is_shared(access_modes: &[String]) -> bool {
+    access_modes.iter().any(|mode| mode.ends_with("Many"))
 }
 
 pub fn check_name(name: &str) -> Result<(), VolumeError> {

@@ -92,7 +92,7 @@ async fn a_volume_is_made_where_its_first_task_can_run() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_that_was_there_is_mounted_as_it_is_and_never_touched() {
     let mut stage = Stage::set(&[("one", 8), ("two", 4)]).await;
-    put_claim(stage.worker("two"), "datasets", &json!(["ReadWriteMany"]), &json!({})).await;
+    put_claim(stage.worker("two"), "datasets", &["ReadWriteMany"], &json!({})).await;
     let adopt =
         ["volume", "adopt", "data", "--cluster", "two", "--claim", "datasets", "--read-only", "-o", "json"];
     let volume: Value = serde_json::from_str(&stage.fedq(&adopt, "").await.unwrap()).unwrap();
@@ -138,12 +138,12 @@ async fn a_claim_that_was_there_is_mounted_as_it_is_and_never_touched() {
 async fn a_claim_that_no_task_could_mount_is_not_adopted() {
     let stage = Stage::set(&[("one", 8)]).await;
     let one = stage.worker("one");
-    put_claim(one, "rox", &json!(["ReadOnlyMany"]), &json!({})).await;
-    put_claim(one, "lost", &json!(["ReadWriteOnce"]), &json!({"status": {"phase": "Lost"}})).await;
-    put_claim(one, "device", &json!(["ReadWriteOnce"]), &json!({"spec": {"volumeMode": "Block"}})).await;
+    put_claim(one, "rox", &["ReadOnlyMany"], &json!({})).await;
+    put_claim(one, "lost", &["ReadWriteOnce"], &json!({"status": {"phase": "Lost"}})).await;
+    put_claim(one, "device", &["ReadWriteOnce"], &json!({"spec": {"volumeMode": "Block"}})).await;
     let labels = json!({"fedq.dev/hub": "another"});
-    put_claim(one, "bobs", &json!(["ReadWriteOnce"]), &json!({"metadata": {"labels": labels}})).await;
-    let mut elsewhere = claim("elsewhere", &json!(["ReadWriteOnce"]));
+    put_claim(one, "bobs", &["ReadWriteOnce"], &json!({"metadata": {"labels": labels}})).await;
+    let mut elsewhere = claim("elsewhere", &["ReadWriteOnce"]);
     elsewhere["metadata"]["namespace"] = json!("default");
     one.put(elsewhere).await.unwrap();
     let whole = "PersistentVolumeClaim `rox` in namespace `team` of cluster `one` is ReadOnlyMany, so nothing can be written";
@@ -174,7 +174,7 @@ async fn a_claim_that_no_task_could_mount_is_not_adopted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_that_was_adopted_and_goes_is_told_of() {
     let mut stage = Stage::set(&[("one", 8)]).await;
-    put_claim(stage.worker("one"), "datasets", &json!(["ReadWriteOnce"]), &json!({})).await;
+    put_claim(stage.worker("one"), "datasets", &["ReadWriteOnce"], &json!({})).await;
     stage.fedq(&["volume", "adopt", "data", "--cluster", "one", "--claim", "datasets"], "").await.unwrap();
     let task = "run: x\nvolumes: {/data: data}\nresources: {accelerators: 1}\n";
     let several = stage.try_submit(1, &format!("num_nodes: 2\n{task}"), &[]).await.unwrap_err();
@@ -195,7 +195,7 @@ async fn a_claim_that_was_adopted_and_goes_is_told_of() {
     let waits = stage.submit(1, task).await;
     stage.waits_because(&waits, "volume data was deleted on its cluster").await;
     // Whoever puts it back has it mounted again.
-    put_claim(stage.worker("one"), "datasets", &json!(["ReadWriteOnce"]), &json!({})).await;
+    put_claim(stage.worker("one"), "datasets", &["ReadWriteOnce"], &json!({})).await;
     stage.kill();
     stage.start();
     stage.reaches(&waits, "succeeded").await;
@@ -204,7 +204,49 @@ async fn a_claim_that_was_adopted_and_goes_is_told_of() {
     }
 }
 
-fn claim(name: &str, modes: &Value) -> Value {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_was_there_is_mounted_by_its_name_in_a_task_file() {
+    let stage = Stage::set(&[("one", 8), ("two", 4)]).await;
+    let two = stage.worker("two");
+    put_claim(two, "datasets", &["ReadWriteMany"], &json!({})).await;
+    put_claim(two, "scratch", &["ReadWriteOnce"], &json!({})).await;
+    put_claim(two, "rox", &["ReadOnlyMany"], &json!({})).await;
+    let task = |nodes: u32, volumes: &str| {
+        format!("run: x\nnum_nodes: {nodes}\nvolumes: {volumes}\nresources: {{accelerators: 1}}\n")
+    };
+    for (nodes, volumes, why) in [
+        (1, "{/d: {claim: datasets, cluster: one}}", "in namespace `team` of cluster `one`"),
+        (1, "{/d: {claim: datasets, cluster: north}}", "cluster `north` is not joined"),
+        (1, "{/d: {claim: rox, cluster: two}}", "is ReadOnlyMany"),
+        (2, "{/d: {claim: scratch, cluster: two}}", "two/scratch can be mounted by one node only"),
+    ] {
+        let refused = stage.try_submit(1, &task(nodes, volumes), &[]).await.unwrap_err();
+        assert!(refused.contains(why), "{refused}");
+    }
+    let volumes = "{/d: {claim: datasets, cluster: two, read_only: true}, /s: {claim: datasets, cluster: two, sub_path: s}}";
+    let id = stage.submit(600, &task(2, volumes)).await;
+    assert_eq!(stage.reaches(&id, "running").await["cluster"], "two");
+    for pod in of_task(two, "Pod", &id) {
+        let name = json!("volume-0");
+        assert_eq!(
+            pod["spec"]["volumes"][0],
+            json!({"name": name, "persistentVolumeClaim": {"claimName": "datasets"}})
+        );
+        assert_eq!(
+            pod["spec"]["containers"][0]["volumeMounts"].as_array().unwrap()[..2],
+            [
+                json!({"name": name, "mountPath": "/d", "readOnly": true}),
+                json!({"name": name, "mountPath": "/s", "subPath": "s"}),
+            ]
+        );
+    }
+    assert_eq!(stage.fedq(&["volume", "list", "-o", "name"], "").await.unwrap(), "");
+    stage.fedq(&["task", "stop", &id, "--yes"], "").await.unwrap();
+    stage.reaches(&id, "stopped").await;
+    assert_eq!(two.list("PersistentVolumeClaim").len(), 3);
+}
+
+fn claim(name: &str, modes: &[&str]) -> Value {
     json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"namespace": "team", "name": name},
         "spec": {"accessModes": modes, "resources": {"requests": {"storage": "1Ti"}}, "volumeMode": "Filesystem"},
@@ -213,7 +255,7 @@ fn claim(name: &str, modes: &Value) -> Value {
 }
 
 /// Bound, unless `more` says otherwise.
-async fn put_claim(worker: &Cluster, name: &str, modes: &Value, more: &Value) {
+async fn put_claim(worker: &Cluster, name: &str, modes: &[&str], more: &Value) {
     let mut object = claim(name, modes);
     for (part, fields) in more.as_object().unwrap() {
         for (key, value) in fields.as_object().unwrap() {

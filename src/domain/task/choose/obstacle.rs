@@ -148,7 +148,7 @@ impl fmt::Display for Obstacle {
             Self::NoVolume { volume, on: Some(cluster) } => write!(f, "volume {volume} is on {cluster}"),
             Self::NoVolume { volume, on: None } => write!(
                 f,
-                "volume {volume} is not there: fedq volume list says where it is, fedq volume create {volume} SIZE makes it"
+                "volume {volume} is not there: fedq volume list says where it is, fedq volume create {volume} SIZE makes it, fedq volume adopt {volume} takes a claim that is on a cluster"
             ),
             Self::VolumeOfOneNode { volume } => write!(
                 f,

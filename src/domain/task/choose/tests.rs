@@ -280,12 +280,42 @@ fn volumes_hold_a_task_to_their_cluster() {
     assert_eq!(
         obstacles(&choice, "else"),
         [
-            "volume data is not there: fedq volume list says where it is, fedq volume create data SIZE makes it"
+            "volume data is not there: fedq volume list says where it is, fedq volume create data SIZE makes it, fedq volume \
+             adopt data takes a claim that is on a cluster"
         ]
     );
     let gang = decide(&format!("{text}num_nodes: 2\n"), &wish(), vec![with("a", false), with("b", true)]);
     assert_eq!(chosen(&gang), Some(("b", false)));
     assert!(obstacles(&gang, "a")[0].contains("num_nodes: 1"));
+}
+
+#[test]
+fn a_claim_that_was_there_holds_a_task_to_its_cluster() {
+    let mut task = task(
+        "run: x\nresources: {accelerators: 1}\nvolumes:\n  /a: {claim: data, cluster: here, read_only: true}\n  \
+         /b: {claim: data, cluster: here}\n  /c: {claim: other, cluster: here, read_only: true}\n",
+    );
+    let view = || View { clusters: vec![cluster("here", (8, 8)), cluster("free", (8, 0))] };
+    let choice = choose(&task, &wish(), &view(), Weights::default());
+    assert_eq!(chosen(&choice), Some(("here", false)));
+    let on = ["volume here/data is on here", "volume here/other is on here"];
+    assert_eq!(obstacles(&choice, "free"), on);
+    let Outcome::Run(placement) = choice.outcome else { panic!("it runs") };
+    let claims: Vec<_> = placement.claims.iter().map(|(key, claim)| (key.as_str(), claim.as_str())).collect();
+    assert_eq!(claims, [("here/data", "data"), ("here/other", "other")]);
+    assert_eq!(
+        placement.read_only.iter().collect::<Vec<_>>(),
+        ["here/other"],
+        "the other is written to as well"
+    );
+
+    task.num_nodes = 2;
+    let gang = choose(&task, &wish(), &view(), Weights::default());
+    assert!(obstacles(&gang, "here")[0].contains("here/data can be mounted by one node only"));
+    for claim in task.volumes.iter_mut().filter_map(|mount| mount.claim.as_mut()) {
+        claim.shared = true;
+    }
+    assert_eq!(chosen(&choose(&task, &wish(), &view(), Weights::default())), Some(("here", false)));
 }
 
 #[test]

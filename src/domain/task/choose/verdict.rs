@@ -11,7 +11,7 @@ use crate::{
     capacity::Toleration,
     resources::Resources,
     task::{
-        spec::{Candidate, TaskSpec},
+        spec::{Candidate, Mount, TaskSpec},
         wrapped::WrappedPods,
     },
 };
@@ -108,15 +108,21 @@ pub fn per_node(task: &TaskSpec, candidate: &Candidate) -> Resources {
 
 /// Volumes that keep the task from a cluster.
 pub fn volume_obstacles(task: &TaskSpec, cluster: &ClusterView) -> Vec<Obstacle> {
-    let judge = |mount: &crate::task::spec::Mount| match cluster.volumes.get(&mount.volume) {
-        None => {
-            let on = cluster.elsewhere.get(&mount.volume).cloned();
-            Some(Obstacle::NoVolume { volume: mount.volume.clone(), on })
-        }
-        Some(volume) if !volume.shared && 1 < task.num_nodes && !task.one_machine => {
-            Some(Obstacle::VolumeOfOneNode { volume: mount.volume.clone() })
-        }
-        Some(_) => None,
+    let judge = |mount: &Mount| {
+        let volume = || mount.volume.clone();
+        let shared = match (&mount.claim, cluster.volumes.get(&mount.volume)) {
+            (Some(claim), _) if claim.cluster != cluster.name => {
+                return Some(Obstacle::NoVolume { volume: volume(), on: Some(claim.cluster.clone()) });
+            }
+            (Some(claim), _) => claim.shared,
+            (None, Some(volume)) => volume.shared,
+            (None, None) => {
+                let on = cluster.elsewhere.get(&mount.volume).cloned();
+                return Some(Obstacle::NoVolume { volume: volume(), on });
+            }
+        };
+        (!shared && 1 < task.num_nodes && !task.one_machine)
+            .then(|| Obstacle::VolumeOfOneNode { volume: volume() })
     };
     task.volumes.iter().filter_map(judge).collect()
 }

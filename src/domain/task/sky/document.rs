@@ -10,10 +10,12 @@ use super::{
     text::{expand, is_variable},
 };
 use crate::task::{
-    spec::{MAX_ARGUMENT, MAX_NODES, Mount, NewTask, Priority, Secrets, TaskSpec, Workdir},
+    spec::{MAX_ARGUMENT, MAX_NODES, Mount, MountedClaim, NewTask, Priority, Secrets, TaskSpec, Workdir},
     upload::{Archive, Upload, WORKDIR},
+    volume::check_claim,
     yaml::{Node, Value, shown},
 };
+use fedq_values::ids::ClusterName;
 
 /// Characters of a task's name.
 pub const MAX_NAME: usize = 200;
@@ -329,33 +331,39 @@ fn volumes<'v>(at: &At<'_>, variable: &impl Fn(&str) -> Option<&'v str>, notes: 
     }
     for (path, at) in entries {
         let path = expand(path, variable);
-        let Mounted { volume, sub_path, read_only } = if at.is_map() {
-            volume_object(&at, notes)
+        let Mounted { volume, sub_path, read_only, claim } = if at.is_map() {
+            volume_object(&at, variable, notes)
         } else {
-            Mounted { volume: at.text(notes), ..Mounted::default() }
+            Mounted { volume: at.text(notes).map(|volume| expand(volume, variable)), ..Mounted::default() }
         };
-        let Some(volume) = volume.map(|volume| expand(volume, variable)) else { continue };
+        let Some(volume) = volume else { continue };
         if !is_mount_path(&path) {
             notes.problem(&at, "a volume is mounted at an absolute path without `..` and `:`");
         } else if mounts.iter().any(|mount| mount.path == path) {
             notes.problem(&at, format!("two volumes are mounted at `{}`", shown(&path)));
-        } else if volume.is_empty() || 253 < volume.len() || volume.chars().any(char::is_control) {
+        } else if claim.is_none() && !is_volume_name(&volume) {
             notes.problem(&at, "this is no name of a volume");
         } else {
-            mounts.push(Mount { path, volume, sub_path, read_only });
+            mounts.push(Mount { path, volume, sub_path, read_only, claim });
         }
     }
     mounts
 }
 
-#[derive(Default)]
-struct Mounted<'a> {
-    volume: Option<&'a str>,
-    sub_path: Option<String>,
-    read_only: bool,
+/// As much as can be told from it; whether there is one is found out later.
+fn is_volume_name(name: &str) -> bool {
+    (1..=253).contains(&name.len()) && !name.chars().any(char::is_control)
 }
 
-fn volume_object<'a>(at: &At<'a>, notes: &mut Notes) -> Mounted<'a> {
+#[derive(Default)]
+struct Mounted {
+    volume: Option<String>,
+    sub_path: Option<String>,
+    read_only: bool,
+    claim: Option<MountedClaim>,
+}
+
+fn volume_object<'v>(at: &At<'_>, variable: &impl Fn(&str) -> Option<&'v str>, notes: &mut Notes) -> Mounted {
     let mut fields = at.fields(notes);
     let name = fields.take("name");
     let sub_path = fields.take("sub_path").and_then(|at| {
@@ -373,11 +381,53 @@ fn volume_object<'a>(at: &At<'a>, notes: &mut Notes) -> Mounted<'a> {
     {
         notes.problem(&at, "volumes that live as long as a task are not supported; create one before");
     }
+    let claim = existing(&mut fields, variable, notes);
     fields.finish_open(notes, "the volume exists before the task");
-    if name.is_none() {
-        notes.problem(at, "there is no `name` of a volume");
+    let volume = match (name, &claim) {
+        (Some(at), None) => at.text(notes).map(|name| expand(name, variable)),
+        (Some(at), Some(_)) => {
+            notes.problem(&at, "a volume has a `name`, or is a `claim` of a cluster that is there already");
+            None
+        }
+        (None, Some(claim)) => {
+            claim.as_ref().map(|MountedClaim { cluster, name, .. }| format!("{cluster}/{name}"))
+        }
+        (None, None) => {
+            notes.problem(at, "there is neither the `name` of a volume nor a `claim`");
+            None
+        }
+    };
+    Mounted { volume, sub_path, read_only, claim: claim.flatten() }
+}
+
+/// A PersistentVolumeClaim that fedq did not make. `Some(None)`: it is none that there can be.
+#[expect(clippy::option_option, reason = "what is wrong with it was told")]
+fn existing<'v>(
+    fields: &mut Fields<'_>,
+    variable: &impl Fn(&str) -> Option<&'v str>,
+    notes: &mut Notes,
+) -> Option<Option<MountedClaim>> {
+    let (claim, cluster) = match (fields.take("claim"), fields.take("cluster")) {
+        (None, None) => return None,
+        (Some(claim), Some(cluster)) => (claim, cluster),
+        (Some(at), None) | (None, Some(at)) => {
+            notes.problem(&at, "a claim that is there already is named by `claim` and `cluster`");
+            return Some(None);
+        }
+    };
+    let (name, on) = (claim.text(notes)?, cluster.text(notes)?);
+    let (name, on) = (expand(name, variable), expand(on, variable));
+    if let Err(error) = check_claim(&name) {
+        notes.problem(&claim, error.to_string());
+        return Some(None);
     }
-    Mounted { volume: name.and_then(|name| name.text(notes)), sub_path, read_only }
+    match ClusterName::new(&on) {
+        Ok(cluster) => Some(Some(MountedClaim { cluster, name, shared: false })),
+        Err(error) => {
+            notes.problem(&cluster, error.to_string());
+            Some(None)
+        }
+    }
 }
 
 /// Kubernetes refuses `:` in mount paths.

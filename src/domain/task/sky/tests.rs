@@ -214,6 +214,10 @@ fn volumes_are_checked() {
     let read =
         task("run: x\nvolumes: {/a: {name: v, read_only: true}, /b: {name: v, read_only: false}, /c: v}\n");
     assert_eq!([0, 1, 2].map(|index| read.volumes[index].read_only), [true, false, false]);
+    let there = task("run: x\nenvs: {AT: one}\nvolumes: {/a: {claim: c.d, cluster: '${AT}', sub_path: s}}\n");
+    let [mount] = there.volumes.as_slice() else { panic!("{there:?}") };
+    let claim = mount.claim.as_ref().expect("a claim");
+    assert_eq!((mount.volume.as_str(), claim.name.as_str(), claim.shared), ("one/c.d", "c.d", false));
     for text in [
         "a: v",
         "/a/../b: v",
@@ -221,6 +225,11 @@ fn volumes_are_checked() {
         "/a: [v]",
         "/a: {sub_path: x}",
         "/a: {name: v, read_only: perhaps}",
+        "/a: {claim: c}",
+        "/a: {cluster: one}",
+        "/a: {claim: ../c, cluster: one}",
+        "/a: {claim: c, cluster: One}",
+        "/a: {name: v, claim: c, cluster: one}",
         "/: v",
         "/a: {name: v, sub_path: ../x}",
     ] {
