@@ -73,7 +73,7 @@ fn values_are_given_beside_the_file_and_secrets_are_not_shown() {
     for (wrong, says) in [
         ("A", "the environment has no text A"),
         ("=1", "-e takes NAME=VALUE, or NAME"),
-        ("hush-hush", "this is no name of a variable"),
+        ("hush-hush", "-e takes NAME=VALUE, or NAME"),
     ] {
         let (code, out, err) = validate(text, &["-e", wrong, "--secret", "TOKEN=-"]);
         assert_eq!(code, Some(2));
@@ -87,7 +87,7 @@ fn variables_come_from_a_file_and_typed_ones_win() {
     fs::write(folder.path().join("task.yaml"), "run: x\nenvs: {A: , B: }\nsecrets: {C: }\n").unwrap();
     fs::write(folder.path().join("vars"), "# comment\nexport A='1'\nB=2\n").unwrap();
     fs::write(folder.path().join("secrets"), "C=hush\n").unwrap();
-    fs::write(folder.path().join("no-secrets"), "hush\n").unwrap();
+    fs::write(folder.path().join("no-secrets"), "# lines\nc2VjcmV0hush/ret==\n").unwrap();
     let run = |file: &str| {
         let arguments = ["task", "validate", "task.yaml", "--env-file", file, "--secret-file", "secrets"];
         fedq(&arguments).current_dir(folder.path()).output().unwrap()
@@ -96,11 +96,26 @@ fn variables_come_from_a_file_and_typed_ones_win() {
     let missing = run("nowhere");
     assert_eq!(missing.status.code(), Some(1));
     assert!(stderr(&missing).contains("cannot read `nowhere`"), "{}", stderr(&missing));
-    let arguments = ["task", "validate", "task.yaml", "--secret-file", "no-secrets"];
-    let wrong = fedq(&arguments).current_dir(folder.path()).output().unwrap();
-    let told = stderr(&wrong);
-    assert_eq!(wrong.status.code(), Some(2), "{told}");
-    assert!(told.contains("--secret-file takes NAME=VALUE") && !told.contains("hush"), "{told}");
+    for (arguments, says) in [
+        (&["--secret-file", "no-secrets"][..], "--secret-file takes lines of NAME=VALUE, and line 2 is none"),
+        (
+            &["--secret", "C=x", "--secret", "hf_hush"],
+            "no variable of the name that --secret gives, the 2. of them",
+        ),
+        (
+            &["--secret-file", "-", "--env-file", "-"],
+            "only one of the task file, --env-file and --secret-file",
+        ),
+    ] {
+        let arguments = [&["task", "validate", "task.yaml"], arguments].concat();
+        let wrong = fedq(&arguments).current_dir(folder.path()).output().unwrap();
+        let told = stderr(&wrong);
+        assert_eq!(wrong.status.code(), Some(2), "{told}");
+        assert!(told.contains(says) && !told.contains("hush"), "{told}");
+    }
+    let served = ["task", "validate", "task.yaml", "--env-file", "vars", "-e", "A=typed", "--secret", "C=x"];
+    let typed = fedq(&served).current_dir(folder.path()).output().unwrap();
+    assert_eq!(typed.status.code(), Some(0), "{}", stderr(&typed));
 }
 
 #[test]

@@ -289,7 +289,7 @@ async fn look_at_claims(state: &State, owner: &Owner, spec: &mut TaskSpec) -> Re
         let Some(claim) = &mut mount.claim else { continue };
         let field = format!("volumes[{:?}].claim", mount.path);
         let asked = (&claim.cluster, claim.name.as_str(), mount.read_only);
-        claim.shared = adopt::judge(state, owner, asked, &field).await?.is_shared();
+        claim.shared = adopt::judge(state, owner, asked, &field).await?.is_shared(mount.read_only);
     }
     Ok(())
 }
@@ -463,6 +463,8 @@ async fn repeated(state: &State, checked: Vec<Checked>) -> Result<Vec<TaskRow>, 
         let TaskRow { owner, queue, cluster, spec, stage, .. } = row;
         let name = stage.as_ref().and_then(|stage| stage.name.clone());
         let mut spec = spec.clone();
+        // A newer fedqd may word them otherwise.
+        spec.warnings.clear();
         for claim in spec.volumes.iter_mut().filter_map(|mount| mount.claim.as_mut()) {
             // Its cluster said it, nobody asked for it.
             claim.shared = false;

@@ -28,7 +28,15 @@ pub async fn read(file: &Path) -> Result<Vec<u8>, CliError> {
 pub async fn envs(args: &TaskInput) -> Result<BTreeMap<String, String>, CliError> {
     let mut envs = of_file(args.env_file.as_deref(), "--env-file").await?;
     for text in &args.envs {
-        envs.insert(name(text, "-e")?, value(text)?);
+        let (name, value) = match text.split_once('=') {
+            Some(("", _)) => return Err(no_pair("-e", NAME_OR_PAIR)),
+            Some((name, value)) => (name, value.to_owned()),
+            None if is_variable(text) => {
+                (text.as_str(), from_environment(text).ok_or_else(|| not_set(text))?)
+            }
+            None => return Err(no_pair("-e", NAME_OR_PAIR)),
+        };
+        envs.insert(name.to_owned(), value);
     }
     Ok(envs)
 }
@@ -36,12 +44,27 @@ pub async fn envs(args: &TaskInput) -> Result<BTreeMap<String, String>, CliError
 /// The same of values that nobody may read.
 pub async fn secrets(args: &TaskInput) -> Result<BTreeMap<String, String>, CliError> {
     let mut secrets = of_file(args.secret_file.as_deref(), "--secret-file").await?;
-    for text in &args.secrets {
-        let name = name(text, "--secret")?;
-        let value = if text[name.len()..] == *"=-" { from_environment(&name)? } else { value(text)? };
-        secrets.insert(name, value);
+    for (number, text) in (1..).zip(&args.secrets) {
+        let (name, value) = match text.split_once('=') {
+            Some(("", _)) => return Err(no_pair("--secret", NAME_OR_PAIR)),
+            Some((name, "-")) => (name, from_environment(name).ok_or_else(|| not_set(name))?),
+            Some((name, value)) => (name, value.to_owned()),
+            // It may be a secret whose name was forgotten, so it is not repeated.
+            None => (text.as_str(), from_environment(text).ok_or_else(|| no_such_secret(number))?),
+        };
+        secrets.insert(name.to_owned(), value);
     }
     Ok(secrets)
+}
+
+/// Standard input can be read once.
+pub fn reads_once(file: Option<&Path>, args: &TaskInput) -> Result<(), CliError> {
+    let inputs = [file, args.env_file.as_deref(), args.secret_file.as_deref()];
+    if 1 < inputs.into_iter().filter(|path| *path == Some(Path::new("-"))).count() {
+        let message = "only one of the task file, --env-file and --secret-file can be standard input";
+        return Err(CliError::usage(message, "name files for the others"));
+    }
+    Ok(())
 }
 
 async fn of_file(path: Option<&Path>, flag: &str) -> Result<BTreeMap<String, String>, CliError> {
@@ -49,35 +72,41 @@ async fn of_file(path: Option<&Path>, flag: &str) -> Result<BTreeMap<String, Str
     let Some(path) = path else { return Ok(values) };
     let text = read(path).await?;
     let text = String::from_utf8_lossy(&text);
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    for line in lines {
+    for (number, line) in (1..).zip(text.lines().map(str::trim)) {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
         let line = line.strip_prefix("export ").unwrap_or(line);
-        let Some((_, value)) = line.split_once('=') else { return Err(no_pair(flag, "NAME=VALUE")) };
-        values.insert(name(line, flag)?, unquoted(value).to_owned());
+        match line.split_once('=') {
+            Some((name, value)) if is_variable(name) => {
+                values.insert(name.to_owned(), unquoted(value).to_owned());
+            }
+            // What stands there may be a secret.
+            _ => {
+                let message = format!("{flag} takes lines of NAME=VALUE, and line {number} is none");
+                return Err(CliError::usage(message, "a name has letters, digits and _"));
+            }
+        }
     }
     Ok(values)
 }
 
-/// What stands before the first `=`. The value is never repeated: it may be a secret.
-fn name(text: &str, flag: &str) -> Result<String, CliError> {
-    let name = text.split_once('=').map_or(text, |(name, _)| name);
-    if name.is_empty() { Err(no_pair(flag, "NAME=VALUE, or NAME")) } else { Ok(name.to_owned()) }
-}
-
-fn value(text: &str) -> Result<String, CliError> {
-    text.split_once('=').map_or_else(|| from_environment(text), |(_, value)| Ok(value.to_owned()))
-}
+const NAME_OR_PAIR: &str = "NAME=VALUE, or NAME";
 
 /// What is typed stands in the shell's history and in the list of processes; the environment does not.
-fn from_environment(name: &str) -> Result<String, CliError> {
-    // A typed value that lost its `=` may be a secret.
-    if !is_variable(name) {
-        return Err(CliError::usage("this is no name of a variable", "give NAME=VALUE, or NAME alone"));
-    }
-    let value = std::env::var_os(name).and_then(|value| value.into_string().ok());
-    value.ok_or_else(|| {
-        CliError::usage(format!("the environment has no text {name}"), format!("export {name}=… before"))
-    })
+fn from_environment(name: &str) -> Option<String> {
+    std::env::var_os(name).and_then(|value| value.into_string().ok())
+}
+
+fn not_set(name: &str) -> CliError {
+    CliError::usage(format!("the environment has no text {name}"), format!("export {name}=… before"))
+}
+
+fn no_such_secret(number: usize) -> CliError {
+    CliError::usage(
+        format!("the environment has no variable of the name that --secret gives, the {number}. of them"),
+        "export it before, or give NAME=VALUE",
+    )
 }
 
 fn no_pair(flag: &str, form: &str) -> CliError {

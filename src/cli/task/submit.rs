@@ -50,6 +50,7 @@ pub async fn run(args: Box<SubmitArgs>, session: &mut Session) -> Result<u8, Cli
 
 /// The task, and what is to be sent before it.
 async fn request(args: &SubmitArgs) -> Result<(SubmitTask, BTreeMap<String, Packed>), CliError> {
+    input::reads_once(args.file.as_deref(), &args.input)?;
     let file = match &args.file {
         Some(path) => {
             let text = input::read(path).await?;

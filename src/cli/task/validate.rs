@@ -111,6 +111,10 @@ impl From<Note> for Finding {
 }
 
 pub async fn run(args: &ValidateArgs, printer: &mut Printer) -> Result<u8, CliError> {
+    input::reads_once(
+        args.paths.iter().map(PathBuf::as_path).find(|path| *path == Path::new("-")),
+        &args.input,
+    )?;
     let options = Options {
         envs: input::envs(&args.input).await?,
         secrets: input::secrets(&args.input).await?,

@@ -1,10 +1,6 @@
 //! Claims that were there before fedq: whether they still are, asked by name now and then, since no label marks them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::SignedDuration;
 use tokio::sync::Notify;
@@ -12,7 +8,7 @@ use tracing::warn;
 
 use super::{TaskController, asked::Asked};
 use crate::driver::{self, Tasks};
-use fedq_domain::task::volume::ExistingClaim;
+use fedq_domain::task::{names::TaskId, volume::ExistingClaim};
 use fedq_k8s::{
     volume_claims,
     worker::{JoinedClusters, Worker},
@@ -23,45 +19,42 @@ use fedq_values::ids::ClusterName;
 /// Who takes a claim away that tasks use has to tell people first; this only says so afterwards.
 const PERIOD: SignedDuration = SignedDuration::from_mins(1);
 
-/// By namespace and name.
-type Claims = BTreeMap<(String, String), Option<ExistingClaim>>;
+/// Namespaces and names, by the volumes that stand for them: one that was adopted anew was not asked for yet.
+type Wanted = BTreeMap<TaskId, (String, String)>;
+type Claims = BTreeMap<TaskId, Option<ExistingClaim>>;
 
 /// What is known of a claim.
 pub(super) enum Found {
     /// Nobody has answered yet.
     Unasked,
     Missing,
-    There {
-        phase: String,
-        going: bool,
-    },
+    There(ExistingClaim),
 }
 
 /// What a cluster said the last time of the claims that it was asked for.
 #[derive(Default)]
 pub(super) struct Adopted {
-    wanted: BTreeSet<(String, String)>,
+    wanted: Wanted,
     found: Asked<Arc<Claims>>,
 }
 
 impl Adopted {
-    pub fn claim(&self, namespace: &str, name: &str) -> Found {
-        let answer = self.found.answer();
-        match answer.as_ref().and_then(|claims| claims.get(&(namespace.to_owned(), name.to_owned()))) {
+    pub fn claim(&self, volume: &TaskId) -> Found {
+        match self.found.answer().as_ref().and_then(|claims| claims.get(volume)) {
             None => Found::Unasked,
             Some(None) => Found::Missing,
-            Some(Some(claim)) => Found::There { phase: claim.phase.clone(), going: claim.going },
+            Some(Some(claim)) => Found::There(claim.clone()),
         }
     }
 }
 
 impl TaskController {
     pub(super) fn ask_for_adopted(&mut self, volumes: &[VolumeRow], joined: &JoinedClusters) {
-        let mut wanted: BTreeMap<&ClusterName, BTreeSet<(String, String)>> = BTreeMap::new();
+        let mut wanted: BTreeMap<&ClusterName, Wanted> = BTreeMap::new();
         for volume in volumes.iter().filter(|volume| volume.spec.is_adopted() && !volume.deleting) {
             let Some(cluster) = &volume.cluster else { continue };
             let claim = (volume.namespace.clone(), volume.spec.claim_name(&volume.id));
-            wanted.entry(cluster).or_default().insert(claim);
+            wanted.entry(cluster).or_default().insert(volume.id.clone(), claim);
         }
         let now = self.context.clock.now();
         for (name, cluster) in &mut self.clusters {
@@ -83,7 +76,7 @@ impl TaskController {
 
 fn ask(
     found: &Asked<Arc<Claims>>,
-    (worker, wanted): (&Arc<Worker>, BTreeSet<(String, String)>),
+    (worker, wanted): (&Arc<Worker>, Wanted),
     (signal, deadline): (&Arc<Notify>, Duration),
     tasks: &mut Tasks,
 ) {
@@ -92,11 +85,11 @@ fn ask(
         let name = &worker.name;
         let client = worker.client.kube();
         let mut claims = Claims::new();
-        for (namespace, claim) in wanted {
+        for (volume, (namespace, claim)) in wanted {
             let asked = volume_claims::find(&client, (&namespace, &claim), deadline);
             match worker.cancel.run_until_cancelled(asked).await {
                 None => return,
-                Some(Ok(found)) => drop(claims.insert((namespace, claim), found)),
+                Some(Ok(found)) => drop(claims.insert(volume, found)),
                 // What was known stands.
                 Some(Err(error)) => {
                     return warn!(cluster.name = %name, "Cannot ask `{name}` for PersistentVolumeClaim {claim}: {error}");

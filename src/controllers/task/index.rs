@@ -543,7 +543,7 @@ mod tests {
         assert_eq!(seen.nodes[0].phase, NodePhase::Failed, "while nothing is in its place");
     }
 
-    fn forget<T: fedq_k8s::list_watch::Record>(table: &Table<T>) {
+    fn forget<T: Record>(table: &Table<T>) {
         let mut sink = table.sink();
         fedq_k8s::list_watch::Sink::begin(&mut sink);
         fedq_k8s::list_watch::Sink::end(&mut sink);

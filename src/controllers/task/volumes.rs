@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fedq_domain::task::{
     names::TaskId,
     view::{VolumePhase, VolumeState, VolumeViews},
-    volume::Place,
+    volume::{Place, Unfit},
 };
 use fedq_k8s::{
     types::task::VolumeClaim,
@@ -26,8 +26,15 @@ pub(super) struct Volumes {
     pub gone: Vec<TaskId>,
     /// Seen for the first time.
     made: Vec<TaskId>,
-    /// Deleted by somebody else, and where.
-    lost: Vec<(TaskId, ClusterName)>,
+    /// Deleted by somebody else, or not to be mounted any more, and where.
+    lost: Vec<Loss>,
+}
+
+struct Loss {
+    volume: TaskId,
+    cluster: ClusterName,
+    /// As the history of its tasks tells it.
+    message: String,
 }
 
 impl TaskController {
@@ -112,7 +119,9 @@ impl TaskController {
         match (&claim, volume.deleting) {
             (None, true) => None,
             (None, false) if volume.made => {
-                done.lost.push((volume.id.clone(), name.clone()));
+                let lost =
+                    format!("volume {} was deleted on {name}, with what was in it", volume.spec.name());
+                done.lost.push(Loss { volume: volume.id.clone(), cluster: name.clone(), message: lost });
                 let reason = format!(
                     "somebody deleted it on {name}, and what was in it is gone; delete it here too to make it anew"
                 );
@@ -173,20 +182,13 @@ impl TaskController {
             self.signal.notify_one();
         }
         let now = self.context.clock.now();
-        for (id, cluster) in &found.lost {
+        for Loss { volume: id, cluster, message } in &found.lost {
             let Some(volume) = volumes.iter().find(|volume| volume.id == *id && !volume.lost) else {
                 continue;
             };
-            let name = volume.spec.name();
-            tracing::warn!(volume.id = %id, cluster.name = %cluster, "Volume {name} was deleted on `{cluster}`");
+            tracing::warn!(volume.id = %id, cluster.name = %cluster, "A volume is lost: {message}");
             let users = self.users(volume).cloned().collect();
-            let message = if volume.spec.is_adopted() {
-                let claim = volume.spec.claim_name(id);
-                format!("PersistentVolumeClaim {claim} of volume {name} was deleted on {cluster}")
-            } else {
-                format!("volume {name} was deleted on {cluster}, with what was in it")
-            };
-            self.context.store.volume_lost(id, users, now, message).await?;
+            self.context.store.volume_lost(id, users, now, message.clone()).await?;
         }
         Ok(())
     }
@@ -211,23 +213,35 @@ fn look_after(
 ) -> VolumeState {
     let claim = volume.spec.claim_name(&volume.id);
     let state = |phase, reason: String| VolumeState { phase, reason: Some(reason) };
-    match cluster.adopted.claim(&volume.namespace, &claim) {
+    let mut is_lost = |what: &str| {
+        let message =
+            format!("PersistentVolumeClaim {claim} of volume {} {what} on {name}", volume.spec.name());
+        done.lost.push(Loss { volume: volume.id.clone(), cluster: name.clone(), message });
+    };
+    match cluster.adopted.claim(&volume.id) {
         Found::Unasked => {
             state(VolumePhase::Unknown, format!("{name} is being asked for PersistentVolumeClaim {claim}"))
         }
         Found::Missing => {
-            done.lost.push((volume.id.clone(), name.clone()));
+            is_lost("was deleted");
             let namespace = &volume.namespace;
             let reason =
                 format!("there is no PersistentVolumeClaim {claim} in namespace {namespace} of {name}");
             state(VolumePhase::Lost, reason)
         }
-        Found::There { phase, going } => {
-            if !volume.made || volume.lost {
-                done.made.push(volume.id.clone());
+        // It may be another one, of the same name.
+        Found::There(found) => match found.unfit(volume.spec.is_read_only()) {
+            Some(why) if why != Unfit::Going => {
+                is_lost(&why.to_string());
+                state(VolumePhase::Lost, format!("PersistentVolumeClaim {claim} on {name} {why}"))
             }
-            bound(&phase, going)
-        }
+            _ => {
+                if !volume.made || volume.lost {
+                    done.made.push(volume.id.clone());
+                }
+                bound(&found.phase, found.going)
+            }
+        },
     }
 }
 

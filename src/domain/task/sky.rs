@@ -146,7 +146,8 @@ struct Walked {
 fn walk(mut documents: Vec<Node>, options: &Options) -> Walked {
     let mut notes = Notes::default();
     let Options { envs, secrets, uploads, pods, .. } = options;
-    let overrides = Overrides { envs, secrets, uploads, pods };
+    let workdir_is_here = options.changes.workdir.is_some();
+    let overrides = Overrides { envs, secrets, uploads, pods, workdir_is_here };
     let headed = 1 < documents.len() && document::is_header(&documents[0]);
     let name = if headed { document::header(&At::root(&documents[0]), &mut notes) } else { None };
     let rest = &mut documents[usize::from(headed)..];

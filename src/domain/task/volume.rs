@@ -19,7 +19,8 @@ use fedq_values::{
 pub const VOLUME_LABEL: &str = "skypilot-volume";
 pub const VOLUME_ID_LABEL: &str = "volume-id";
 const READ_ONLY_MANY: &str = "ReadOnlyMany";
-const ACCESS_MODES: [&str; 4] = ["ReadWriteOnce", "ReadWriteMany", READ_ONLY_MANY, "ReadWriteOncePod"];
+const READ_WRITE_MANY: &str = "ReadWriteMany";
+const ACCESS_MODES: [&str; 4] = ["ReadWriteOnce", READ_WRITE_MANY, READ_ONLY_MANY, "ReadWriteOncePod"];
 /// With its id behind, the name still fits a label.
 const MAX_NAME: usize = 54;
 
@@ -93,8 +94,8 @@ impl fmt::Display for Unfit {
 
 impl ExistingClaim {
     /// Whether pods on different nodes can mount it at once.
-    pub fn is_shared(&self) -> bool {
-        is_shared(&self.access_modes)
+    pub fn is_shared(&self, read_only: bool) -> bool {
+        is_shared(&self.access_modes, read_only)
     }
 
     /// One that is not bound yet may be waiting for its first pod: nobody but Kubernetes can say whether it will be.
@@ -225,7 +226,7 @@ impl VolumeSpec {
 
     /// Whether pods on different nodes can mount it at once.
     pub fn is_shared(&self) -> bool {
-        is_shared(&self.access_modes)
+        is_shared(&self.access_modes, self.is_read_only())
     }
 
     /// Whether its claim was there before, so that fedq neither makes nor deletes it.
@@ -278,8 +279,11 @@ impl VolumeSpec {
     }
 }
 
-fn is_shared(access_modes: &[String]) -> bool {
-    access_modes.iter().any(|mode| mode.ends_with("Many"))
+/// A disk that many may read and one may write is mounted for writing by one node.
+fn is_shared(access_modes: &[String], read_only: bool) -> bool {
+    let many = |mode: &String| mode == READ_WRITE_MANY || (mode == READ_ONLY_MANY && read_only);
+    let is_never_written = !access_modes.is_empty() && access_modes.iter().all(|mode| mode == READ_ONLY_MANY);
+    access_modes.iter().any(many) || is_never_written
 }
 
 pub fn check_name(name: &str) -> Result<(), VolumeError> {
@@ -305,6 +309,22 @@ pub struct Place<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_many_may_read_and_one_may_write_is_written_by_one_node() {
+        for (modes, read_only, shared) in [
+            (&["ReadWriteOnce", "ReadOnlyMany"][..], false, false),
+            (&["ReadWriteOnce", "ReadOnlyMany"], true, true),
+            (&["ReadWriteMany"], false, true),
+            (&["ReadOnlyMany"], false, true),
+            (&["ReadWriteOnce"], true, false),
+            (&[], true, false),
+        ] {
+            let access_modes = modes.iter().map(|&mode| mode.to_owned()).collect();
+            let claim = ExistingClaim { access_modes, ..ExistingClaim::default() };
+            assert_eq!(claim.is_shared(read_only), shared, "{modes:?}, read only: {read_only}");
+        }
+    }
 
     #[test]
     fn a_claim_is_made_as_k8s_cli_makes_it() {

@@ -194,8 +194,18 @@ async fn a_claim_that_was_adopted_and_goes_is_told_of() {
     }
     let waits = stage.submit(1, task).await;
     stage.waits_because(&waits, "volume data was deleted on its cluster").await;
-    // Whoever puts it back has it mounted again.
+    // Another one of its name, which nothing can mount.
+    put_claim(stage.worker("one"), "datasets", &["ReadWriteOnce"], &json!({"spec": {"volumeMode": "Block"}}))
+        .await;
+    stage.kill();
+    stage.start();
+    is_said(&stage, "data", "Lost", "is a device (volumeMode: Block)").await;
+    delete_claim(stage.worker("one"), "datasets").await;
+    // Whoever puts it back has it mounted again. Adopted once more, it is asked for at once, and not taken for the one that
+    // was gone.
     put_claim(stage.worker("one"), "datasets", &["ReadWriteOnce"], &json!({})).await;
+    stage.fedq(&["volume", "adopt", "again", "--cluster", "one", "--claim", "datasets"], "").await.unwrap();
+    is_said(&stage, "again", "Bound", "").await;
     stage.kill();
     stage.start();
     stage.reaches(&waits, "succeeded").await;
@@ -281,6 +291,21 @@ async fn in_state(stage: &Stage, state: &str) -> Value {
             return volume;
         }
         assert!(began.elapsed() < WITHIN, "it is not {state}: {volume:#}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Of the volume of that name.
+async fn is_said(stage: &Stage, volume: &str, state: &str, reason: &str) {
+    let began = Instant::now();
+    loop {
+        let told = stage.fedq(&["volume", "show", volume, "-o", "json"], "").await.unwrap();
+        let told: Value = serde_json::from_str(&told).unwrap();
+        if told["state"] == state && told["reason"].as_str().unwrap_or_default().contains(reason) {
+            return;
+        }
+        assert!(state == "Lost" || told["state"] != "Lost", "{told:#}");
+        assert!(began.elapsed() < WITHIN, "{told:#}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

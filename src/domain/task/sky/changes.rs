@@ -80,14 +80,26 @@ impl Changes {
                     for field in &of_each_form {
                         leave_out(fields, field);
                     }
+                    for field in fields {
+                        self.leave_out_label(field);
+                    }
                 }
             }
-            if let ("labels", Value::Map(labels), Some(_)) = (&*key.text, &mut node.value, &self.priority) {
-                labels.retain(|(key, _)| &*key.text != PRIORITY_LABEL);
-            }
+        }
+        for field in resources.iter_mut() {
+            self.leave_out_label(field);
         }
         for field in of_the_job.into_iter().chain(of_each_form) {
             set(resources, field);
+        }
+    }
+}
+
+impl Changes {
+    /// A priority may stand among the labels of Kueue.
+    fn leave_out_label(&self, (key, node): &mut (Key, Node)) {
+        if let ("labels", Value::Map(labels), Some(_)) = (&*key.text, &mut node.value, &self.priority) {
+            labels.retain(|(key, _)| &*key.text != PRIORITY_LABEL);
         }
     }
 }
@@ -107,7 +119,8 @@ fn leave_out(fields: &mut Vec<(Key, Node)>, &(field, others, _): &Given<'_>) {
 fn set(fields: &mut Vec<(Key, Node)>, given: Given<'_>) {
     leave_out(fields, &given);
     let (field, _, text) = given;
-    let value = Value::Scalar(Scalar { text: text.into(), plain: !text.is_empty() });
+    // Not plain: a home is `~`, which is nothing where it stands plainly in YAML.
+    let value = Value::Scalar(Scalar { text: text.into(), plain: false });
     fields.push((key(field), Node { place: None, value }));
 }
 
@@ -118,10 +131,10 @@ fn key(text: &str) -> Key {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Options, TaskFileError, read_file},
+        super::{Options, TaskFileError, read_file, sources},
         *,
     };
-    use crate::task::spec::{Candidate, Priority, TaskSpec, Workdir};
+    use crate::task::spec::{Candidate, Priority, TaskSpec};
 
     fn read(text: &str, changes: Changes) -> Result<TaskSpec, TaskFileError> {
         let options = Options { changes, ..Options::default() };
@@ -152,10 +165,9 @@ mod tests {
 
     #[test]
     fn each_field_of_skypilots_command_line_wins_in_every_form() {
-        let text = "run: x\nworkdir: /old\nresources:\n  cloud: aws\n  region: us-east-1\n  cpus: 2\n  priority_class: low\n  labels: {kueue.x-k8s.io/priority-class: low}\n  any_of:\n  - {cpus: 4, memory: 8, infra: gcp}\n  - {use_spot: true, zone: a}\n";
+        let text = "run: x\nworkdir: /old\nresources:\n  cloud: aws\n  region: us-east-1\n  cpus: 2\n  priority_class: low\n  labels: {kueue.x-k8s.io/priority-class: low}\n  any_of:\n  - {cpus: 4, memory: 8, infra: gcp}\n  - {use_spot: true, zone: a, labels: {kueue.x-k8s.io/priority-class: low}}\n";
         let some = |text: &str| Some(text.to_owned());
         let changes = Changes {
-            workdir: some("/new"),
             priority: some("7"),
             infra: some("k8s/one"),
             cpus: some("16+"),
@@ -164,7 +176,6 @@ mod tests {
             ..Changes::default()
         };
         let spec = read(text, changes).expect("a task");
-        assert_eq!(spec.workdir, Some(Workdir::Folder("/new".to_owned())));
         assert_eq!(spec.priority, Some(Priority::Value(7)));
         let [form] = spec.candidates.as_slice() else {
             panic!("both are the same now: {:?}", spec.candidates)
@@ -174,6 +185,13 @@ mod tests {
             Changes::default(),
         );
         assert_eq!(*form, plain.expect("a task").candidates[0]);
+        for here in ["~", "null", "/home/ann/project"] {
+            let options = Options {
+                changes: Changes { workdir: some(here), ..Changes::default() },
+                ..Options::default()
+            };
+            assert_eq!(sources(b"run: x\nworkdir: old\n", &options), [here], "it is sent");
+        }
         let high = Changes { priority: some("high"), ..Changes::default() };
         let spec = read("run: x\nresources: {priority: 3}\n", high).expect("a task");
         assert_eq!(spec.priority, Some(Priority::Class("high".to_owned())));

@@ -37,6 +37,8 @@ pub struct Overrides<'a> {
     pub secrets: &'a BTreeMap<String, String>,
     pub uploads: &'a BTreeMap<String, Archive>,
     pub pods: &'a Allowed,
+    /// The workdir was given beside the file: it is of the submitter's machine, however it is written.
+    pub workdir_is_here: bool,
 }
 
 /// Whether the first of several documents describes the pipeline, and not a task.
@@ -96,7 +98,7 @@ pub fn task(at: &At<'_>, overrides: &Overrides<'_>, notes: &mut Notes) -> Option
     let mut uploads = Vec::new();
     let workdir = fields.take("workdir").and_then(|at| {
         let sent = |source: &str| overrides.uploads.get(source).cloned();
-        workdir(&at, &variable, (&sent, &mut uploads), notes)
+        workdir(&at, &variable, (overrides.workdir_is_here, &sent, &mut uploads), notes)
     });
     let volumes = fields.take("volumes").map(|at| volumes(&at, &variable, notes)).unwrap_or_default();
     if let Some(at) = fields.take("file_mounts") {
@@ -277,12 +279,12 @@ fn check_environment(at: &At<'_>, envs: &[(String, String)], secrets: &Secrets, 
 fn workdir<'v>(
     at: &At<'_>,
     variable: &impl Fn(&str) -> Option<&'v str>,
-    (sent, uploads): (&impl Fn(&str) -> Option<Archive>, &mut Vec<Upload>),
+    (is_here, sent, uploads): (bool, &impl Fn(&str) -> Option<Archive>, &mut Vec<Upload>),
     notes: &mut Notes,
 ) -> Option<Workdir> {
     if !at.is_map() {
         let folder = expand(at.text(notes)?, variable);
-        if folder.starts_with('/') {
+        if folder.starts_with('/') && !is_here {
             return Some(Workdir::Folder(folder));
         }
         notes.source(&folder);
