@@ -18,7 +18,7 @@ use std::{
 };
 
 use axum::{
-    BoxError, Router,
+    BoxError, Extension, Router,
     body::{Body, Bytes, HttpBody},
     http::Request,
     response::Response,
@@ -57,6 +57,10 @@ pub struct Bounds {
     pub streams: u32,
 }
 
+/// On each request that came by TLS.
+#[derive(Clone, Copy)]
+pub struct Encrypted;
+
 /// Serves until `stop`, then lets running requests end. `tls` may be reloaded meanwhile.
 pub async fn serve(
     listener: TcpListener,
@@ -70,6 +74,7 @@ pub async fn serve(
     let server = axum_server::from_tcp(listener)?;
     match tls {
         Some(tls) => {
+            let router = router.layer(Extension(Encrypted));
             run(server.acceptor(RustlsAcceptor::new(tls).acceptor(door)), router, bounds, stop).await
         }
         None => run(server.acceptor(door), router, bounds, stop).await,

@@ -1,21 +1,24 @@
 //! k8s-cli's routes, so that its own client works with fedq: the same tasks and volumes as under `/api/v1`, in
 //! the shapes of `wire::k8s_cli`.
 
+mod document;
+mod form;
 mod identity;
+mod paths;
 mod refusal;
 
 use axum::{
     Json, Router,
-    body::Bytes,
-    extract::{OriginalUri, Path, Query, RawQuery, State as Extract, rejection::BytesRejection},
-    http::HeaderMap,
-    response::{Redirect, Response},
-    routing::{get, post},
+    extract::{RawQuery, State as Extract},
+    http::{HeaderMap, header},
+    response::Response,
+    routing::{MethodRouter, get, post},
 };
 use futures::FutureExt;
-use serde::Deserialize;
 
+pub use self::paths::nowhere;
 use self::{
+    form::{Id, Posted},
     identity::{User, known, mark},
     refusal::{Refusal, Result},
 };
@@ -29,15 +32,16 @@ use super::{
 use fedq_domain::task::{
     names::user_label,
     render::naive,
-    sky::{self, Allowed, Note, Options, TaskFile},
+    sky::{Allowed, Note, Options, TaskFile},
     spec::Mount,
     view::{VolumePhase, VolumeViews},
     volume::VolumeSpec,
 };
 use fedq_store::{PageRequest, TaskFilter, TaskRow, VolumeRow};
 use fedq_wire::k8s_cli::{
-    Health, Operation, TaskListResponse, TaskStatus, TaskStopAllResponse, TaskStopResponse,
-    TaskSubmitResponse, VolumeDefinition, VolumeListResponse, VolumeResponse, VolumeStatus,
+    Detail, Health, Operation, TaskDefinition, TaskListResponse, TaskStatus, TaskStopAllResponse,
+    TaskStopResponse, TaskSubmitResponse, ValidationErrors, VolumeDefinition, VolumeListResponse,
+    VolumeResponse, VolumeStatus,
 };
 
 /// Finished tasks that are listed: its client prints them all at once.
@@ -45,59 +49,67 @@ const FINISHED: u32 = 1000;
 
 pub fn router(state: &State) -> Router<State> {
     Router::new()
-        .route("/", get(async || Json(Health::default())))
-        .route("/openapi.json", get(async || Redirect::temporary("/api/v1/openapi.json")))
-        .route("/tasks", get(list_tasks))
-        .route("/tasks/", get(without_slash).post(without_slash))
-        .route(
-            "/tasks/submit",
-            post(submit).get(async |user, state| get_task(user, state, own("submit")).await),
-        )
-        .route(
-            "/tasks/stop",
-            post(stop_all).get(async |user, state| get_task(user, state, own("stop")).await),
-        )
-        .route("/tasks/{task}", get(get_task))
-        .route("/tasks/{task}/stop", post(stop))
-        .route("/tasks/{task}/logs", get(logs))
-        .route("/volumes", get(list_volumes))
-        .route("/volumes/", get(without_slash).post(without_slash))
+        .route("/", only("GET", get(health)))
+        .route("/tasks", only("GET", get(list_tasks)))
+        .route("/tasks/submit", only("GET, POST", get(get_task).post(submit)))
+        .route("/tasks/stop", only("GET, POST", get(get_task).post(stop_all)))
+        .route("/tasks/{task}", only("GET", get(get_task)))
+        .route("/tasks/{task}/stop", only("POST", post(stop)))
+        .route("/tasks/{task}/logs", only("GET", get(logs)))
+        .route("/volumes", only("GET", get(list_volumes)))
         .route(
             "/volumes/create",
-            post(create_volume)
-                .get(async |user, state| get_volume(user, state, own("create")).await)
-                .delete(async |user, state| delete_volume(user, state, own("create")).await),
+            only("DELETE, GET, POST", get(get_volume).post(create_volume).delete(delete_volume)),
         )
-        .route("/volumes/{volume}", get(get_volume).delete(delete_volume))
+        .route("/volumes/{volume}", only("DELETE, GET", get(get_volume).delete(delete_volume)))
         .layer(axum::middleware::from_fn_with_state(state.clone(), mark))
+        .merge(document::router())
 }
 
-/// What stands in a path's place is an id to whoever does not know better.
-fn own(id: &str) -> Path<String> {
-    Path(id.to_owned())
+/// FastAPI's routes take no HEAD, and say so in its words. `allow`: what they take.
+fn only(allow: &'static str, routes: MethodRouter<State>) -> MethodRouter<State> {
+    let refuse = async move || ([(header::ALLOW, allow)], Refusal::method());
+    routes.head(refuse).fallback(refuse)
 }
 
-async fn without_slash(OriginalUri(uri): OriginalUri) -> Redirect {
-    let path = uri.path().trim_end_matches('/');
-    let target = uri.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
-    Redirect::temporary(&target)
+/// Whether it is there.
+#[utoipa::path(
+    get,
+    path = "/",
+    tag = "server",
+    responses(
+        (status = 200, description = "Done", body = Health)
+    )
+)]
+async fn health() -> Json<Health> {
+    Json(Health::default())
 }
 
-#[derive(Debug, Default, Deserialize)]
-struct Strictness {
-    strict: Option<String>,
-}
-
+#[utoipa::path(
+    post,
+    path = "/tasks/submit",
+    tag = "tasks",
+    params(
+        ("x-user" = String, Header, description = "Whose it is"),
+        ("strict" = Option<bool>, Query, description = "Fields without effect are errors; fedq's own")
+    ),
+    request_body = TaskDefinition,
+    responses(
+        (status = 200, description = "Done", body = TaskSubmitResponse),
+        (status = 422, description = "The request has not the right form", body = ValidationErrors),
+        (status = 500, description = "It failed", body = Detail)
+    )
+)]
 async fn submit(
-    User(owner): User,
     Extract(state): Extract<State>,
-    Query(query): Query<Strictness>,
-    body: std::result::Result<Bytes, BytesRejection>,
+    RawQuery(query): RawQuery,
+    Posted { user, headers, body }: Posted,
 ) -> Result<Json<TaskSubmitResponse>> {
-    let strict = query.strict.is_some_and(|text| matches!(text.as_str(), "1" | "true"));
-    let pods = Allowed::By(owner.rule.pods.clone());
+    let strict = form::strict(query.as_deref());
+    let pods =
+        user.as_ref().map_or_else(|_| Allowed::Unknown, |User(owner)| Allowed::By(owner.rule.pods.clone()));
     let options = Options { strict, pods, ..Options::default() };
-    let mut file = sky::read_request(&body?, &options).map_err(|error| Refusal::task(&error))?;
+    let (User(owner), mut file) = form::both(user, form::task(&headers, body, &options))?;
     let failed = |failure| Refusal::failed(Operation::SubmitTask, failure);
     if !strict {
         keep_together(&state, &owner, &mut file).await.map_err(failed)?;
@@ -132,12 +144,26 @@ async fn keep_together(
     Ok(())
 }
 
+#[utoipa::path(
+    get,
+    path = "/tasks",
+    tag = "tasks",
+    params(
+        ("x-user" = String, Header, description = "Whose it is"),
+        ("all_users" = Option<bool>, Query, description = "Everybody's, which takes a right; one's own otherwise")
+    ),
+    responses(
+        (status = 200, description = "Done", body = TaskListResponse),
+        (status = 422, description = "The request has not the right form", body = ValidationErrors),
+        (status = 500, description = "It failed", body = Detail)
+    )
+)]
 async fn list_tasks(
-    User(owner): User,
+    user: Result<User>,
     Extract(state): Extract<State>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<TaskListResponse>> {
-    let all_users = refusal::all_users(query.as_deref())?;
+    let (all_users, User(owner)) = form::both(form::all_users(query.as_deref()), user)?;
     let failed = |failure| Refusal::failed(Operation::ListTasks, failure);
     let whose = owner.whose(&state, all_users, "list", TASKS).await.map_err(failed)?;
     let live = TaskFilter { owner: whose.clone(), over: Some(false), wrapped: None };
@@ -150,21 +176,46 @@ async fn list_tasks(
     Ok(Json(TaskListResponse::of(&records, state.clock.now())))
 }
 
-async fn get_task(
-    User(owner): User,
-    Extract(state): Extract<State>,
-    Path(id): Path<String>,
-) -> Result<Json<TaskStatus>> {
+#[utoipa::path(
+    get,
+    path = "/tasks/{task}",
+    tag = "tasks",
+    params(
+        ("task" = String, Path, description = "Its id"),
+        ("x-user" = String, Header, description = "Whose it is")
+    ),
+    responses(
+        (status = 200, description = "Done", body = TaskStatus),
+        (status = 422, description = "The request has not the right form", body = ValidationErrors),
+        (status = 404, description = "There is no such task", body = Detail)
+    )
+)]
+async fn get_task(User(owner): User, Extract(state): Extract<State>, Id(id): Id) -> Result<Json<TaskStatus>> {
     let failed = |failure| Refusal::of_task(&id, Operation::GetTask, failure);
     let row = task::find(&state, &owner, &id, "get", TASKS).await.map_err(failed)?;
     let record = task::record(&row, &state.task_views.borrow());
     TaskStatus::of(&record, state.clock.now()).map(Json).ok_or_else(|| Refusal::no_task(&id))
 }
 
+#[utoipa::path(
+    post,
+    path = "/tasks/{task}/stop",
+    tag = "tasks",
+    params(
+        ("task" = String, Path, description = "Its id"),
+        ("x-user" = String, Header, description = "Whose it is")
+    ),
+    responses(
+        (status = 200, description = "Done", body = TaskStopResponse),
+        (status = 422, description = "The request has not the right form", body = ValidationErrors),
+        (status = 404, description = "There is no such task", body = Detail),
+        (status = 500, description = "It failed", body = Detail)
+    )
+)]
 async fn stop(
     User(owner): User,
     Extract(state): Extract<State>,
-    Path(id): Path<String>,
+    Id(id): Id,
 ) -> Result<Json<TaskStopResponse>> {
     let failed = |failure| Refusal::of_task(&id, Operation::StopTask, failure);
     let row: TaskRow = task::find(&state, &owner, &id, "delete", TASKS).await.map_err(failed)?;
@@ -175,10 +226,24 @@ async fn stop(
     Ok(Json(TaskStopResponse::new(&row.id)))
 }
 
+#[utoipa::path(
+    get,
+    path = "/tasks/{task}/logs",
+    tag = "tasks",
+    params(
+        ("task" = String, Path, description = "Its id"),
+        ("x-user" = String, Header, description = "Whose it is")
+    ),
+    responses(
+        (status = 200, description = "Lines as they come", body = String, content_type = "text/plain; charset=utf-8"),
+        (status = 422, description = "The request has not the right form", body = ValidationErrors),
+        (status = 404, description = "There is no such task", body = Detail)
+    )
+)]
 async fn logs(
     User(owner): User,
     Extract(state): Extract<State>,
-    Path(id): Path<String>,
+    Id(id): Id,
     headers: HeaderMap,
 ) -> Result<Response> {
     let failed = |failure| Refusal::of_task(&id, Operation::GetTask, failure);
@@ -194,23 +259,50 @@ async fn logs(
     Ok(task::logs::text(&state, &owner, &row, &headers, held).await)
 }
 
+#[utoipa::path(
+    post,
+    path = "/tasks/stop",
+    tag = "tasks",
+    params(
+        ("x-user" = String, Header, description = "Whose it is"),
+        ("all_users" = Option<bool>, Query, description = "Everybody's, which takes a right; one's own otherwise")
+    ),
+    responses(
+        (status = 200, description = "Done", body = TaskStopAllResponse),
+        (status = 422, description = "The request has not the right form", body = ValidationErrors),
+        (status = 500, description = "It failed", body = Detail)
+    )
+)]
 async fn stop_all(
-    User(owner): User,
+    user: Result<User>,
     Extract(state): Extract<State>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<TaskStopAllResponse>> {
-    let all_users = refusal::all_users(query.as_deref())?;
+    let (all_users, User(owner)) = form::both(form::all_users(query.as_deref()), user)?;
     let stopped = task::stop_all(&state, &owner, all_users).await;
     let stopped = stopped.map_err(|failure| Refusal::failed(Operation::StopAllTasks, failure))?;
     Ok(Json(TaskStopAllResponse::new(stopped.len(), all_users)))
 }
 
+#[utoipa::path(
+    post,
+    path = "/volumes/create",
+    tag = "volumes",
+    params(
+        ("x-user" = String, Header, description = "Whose it is")
+    ),
+    request_body = VolumeDefinition,
+    responses(
+        (status = 200, description = "Done", body = VolumeResponse),
+        (status = 422, description = "The request has not the right form", body = ValidationErrors),
+        (status = 500, description = "It failed", body = Detail)
+    )
+)]
 async fn create_volume(
-    User(owner): User,
     Extract(state): Extract<State>,
-    body: std::result::Result<Bytes, BytesRejection>,
+    Posted { user, headers, body }: Posted,
 ) -> Result<Json<VolumeResponse>> {
-    let asked: VolumeDefinition = refusal::volume_definition(&body?)?;
+    let (User(owner), asked) = form::both(user, form::volume_definition(&headers, body))?;
     let modes = asked.access_modes.as_deref();
     let spec = VolumeSpec::new(&asked.name, &asked.size, asked.storage_class.as_deref(), modes);
     let spec = spec.map_err(|error| Refusal::field(error.field(), &volume::chain(&error)))?;
@@ -219,12 +311,26 @@ async fn create_volume(
     Ok(Json(VolumeResponse::created(&row.id)))
 }
 
+#[utoipa::path(
+    get,
+    path = "/volumes",
+    tag = "volumes",
+    params(
+        ("x-user" = String, Header, description = "Whose it is"),
+        ("all_users" = Option<bool>, Query, description = "Everybody's, which takes a right; one's own otherwise")
+    ),
+    responses(
+        (status = 200, description = "Done", body = VolumeListResponse),
+        (status = 422, description = "The request has not the right form", body = ValidationErrors),
+        (status = 500, description = "It failed", body = Detail)
+    )
+)]
 async fn list_volumes(
-    User(owner): User,
+    user: Result<User>,
     Extract(state): Extract<State>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<VolumeListResponse>> {
-    let all_users = refusal::all_users(query.as_deref())?;
+    let (all_users, User(owner)) = form::both(form::all_users(query.as_deref()), user)?;
     let failed = |failure| Refusal::failed(Operation::ListVolumes, failure);
     let whose = owner.whose(&state, all_users, "list", VOLUMES).await.map_err(failed)?;
     let rows = state.store.volumes(whose.as_deref()).await.map_err(|error| failed(error.into()))?;
@@ -233,10 +339,24 @@ async fn list_volumes(
     Ok(Json(VolumeListResponse { volumes: there.map(|row| status(row, &views)).collect() }))
 }
 
+#[utoipa::path(
+    get,
+    path = "/volumes/{volume}",
+    tag = "volumes",
+    params(
+        ("volume" = String, Path, description = "Its id"),
+        ("x-user" = String, Header, description = "Whose it is")
+    ),
+    responses(
+        (status = 200, description = "Done", body = VolumeStatus),
+        (status = 422, description = "The request has not the right form", body = ValidationErrors),
+        (status = 404, description = "There is no such volume", body = Detail)
+    )
+)]
 async fn get_volume(
     User(owner): User,
     Extract(state): Extract<State>,
-    Path(id): Path<String>,
+    Id(id): Id,
 ) -> Result<Json<VolumeStatus>> {
     let failed = |failure| Refusal::of_volume(&id, Operation::GetVolume, failure);
     let row = volume::find(&state, &owner, &id, "get").await.map_err(failed)?;
@@ -246,10 +366,25 @@ async fn get_volume(
     Ok(Json(status(&row, &state.volume_views.borrow())))
 }
 
+#[utoipa::path(
+    delete,
+    path = "/volumes/{volume}",
+    tag = "volumes",
+    params(
+        ("volume" = String, Path, description = "Its id"),
+        ("x-user" = String, Header, description = "Whose it is")
+    ),
+    responses(
+        (status = 200, description = "Done", body = VolumeResponse),
+        (status = 422, description = "The request has not the right form", body = ValidationErrors),
+        (status = 404, description = "There is no such volume", body = Detail),
+        (status = 500, description = "It failed", body = Detail)
+    )
+)]
 async fn delete_volume(
     User(owner): User,
     Extract(state): Extract<State>,
-    Path(id): Path<String>,
+    Id(id): Id,
 ) -> Result<Json<VolumeResponse>> {
     let failed = |failure| Refusal::of_volume(&id, Operation::DeleteVolume, failure);
     let row = volume::find(&state, &owner, &id, "delete").await.map_err(failed)?;

@@ -6,7 +6,7 @@ use std::fmt::{self, Display, Write};
 use axum::{
     Router,
     http::{HeaderName, header},
-    response::Html,
+    response::{Html, IntoResponse},
     routing::get,
 };
 use serde_json::{Map, Value};
@@ -24,37 +24,51 @@ const POLICY: [(HeaderName, &str); 2] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
 ];
 
+/// How whoever asks is known.
+const ACCESS: &str = "Every request but `/version` takes `Authorization: Bearer TOKEN`.";
+
 pub fn router(document: &Value) -> Router<State> {
-    let page = Page(document).to_string();
+    let page = page(document, "/api/v1/openapi.json", ACCESS);
     let style = [(header::CONTENT_TYPE, "text/css")];
     Router::new()
-        .route(PATH, get(async move || (POLICY, Html(page))))
+        .route(PATH, get(async move || page))
         .route(STYLE_PATH, get(async move || (POLICY, style, STYLE)))
 }
 
-struct Page<'a>(&'a Value);
+/// Of a document that is served at `place`.
+pub fn page(document: &Value, place: &str, access: &str) -> impl IntoResponse + Clone + use<> {
+    (POLICY, Html(Page { document, place, access }.to_string()))
+}
+
+struct Page<'a> {
+    document: &'a Value,
+    place: &'a str,
+    access: &'a str,
+}
 
 impl Display for Page<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let info = &self.0["info"];
+        let Self { document, place, access } = self;
+        let info = &document["info"];
         let title = Text(&info["title"]);
         write!(
             f,
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}: API</title>\
              <meta name=\"viewport\" content=\"width=device-width\"><link rel=\"stylesheet\" href=\"{STYLE_PATH}\"></head>\n\
              <body><h1>{title}: API, version {}</h1>{}\
-             <p>For programs: <a href=\"/api/v1/openapi.json\">openapi.json</a>. Every request but <code>/version</code> \
-             takes <code>Authorization: Bearer TOKEN</code>.</p>\n",
+             <p>For programs: <a href=\"{}\">openapi.json</a>.</p>{}\n",
             Text(&info["version"]),
             Words(&info["description"]),
+            Escaped(place),
+            Words(&Value::from(*access)),
         )?;
         self.contents(f)?;
-        for tag in items(&self.0["tags"]) {
+        for tag in items(&self.document["tags"]) {
             writeln!(f, "<h2>{}</h2>{}", Text(&tag["name"]), Words(&tag["description"]))?;
-            self.of_tag(tag).try_for_each(|operation| operation.write(f, self.0))?;
+            self.of_tag(tag).try_for_each(|operation| operation.write(f, self.document))?;
         }
         f.write_str("<h2 id=\"schemas\">Schemas</h2>\n")?;
-        for (name, schema) in fields(&self.0["components"]["schemas"]) {
+        for (name, schema) in fields(&self.document["components"]["schemas"]) {
             write!(f, "<section id=\"schema-{0}\"><h3>{0}</h3>", Escaped(name))?;
             writeln!(f, "{}{}</section>", Words(&schema["description"]), Shape(schema))?;
         }
@@ -64,7 +78,7 @@ impl Display for Page<'_> {
 
 impl<'a> Page<'a> {
     fn operations(&self) -> impl Iterator<Item = Operation<'a>> {
-        let paths = fields(&self.0["paths"]);
+        let paths = fields(&self.document["paths"]);
         paths.flat_map(|(path, item)| {
             fields(item).map(move |(method, described)| Operation { path, method, described })
         })
@@ -76,7 +90,7 @@ impl<'a> Page<'a> {
 
     fn contents(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("<nav>")?;
-        for tag in items(&self.0["tags"]) {
+        for tag in items(&self.document["tags"]) {
             write!(f, "<h4>{}</h4><ul>", Text(&tag["name"]))?;
             for Operation { path, method, described } in self.of_tag(tag) {
                 let (id, method) = (Text(&described["operationId"]), method.to_uppercase());
@@ -317,10 +331,14 @@ mod tests {
 
     use super::*;
 
+    fn own(document: &Value) -> Page<'_> {
+        Page { document, place: "/api/v1/openapi.json", access: ACCESS }
+    }
+
     #[test]
     fn it_has_every_operation_and_schema_and_no_link_that_leads_nowhere() {
         let document = super::super::openapi();
-        let page = Page(&document);
+        let page = own(&document);
         let operations: Vec<String> = page
             .operations()
             .map(|operation| Text(&operation.described["operationId"]).to_string())
@@ -345,7 +363,7 @@ mod tests {
     #[test]
     fn it_says_all_that_the_document_says_of_requests_and_answers() {
         let document = super::super::openapi();
-        let page = Page(&document).to_string();
+        let page = own(&document).to_string();
         let of = |id: &str| {
             let (_, section) = page.split_once(&format!("<section id=\"{id}\">")).expect("it is there");
             section.split_once("</section>").expect("it has an end").0
@@ -370,7 +388,7 @@ mod tests {
             }
         }
         let mut examples = 0;
-        for operation in Page(&document).operations().map(|operation| operation.described) {
+        for operation in own(&document).operations().map(|operation| operation.described) {
             let answers = fields(&operation["responses"]).map(|(_, answer)| answer);
             let bodies = operation.get("requestBody").into_iter().chain(answers);
             let bodies =
@@ -384,7 +402,7 @@ mod tests {
     #[test]
     fn no_text_of_the_document_is_markup() {
         let document = json!({"info": {"title": "<b>&\"", "description": "a `<i>` b\n\nc"}});
-        let page = Page(&document).to_string();
+        let page = own(&document).to_string();
         assert!(page.contains("&lt;b&gt;&amp;&quot;: API") && !page.contains("<b>"), "{page}");
         assert!(page.contains("<p>a <code>&lt;i&gt;</code> b</p><p>c</p>"), "{page}");
     }

@@ -2,9 +2,10 @@
 
 use axum::{
     Router,
-    extract::DefaultBodyLimit,
+    extract::{DefaultBodyLimit, Request},
     http::{Extensions, HeaderMap, HeaderValue, StatusCode, Version, header},
     middleware::{from_fn, from_fn_with_state, map_response},
+    response::IntoResponse,
     routing::get,
 };
 use tower_http::compression::{CompressionLayer, DefaultPredicate, Predicate, predicate::SizeAbove};
@@ -88,8 +89,9 @@ pub fn router(state: State) -> Router {
         .route("/api/v1/openapi.json", get(async move || (headers, document)))
         .route("/healthz", get(system::healthz))
         .route("/readyz", get(system::readyz))
-        .fallback(async || {
-            Failure::not_found("there is no such path").next("/api/v1/openapi.json lists them")
+        .fallback(async |request: Request| {
+            let none = || Failure::not_found("there is no such path").next("/api/v1/openapi.json lists them");
+            k8s_cli::nowhere(&request).unwrap_or_else(|| none().into_response())
         })
         .method_not_allowed_fallback(async || {
             let status = StatusCode::METHOD_NOT_ALLOWED;

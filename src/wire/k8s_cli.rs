@@ -4,12 +4,18 @@
 //! and few: a stopped task is gone here while its history is kept elsewhere, and stopping all counts
 //! tasks, not Jobs.
 
+mod json_error;
+mod model;
 mod validation;
+
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
 
+pub use self::model::truth;
 pub use self::validation::{ValidationError, ValidationErrors};
 use fedq_domain::task::{
     names::{TaskId, user_label},
@@ -21,7 +27,7 @@ use fedq_domain::task::{
 pub const USER_HEADER: &str = "x-user";
 
 /// `GET /`
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct Health {
     pub status: String,
     pub service: String,
@@ -33,8 +39,38 @@ impl Default for Health {
     }
 }
 
+/// `POST /tasks/submit`, the request: what its client sends. All else that SkyPilot's tasks have is taken too.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+pub struct TaskDefinition {
+    pub name: Option<String>,
+    /// At least 1, which it is where nothing is said.
+    pub num_nodes: Option<u32>,
+    pub workdir: Option<String>,
+    pub resources: Option<TaskResources>,
+    pub envs: Option<BTreeMap<String, String>>,
+    /// Without effect.
+    pub file_mounts: Option<BTreeMap<String, String>>,
+    /// Names of volumes by the paths that they are mounted at.
+    pub volumes: Option<BTreeMap<String, String>>,
+    pub setup: Option<String>,
+    pub run: String,
+}
+
+/// What each node of a task needs.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+pub struct TaskResources {
+    pub cpus: Option<String>,
+    /// Without a unit, in GiB.
+    pub memory: Option<String>,
+    /// `4`, or `H100:4`
+    pub accelerators: Option<String>,
+    pub instance_type: Option<String>,
+    pub use_spot: Option<bool>,
+    pub image_id: Option<String>,
+}
+
 /// `POST /tasks/submit`
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct TaskSubmitResponse {
     pub task_id: String,
     pub status: String,
@@ -56,7 +92,7 @@ impl TaskSubmitResponse {
 }
 
 /// `GET /tasks/{id}`
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize, ToSchema)]
 pub struct TaskStatus {
     pub task_id: String,
     pub name: String,
@@ -64,6 +100,7 @@ pub struct TaskStatus {
     pub created_at: String,
     pub updated_at: String,
     pub username: String,
+    #[schema(value_type = Object)]
     pub metadata: Map<String, Value>,
 }
 
@@ -131,7 +168,7 @@ fn metadata(task: &Record) -> Map<String, Value> {
 }
 
 /// `GET /tasks`
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize, ToSchema)]
 pub struct TaskListResponse {
     pub tasks: Vec<TaskStatus>,
 }
@@ -143,7 +180,7 @@ impl TaskListResponse {
 }
 
 /// `POST /tasks/{id}/stop`
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct TaskStopResponse {
     pub task_id: String,
     pub status: String,
@@ -158,7 +195,7 @@ impl TaskStopResponse {
 }
 
 /// `POST /tasks/stop`
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct TaskStopAllResponse {
     /// Tasks.
     pub count: usize,
@@ -174,7 +211,7 @@ impl TaskStopAllResponse {
 }
 
 /// `POST /volumes/create`, the request.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct VolumeDefinition {
     pub name: String,
     pub size: String,
@@ -185,7 +222,7 @@ pub struct VolumeDefinition {
 }
 
 /// `POST /volumes/create` and `DELETE /volumes/{id}`
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct VolumeResponse {
     pub volume_id: String,
     pub status: String,
@@ -205,7 +242,7 @@ impl VolumeResponse {
 }
 
 /// `GET /volumes/{id}`
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize, ToSchema)]
 pub struct VolumeStatus {
     pub volume_id: String,
     pub name: String,
@@ -215,17 +252,18 @@ pub struct VolumeStatus {
     pub status: String,
     pub created_at: String,
     pub username: String,
+    #[schema(value_type = Object)]
     pub metadata: Map<String, Value>,
 }
 
 /// `GET /volumes`
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize, ToSchema)]
 pub struct VolumeListResponse {
     pub volumes: Vec<VolumeStatus>,
 }
 
 /// Every error but those of a request's form.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct Detail {
     pub detail: String,
 }

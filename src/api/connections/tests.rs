@@ -5,9 +5,11 @@ use axum::{
     routing::{get, post},
 };
 use futures::stream;
+use http_body_util::Full;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
+use crate::webhook::tests::{client_of, own_certificate};
 
 /// What the attacks below have to outlast.
 const PATIENCE: Duration = Duration::from_millis(400);
@@ -57,6 +59,21 @@ async fn rest(stream: &mut TcpStream) -> String {
 async fn answers(address: SocketAddr) -> bool {
     let mut stream = dial(address, "GET / HTTP/1.0\r\n\r\n").await;
     rest(&mut stream).await.ends_with("ok")
+}
+
+#[tokio::test]
+async fn whoever_came_by_tls_is_led_on_by_tls() {
+    let certificate = own_certificate();
+    let tls = RustlsConfig::from_config(certificate.server_config().expect("a configuration"));
+    let router = Router::new().fallback(async |request: Request<Body>| {
+        crate::k8s_cli::nowhere(&request).expect("a path of its own")
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(serve(listener, Some(tls), router, BOUNDS, CancellationToken::new()));
+    let request = Request::get(format!("https://{address}/tasks/")).body(Full::default()).expect("a request");
+    let answer = client_of(&certificate).request(request).await.expect("an answer");
+    assert_eq!(answer.headers()["location"], format!("https://{address}/tasks"));
 }
 
 #[tokio::test]

@@ -1,17 +1,15 @@
 //! What k8s-cli's client is told when something is not done.
 
+use crate::Failure;
 use axum::{
     Json,
     extract::rejection::BytesRejection,
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use serde_json::{Value, json};
-
-use crate::Failure;
 use fedq_domain::task::{sky::TaskFileError, yaml::YamlError};
 use fedq_wire::{
-    k8s_cli::{Detail, Operation, ValidationError, ValidationErrors, VolumeDefinition},
+    k8s_cli::{Detail, Operation, ValidationErrors},
     problem::Code,
 };
 
@@ -38,14 +36,30 @@ impl Refusal {
         Self::Form(ValidationErrors::of_field(field, message))
     }
 
-    pub fn task(error: &TaskFileError) -> Self {
+    /// `text`: of the task.
+    pub fn task(error: &TaskFileError, text: &str) -> Self {
         match error {
             TaskFileError::Yaml(YamlError::TooLarge(_)) => Self::too_large(&error.notes()[0].message),
-            TaskFileError::Yaml(YamlError::Json(place, message)) => {
-                Self::Form(ValidationErrors::not_json(&format!("{message} at {place}")))
+            TaskFileError::Yaml(YamlError::Json(_, message)) => Self::not_json(text, message),
+            _ => {
+                let task = serde_json::from_str(text).unwrap_or_default();
+                Self::Form(ValidationErrors::of_task(&error.notes(), &task))
             }
-            _ => Self::Form(ValidationErrors::of_task(&error.notes())),
         }
+    }
+
+    pub fn not_json(text: &str, why: &str) -> Self {
+        Self::Form(ValidationErrors::not_json(text, why))
+    }
+
+    /// No such path.
+    pub fn nothing() -> Self {
+        Self::Detail(StatusCode::NOT_FOUND, Detail { detail: "Not Found".to_owned() })
+    }
+
+    /// No such method.
+    pub fn method() -> Self {
+        Self::Detail(StatusCode::METHOD_NOT_ALLOWED, Detail { detail: "Method Not Allowed".to_owned() })
     }
 
     fn too_large(why: &str) -> Self {
@@ -104,68 +118,5 @@ impl IntoResponse for Refusal {
             // Its `detail` is what the client prints.
             Self::Failure(failure) => failure.into_response(),
         }
-    }
-}
-
-/// `?all_users=`, with FastAPI's words for truth.
-pub fn all_users(query: Option<&str>) -> Result<bool> {
-    let mut given = query.unwrap_or_default().split('&').filter_map(|pair| pair.strip_prefix("all_users="));
-    let Some(text) = given.next_back() else { return Ok(false) };
-    match text.to_ascii_lowercase().as_str() {
-        "true" | "1" | "on" | "yes" | "t" | "y" => Ok(true),
-        "false" | "0" | "off" | "no" | "f" | "n" => Ok(false),
-        _ => Err(Refusal::Form(ValidationErrors::not_a_bool("all_users", text))),
-    }
-}
-
-/// Tells of every field that is wrong at once, as FastAPI does, and of those that nobody knows, which it drops.
-pub fn volume_definition(body: &[u8]) -> Result<VolumeDefinition> {
-    const KNOWN: [&str; 4] = ["name", "size", "storage_class", "access_modes"];
-    let form = |detail: Vec<ValidationError>| Refusal::Form(ValidationErrors { detail });
-    let value: Value = serde_json::from_slice(body)
-        .map_err(|error| Refusal::Form(ValidationErrors::not_json(&error.to_string())))?;
-    let Value::Object(fields) = value else { return Err(form(vec![ValidationError::no_object(value)])) };
-    let mut wrong = Vec::new();
-    let mut text = |field: &str, is_needed: bool| match fields.get(field) {
-        None if is_needed => {
-            wrong.push(ValidationError::missing(field, json!(fields)));
-            None
-        }
-        None => None,
-        Some(Value::Null) if !is_needed => None,
-        Some(Value::String(text)) => Some(text.clone()),
-        Some(other) => {
-            wrong.push(ValidationError::no_text(&[json!(field)], other));
-            None
-        }
-    };
-    let (name, size) = (text("name", true), text("size", true));
-    let storage_class = text("storage_class", false);
-    let access_modes = match fields.get("access_modes") {
-        None | Some(Value::Null) => None,
-        Some(Value::Array(modes)) => {
-            let mut read = Vec::new();
-            for (index, mode) in modes.iter().enumerate() {
-                match mode {
-                    Value::String(mode) => read.push(mode.clone()),
-                    other => {
-                        wrong.push(ValidationError::no_text(&[json!("access_modes"), json!(index)], other));
-                    }
-                }
-            }
-            Some(read)
-        }
-        Some(other) => {
-            wrong.push(ValidationError::no_list("access_modes", other));
-            None
-        }
-    };
-    let unknown = fields.keys().filter(|field| !KNOWN.contains(&field.as_str()));
-    wrong.extend(unknown.map(|field| ValidationError::unknown(field, &KNOWN)));
-    match (name, size) {
-        (Some(name), Some(size)) if wrong.is_empty() => {
-            Ok(VolumeDefinition { name, size, storage_class, access_modes })
-        }
-        _ => Err(form(wrong)),
     }
 }

@@ -126,4 +126,4 @@ type Refusal = (StatusCode, &'static str);
 const BUSY: Refusal = (StatusCode::SERVICE_UNAVAILABLE, "too many reviews are on their way at once");
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

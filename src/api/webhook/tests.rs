@@ -22,7 +22,7 @@ use fedq_values::ids::{ClaimName, ClusterName};
 
 const DAEMON: &str = "system:serviceaccount:fedq-system:fedqd";
 
-type TlsClient = Client<hyper_rustls::HttpsConnector<HttpConnector>, Full<axum::body::Bytes>>;
+pub type TlsClient = Client<hyper_rustls::HttpsConnector<HttpConnector>, Full<axum::body::Bytes>>;
 
 /// A webhook on a port of its own and a client that trusts its authority only.
 struct Bed {
@@ -34,7 +34,7 @@ struct Bed {
     serving: JoinHandle<io::Result<()>>,
 }
 
-fn client_of(certificate: &ServingCertificate) -> TlsClient {
+pub fn client_of(certificate: &ServingCertificate) -> TlsClient {
     let mut roots = RootCertStore::empty();
     for authority in CertificateDer::pem_slice_iter(certificate.ca_bundle().as_bytes()) {
         roots.add(authority.unwrap()).unwrap();
@@ -51,7 +51,7 @@ fn client_of(certificate: &ServingCertificate) -> TlsClient {
 }
 
 /// Good at the real time, since that is what a TLS client checks.
-fn own_certificate() -> ServingCertificate {
+pub fn own_certificate() -> ServingCertificate {
     ServingCertificate::issue(&["127.0.0.1".to_owned()], Clock::system().now()).unwrap()
 }
 

@@ -198,11 +198,12 @@ fn a_missing_header_is_fastapi_s_422() {
 fn what_is_wrong_with_a_task_is_told_by_place() {
     let told = |body: &str| {
         let error = read_request(body.as_bytes(), &Options::default()).expect_err("refused");
-        text(&ValidationErrors::of_task(&error.notes()))
+        let task = serde_json::from_str(body).expect("JSON");
+        text(&ValidationErrors::of_task(&error.notes(), &task))
     };
     assert_eq!(
         told(r#"{"name": "a"}"#),
-        r#"{"detail":[{"type":"missing","loc":["body","run"],"msg":"Field required","input":null}]}"#
+        r#"{"detail":[{"type":"missing","loc":["body","run"],"msg":"Field required","input":{"name":"a"}}]}"#
     );
     let nested =
         told(r#"{"run": "x", "resources": {"any_of": [{}, {"cpus": "x"}]}, "volumes": {"a.b[c": "v"}}"#);
@@ -210,6 +211,10 @@ fn what_is_wrong_with_a_task_is_told_by_place() {
     assert!(nested.contains(r#""loc":["body","volumes","a.b[c"]"#), "{nested}");
     let secret = told(r#"{"run": "x", "num_nodes": 0, "secrets": {"A": "hush"}}"#);
     assert!(!secret.contains("hush") && secret.contains(r#""loc":["body","num_nodes"]"#), "{secret}");
+    let secret = told(r#"{"name": "a", "secrets": {"A": "hush"}}"#);
+    assert!(secret.contains(r#""input":{"name":"a"}"#), "{secret}");
+    let secret = told(r#"{"run": "x", "secrets": {"A": ["hush"]}}"#);
+    assert!(secret.contains(r#""loc":["body","secrets","A"]"#) && !secret.contains("hush"), "{secret}");
 }
 
 #[test]
