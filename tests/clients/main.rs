@@ -10,6 +10,7 @@ mod checked;
 mod demo_process;
 #[path = "../support/document.rs"]
 mod document;
+mod k8s_cli;
 mod log_lines;
 mod programs;
 mod readers;

@@ -17,13 +17,18 @@ pub static NODE: LazyLock<PathBuf> = LazyLock::new(|| {
 });
 
 /// What `tests/clients/requirements.txt` pins, in the target folder.
-pub static PYTHON: LazyLock<PathBuf> = LazyLock::new(|| {
-    installed("python", &["requirements.txt"], |folder| {
+pub static PYTHON: LazyLock<PathBuf> = LazyLock::new(|| packages("python", "requirements.txt"));
+
+/// What k8s-cli's server is made of, in the target folder.
+pub static FASTAPI: LazyLock<PathBuf> = LazyLock::new(|| packages("fastapi", "k8s_cli/requirements.txt"));
+
+fn packages(name: &str, requirements: &str) -> PathBuf {
+    installed(name, &[requirements], |folder| {
         run(Command::new("python3").current_dir(folder).args(["-m", "venv", "venv"]));
         let pip = folder.join("venv/bin/pip");
-        run(Command::new(pip).current_dir(folder).args(["install", "--quiet", "-r", "requirements.txt"]));
+        run(Command::new(pip).current_dir(folder).args(["install", "--quiet", "-r", requirements]));
     })
-});
+}
 
 /// What `tests/clients/go/go.mod` pins, in the target folder. It takes two minutes of one core when Go's cache is empty.
 pub static GO: LazyLock<PathBuf> = LazyLock::new(|| {
