@@ -19,6 +19,7 @@ use super::{
     Failure,
     shape::{Look, Shape},
 };
+use fedq_values::nested;
 use fedq_wire::problem::{Cause, Code};
 
 /// What is told of names that somebody else chose, in characters.
@@ -61,7 +62,18 @@ fn unread(error: &BytesRejection) -> Failure {
     Failure::bad_request("the body ended before it was whole")
 }
 
+/// See [`nested`].
+pub fn check_nested(body: &[u8]) -> Result<(), Failure> {
+    if nested::is_nested(body) {
+        return Err(Failure::bad_request(
+            "the body holds JSON as a text that would be read as JSON once more",
+        ));
+    }
+    Ok(())
+}
+
 fn read<T: DeserializeOwned>(body: &[u8], shape: &Shape) -> Result<T, Failure> {
+    check_nested(body)?;
     parse(body, Look(shape))?;
     parse(body, PhantomData::<T>)
 }

@@ -8,7 +8,8 @@ use std::{
 use anyhow::Context as _;
 use axum::{
     Json, Router,
-    extract::{DefaultBodyLimit, State},
+    body::Bytes,
+    extract::{DefaultBodyLimit, FromRequest, Request, State},
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -25,6 +26,8 @@ use kube::{
 };
 use tokio::sync::watch;
 
+use fedq_values::nested;
+
 use crate::{
     metrics::Metrics,
     review::{Judge, is_allowed},
@@ -38,12 +41,26 @@ pub const VALIDATE: &str = "/validate-workload-codeflare-dev-v1beta2-appwrapper"
 
 type Review = AdmissionReview<DynamicObject>;
 
+/// Whoever reaches the port may post: what would end the process is not read.
+struct Posted(Review);
+
+impl<S: Send + Sync> FromRequest<S> for Posted {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        let body = Bytes::from_request(request, state).await.map_err(IntoResponse::into_response)?;
+        if nested::is_nested(&body) {
+            let why = "the body holds JSON as a text that would be read as JSON once more";
+            return Err((StatusCode::BAD_REQUEST, why).into_response());
+        }
+        Json::from_bytes(&body).map(|Json(review)| Self(review)).map_err(IntoResponse::into_response)
+    }
+}
+
 pub async fn webhooks(address: &str, tls: RustlsConfig, judge: Arc<Judge>) -> anyhow::Result<()> {
-    let mutate =
-        async |State(judge): State<Arc<Judge>>, Json(review): Json<Review>| Json(judge.default(review));
-    let validate = async |State(judge): State<Arc<Judge>>, Json(review): Json<Review>| {
-        Json(judge.validate(review).await)
-    };
+    let mutate = async |State(judge): State<Arc<Judge>>, Posted(review): Posted| Json(judge.default(review));
+    let validate =
+        async |State(judge): State<Arc<Judge>>, Posted(review): Posted| Json(judge.validate(review).await);
     let router = Router::new()
         .route(MUTATE, post(mutate))
         .route(VALIDATE, post(validate))

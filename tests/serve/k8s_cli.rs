@@ -6,9 +6,11 @@ use axum::{
 };
 use fedq_api::UnprovenNames;
 use fedq_domain::task::phase::Move;
+use fedq_values::nested;
 use http_body_util::BodyExt;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tower::ServiceExt;
 
 use super::{
     server::{ANN, BOB, ROOT, Served, served, served_as},
@@ -393,6 +395,48 @@ async fn a_path_with_a_slash_at_its_end_leads_to_where_it_was_asked_for() {
     );
     assert_eq!(place(&[], "http://h:1/volumes/x/?a=b").await, "http://h:1/volumes/x?a=b", "as HTTP/2 has it");
     assert_eq!(place(&[], "/tasks/").await, "/tasks", "nobody knows how it was asked for");
+}
+
+/// Each would take the process with it.
+#[tokio::test]
+async fn what_is_made_to_end_a_reader_is_refused() {
+    let served = served().await;
+    let client = ann(&served);
+    let nest = nested::nest(390);
+    assert!(nest.len() < 2 << 20, "{}", nest.len());
+    // Not through the test's own reader of requests, which has no such care.
+    for path in ["/volumes/create", "/tasks/submit", "/api/v1/tasks", "/api/v1/placements/simulate"] {
+        let request = Request::post(path)
+            .header("content-type", "application/json")
+            .header("host", HERE)
+            .header("X-User", "ann")
+            .header("authorization", format!("Bearer {ANN}"))
+            .body(Body::from(nest.clone()))
+            .unwrap();
+        let answer = served.router.clone().oneshot(request).await.unwrap();
+        let status = answer.status().as_u16();
+        let text = answer.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(status, 400, "{path}: {}", String::from_utf8_lossy(&text));
+    }
+
+    let modes = vec!["0"; 200_000].join(",");
+    let many = format!(r#"{{"name":"a","size":"1Gi","access_modes":[{modes}]}}"#);
+    let answer = client.call("POST /volumes/create", &many).await;
+    let told = answer.json()["detail"].as_array().unwrap().len();
+    assert!(answer.status == 422 && told == 100, "{} {told}", answer.status);
+}
+
+#[tokio::test]
+async fn what_a_stranger_sends_is_not_read_whatever_the_name() {
+    let served = served().await;
+    for user in [None, Some(" "), Some("ann")] {
+        for token in [None, Some("wrong")] {
+            let stranger = Client { served: &served, user, token };
+            for line in ["POST /volumes/create", "POST /tasks/submit"] {
+                assert_eq!(stranger.call(line, "7").await.status, 401, "{line} as {user:?} with {token:?}");
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 
 use super::{
     State,
-    identity::User,
+    identity::{self, User},
     refusal::{Refusal, Result},
 };
+use crate::body::check_nested;
 use fedq_domain::task::sky::{self, Options, TaskFile};
 use fedq_wire::k8s_cli::{Detail, ValidationError, ValidationErrors, VolumeDefinition, truth};
 
@@ -58,6 +59,8 @@ pub fn both<A, B>(one: Result<A>, other: Result<B>) -> Result<(A, B)> {
 
 type Body = std::result::Result<Bytes, BytesRejection>;
 
+const MAX_ERRORS: usize = 100;
+
 /// A request with a body: of whom nobody knows, it is not even read.
 pub struct Posted {
     /// Or what is wrong with the name.
@@ -72,8 +75,13 @@ impl FromRequest<State> for Posted {
     async fn from_request(request: Request, state: &State) -> Result<Self> {
         let (mut parts, body) = request.into_parts();
         let user = User::from_request_parts(&mut parts, state).await;
-        if let Err(refusal @ Refusal::Failure(_)) = user {
-            return Err(refusal);
+        let user = match user {
+            Err(refusal @ Refusal::Failure(_)) => return Err(refusal),
+            user => user,
+        };
+        if user.is_err() {
+            // What is wrong is the name alone.
+            identity::authenticate(state, &parts.headers).await?;
         }
         let headers = parts.headers.clone();
         let body = Bytes::from_request(Request::from_parts(parts, body), state).await;
@@ -123,6 +131,8 @@ pub fn volume_definition(headers: &HeaderMap, body: Body) -> Result<VolumeDefini
             for (index, mode) in modes.iter().enumerate() {
                 match mode {
                     Value::String(mode) => read.push(mode.clone()),
+                    // Nobody reads more, and each takes far more room than what is wrong.
+                    _ if MAX_ERRORS <= wrong.len() => break,
                     other => {
                         wrong.push(ValidationError::no_text(&[json!("access_modes"), json!(index)], other));
                     }
@@ -135,7 +145,7 @@ pub fn volume_definition(headers: &HeaderMap, body: Body) -> Result<VolumeDefini
             None
         }
     };
-    let unknown = fields.keys().filter(|field| !KNOWN.contains(&field.as_str()));
+    let unknown = fields.keys().filter(|field| !KNOWN.contains(&field.as_str())).take(MAX_ERRORS);
     wrong.extend(unknown.map(|field| ValidationError::unknown(field, &KNOWN)));
     match (name, size) {
         (Some(name), Some(size)) if wrong.is_empty() => {
@@ -157,6 +167,7 @@ fn text<'a>(headers: &HeaderMap, body: &'a [u8], shown: impl Fn(&str) -> Value) 
     if !is_json(headers) {
         return Err(Refusal::Form(ValidationErrors::no_object(shown(text))));
     }
+    check_nested(body)?;
     Ok(text)
 }
 

@@ -52,6 +52,21 @@ pub async fn known(state: &State, headers: &HeaderMap, named: String) -> Result<
     Ok(Owner { proof, through, ..Owner::of(state, caller)? })
 }
 
+/// Whether the token is anybody's, where a name alone is not believed.
+pub async fn authenticate(state: &State, headers: &HeaderMap) -> Result<(), Failure> {
+    if !is_unproven(state, headers) {
+        state.authenticator.caller(&state.hub, &token(headers)?).await?;
+    }
+    Ok(())
+}
+
+fn token(headers: &HeaderMap) -> Result<String, Failure> {
+    match password(headers) {
+        Some(password) => Ok(password),
+        None => Ok(extract::token(headers)?.to_owned()),
+    }
+}
+
 struct Known {
     caller: Caller,
     proof: Proof,
@@ -73,11 +88,7 @@ async fn caller(state: &State, headers: &HeaderMap, named: String) -> Result<Kno
         }
         return Ok(Known { caller: plain(named), proof: Proof::Name, through: None });
     }
-    let token = match password(headers) {
-        Some(password) => password,
-        None => extract::token(headers)?.to_owned(),
-    };
-    let caller = state.authenticator.caller(&state.hub, &token).await?;
+    let caller = state.authenticator.caller(&state.hub, &token(headers)?).await?;
     if caller.user == named {
         return Ok(Known { caller, proof: Proof::Token, through: None });
     }

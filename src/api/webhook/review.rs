@@ -18,6 +18,7 @@ use fedq_domain::{
     resources::Aliases,
 };
 use fedq_k8s::types::claim::ClusterResourceClaim;
+use fedq_values::nested;
 
 /// API servers cut warnings off at 256 characters each and 4096 together.
 const MAX_WARNING: usize = 256;
@@ -106,6 +107,9 @@ impl Judge {
     ) -> Result<AdmissionReview<DynamicObject>, ReviewError> {
         if MAX_TOKENS < tokens(body) {
             return Err(ReviewError::TooMany);
+        }
+        if nested::is_nested(body) {
+            return Err(ReviewError::Decode(0));
         }
         let review: Review<'_> =
             serde_json::from_slice(body).map_err(|error| ReviewError::Decode(error.column()))?;

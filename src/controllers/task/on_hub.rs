@@ -61,8 +61,8 @@ impl TaskController {
         seen.complete = seen.expected <= seen.objects;
         let owned = row.dispatch.as_ref().map(|dispatch| Dispatching { task: row, dispatch }.owned());
         let owned = owned.unwrap_or_default();
-        let runs_on: BTreeSet<ClusterName> =
-            self.chosen(row).into_iter().chain(self.runs_on(row).cloned()).collect();
+        let chosen: BTreeSet<ClusterName> = self.chosen(row).into_iter().collect();
+        let runs_on: BTreeSet<ClusterName> = chosen.iter().chain(self.runs_on(row)).cloned().collect();
         for (name, cluster) in &self.clusters {
             let Some(here) = cluster.index.of(row) else { continue };
             seen.left += here.copies.len();
@@ -73,7 +73,8 @@ impl TaskController {
             }
         }
         if seen.end.is_some() {
-            for name in &runs_on {
+            // Where Kueue says it is; what was noted before may be another cluster's.
+            for name in if chosen.is_empty() { &runs_on } else { &chosen } {
                 if let Some(cluster) = self.clusters.get(name) {
                     cluster.index.recall(row, &mut seen);
                 }

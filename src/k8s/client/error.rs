@@ -47,6 +47,8 @@ pub(super) enum Refused {
     Redirect,
     #[error("the server is busy")]
     Busy { retry_after: Option<Duration> },
+    #[error("the server's answer holds JSON as a text that would be read as JSON once more")]
+    Nested,
 }
 
 impl ApiError {
@@ -150,7 +152,7 @@ impl ApiError {
     fn from_service(source: &(dyn StdError + Send + Sync + 'static)) -> Self {
         if let Some(refused) = source.downcast_ref::<Refused>() {
             let class = match refused {
-                Refused::Redirect => RetryClass::Invalid,
+                Refused::Redirect | Refused::Nested => RetryClass::Invalid,
                 Refused::Busy { retry_after } => RetryClass::Throttled { retry_after: *retry_after },
             };
             return Self::new(class, refused.to_string());

@@ -20,6 +20,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::testing::{Server, authority, client_of, kubeconfig_of};
+use fedq_values::nested;
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -207,6 +208,17 @@ async fn an_answer_without_end_is_cut() {
     let error = version(&server.client_with(&limits)).await.expect_err("too long");
     assert_eq!(error.class, RetryClass::Unreachable, "{error:?}");
     assert!(error.message.contains("length limit"), "{error}");
+}
+
+#[tokio::test]
+async fn an_answer_that_reads_itself_again_and_again_is_no_answer() {
+    let fields = nested::nest(400);
+    let nest =
+        get(async move || format!(r#"{{"gitVersion":"v1.36.0","major":"1","minor":"36","more":{fields}}}"#));
+    let server = Server::start(Router::new().route("/version", nest));
+    let error = version(&server.client()).await.expect_err("it would end the process");
+    assert_eq!(error.class, RetryClass::Invalid, "{error:?}");
+    assert!(error.message.contains("JSON as a text"), "{error}");
 }
 
 #[tokio::test]

@@ -37,6 +37,7 @@ use super::{
 };
 use crate::kubeconfig::check_address;
 use fedq_base::failpoint::{self, Side};
+use fedq_values::nested::Scan;
 
 /// How the server is reached.
 #[derive(Clone)]
@@ -218,10 +219,14 @@ where
     B::Error: Into<BoxError>,
 {
     let mut share = Share::of(reading);
-    let mut read = 0;
+    let (mut read, mut scan) = (0, Scan::default());
     let pieces = BodyStream::new(Limited::new(body, limit)).map(move |frame| {
         let frame = frame?;
-        read += frame.data_ref().map_or(0, Bytes::len);
+        let data = frame.data_ref().map_or(&[][..], Bytes::as_ref);
+        if scan.finds(data) {
+            return Err(Refused::Nested.into());
+        }
+        read += data.len();
         share.hold(read)?;
         Ok(frame)
     });

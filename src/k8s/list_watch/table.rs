@@ -14,13 +14,17 @@ use tokio::sync::{Notify, watch};
 use tracing::warn;
 
 use super::{Allowance, Charge, Link, Malformed, Sink, Skipped, allowance};
+use fedq_values::nested;
 
 /// Of what Kubernetes has.
 pub(super) const LONGEST_NAME: usize = 253;
 /// Versions of deleted objects that are kept: an answer that comes later than so many deletions was long given up.
 const DELETED: usize = 10_000;
 /// Ends that are kept, whether or not their objects are still there: whoever waits for one looks within seconds.
-const ENDS: usize = 1_000;
+/// Twice the nodes that one task can have.
+const ENDS: usize = 2_000;
+/// In bytes, by what rows are counted in; these are kept beside them. A pod that says more has not ended as a task's does.
+const LARGEST_END: usize = 16 << 10;
 
 /// (namespace, name)
 pub type Key = (Option<String>, String);
@@ -121,11 +125,11 @@ struct Row<T> {
 
 impl<T: Record> Kept<T> {
     fn insert(&mut self, key: Key, object: Arc<T>) {
-        if object.is_end() {
+        let bytes = self.size.map_or(0, |size| size(&object));
+        if object.is_end() && bytes <= LARGEST_END {
             self.ends.insert(key.clone(), Arc::clone(&object));
             forget_older(&mut self.ends, ENDS, |end| end.version());
         }
-        let bytes = self.size.map_or(0, |size| size(&object));
         let before = self.rows.insert(key, Row { object, bytes });
         self.bytes = self.bytes + bytes - before.map_or(0, |row| row.bytes);
         self.charge.keep(self.rows.len(), self.bytes);
@@ -382,6 +386,9 @@ struct Listed {
 
 impl<T: Record> TableSink<T> {
     fn parse(object: &[u8]) -> Result<T, Malformed> {
+        if nested::is_nested(object) {
+            return Err(Malformed("it holds JSON as a text that would be read as JSON once more".to_owned()));
+        }
         // The position, not the reader's message: that quotes the object, which may be a Secret.
         let object: T = serde_json::from_slice(object)
             .map_err(|error| Malformed(format!("it cannot be read at byte {}", error.column())))?;

@@ -105,7 +105,10 @@ impl ValidationErrors {
             return Self::no_body();
         }
         if !task.is_object() {
-            return Self::no_object(task.clone());
+            // A list of something, or a text with fields, may be a task with secrets.
+            let may_be = task.as_array().is_some_and(|list| !list.is_empty())
+                || task.as_str().is_some_and(|text| text.contains(':'));
+            return Self::no_object(if may_be { Value::Null } else { task.clone() });
         }
         let mut detail: Vec<_> = problems.iter().map(|note| of_note(note, task)).collect();
         detail.sort_by_key(|error| model::position(error.loc.get(1)));
