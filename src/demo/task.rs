@@ -21,9 +21,12 @@ resources:
   accelerators: 8
 run: |
   torchrun --nnodes $SKYPILOT_NUM_NODES --node-rank $SKYPILOT_NODE_RANK train.py
+config:  # for how long the simulated pods run
+  kubernetes: {custom_metadata: {annotations: {sim.fedq.dev/seconds: '86400'}}}
 ";
 const NODES: usize = 2;
 const ID: &str = "task-id";
+const NODE_LABEL: &str = "node-idx";
 
 pub async fn run_a_task(stage: &Stage, screen: &mut Screen) -> Result<(), DemoError> {
     screen.chapter("A task runs where there is room").await?;
@@ -118,7 +121,8 @@ fn found<'s>(stage: &'s Stage, id: &str) -> Result<Place<'s>, DemoError> {
 
 /// What the containers would write: the clusters here run none.
 fn write_logs(place: &Place<'_>) {
-    for (rank, pod) in place.pods.iter().enumerate() {
+    for pod in &place.pods {
+        let rank = pod["metadata"]["labels"][NODE_LABEL].as_str().unwrap_or_default();
         let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let container = (TENANT.to_owned(), name, "task".to_owned());
         let line = format!("rank {rank} of {NODES} on {}: epoch 1, loss 2.31", place.cluster.state.name);
