@@ -26,7 +26,8 @@ config:  # for how long the simulated pods run
 ";
 const NODES: usize = 2;
 const ID: &str = "task-id";
-const NODE_LABEL: &str = "node-idx";
+/// Which pod of an Indexed Job it is.
+const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
 pub async fn run_a_task(stage: &Stage, screen: &mut Screen) -> Result<(), DemoError> {
     screen.chapter("A task runs where there is room").await?;
@@ -122,7 +123,7 @@ fn found<'s>(stage: &'s Stage, id: &str) -> Result<Place<'s>, DemoError> {
 /// What the containers would write: the clusters here run none.
 fn write_logs(place: &Place<'_>) {
     for pod in &place.pods {
-        let rank = pod["metadata"]["labels"][NODE_LABEL].as_str().unwrap_or_default();
+        let rank = pod["metadata"]["annotations"][INDEX].as_str().unwrap_or_default();
         let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let container = (TENANT.to_owned(), name, "task".to_owned());
         let line = format!("rank {rank} of {NODES} on {}: epoch 1, loss 2.31", place.cluster.state.name);
