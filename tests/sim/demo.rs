@@ -49,7 +49,6 @@ fn the_story_comes_true_and_leaves_nothing() {
         "pre-train   oregon      2      admitted",
         "evaluate    -           0      waits: ",
         "evaluate    frankfurt   1      admitted",
-        "   oregon    main    2/2     8      admin   ",
         "node-1 | rank 1 of 2 on oregon: epoch 1, loss 2.31\n",
         "it runs on tokyo, with both of its pods, and nothing of it is left on oregon",
     ] {
