@@ -16,6 +16,8 @@ pub mod connections;
 mod document;
 mod extract;
 mod failure;
+#[cfg(feature = "testing")]
+pub mod fuzz;
 mod gzip;
 mod held;
 mod k8s_cli;

@@ -1,6 +1,6 @@
 //! Files that people send before the task that needs them: taken once, by the digest of what is sent.
 
-mod archive;
+pub(crate) mod archive;
 
 use std::time::Duration;
 

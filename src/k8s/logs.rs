@@ -7,6 +7,8 @@
 
 mod connections;
 mod cursor;
+#[cfg(feature = "testing")]
+pub mod fuzz;
 mod kept;
 mod lines;
 mod outlet;

@@ -2,7 +2,7 @@
 //! on where an earlier one stopped.
 
 mod feed;
-mod place;
+pub(crate) mod place;
 
 use std::{convert::Infallible, time::Duration};
 

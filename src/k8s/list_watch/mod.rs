@@ -9,6 +9,8 @@ pub(super) mod backoff;
 mod body;
 mod events;
 mod follow;
+#[cfg(feature = "testing")]
+pub mod fuzz;
 mod json;
 mod progress;
 pub mod protobuf;
