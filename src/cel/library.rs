@@ -9,6 +9,8 @@ use super::{
     value::{Key, Map, Value},
 };
 
+use fedq_values::nested;
+
 mod convert;
 pub mod formats;
 mod kubernetes;
@@ -145,6 +147,11 @@ fn parse_json(args: &[Value], meter: &mut Meter) -> Called {
     let [Value::String(text)] = args else { return Err(Fault::no_overload()) };
     meter.spend(text.len() as u64)?;
     meter.charge_traversal(args[0].size())?;
+    if nested::is_nested(text.as_bytes()) {
+        return Err(Fault::error(
+            "failed to parse json: it holds JSON as text that is to be read at once".to_owned(),
+        ));
+    }
     let json: serde_json::Value =
         serde_json::from_str(text).map_err(|error| Fault::error(format!("failed to parse json: {error}")))?;
     let value = numbers_as_doubles(Value::from(&json));

@@ -312,6 +312,18 @@ fn what_takes_too_much_ends() {
     }
 }
 
+/// Read as JSON, the text in the annotation would be read as JSON again and again, and take more stack than there is.
+#[test]
+fn json_that_is_to_be_read_again_is_refused() {
+    let mut json: serde_json::Value = serde_json::from_str(include_str!("tests/cluster.json")).expect("JSON");
+    json["metadata"]["annotations"]["data"] = fedq_values::nested::nest(300).into();
+    let program =
+        Program::compile("managedCluster.metadata.annotations.data.parseJSON() != null").expect("CEL");
+    let outcome = program.evaluate(&Value::from(&json), &Usage::default(), meter::CALL_WORK);
+    let Err(Fault::Error(told)) = outcome.value else { panic!("{:?}", outcome.value) };
+    assert!(told.contains("failed to parse json: it holds JSON as text"), "{told}");
+}
+
 #[test]
 fn long_texts_are_paid_for_each_time_that_they_are_read() {
     // 262,144 characters that differ in the last one.

@@ -26,7 +26,7 @@ use super::{
     types::meta::{HUB_LABEL, MANAGED_BY, MANAGED_BY_FEDQ},
 };
 use fedq_domain::multikueue::Source;
-use fedq_values::ids::ClusterName;
+use fedq_values::{ids::ClusterName, nested};
 
 /// The account on a worker whose tokens Kueue gets, with its rights.
 pub const MANIFEST: &str = include_str!("../../deploy/worker/multikueue.yaml");
@@ -205,7 +205,8 @@ pub fn secret_cluster(secret: &Secret) -> Option<ClusterName> {
 pub fn read_secret(secret: &Secret) -> Option<Credential> {
     let ObjectMeta { annotations, .. } = &secret.metadata;
     let time = |key: &str| annotations.as_ref()?.get(key)?.parse::<Timestamp>().ok();
-    let kubeconfig: Value = serde_json::from_slice(kubeconfig(secret)?).ok()?;
+    let text = kubeconfig(secret).filter(|text| !nested::is_nested(text))?;
+    let kubeconfig: Value = serde_json::from_slice(text).ok()?;
     let token = kubeconfig.pointer("/users/0/user/token")?.as_str()?.to_owned();
     Some(Credential {
         cluster: secret_cluster(secret)?,
