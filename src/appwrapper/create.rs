@@ -18,6 +18,7 @@ use crate::{
     kinds::{Kind, KindError, is_owned},
     lifecycle::CreateFailure,
     names::{GROUP, KIND, component, condition::RESOURCES_DEPLOYED},
+    observed::Observed,
     validate::{FieldError, template_field},
 };
 
@@ -119,7 +120,7 @@ async fn post(
     };
     let params = PostParams { field_manager: Some(crate::FIELD_MANAGER.to_owned()), ..PostParams::default() };
     let api = kind.api(&owner.namespace);
-    Ok(match api.create(&params, &object).await {
+    Ok(match kind.whole(&owner.namespace).create(&params, &object).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_already_exists() => match api.get_opt(name).await? {
             // It went in this moment.
@@ -136,7 +137,7 @@ async fn post(
 }
 
 /// We may have made it before.
-fn judge_existing(found: &DynamicObject, owner: &Owner, index: usize) -> Result<(), Refused> {
+fn judge_existing(found: &Observed, owner: &Owner, index: usize) -> Result<(), Refused> {
     if is_owned(found, &owner.reference) {
         return Ok(());
     }

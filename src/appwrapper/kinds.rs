@@ -19,7 +19,7 @@ use kube::{
     },
 };
 
-use crate::{api::AppWrapper, names::APPWRAPPER_LABEL, running};
+use crate::{api::AppWrapper, names::APPWRAPPER_LABEL, observed::Observed, running};
 
 /// Who is to be looked at, because something of theirs changed.
 pub type Wake = futures::channel::mpsc::UnboundedSender<ObjectRef<AppWrapper>>;
@@ -37,7 +37,7 @@ pub struct Kind {
     client: Client,
     resource: ApiResource,
     pub namespaced: bool,
-    store: Option<Store<DynamicObject>>,
+    store: Option<Store<Observed>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -84,15 +84,15 @@ impl Kinds {
     }
 }
 
-fn follow_kind(client: &Client, resource: &ApiResource, wake: Wake) -> Store<DynamicObject> {
+fn follow_kind(client: &Client, resource: &ApiResource, wake: Wake) -> Store<Observed> {
     let (store, writer) = {
-        let writer = reflector::store::Writer::<DynamicObject>::new(resource.clone());
+        let writer = reflector::store::Writer::<Observed>::new(resource.clone());
         (writer.as_reader(), writer)
     };
-    let api = Api::<DynamicObject>::all_with(client.clone(), resource);
+    let api = Api::<Observed>::all_with(client.clone(), resource);
     let name = resource.plural.clone();
     let config = watcher::Config::default().labels(APPWRAPPER_LABEL);
-    let stream = watcher(api, config).modify(trim).default_backoff().reflect(writer);
+    let stream = watcher(api, config).modify(Observed::trim).default_backoff().reflect(writer);
     let known = store.clone();
     tokio::spawn(async move {
         let mut stream = std::pin::pin!(stream);
@@ -131,20 +131,17 @@ pub fn wake_owner(wake: &Wake, object: &impl ResourceExt) -> bool {
     wake.unbounded_send(ObjectRef::new(owner).within(&namespace)).is_ok()
 }
 
-/// What of a component is kept in memory.
-fn trim(object: &mut DynamicObject) {
-    let meta = &mut object.metadata;
-    (meta.managed_fields, meta.annotations, meta.finalizers) = (None, None, None);
-    let conditions = object.data.pointer("/status/conditions").cloned().unwrap_or_default();
-    object.data = serde_json::json!({"status": {"conditions": conditions}});
-}
-
 impl Kind {
     pub fn resource_name(&self) -> &str {
         &self.resource.plural
     }
 
-    pub fn api(&self, namespace: &str) -> Api<DynamicObject> {
+    pub fn api(&self, namespace: &str) -> Api<Observed> {
+        Api::namespaced_with(self.client.clone(), namespace, &self.resource)
+    }
+
+    /// To make one, as a whole.
+    pub fn whole(&self, namespace: &str) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), namespace, &self.resource)
     }
 
@@ -155,7 +152,7 @@ impl Kind {
         namespace: &str,
         name: &str,
         owner: &OwnerReference,
-    ) -> Result<Option<Arc<DynamicObject>>, kube::Error> {
+    ) -> Result<Option<Arc<Observed>>, kube::Error> {
         let key = ObjectRef::new_with(name, self.resource.clone()).within(namespace);
         let followed = self.store.as_ref().and_then(|store| store.get(&key));
         let found = match followed {
@@ -166,6 +163,6 @@ impl Kind {
     }
 }
 
-pub fn is_owned(object: &DynamicObject, owner: &OwnerReference) -> bool {
+pub fn is_owned(object: &Observed, owner: &OwnerReference) -> bool {
     object.owner_references().iter().any(|one| one.controller == Some(true) && one.uid == owner.uid)
 }

@@ -9,6 +9,7 @@ pub mod autopilot;
 #[cfg(test)]
 mod cases;
 pub mod certificate;
+mod client;
 pub mod conditions;
 pub mod config;
 pub mod controller;
@@ -20,6 +21,7 @@ pub mod kinds;
 mod lease;
 pub mod lifecycle;
 pub mod metrics;
+mod observed;
 pub mod pods;
 mod remove;
 pub mod review;

@@ -1,10 +1,12 @@
 //! Deletes the components of an AppWrapper and waits for their pods. Nothing is deleted that is not its own.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, DynamicObject, ListParams, Preconditions},
+    api::{DeleteParams, ListParams, Preconditions},
 };
 
 use crate::{
@@ -20,6 +22,7 @@ use crate::{
         APPWRAPPER_LABEL, component,
         condition::{DELETING_RESOURCES, RESOURCES_DEPLOYED},
     },
+    observed::Observed,
     validate,
 };
 
@@ -34,26 +37,31 @@ pub async fn remove(
     let since = conditions::since(&status.conditions, DELETING_RESOURCES).unwrap_or_else(|| context.now());
     let patience_ends = since.saturating_add(grace.as_signed()).unwrap_or(Timestamp::MAX);
     let force = patience_ends <= context.now();
-    let mut left = Vec::new();
+    let (mut left, mut hidden) = (Vec::new(), false);
     for component in &mut status.component_status {
         if !may_be_there(component) {
             continue;
         }
-        if let Some((kind, object)) = find(context, component, &owner).await? {
-            if object.metadata.deletion_timestamp.is_none() {
-                delete(&kind, &object, DeleteParams::background(), &owner).await;
+        match find(context, component, &owner).await? {
+            Found::There(kind, object) => {
+                if object.metadata.deletion_timestamp.is_none() {
+                    delete(&kind, &object, DeleteParams::background(), &owner).await;
+                }
+                left.push((kind, object));
             }
-            left.push((kind, object));
-        } else {
-            let to = (FALSE, component::DELETED, "");
-            conditions::set(&mut component.conditions, RESOURCES_DEPLOYED, to, context.now());
+            Found::Hidden => hidden = true,
+            Found::Gone => {
+                let to = (FALSE, component::DELETED, "");
+                conditions::set(&mut component.conditions, RESOURCES_DEPLOYED, to, context.now());
+            }
         }
     }
-    if !left.is_empty() && !force {
+    let gone = left.is_empty() && !hidden;
+    if !gone && !force {
         return Ok(Removal { status, done: false });
     }
     let pods = pods_left(context, &owner, force).await?;
-    if left.is_empty() && pods.is_empty() {
+    if gone && pods.is_empty() {
         return Ok(Removal { status, done: true });
     }
     if force {
@@ -70,27 +78,45 @@ fn may_be_there(status: &ComponentStatus) -> bool {
     !gone && begun && !status.name.is_empty()
 }
 
-async fn find(
-    context: &Context,
-    status: &ComponentStatus,
-    owner: &Owner,
-) -> Result<Option<(Kind, DynamicObject)>, Error> {
+enum Found {
+    There(Kind, Arc<Observed>),
+    Gone,
+    /// We made it, and may not see any more what became of it.
+    Hidden,
+}
+
+async fn find(context: &Context, status: &ComponentStatus, owner: &Owner) -> Result<Found, Error> {
     let kind = match context.kinds.find(&status.api_version, &status.kind).await {
         Ok(kind) => kind,
         // Its definition is gone, and so is it.
-        Err(KindError::NoMatch { .. }) => return Ok(None),
+        Err(KindError::NoMatch { .. }) => return Ok(Found::Gone),
         Err(error) => return Err(error.into()),
     };
-    let found = kind.component(&owner.namespace, &status.name, &owner.reference).await;
-    match found {
-        Ok(found) => Ok(found.map(|object| (kind, (*object).clone()))),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+    match kind.component(&owner.namespace, &status.name, &owner.reference).await {
+        Ok(Some(object)) => Ok(Found::There(kind, object)),
+        Ok(None) => Ok(Found::Gone),
+        Err(kube::Error::Api(answer)) if answer.is_not_found() => Ok(Found::Gone),
+        Err(kube::Error::Api(answer)) if answer.is_forbidden() => {
+            // A kind that we may not read is mostly one that we may not make either, and then nothing was made.
+            if conditions::is(&status.conditions, RESOURCES_DEPLOYED, FALSE) {
+                return Ok(Found::Gone);
+            }
+            tracing::warn!(
+                "Cannot see whether {} `{}` of AppWrapper `{}/{}` is gone: {}",
+                kind.resource_name(),
+                status.name,
+                owner.namespace,
+                owner.name,
+                answer.message
+            );
+            Ok(Found::Hidden)
+        }
         Err(error) => Err(error.into()),
     }
 }
 
 /// A failure is told and tried again at the next look.
-async fn delete(kind: &Kind, object: &DynamicObject, params: DeleteParams, owner: &Owner) {
+async fn delete(kind: &Kind, object: &Observed, params: DeleteParams, owner: &Owner) {
     let uid = object.uid();
     let params = params.preconditions(Preconditions { uid, resource_version: None });
     match kind.api(&owner.namespace).delete(&object.name_any(), &params).await {
@@ -136,7 +162,7 @@ impl Left {
 }
 
 /// Patience has ended: pods first, components once the pods are gone.
-async fn force_out(context: &Context, owner: &Owner, pods: &[Left], left: &[(Kind, DynamicObject)]) {
+async fn force_out(context: &Context, owner: &Owner, pods: &[Left], left: &[(Kind, Arc<Observed>)]) {
     let at_once = DeleteParams::default().grace_period(0);
     let api = Api::<Pod>::namespaced(context.client.clone(), &owner.namespace);
     for Left { name, uid } in pods {

@@ -5,13 +5,13 @@ use std::{sync::Arc, time::Duration};
 use anyhow::{Context as _, bail};
 use axum_server::tls_rustls::RustlsConfig;
 use jiff::Timestamp;
-use kube::{Api, Client, Config, client::ClientBuilder};
+use kube::{Api, Client};
 use kube_lease_manager::{LeaseCreateMode, LeaseManagerBuilder};
 use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
-    certificate::Certificate, config::OperatorConfig, controller, kinds::Kinds, lease, metrics::Metrics,
-    review::Judge, serve, trust::Trust, upstream,
+    certificate::Certificate, client::client, config::OperatorConfig, controller, kinds::Kinds, lease,
+    metrics::Metrics, review::Judge, serve, trust::Trust, upstream,
 };
 
 const LEASE: &str = "fedq-appwrapper";
@@ -20,6 +20,7 @@ const LEASE_SECONDS: u64 = 15;
 const RENEW_BEFORE_SECONDS: u64 = 8;
 /// To the first byte of an answer; watches go on after it.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+const LOOK_FOR_UPSTREAM_EVERY: Duration = Duration::from_mins(1);
 const LEASE_ANSWER_WITHIN: Duration = Duration::from_secs(4);
 
 pub async fn run(config: OperatorConfig, namespace: String, identity: String) -> anyhow::Result<()> {
@@ -122,8 +123,10 @@ async fn lead(
     // Upstream's may have come while another led.
     refuse_beside_upstream(&client).await?;
     tracing::info!("Leads now");
+    let watched = client.clone();
     tokio::select! {
         () = control(client) => bail!("the controller ended"),
+        beside = refuse_from_now_on(&watched) => beside,
         lost = leads.wait_for(|leads| !*leads) => {
             lost.context("the election of a leader ended")?;
             bail!("another replica leads now")
@@ -132,8 +135,20 @@ async fn lead(
     }
 }
 
+/// It may be installed at any time.
+async fn refuse_from_now_on(client: &Client) -> anyhow::Result<()> {
+    loop {
+        tokio::time::sleep(LOOK_FOR_UPSTREAM_EVERY).await;
+        match upstream::find(client, now()).await {
+            Ok(None) => {}
+            Ok(Some(_)) => return refuse_beside_upstream(client).await,
+            Err(error) => tracing::warn!("Cannot look for the upstream operator: {error}"),
+        }
+    }
+}
+
 async fn refuse_beside_upstream(client: &Client) -> anyhow::Result<()> {
-    let found = upstream::find(client).await.context("cannot look for the upstream operator")?;
+    let found = upstream::find(client, now()).await.context("cannot look for the upstream operator")?;
     if let Some(found) = found {
         bail!(
             "the upstream AppWrapper operator is in this cluster ({found}): two controllers would delete each other's \
@@ -141,15 +156,6 @@ async fn refuse_beside_upstream(client: &Client) -> anyhow::Result<()> {
         );
     }
     Ok(())
-}
-
-async fn client(answer_within: Duration) -> anyhow::Result<Client> {
-    let mut config =
-        Config::infer().await.context("cannot find the cluster: neither KUBECONFIG nor a service account")?;
-    // Errors are tried again by whoever knows what for.
-    config.default_retry = false;
-    let builder = ClientBuilder::try_from(config).context("cannot make a client for the cluster")?;
-    Ok(builder.with_layer(&tower::timeout::TimeoutLayer::new(answer_within)).build())
 }
 
 #[expect(clippy::disallowed_methods, reason = "handed to whoever needs the time")]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kube::{ResourceExt, api::DynamicObject};
+use kube::ResourceExt;
 
 use crate::{
     api::{ComponentStatus, Phase},
@@ -12,6 +12,7 @@ use crate::{
     conditions::{self, FALSE, TRUE},
     lifecycle::{Outcome, Turn, Wait},
     names::condition::{PODS_READY, QUOTA_RESERVED, RESOURCES_DEPLOYED, UNHEALTHY},
+    observed::Observed,
     tolerance::Tolerance,
 };
 
@@ -56,21 +57,16 @@ pub struct Others {
 }
 
 /// What a component's object says; `None` if there is none.
-pub fn component(status: &ComponentStatus, object: Option<&DynamicObject>) -> Component {
+pub fn component(status: &ComponentStatus, object: Option<&Observed>) -> Component {
     let kind = (status.api_version.as_str(), status.kind.as_str());
     let is_job = kind == ("batch/v1", "Job");
     let object = object.filter(|object| object.metadata.deletion_timestamp.is_none());
-    let has = |type_: &str| object.is_some_and(|object| has_condition(object, type_));
+    let has = |type_: &str| object.is_some_and(|object| object.has(type_));
     Component {
         deployed: object.is_some(),
         failed: (is_job || kind == ("kubeflow.org/v1", "PyTorchJob")) && has("Failed"),
         job: is_job.then(|| Job { complete: has("Complete") }),
     }
-}
-
-fn has_condition(object: &DynamicObject, type_: &str) -> bool {
-    let conditions = object.data.pointer("/status/conditions").and_then(|all| all.as_array());
-    conditions.into_iter().flatten().any(|one| one["type"] == type_ && one["status"] == TRUE)
 }
 
 /// `components` are in the order of `status`.
@@ -242,7 +238,10 @@ fn wait_for_pods(turn: &Turn<'_>, mut outcome: Outcome, pods: &Pods) -> Outcome 
     conditions::clear(conditions, PODS_READY, "InsufficientPodsReady", &text, turn.now);
     let all_exist = expected <= pending + running + succeeded;
     let grace = if all_exist { turn.tolerance.warmup_grace } else { turn.tolerance.admission_grace };
-    let deadline = turn.after(RESOURCES_DEPLOYED, grace);
+    // Pods that are replaced later, as after a failure or on a node that was drained, get as long as the first ones.
+    let short = conditions::since(&outcome.status.conditions, PODS_READY).unwrap_or(turn.now);
+    let short = short.saturating_add(grace.as_signed()).unwrap_or(Timestamp::MAX);
+    let deadline = turn.after(RESOURCES_DEPLOYED, grace).max(short);
     if turn.now < deadline {
         outcome.wait = Wait::Until(deadline);
         return outcome;

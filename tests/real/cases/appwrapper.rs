@@ -154,8 +154,12 @@ impl Run<'_> {
             let (api_version, kind, name) = (text("apiVersion"), text("kind"), text("name"));
             self.worker.delete(id(&api_version, &kind, &name).within(self.place)).await?;
         }
-        if step.sicken.is_some() {
-            let name = format!("{}-a", self.place);
+        if let Some(of) = &step.sicken {
+            // Either of the two may have it.
+            let pods = self.worker.list("v1", "Pod", Some(self.place)).await?;
+            let mut its = pods.iter().filter(|pod| pod["metadata"]["labels"][LABEL] == **of);
+            let name =
+                its.find_map(|pod| pod["spec"]["nodeName"].as_str()).context("no pod has a node")?.to_owned();
             let labels = json!({"metadata": {"labels": {"autopilot.ibm.com/gpuhealth": "EVICT"}}});
             self.worker.merge(id("v1", "Node", &name), Part::Whole, labels).await?;
         }

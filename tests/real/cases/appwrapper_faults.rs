@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::appwrapper::operators::{self, History};
 use super::appwrapper::{GETS_THERE, allow_limited_user, clear, components, ground, pods};
-use super::appwrapper_stage::{APPWRAPPER, Operator, Replica, Setting, kept_running};
+use super::appwrapper_stage::{APPWRAPPER, Operator, Replica, Setting, kept_running, ours_refuses};
 use crate::support::cluster::{Cluster, Id, Part, client_of, has_condition, id};
 use crate::support::fleet::Fleet;
 use crate::support::relay::{Asked, Tap};
@@ -176,6 +176,8 @@ pub async fn what_is_wrong_or_forbidden_is_refused_with_field_and_reason(fleet: 
 
 pub async fn failures_owners_and_pods_that_stay_are_dealt_with(fleet: &Fleet) -> Result<()> {
     let (name, worker) = ("failures_owners_and_pods_that_stay_are_dealt_with", fleet.worker1());
+    // It starts beside what anybody can make in a namespace of their own.
+    look_like_upstreams(worker).await?;
     let _running = Operator::Ours.start(fleet, worker, name).await?;
     let history = History::follow(worker);
     let _played = operators::play_pytorch(worker);
@@ -183,8 +185,87 @@ pub async fn failures_owners_and_pods_that_stay_are_dealt_with(fleet: &Fleet) ->
         async { a_failed_pytorch_job_resets(worker, &history).await.context("PyTorchJob") },
         async { what_is_anothers_is_left_alone(worker).await.context("owners") },
         async { pods_that_stay_are_forced_out(worker).await.context("forced deletion") },
+        async { a_kind_that_may_not_be_made_holds_nothing_up(worker).await.context("rights") },
     )?;
+    ours_refuses_what_may_do_upstreams_work(fleet, worker, name).await
+}
+
+const LOOKS_LIKE_UPSTREAMS: &str = "aw-namesake";
+
+async fn look_like_upstreams(worker: &Cluster) -> Result<()> {
+    let namespace = LOOKS_LIKE_UPSTREAMS;
+    let name = "appwrapper-controller-manager";
+    let now = jiff::Timestamp::now();
+    let objects = [
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}),
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": namespace},
+            "spec": {
+                "replicas": 0, "selector": {"matchLabels": {"app": name}},
+                "template": {
+                    "metadata": {"labels": {"app": name}},
+                    "spec": {"serviceAccountName": name, "containers": [{"name": "a", "image": "example.invalid/a"}]},
+                },
+            },
+        }),
+        json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": "f134c674.codeflare.dev", "namespace": namespace},
+            "spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 3600, "renewTime": format!("{now:.6}")},
+        }),
+    ];
+    for object in objects {
+        worker.apply_object("somebody", object).await?;
+    }
     Ok(())
+}
+
+/// The same Deployment, once its account has the rights of such a controller.
+async fn ours_refuses_what_may_do_upstreams_work(fleet: &Fleet, worker: &Cluster, case: &str) -> Result<()> {
+    let namespace = LOOKS_LIKE_UPSTREAMS;
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": namespace},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "fedq-appwrapper"},
+        "subjects": [{
+            "kind": "ServiceAccount", "name": "appwrapper-controller-manager", "namespace": namespace,
+        }],
+    });
+    worker.apply_object("somebody", binding).await?;
+    let said = ours_refuses(fleet, worker, case).await?;
+    let words = format!("(its Deployment `{namespace}/appwrapper-controller-manager`)");
+    ensure!(said.contains(&words), "it said: {said}");
+    worker.delete(id("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", namespace)).await?;
+    worker.delete(id("v1", "Namespace", namespace)).await
+}
+
+/// One that is not in `deploy/appwrapper/wrapped.yaml`: it is neither made nor read.
+async fn a_kind_that_may_not_be_made_holds_nothing_up(worker: &Cluster) -> Result<()> {
+    let place = Place::lay(worker, "aw-rights").await?;
+    let mut components = wrapped(&["job 100m"], "x")?;
+    components.push(json!({"template": {
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }}));
+    let tolerance =
+        [("admissionGracePeriodDuration", "2s"), ("retryLimit", "1"), ("retryPausePeriodDuration", "1s")];
+    place.create("claims", &components, &tolerance).await?;
+    let seen = worker
+        .wait(place.id("claims"), "failed, and nothing left", GETS_THERE, |seen| {
+            seen["status"]["phase"] == "Failed" && has_condition(seen, "QuotaReserved", "False")
+        })
+        .await?;
+    let said = condition(&seen, "Unhealthy")["message"].as_str().unwrap_or_default();
+    ensure!(said.contains("persistentvolumeclaims is forbidden"), "{said}");
+    ensure!(seen["status"]["resettingCount"] == 1, "{seen:#}");
+    // And one that is deleted while it is tried.
+    place.create("deleted", &components, &[("admissionGracePeriodDuration", "600s")]).await?;
+    place.phase("deleted", "Resuming").await?;
+    for wrapper in ["claims", "deleted"] {
+        worker.delete(place.id(wrapper)).await?;
+        place.is_gone(wrapper).await?;
+    }
+    place.clear().await
 }
 
 /// Its operator's word, played here, counts: once for a reset, and then for good.
