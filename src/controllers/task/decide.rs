@@ -14,7 +14,7 @@ use fedq_domain::{
         choose::{Outcome, Placement, Waiting, avoided, spill},
         names::{TaskId, object_name},
         phase::{Before, LostPolicy, Move, Phase},
-        progress::{self, Observed, Step},
+        progress::{self, End, Observed, Step},
         record::NodeCounts,
         render::{Gang, main_names},
         runtime::Runtime,
@@ -369,7 +369,12 @@ pub(super) fn observe(cluster: &Cluster, row: &TaskRow) -> Observed {
     };
     let mut seen = cluster.index.observe(row, expected);
     // Who makes what was handed in makes pods anew that were ended; what it says at last is the end.
-    seen.disrupted &= row.spec.wrapped.is_none();
+    if row.spec.wrapped.is_some() {
+        seen.disrupted = false;
+        if let Some(End::Failed { disrupted, .. }) = &mut seen.end {
+            *disrupted = false;
+        }
+    }
     let target = &cluster.target;
     match &row.state.phase {
         Phase::Dispatching { .. } => {

@@ -152,8 +152,11 @@ impl From<RawJob> for TaskJob {
     }
 }
 
-/// Of an AppWrapper, whose phase says that it is over, and a condition what was wrong. Whether its cluster or a program ended
-/// it nobody says, and its controller has tried again as often as it was told to.
+/// Reasons that are the cluster's: a node that has to be left, and pods that never came to run.
+const CLUSTERS_FAULT: [&str; 2] = ["AutopilotNoExecute", "InsufficientPodsReady"];
+
+/// Of an AppWrapper, whose phase says that it is over, and a condition what was wrong. Its controller has tried again as often
+/// as it was told to.
 fn wrapper_end(phase: &str, conditions: &[RawCondition]) -> Option<JobEnd> {
     let succeeded = match phase {
         "Succeeded" => true,
@@ -166,7 +169,9 @@ fn wrapper_end(phase: &str, conditions: &[RawCondition]) -> Option<JobEnd> {
         message => format!("{}: {message}", one.reason),
     });
     let times = conditions.iter().filter_map(|one| one.last_transition_time.as_ref()?.parse().ok());
-    Some(JobEnd { succeeded, disrupted: false, message: message.unwrap_or_default(), at: times.max() })
+    let disrupted =
+        message.is_some() && unhealthy.is_some_and(|one| CLUSTERS_FAULT.contains(&one.reason.as_str()));
+    Some(JobEnd { succeeded, disrupted, message: message.unwrap_or_default(), at: times.max() })
 }
 
 /// A PersistentVolumeClaim.
@@ -300,6 +305,17 @@ mod tests {
             assert_eq!((told, wrapper.ready), (end, true), "{phase}");
             let kept = serde_json::to_vec(&wrapper).expect("JSON");
             assert_eq!(serde_json::from_slice::<TaskJob>(&kept).expect("an AppWrapper"), wrapper, "{phase}");
+        }
+        for (phase, reason, disrupted) in [
+            ("Failed", "AutopilotNoExecute", true),
+            ("Failed", "InsufficientPodsReady", true),
+            ("Failed", "FoundFailedPods", false),
+            ("Failed", "CreateFailed", false),
+            ("Succeeded", "AutopilotNoExecute", false),
+        ] {
+            let unhealthy = json!({"type": "Unhealthy", "status": "True", "reason": reason});
+            let end = job(&json!({"phase": phase, "conditions": [unhealthy]})).end.expect("ended");
+            assert_eq!(end.disrupted, disrupted, "{phase} {reason}");
         }
         let failing = job(&json!({"conditions": [{"type": "Failed", "status": "False"}]}));
         assert_eq!(failing.end, None);

@@ -236,6 +236,24 @@ async fn a_task_that_asks_for_it_is_made_as_an_appwrapper_and_is_a_task_all_the_
     assert_eq!(stage.ever(&id, "AppWrapper").len(), 2);
     assert_eq!(stage.ever(&id, "Pod").len(), 2, "once each time");
     assert!(of_task(stage.worker("one"), "AppWrapper", &id).is_empty());
+
+    // Its node has to be left, and its controller may not try again: that is fedq's, and no fault of the script.
+    let id = stage
+        .try_submit(3600, "run: x\nresources: {accelerators: 1}\n", &["--as-app-wrapper"])
+        .await
+        .unwrap();
+    stage.reaches(&id, "running").await;
+    let worker = stage.worker("two");
+    let name = of_task(worker, "AppWrapper", &id)[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    let unhealthy = json!({
+        "type": "Unhealthy", "status": "True", "reason": "AutopilotNoExecute", "message": "node",
+        "lastTransitionTime": "2025-10-05T12:34:56Z",
+    });
+    let failed = json!({"phase": "Failed", "conditions": [unhealthy]});
+    worker.set_status_in("team", "AppWrapper", &name, failed).await.unwrap();
+    wait("it to be made anew", worker, || stage.ever(&id, "AppWrapper").len() == 2).await;
+    let again = stage.reaches(&id, "running").await;
+    assert_eq!((&again["restarts"], &again["epoch"]), (&json!(0), &json!(2)), "{again:#}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

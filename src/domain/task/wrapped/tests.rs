@@ -366,3 +366,47 @@ fn manifests_become_one_with_their_pod_sets_written_out() {
     broken["spec"]["template"]["spec"]["conatiners"] = json!([]);
     assert!(told(&broken.to_string()).contains("conatiners"));
 }
+
+/// As `kubectl get -o yaml` prints it.
+#[test]
+fn what_a_server_put_into_a_job_and_a_service_does_not_go_along() {
+    let pods = json!({"containers": [{"name": "a", "image": "i"}], "restartPolicy": "Never"});
+    let owned = json!({"controller-uid": "u", "batch.kubernetes.io/job-name": "train", "mine": "x"});
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {
+            "name": "train", "uid": "u", "labels": owned,
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "CronJob", "name": "c", "uid": "c", "controller": true}],
+            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "mine": "y"},
+        },
+        "spec": {
+            "selector": {"matchLabels": {"controller-uid": "u"}},
+            "template": {"metadata": {"labels": owned}, "spec": pods},
+        },
+        "status": {"active": 1},
+    });
+    let service = |address: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
+            "spec": {"clusterIP": address, "clusterIPs": [address], "selector": {"mine": "x"}},
+        })
+    };
+    let list =
+        json!({"apiVersion": "v1", "kind": "List", "items": [job, service("10.0.0.7"), service("None")]});
+    let wrapper = wrap(None, [("list", list.to_string().as_bytes())]).expect("an AppWrapper");
+    let template = |index: usize| &wrapper["spec"]["components"][index]["template"];
+    assert_eq!(
+        template(0),
+        &json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"name": "train", "labels": {"mine": "x"}, "annotations": {"mine": "y"}},
+            "spec": {"template": {"metadata": {"labels": {"mine": "x"}}, "spec": pods}},
+        })
+    );
+    assert_eq!(template(1)["spec"], json!({"selector": {"mine": "x"}}));
+    assert_eq!(template(2)["spec"]["clusterIP"], "None");
+    let mut manual = list["items"][0].clone();
+    manual["spec"]["manualSelector"] = json!(true);
+    let wrapper = wrap(None, [("job", manual.to_string().as_bytes())]).expect("an AppWrapper");
+    assert_eq!(wrapper["spec"]["components"][0]["template"]["spec"]["selector"], manual["spec"]["selector"]);
+}

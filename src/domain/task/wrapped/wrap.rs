@@ -76,16 +76,44 @@ fn spread(object: Value, place: String, objects: &mut Vec<(String, Value)>) {
     }
 }
 
+/// Labels that the controller of Jobs gives a Job's pods, so that they are that Job's alone.
+const JOBS_OWN: [&str; 4] =
+    ["controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"];
+
 /// What a server has written into an object is not what to make it from.
 fn strip(object: &mut Value) {
+    let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+    if kind == "Job" && object["spec"]["manualSelector"] != true {
+        remove(object, "/spec", &["selector"]);
+        remove(object, "/metadata/labels", &JOBS_OWN);
+        remove(object, "/spec/template/metadata/labels", &JOBS_OWN);
+    }
+    if kind == "Service" && object["spec"]["clusterIP"] != "None" {
+        remove(object, "/spec", &["clusterIP", "clusterIPs"]);
+    }
+    remove(object, "/metadata/annotations", &["kubectl.kubernetes.io/last-applied-configuration"]);
     let Some(fields) = object.as_object_mut() else { return };
     fields.remove("status");
     let metadata = fields.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
     if let Some(metadata) = metadata.as_object_mut() {
-        for field in
-            ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink"]
-        {
+        for field in [
+            "uid",
+            "resourceVersion",
+            "creationTimestamp",
+            "generation",
+            "managedFields",
+            "selfLink",
+            "ownerReferences",
+        ] {
             metadata.remove(field);
+        }
+    }
+}
+
+fn remove(object: &mut Value, at: &str, fields: &[&str]) {
+    if let Some(Value::Object(there)) = object.pointer_mut(at) {
+        for field in fields {
+            there.remove(*field);
         }
     }
 }
