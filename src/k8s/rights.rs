@@ -70,6 +70,12 @@ pub const WORKER: &[Right] = &[
     right("jobset.x-k8s.io", "jobsets", TASKS, "running tasks of several nodes"),
     right("jobset.x-k8s.io", "jobsets/finalizers", &["update"], "letting what a task needs go with it"),
     right("workload.codeflare.dev", "appwrappers", TASKS, "running AppWrappers"),
+    right(
+        "workload.codeflare.dev",
+        "appwrappers/finalizers",
+        &["update"],
+        "letting what a task needs go with it",
+    ),
     Right {
         name: Some(UPSTREAMS_LEASE),
         ..right("coordination.k8s.io", "leases", &["list"], "telling who runs AppWrappers")

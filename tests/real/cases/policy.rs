@@ -177,6 +177,12 @@ fn attempts() -> Result<Vec<(Attempt, Option<&'static str>)>> {
             Create(service(&json!({"type": "ExternalName", "externalName": "x.example"}))),
             Some("only headless Services"),
         ),
+        (Create(wrapping(&service(&json!({"ports": [{"port": 443}]})))), None),
+        (Create(wrapping(&service(&taken))), Some("such as are reached within the cluster")),
+        (
+            Create(wrapping(&service(&json!({"type": "LoadBalancer", "ports": [{"port": 443}]})))),
+            Some("such as are reached within the cluster"),
+        ),
         (Create(with_level(&ours(namespace("team")), "baseline")), None),
         (Create(with_level(&ours(namespace("team")), "privileged")), Some("make this one by hand")),
         (Create(ours(namespace("team"))), Some("make this one by hand")),
