@@ -3,8 +3,9 @@
 
 use std::{
     borrow::Borrow,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt,
+    hash::Hash,
     sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
     time::Duration,
 };
@@ -42,14 +43,14 @@ struct Families {
     connection: Family<ConnectionLabels, Gauge>,
     last_seen: Family<ClusterLabels, Units>,
     pending: Family<ClusterLabels, Gauge>,
-    refusals: Family<RefusalLabels, Counter>,
+    refusals: OfClusters<RefusalLabels, Counter>,
     clusters_tried: Histogram,
-    admission_seconds: Family<ClusterLabels, Histogram, fn() -> Histogram>,
-    watch_restarts: Family<RestartLabels, Counter>,
-    node_events: Family<NodeEventLabels, Counter>,
-    api_requests: Family<RequestLabels, Counter>,
-    api_request_seconds: Family<ClusterLabels, Counter<f64, AtomicU64>>,
-    writes: Family<WriteLabels, Counter>,
+    admission_seconds: OfClusters<ClusterLabels, Histogram>,
+    watch_restarts: OfClusters<RestartLabels, Counter>,
+    node_events: OfClusters<NodeEventLabels, Counter>,
+    api_requests: OfClusters<RequestLabels, Counter>,
+    api_request_seconds: OfClusters<ClusterLabels, Counter<f64, AtomicU64>>,
+    writes: OfClusters<WriteLabels, Counter>,
     publications: Family<PublicationLabels, Counter>,
     plan_seconds: Histogram,
     reconcile_seconds: Family<ControllerLabels, Histogram, fn() -> Histogram>,
@@ -66,6 +67,36 @@ struct Families {
     task_start_seconds: Histogram,
     /// Which series of quota each cluster has, so that those of a flavor that went do not stay.
     quota_series: Mutex<BTreeMap<ClusterName, BTreeSet<FlavorResource>>>,
+    /// Whose series went last.
+    left: Mutex<Vec<ClusterName>>,
+}
+
+/// A family whose series go with their clusters.
+struct OfClusters<S, M> {
+    family: Family<S, M, fn() -> M>,
+    known: Mutex<HashMap<ClusterName, HashSet<S>>>,
+}
+
+impl<S: Clone + Eq + Hash, M> OfClusters<S, M> {
+    fn new(make: fn() -> M) -> Self {
+        Self { family: Family::new_with_constructor(make), known: Mutex::default() }
+    }
+
+    fn with(&self, cluster: &ClusterName, labels: S, on: impl FnOnce(&M)) {
+        if let Some(metric) = self.family.get(&labels) {
+            return on(&metric);
+        }
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        on(&self.family.get_or_create(&labels));
+        known.entry(cluster.clone()).or_default().insert(labels);
+    }
+
+    fn forget(&self, cluster: &ClusterName) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        for labels in known.remove(cluster).unwrap_or_default() {
+            self.family.remove(&labels);
+        }
+    }
 }
 
 type Units = Gauge<f64, AtomicU64>;
@@ -195,14 +226,14 @@ impl Metrics {
             connection: Family::default(),
             last_seen: Family::default(),
             pending: Family::default(),
-            refusals: Family::default(),
+            refusals: OfClusters::new(Default::default),
             clusters_tried: Histogram::new([1.0, 2.0, 3.0, 5.0, 10.0, 20.0]),
-            admission_seconds: Family::new_with_constructor(admissions),
-            watch_restarts: Family::default(),
-            node_events: Family::default(),
-            api_requests: Family::default(),
-            api_request_seconds: Family::default(),
-            writes: Family::default(),
+            admission_seconds: OfClusters::new(admissions),
+            watch_restarts: OfClusters::new(Default::default),
+            node_events: OfClusters::new(Default::default),
+            api_requests: OfClusters::new(Default::default),
+            api_request_seconds: OfClusters::new(Default::default),
+            writes: OfClusters::new(Default::default),
             publications: Family::default(),
             plan_seconds: seconds(),
             reconcile_seconds: Family::new_with_constructor(seconds),
@@ -218,6 +249,7 @@ impl Metrics {
             task_dispatch_seconds: seconds(),
             task_start_seconds: waits(),
             quota_series: Mutex::default(),
+            left: Mutex::default(),
         };
         families.register();
         Self(Arc::new(families))
@@ -256,7 +288,8 @@ impl Metrics {
 
     /// The cluster did not take a write.
     pub fn refused(&self, cluster: &ClusterName, reason: &'static str) {
-        self.0.refusals.get_or_create(&RefusalLabels { cluster: Label(cluster.clone()), reason }).inc();
+        let labels = RefusalLabels { cluster: Label(cluster.clone()), reason };
+        self.0.refusals.with(cluster, labels, |count| _ = count.inc());
     }
 
     /// A Workload was admitted after so many clusters had been nominated for it.
@@ -267,32 +300,35 @@ impl Metrics {
     /// A Workload had waited so long for a cluster when this one took it.
     pub fn admitted_by(&self, cluster: &ClusterName, waited: Duration) {
         let labels = ClusterLabels { cluster: Label(cluster.clone()) };
-        self.0.admission_seconds.get_or_create(&labels).observe(waited.as_secs_f64());
+        self.0.admission_seconds.with(cluster, labels, |waits| waits.observe(waited.as_secs_f64()));
     }
 
     /// A watch that did not end in good order.
     pub fn watch_restarted(&self, cluster: &ClusterName, kind: &str, reason: &'static str) {
         let labels = RestartLabels { cluster: Label(cluster.clone()), kind: kind.to_owned(), reason };
-        self.0.watch_restarts.get_or_create(&labels).inc();
+        self.0.watch_restarts.with(cluster, labels, |count| _ = count.inc());
     }
 
     /// `changed`: whether the event changed capacity. Most do not: heartbeats, images.
     pub fn node_event(&self, cluster: &ClusterName, changed: bool) {
-        self.0.node_events.get_or_create(&NodeEventLabels { cluster: Label(cluster.clone()), changed }).inc();
+        let labels = NodeEventLabels { cluster: Label(cluster.clone()), changed };
+        self.0.node_events.with(cluster, labels, |count| _ = count.inc());
     }
 
     /// `took`: until its answer began.
     pub fn api_request(&self, cluster: &ClusterName, verb: &'static str, code: &'static str, took: Duration) {
-        let cluster = Label(cluster.clone());
-        let labels = ClusterLabels { cluster: cluster.clone() };
-        self.0.api_request_seconds.get_or_create(&labels).inc_by(took.as_secs_f64());
-        self.0.api_requests.get_or_create(&RequestLabels { cluster, verb, code }).inc();
+        let label = Label(cluster.clone());
+        let labels = ClusterLabels { cluster: label.clone() };
+        self.0.api_request_seconds.with(cluster, labels, |count| _ = count.inc_by(took.as_secs_f64()));
+        self.0
+            .api_requests
+            .with(cluster, RequestLabels { cluster: label, verb, code }, |count| _ = count.inc());
     }
 
     /// What is written on the hub counts as any cluster's.
     pub fn wrote(&self, cluster: &ClusterName, kind: &str) {
         let labels = WriteLabels { cluster: Label(cluster.clone()), kind: kind.to_owned() };
-        self.0.writes.get_or_create(&labels).inc();
+        self.0.writes.with(cluster, labels, |count| _ = count.inc());
     }
 
     /// One part of fedqd told the others something new, which wakes all who listen.
@@ -374,8 +410,20 @@ impl Metrics {
         }
     }
 
-    /// The cluster left: what its link was goes. Its counters stay, as counters must.
+    /// The cluster left: what its link was and what was counted of it goes, so that names that come and go do not pile up.
     pub fn forget_link(&self, cluster: &ClusterName) {
+        let mut left = self.0.left.lock().unwrap_or_else(PoisonError::into_inner);
+        // Requests that were under way when a cluster left are counted after it.
+        for name in std::mem::replace(&mut *left, vec![cluster.clone()]).iter().chain([cluster]) {
+            self.0.refusals.forget(name);
+            self.0.admission_seconds.forget(name);
+            self.0.watch_restarts.forget(name);
+            self.0.node_events.forget(name);
+            self.0.api_requests.forget(name);
+            self.0.api_request_seconds.forget(name);
+            self.0.writes.forget(name);
+        }
+        drop(left);
         for state in CONNECTION_WORDS {
             self.0.connection.remove(&ConnectionLabels { cluster: Label(cluster.clone()), state });
         }
@@ -419,25 +467,25 @@ impl Families {
         registry.register(
             "cluster_refusals",
             "Writes that a cluster did not take, by reason",
-            self.refusals.clone(),
+            self.refusals.family.clone(),
         );
         registry.register(
             "watch_restarts",
             "Watches that broke and were begun anew, by reason",
-            self.watch_restarts.clone(),
+            self.watch_restarts.family.clone(),
         );
         registry.register(
             "node_events",
             "Node events, by whether capacity changed",
-            self.node_events.clone(),
+            self.node_events.family.clone(),
         );
-        registry.register("api_requests", "Requests to clusters", self.api_requests.clone());
+        registry.register("api_requests", "Requests to clusters", self.api_requests.family.clone());
         registry.register(
             "api_request_seconds",
             "Time until the answers of requests began",
-            self.api_request_seconds.clone(),
+            self.api_request_seconds.family.clone(),
         );
-        registry.register("writes", "Objects written to clusters", self.writes.clone());
+        registry.register("writes", "Objects written to clusters", self.writes.family.clone());
         registry.register(
             "publications",
             "What parts of fedqd tell each other; at rest it does not move",
@@ -485,7 +533,7 @@ impl Families {
         registry.register(
             "admission_seconds",
             "From a Workload's quota on the hub until this cluster had taken it",
-            self.admission_seconds.clone(),
+            self.admission_seconds.family.clone(),
         );
     }
 
@@ -653,9 +701,22 @@ mod tests {
         metrics.connection(&cluster(), &Connection::Ready);
         metrics.seen(&cluster(), Timestamp::UNIX_EPOCH);
         metrics.pending(&cluster(), 1);
+        let count = || {
+            metrics.refused(&cluster(), "Forbidden");
+            metrics.admitted_by(&cluster(), Duration::from_secs(4));
+            metrics.watch_restarted(&cluster(), "nodes", "Expired");
+            metrics.node_event(&cluster(), true);
+            metrics.api_request(&cluster(), "get", "200", Duration::from_secs(1));
+            metrics.wrote(&cluster(), "ClusterQueue");
+        };
+        count();
         metrics.forget_link(&cluster());
         metrics.forget_pending(&cluster());
         metrics.quota(&cluster(), &[]);
+        assert!(!metrics.encode().expect("encodes").contains("worker-1"));
+        // What was under way is counted after it left, and goes when the next one does.
+        count();
+        metrics.forget_link(&ClusterName::new("worker-2").expect("a name"));
         assert!(!metrics.encode().expect("encodes").contains("worker-1"));
     }
 

@@ -132,7 +132,10 @@ impl Member {
         // Boxed: what happens once would otherwise be kept as long as the cluster is joined.
         let stored = Box::pin(self.remembered()).await?;
         if let Some(stored) = stored {
-            self.context.publish(&self.name, |joined| joined.last_seen.set(stored));
+            self.context.publish(&self.name, |joined| {
+                joined.last_seen.set(stored);
+                self.context.all.metrics.seen(&self.name, stored);
+            });
         }
         if let Some(reason) = Box::pin(self.refused_before()).await? {
             self.set(Connection::Refused { reason });

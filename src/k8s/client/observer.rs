@@ -141,13 +141,23 @@ fn written(request: &Request<Body>) -> Option<String> {
 /// What a path has behind its group and version, and its namespace if there is one: the kind, which object, and
 /// which part of it.
 pub(super) fn resource(path: &str) -> Vec<&str> {
-    let mut path = path.split('/').skip_while(|part| !matches!(*part, "api" | "apis"));
-    let group = if path.next() == Some("apis") { 2 } else { 1 };
-    let path: Vec<&str> = path.skip(group).collect();
-    match path[..] {
-        ["namespaces", _, ref rest @ ..] if !rest.is_empty() => rest.to_vec(),
-        _ => path,
+    let parts: Vec<&str> = path.split('/').collect();
+    // The last one: a server may be behind the proxy of another, and that behind a path.
+    let begins = |at: usize| match parts[at] {
+        "api" => parts.get(at + 1).is_some_and(|part| is_version(part)).then_some(at + 2),
+        "apis" => parts.get(at + 2).is_some_and(|part| is_version(part)).then_some(at + 3),
+        _ => None,
+    };
+    let path = (0..parts.len()).rev().find_map(begins).map_or(&[][..], |begin| &parts[begin..]);
+    match path {
+        ["namespaces", _, rest @ ..] if !rest.is_empty() => rest.to_vec(),
+        _ => path.to_vec(),
     }
+}
+
+/// As `v1` and `v1beta2`.
+fn is_version(part: &str) -> bool {
+    part.strip_prefix('v').is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
 }
 
 fn is_watch(request: &Request<Body>) -> bool {
@@ -190,6 +200,8 @@ mod tests {
             (Method::GET, format!("{queues}?watch=1&resourceVersion=3"), "watch"),
             (Method::GET, format!("/proxy/c-1{queues}/team"), "get"),
             (Method::GET, "/api/v1/nodes".to_owned(), "list"),
+            (Method::GET, "/api/v1/namespaces/n/services/x/proxy/api/v1/nodes".to_owned(), "list"),
+            (Method::GET, "/api/v1/namespaces/api/pods/v1".to_owned(), "get"),
             (Method::GET, "/api/v1/namespaces".to_owned(), "list"),
             (Method::GET, "/api/v1/namespaces/kube-system".to_owned(), "get"),
             (Method::GET, "/api/v1/namespaces/fedq-system/secrets".to_owned(), "list"),
