@@ -17,12 +17,11 @@ use super::{
     error::CliError,
     folder, merge,
     print::Printer,
-    settings,
     table::clean,
 };
 use fedq_values::amount::amount;
 use fedq_wire::{
-    claim::{ClaimChange, ClaimDetail, ClaimSpec},
+    claim::{Claim, ClaimChange, ClaimDetail, ClaimSpec},
     problem::Code,
 };
 
@@ -38,11 +37,19 @@ pub async fn run(args: DiffArgs, session: &mut Session) -> u8 {
 }
 
 async fn try_run(args: DiffArgs, session: &mut Session) -> Result<u8, CliError> {
-    let claims = claims(&args.filename)?;
+    let claims = claims(&args.filename, args.prune)?;
     let (api, printer) = session.both()?;
     let mut differences = Vec::new();
     for (name, (file, spec)) in &claims {
         differences.push(Difference::find(api, name, (file, spec)).await?);
+    }
+    if args.prune {
+        for claim in api.list::<Claim>("/claims").await? {
+            if !claims.contains_key(&claim.name) {
+                differences.push(Difference::gone(api, &claim.name).await?);
+            }
+        }
+        differences.sort_by(|one, other| one.claim.cmp(&other.claim));
     }
     differences.retain(|difference| !difference.is_same());
     print(&differences, &args, printer)?;
@@ -52,12 +59,13 @@ async fn try_run(args: DiffArgs, session: &mut Session) -> Result<u8, CliError> 
 /// By name, each with the file that it is in.
 type Claims = BTreeMap<String, (PathBuf, ClaimSpec)>;
 
-fn claims(paths: &[PathBuf]) -> Result<Claims, CliError> {
+/// `prune`: there may be none at all.
+fn claims(paths: &[PathBuf], prune: bool) -> Result<Claims, CliError> {
     let mut claims = Claims::new();
     for path in paths {
         let files = if path.is_dir() { folder::files(path)? } else { vec![path.clone()] };
         for file in files {
-            let text = settings::read_text(&file)?;
+            let text = folder::read_text(&file)?;
             let found = claim_text::parse_all(&text).map_err(|reason| {
                 CliError::usage(
                     format!("cannot read claims from `{}`: {reason}", file.display()),
@@ -74,7 +82,7 @@ fn claims(paths: &[PathBuf]) -> Result<Claims, CliError> {
             }
         }
     }
-    if claims.is_empty() {
+    if claims.is_empty() && !prune {
         let looked: Vec<String> = paths.iter().map(|path| format!("`{}`", path.display())).collect();
         return Err(CliError::usage(
             format!("there is no ClusterResourceClaim in {}", looked.join(", ")),
@@ -84,19 +92,18 @@ fn claims(paths: &[PathBuf]) -> Result<Claims, CliError> {
     Ok(claims)
 }
 
-/// What a file would make of a claim.
+/// What files would make of a claim.
 #[derive(Serialize)]
 struct Difference {
     claim: String,
     #[serde(flatten)]
     change: ClaimChange,
-    #[serde(skip)]
-    file: PathBuf,
     /// `None`: it is not there yet.
     #[serde(skip)]
     before: Option<ClaimSpec>,
+    /// With the file that it is in. `None`: it is in none, and is to go.
     #[serde(skip)]
-    after: ClaimSpec,
+    after: Option<(PathBuf, ClaimSpec)>,
 }
 
 impl Difference {
@@ -107,29 +114,48 @@ impl Difference {
             Err(error) => return Err(error),
         };
         let change: ClaimChange = api.post(&format!("{}/diff", path(name)), spec).await?;
-        let after = current.as_ref().map_or_else(|| spec.clone(), |current| said(current, spec));
         let before = current.map(|current| said(&current, &current.spec));
-        Ok(Self { claim: name.to_owned(), change, file: file.to_owned(), before, after })
+        // As it is: an amount that a file names becomes a cap, also where it is the capacity that the claim follows now.
+        Ok(Self { claim: name.to_owned(), change, before, after: Some((file.to_owned(), spec.clone())) })
+    }
+
+    /// Of a claim that is in no file.
+    async fn gone(api: &Api, name: &str) -> Result<Self, CliError> {
+        let current = api.get::<ClaimDetail>(&path(name)).await?;
+        let nothing = ClaimSpec { cluster_name: current.spec.cluster_name.clone(), ..ClaimSpec::default() };
+        let change: ClaimChange = api.post(&format!("{}/diff", path(name)), &nothing).await?;
+        let before = Some(said(&current, &current.spec));
+        Ok(Self { claim: name.to_owned(), change, before, after: None })
     }
 
     fn is_same(&self) -> bool {
-        self.before.as_ref().is_some_and(|before| merge::is_same(before, &self.after))
+        let both = self.before.as_ref().zip(self.after.as_ref());
+        both.is_some_and(|(before, (_, after))| merge::is_same(before, after))
     }
 
     /// As diff has it.
     fn lines(&self) -> String {
-        let text = |spec: &ClaimSpec| serde_saphyr::to_string(&Manifest::new(&self.claim, spec));
-        let before = self.before.as_ref().map(text).transpose().unwrap_or_default().unwrap_or_default();
-        let after = text(&self.after).unwrap_or_default();
+        let text = |spec: Option<&ClaimSpec>| {
+            let text = spec.map(|spec| serde_saphyr::to_string(&Manifest::new(&self.claim, spec)));
+            text.transpose().unwrap_or_default().unwrap_or_default()
+        };
+        let (before, after) = (text(self.before.as_ref()), text(self.after.as_ref().map(|(_, spec)| spec)));
         let lines = similar::TextDiff::from_lines(&before, &after);
-        let names = (format!("{} now", self.claim), self.file.display().to_string());
-        lines.unified_diff().context_radius(2).header(&names.0, &names.1).to_string()
+        let file = self
+            .after
+            .as_ref()
+            .map_or_else(|| "in no file".to_owned(), |(file, _)| file.display().to_string());
+        lines.unified_diff().context_radius(2).header(&format!("{} now", self.claim), &file).to_string()
     }
 
     /// For a comment on a pull request.
     fn markdown(&self) -> String {
-        let is_new = if self.before.is_none() { " (new)" } else { "" };
-        let mut text = format!("### Claim `{}`{is_new}\n\n", self.claim);
+        let note = match (&self.before, &self.after) {
+            (None, _) => " (new)",
+            (_, None) => " (removed)",
+            _ => "",
+        };
+        let mut text = format!("### Claim `{}`{note}\n\n", self.claim);
         if self.change.changes.is_empty() {
             text.push_str("No queue gains or loses anything.\n");
         } else {
@@ -149,7 +175,8 @@ impl Difference {
             ..ClaimSpec::default()
         };
         let before = self.before.as_ref().map(caps).unwrap_or_default();
-        let caps = merge::changes(&before, &caps(&self.after));
+        let after = self.after.as_ref().map(|(_, spec)| caps(spec)).unwrap_or_default();
+        let caps = merge::changes(&before, &after);
         let caps: Vec<String> = caps.iter().map(|change| format!("- `{change}`\n")).collect();
         let warnings = self.change.warnings.iter().map(|warning| format!("> Warning: {}\n", clean(warning)));
         let warnings: Vec<String> = warnings.collect();

@@ -92,6 +92,8 @@ fn read(document: &Value) -> Result<Option<ClaimFile>, String> {
         Some(kind) if kind == KIND => {}
         Some(_) => return Ok(None),
         None if document.is_null() => return Ok(None),
+        // The reader's own message would quote it, and a file that is none may be a token.
+        None if !document.is_object() => return Err("a document is no manifest".to_owned()),
         None => {
             return ClaimFile::deserialize(texts(document)).map(Some).map_err(|error| error.to_string());
         }

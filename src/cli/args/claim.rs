@@ -35,7 +35,7 @@ queue gains and loses. What somebody else changed meanwhile is kept; nothing you
     /// Show what a file would change: exit code 0 for nothing, 1 for something, 2 for an error
     #[command(after_help = "Examples:
   fedq claim diff -f claim.yaml
-  fedq claim diff -f clusters/ -o markdown
+  fedq claim diff -f clusters/ --prune -o markdown
   fedq claim show eu-west-resource-claim -o yaml | sed 's/gpu: .*/gpu: 8/' | fedq claim diff -f -
 
 Files hold manifests as `fedq claim show -o yaml` prints them. Of a folder, with those in it, all .yaml, .yml and .json files
@@ -99,6 +99,9 @@ pub struct DiffArgs {
     /// Output format: table, json, yaml, name or markdown (for a comment on a pull request)
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT", hide_possible_values = true)]
     pub output: DiffFormat,
+    /// Also show the claims that are in none of the files, as what is applied with pruning removes them
+    #[arg(long)]
+    pub prune: bool,
     /// Leave the headers of tables out
     #[arg(long)]
     pub no_headers: bool,
