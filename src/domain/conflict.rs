@@ -17,6 +17,10 @@ impl Writers {
     pub fn insert(&mut self, manager: &str) {
         self.0.insert(manager.to_owned());
     }
+
+    pub fn add(&mut self, others: Self) {
+        self.0.extend(others.0);
+    }
 }
 
 impl<S: Into<String>> FromIterator<S> for Writers {
@@ -57,10 +61,13 @@ pub fn remedy<'a>(
 ) -> String {
     let cells: BTreeSet<&FlavorResource> = cells.into_iter().collect();
     let fields = fields(groups, &cells);
+    if writers.0.is_empty() {
+        return other("whoever writes it", queue, &fields);
+    }
     let documents = writers.0.iter().map(|manager| match Program::of(manager) {
         Program::ArgoCd => argo_cd(manager, queue, &fields),
         Program::Flux => flux(manager, queue, &fields),
-        Program::Other => other(manager, queue, &fields),
+        Program::Other => other(&format!("`{manager}`"), queue, &fields),
     });
     documents.collect::<Vec<_>>().join("---\n")
 }
@@ -155,7 +162,9 @@ ignoreDifferences:
 
 fn flux(manager: &str, queue: &QueueName, fields: &[Field]) -> String {
     let mut text = format!(
-        "# `{manager}` is Flux. Into the `spec` of the Kustomization that has ClusterQueue `{queue}`:
+        "# `{manager}` is Flux. Into the `spec` of the Kustomization that has ClusterQueue `{queue}`.
+# The paths count places: append flavors and resources in Git. To insert, reorder or remove some, take these lines out in that
+# commit, and put in those that fedq prints then.
 ignore:
 - target:
     kind: ClusterQueue
@@ -173,9 +182,9 @@ ignore:
     text
 }
 
-fn other(manager: &str, queue: &QueueName, fields: &[Field]) -> String {
+fn other(who: &str, queue: &QueueName, fields: &[Field]) -> String {
     let mut text = format!(
-        "# Let `{manager}` leave these fields of ClusterQueue `{queue}` alone, or take their cells out of the claims:\n"
+        "# Let {who} leave these fields of ClusterQueue `{queue}` alone, or take their cells out of the claims:\n"
     );
     for field in fields.iter().take(MAX_PATHS) {
         let _ = writeln!(text, "# {}", field.pointer());
@@ -237,6 +246,17 @@ mod tests {
         assert_eq!(named(&["helm"]), "`helm`");
         assert_eq!(named(&["helm", "argocd-controller"]), "`argocd-controller` and `helm`");
         assert_eq!(named(&["a", "b", "c"]), "`a`, `b` and `c`");
+    }
+
+    #[test]
+    fn somebody_whom_the_object_does_not_name_is_told_as_well() {
+        let text = told(&[], &[at("spot", "cpu")]);
+        let expected = "# Let whoever writes it leave these fields of ClusterQueue `team-a` alone, or take their cells out of \
+                        the claims:\n# /spec/resourceGroups/0/flavors/0/resources/0/nominalQuota\n";
+        assert_eq!(text, expected);
+        let mut both: Writers = ["helm"].into_iter().collect();
+        both.add(["argocd-controller"].into_iter().collect());
+        assert_eq!(both.to_string(), "`argocd-controller` and `helm`");
     }
 
     #[test]

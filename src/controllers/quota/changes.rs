@@ -432,7 +432,8 @@ pub(super) struct QuotaObject<'a> {
 impl QuotaObject<'_> {
     fn fought_over(&self, until: Instant, writers: Writers, round: &mut Round<'_>) {
         round.look_again(Some(until));
-        round.conflicts.insert((self.place.to_owned(), self.queue.to_owned()), writers);
+        // One may write its fields and another its groups.
+        round.conflicts.entry((self.place.to_owned(), self.queue.to_owned())).or_default().add(writers);
     }
 }
 

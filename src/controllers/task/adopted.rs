@@ -90,9 +90,11 @@ fn ask(
             match worker.cancel.run_until_cancelled(asked).await {
                 None => return,
                 Some(Ok(found)) => drop(claims.insert(volume, found)),
-                // What was known stands.
                 Some(Err(error)) => {
-                    return warn!(cluster.name = %name, "Cannot ask `{name}` for PersistentVolumeClaim {claim}: {error}");
+                    warn!(cluster.name = %name, "Cannot ask `{name}` for PersistentVolumeClaim {claim}: {error}");
+                    // What was known of it stands.
+                    let before = known.answer().as_ref().and_then(|known| known.get(&volume).cloned());
+                    claims.extend(before.map(|before| (volume, before)));
                 }
             }
         }

@@ -46,9 +46,11 @@ impl<T: Clone + PartialEq> Asked<T> {
         due
     }
 
-    /// Something else is to be asked than before, and not only at the next period.
-    pub fn ask_anew(&self) {
-        self.lock().ask_at = None;
+    /// Something else is to be asked than before, and not only at the next period. What is said yet to the question before
+    /// counts no more.
+    pub fn ask_anew(&mut self) {
+        let answer = self.answer();
+        *self = Self(Arc::new(Mutex::new(Known { answer, ask_at: None })));
     }
 
     /// Whether the answer is another than before.
