@@ -110,15 +110,21 @@ mod tests {
     }
 
     /// Text of requests that has a bound and no form, and why it can have none.
-    const FREE: [(&str, &str); 9] = [
+    const FREE: [(&str, &str); 15] = [
         ("body confirm_cluster.uid", "compared with the one that is there, and never kept"),
         ("body join_cluster.context", "a name in the kubeconfig, which may be any text"),
         ("body join_cluster.kubeconfig", FORMAT),
         ("body submit_app_wrapper.file", FORMAT),
         ("body submit_task.accelerators", FORMAT),
+        ("body submit_task.cpus", FORMAT),
+        ("body submit_task.diskSize", FORMAT),
         ("body submit_task.file", FORMAT),
         ("body submit_task.image", "what a cluster's container runtime takes"),
+        ("body submit_task.infra", FORMAT),
+        ("body submit_task.memory", FORMAT),
+        ("body submit_task.priority", FORMAT),
         ("body submit_task.uploads keys", "places on the submitter's machine, which may be any text"),
+        ("body submit_task.workdir", "a place on the submitter's machine, which may be any text"),
         ("header If-None-Match", "compared with what is there, and never kept"),
     ];
     const FORMAT: &str = "another project's format within JSON, with rules of its own";
