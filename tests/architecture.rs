@@ -6,6 +6,8 @@
 mod documents;
 #[path = "architecture/imports.rs"]
 mod imports;
+#[path = "architecture/observability.rs"]
+mod observability;
 #[path = "architecture/purity.rs"]
 mod purity;
 

@@ -24,6 +24,7 @@ use crate::support::tools::prometheus;
 
 const README: &str = include_str!("../../../README.md");
 const RULES: &str = "deploy/prometheus/rules.yml";
+const DASHBOARD: &str = include_str!("../../../deploy/prometheus/dashboard.json");
 /// What only happens where something goes wrong, or fedq runs tasks, or MultiKueue sends work. Prometheus finds them in
 /// `prometheus_raises_alerts_and_takes_any_label`, and `tests/sim` in a fedqd.
 const ELSEWHERE: [&str; 5] = [
@@ -65,6 +66,7 @@ pub async fn prometheus_scrapes_and_finds_every_metric(fleet: &Fleet) -> Result<
         ]
         .map(str::to_owned),
     );
+    queries.extend(shown()?);
     let url = format!("{}/metrics", stage.daemon.base_url());
     let alerts = scraped(&url, 60, &queries).await?;
     let raised: Vec<&String> = alerts.iter().filter(|(_, raised)| **raised).map(|(name, _)| name).collect();
@@ -128,6 +130,24 @@ async fn scraped(url: &str, seconds: u64, queries: &[String]) -> Result<BTreeMap
         Some((name.to_owned(), raised == "true"))
     };
     said.lines().map(|line| alert(line).with_context(|| line.to_owned())).collect()
+}
+
+/// What the dashboard asks, of everything: whether it can be read. That it asks for what there is, `tests/architecture` shows; not
+/// all of it happens to this fedqd.
+fn shown() -> Result<Vec<String>> {
+    let dashboard: Value = serde_json::from_str(DASHBOARD)?;
+    let panels = dashboard["panels"].as_array().context("panels")?;
+    let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
+    let asked = targets.filter_map(|target| target["expr"].as_str()).map(|expression| {
+        let mut expression = expression.replace("$__rate_interval", "1m");
+        for variable in ["$cluster", "$flavor", "$resource"] {
+            expression = expression.replace(variable, ".+");
+        }
+        format!("({expression}) or vector(0)")
+    });
+    let asked: Vec<String> = asked.collect();
+    ensure!(20 < asked.len(), "{asked:?}");
+    Ok(asked)
 }
 
 /// Every name in the README's table of metrics.
