@@ -2,6 +2,8 @@
 
 #![expect(clippy::panic, reason = "a test fails by it")]
 
+#[path = "architecture/chart.rs"]
+mod chart;
 #[path = "architecture/documents.rs"]
 mod documents;
 #[path = "architecture/imports.rs"]

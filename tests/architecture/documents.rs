@@ -289,6 +289,10 @@ fn manifests() -> Vec<(String, Value)> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("deploy can be listed") {
             let path = entry.expect("deploy can be listed").path();
+            // What Helm renders, `tests/real/cases/chart.rs` compares with the rest.
+            if path.ends_with("deploy/chart") {
+                continue;
+            }
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "yaml") {

@@ -54,9 +54,11 @@ type Build = fn() -> Result<PathBuf>;
 
 /// What cases run beside the servers, by how the cases' names begin. It is built before any of them starts: where Go's
 /// cache is empty that takes minutes, and a build beside the servers leaves them too little of the processor.
-const PROGRAMS: [(&str, Build); 6] = [
+const PROGRAMS: [(&str, Build); 8] = [
     ("appwrapper", tools::appwrapper_operator),
     ("appwrapper", tools::fedq_appwrapper),
+    ("chart", tools::helm),
+    ("manifests", tools::helm),
     ("manifests", tools::kubeconform),
     ("metrics::prometheus", tools::prometheus),
     ("gitops", tools::argo_cd),

@@ -35,7 +35,7 @@ const AS_ADMINISTRATOR: [(&str, &str); 6] = [
 ];
 
 /// Verb and resource, as the audit log spells that: `pods.group/subresource`.
-type Use = (String, String);
+pub type Use = (String, String);
 
 /// What was asked for and no file grants, a line each. `whole`: all cases ran; what is granted and none of them used is told
 /// then, since some of it takes a fault at its moment.
@@ -93,7 +93,7 @@ fn used(cluster: &Cluster, users: [&str; 2]) -> Result<BTreeSet<Use>> {
 }
 
 /// What the roles of a manifest grant to that ServiceAccount.
-fn granted(manifest: &str, account: &str) -> Result<BTreeSet<Use>> {
+pub fn granted(manifest: &str, account: &str) -> Result<BTreeSet<Use>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(manifest)?;
     let is_bound = |role: &&Value| {
         documents.iter().any(|binding| {

@@ -8,9 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
+use super::chart::{EVERYTHING, Helm};
 use crate::support::fleet::Fleet;
 use crate::support::process::output;
-use crate::support::tools::kubeconform;
+use crate::support::tools::{kubeconform, prometheus_operators_crds};
 use crate::support::wait::{Seen, eventually};
 
 /// Manifests for `kubectl apply -k`.
@@ -28,7 +29,10 @@ pub async fn kubeconform_takes_all_that_is_shipped(fleet: &Fleet) -> Result<()> 
     std::fs::write(dir.join("kubeconfig"), plane.kubeconfig("admin", &["system:masters"])?)?;
     let kueue = dir.join("kueue.yaml");
     std::fs::write(&kueue, fleet.hub.manifests(KUEUE_CRDS)?)?;
-    for crds in CRDS.map(deployed).iter().chain([&kueue]) {
+    let prometheus = dir.join("prometheus.yaml");
+    let crds = tokio::task::spawn_blocking(prometheus_operators_crds).await??;
+    std::fs::write(&prometheus, crds.join("\n---\n"))?;
+    for crds in CRDS.map(deployed).iter().chain([&kueue, &prometheus]) {
         kubectl.run(&["apply", "--server-side", "-f", path(crds)?])?;
         kubectl.run(&["wait", "--for=condition=Established", "--timeout=60s", "-f", path(crds)?])?;
     }
@@ -39,6 +43,9 @@ pub async fn kubeconform_takes_all_that_is_shipped(fleet: &Fleet) -> Result<()> 
         std::fs::write(&file, kubectl.run(&["kustomize", path(&deployed(folder))?])?)?;
         manifests.push(file);
     }
+    let chart = dir.join("chart.yaml");
+    std::fs::write(&chart, Helm::new(&dir).await?.template(EVERYTHING)?)?;
+    manifests.push(chart);
     for (number, example) in examples()?.into_iter().enumerate() {
         let file = dir.join(format!("example-{number}.yaml"));
         std::fs::write(&file, example)?;
@@ -186,6 +193,10 @@ fn shipped() -> Result<Vec<PathBuf>> {
             let is_yaml = path.extension().is_some_and(|extension| extension == "yaml");
             // Those are for kubectl, which is asked to read them.
             let is_kustomization = path.ends_with("kustomization.yaml");
+            // Helm renders it below.
+            if path.ends_with("deploy/chart") {
+                continue;
+            }
             // Other programs' own kinds: the cases of `gitops.rs` give these to their programs.
             let is_others = path.ends_with("gitops/argocd.yaml") || path.ends_with("gitops/flux.yaml");
             if path.is_dir() {

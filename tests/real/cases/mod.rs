@@ -9,6 +9,7 @@ pub mod appwrapper_lease;
 pub mod appwrapper_stage;
 pub mod bed;
 pub mod capacity;
+pub mod chart;
 pub mod claims;
 pub mod cluster_profile;
 pub mod cohort_mode;
@@ -86,7 +87,7 @@ pub fn all() -> Vec<Case> {
 }
 
 #[expect(clippy::too_many_lines, reason = "a list")]
-fn serial() -> [Case; 84] {
+fn serial() -> [Case; 85] {
     cases![Serial:
         bed::a_killed_api_server_comes_back_with_its_data,
         bed::a_frozen_api_server_answers_nobody,
@@ -165,6 +166,7 @@ fn serial() -> [Case; 84] {
         policy::fedqs_account_changes_nothing_but_its_own_on_a_worker,
         rights::the_rights_that_are_shipped_suffice_from_joining_to_leaving,
         rights::multikueue_runs_jobs_with_the_rights_that_are_shipped,
+        chart::helm_installs_upgrades_rolls_back_and_removes_it,
         faults::a_daemon_killed_again_and_again_ends_in_the_same_state,
         faults::a_restarted_daemon_resumes_its_watch_or_lists_and_compares,
         faults::a_hub_that_refuses_writes_keeps_its_base_through_a_restart,
@@ -184,6 +186,8 @@ fn parallel() -> Vec<Case> {
         bed::a_pod_logs_through_the_api_server,
         bed::a_bare_cluster_has_no_kueue,
         bed::nothing_outlives_a_killed_run,
+        chart::what_it_renders_is_what_kubectl_applies,
+        chart::each_value_does_what_it_says_and_a_misspelt_one_is_refused,
         manifests::kubeconform_takes_all_that_is_shipped,
         metrics::prometheus_raises_alerts_and_takes_any_label,
         kueue_move::killed_at_each_request_a_move_leaves_the_job_in_one_queue_or_the_other,

@@ -160,6 +160,20 @@ pub fn flux() -> Result<PathBuf> {
     go_program("flux", &["go.mod", "go.sum"], "github.com/fluxcd/kustomize-controller")
 }
 
+/// Helm, at the version that `tools/helm` pins.
+pub fn helm() -> Result<PathBuf> {
+    go_program("helm", &["go.mod", "go.sum"], "helm.sh/helm/v3/cmd/helm")
+}
+
+/// The kinds of Prometheus' operator that the chart has objects of.
+pub fn prometheus_operators_crds() -> Result<Vec<String>> {
+    let of = |kind| {
+        let file = format!("example/prometheus-operator-crd/monitoring.coreos.com_{kind}.yaml");
+        module_file("prometheus_operator", "github.com/prometheus-operator/prometheus-operator", &file)
+    };
+    ["servicemonitors", "prometheusrules"].into_iter().map(of).collect()
+}
+
 /// A file of a module that a folder under `tools` pins.
 pub fn module_file(folder: &str, module: &str, file: &str) -> Result<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real/tools").join(folder);
