@@ -364,7 +364,8 @@ pub struct ManArgs {
   fedq completion zsh > \"${fpath[1]}/_fedq\"
   fedq completion fish > ~/.config/fish/completions/fedq.fish")]
 pub struct CompletionArgs {
-    #[arg(value_enum)]
+    /// bash, zsh or fish
+    #[arg(value_enum, hide_possible_values = true)]
     pub shell: Shell,
 }
 

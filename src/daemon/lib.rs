@@ -48,8 +48,11 @@ pub mod config;
 pub mod host;
 mod placement;
 mod serve;
+mod service_manager;
 mod settings;
 
+/// With the day of this version.
+const CHANGES: &str = include_str!("../../docs/CHANGELOG.md");
 /// After a stop signal, what is under way gets this long.
 const DRAIN: Duration = Duration::from_secs(20);
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -95,6 +98,7 @@ fn run_with_log(loaded: Loaded) -> anyhow::Result<()> {
     runtime.block_on(async {
         let host = Host::default();
         let _signals = host::stop_on_signals(&host.cancel)?;
+        let _told = service_manager::tell(host.ready.subscribe(), host.cancel.clone());
         serve(loaded.config, host).await
     })
 }
@@ -107,7 +111,10 @@ fn print(text: &str) -> anyhow::Result<ExitCode> {
 
 fn print_man() -> anyhow::Result<ExitCode> {
     let mut page = Vec::new();
-    clap_mangen::Man::new(<Args as clap::CommandFactory>::command()).render(&mut page)?;
+    let newest = CHANGES.lines().find_map(|line| line.strip_prefix("## "));
+    let released = newest.and_then(|newest| newest.rsplit(' ').next()).unwrap_or_default();
+    let man = clap_mangen::Man::new(<Args as clap::CommandFactory>::command());
+    man.date(released).manual("Manual of fedq").render(&mut page)?;
     print(&String::from_utf8(page).context("the page is no text")?)
 }
 

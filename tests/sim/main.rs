@@ -40,6 +40,7 @@ mod profiles;
 #[path = "../clients/relay.rs"]
 mod relay;
 mod said;
+mod service_manager;
 mod tasks;
 #[path = "../support/terminal.rs"]
 mod terminal;

@@ -22,7 +22,7 @@ pub struct Args {
     /// for a hub without OCM
     #[arg(
         long, value_enum, value_name = "WHOSE", num_args = 0..=1, require_equals = true,
-        default_missing_value = "fedq", conflicts_with = "rebuild_store"
+        default_missing_value = "fedq", conflicts_with = "rebuild_store", hide_possible_values = true
     )]
     pub print_crds: Option<Crds>,
 

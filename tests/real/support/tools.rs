@@ -165,6 +165,11 @@ pub fn helm() -> Result<PathBuf> {
     go_program("helm", &["go.mod", "go.sum"], "helm.sh/helm/v3/cmd/helm")
 }
 
+/// What judges manifests of kubectl's plugins, at the version of Krew that `tools/krew` pins.
+pub fn krew() -> Result<PathBuf> {
+    go_program("krew", &["go.mod", "go.sum"], "sigs.k8s.io/krew/cmd/validate-krew-manifest")
+}
+
 /// The kinds of Prometheus' operator that the chart has objects of.
 pub fn prometheus_operators_crds() -> Result<Vec<String>> {
     let of = |kind| {
