@@ -47,7 +47,7 @@ pub async fn remove(
                 if object.metadata.deletion_timestamp.is_none() {
                     delete(&kind, &object, DeleteParams::background(), &owner).await;
                 }
-                left.push((kind, object));
+                left.push((*kind, object));
             }
             Found::Hidden => hidden = true,
             Found::Gone => {
@@ -79,7 +79,7 @@ fn may_be_there(status: &ComponentStatus) -> bool {
 }
 
 enum Found {
-    There(Kind, Arc<Observed>),
+    There(Box<Kind>, Arc<Observed>),
     Gone,
     /// We made it, and may not see any more what became of it.
     Hidden,
@@ -93,7 +93,7 @@ async fn find(context: &Context, status: &ComponentStatus, owner: &Owner) -> Res
         Err(error) => return Err(error.into()),
     };
     match kind.component(&owner.namespace, &status.name, &owner.reference).await {
-        Ok(Some(object)) => Ok(Found::There(kind, object)),
+        Ok(Some(object)) => Ok(Found::There(Box::new(kind), object)),
         Ok(None) => Ok(Found::Gone),
         Err(kube::Error::Api(answer)) if answer.is_not_found() => Ok(Found::Gone),
         Err(kube::Error::Api(answer)) if answer.is_forbidden() => {

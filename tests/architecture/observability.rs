@@ -149,7 +149,8 @@ fn alerts_ask_for_metrics_that_there_are_and_say_what_to_do() {
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
     let rows: BTreeMap<&str, &str> = rows.collect();
     let mut alerts = BTreeSet::new();
-    for rule in rules["groups"].as_array().into_iter().flatten().flat_map(|group| group["rules"].as_array()) {
+    for rule in rules["groups"].as_array().into_iter().flatten().filter_map(|group| group["rules"].as_array())
+    {
         for rule in rule {
             let name = rule["alert"].as_str().expect("an alert");
             let expression = rule["expr"].as_str().expect("an expression");
@@ -185,10 +186,9 @@ fn the_dashboard_asks_for_metrics_that_there_are() {
         .filter_map(|variable| variable["name"].as_str().map(str::to_owned))
         .collect();
     let mut asked = BTreeSet::new();
+    let label = Regex::new(r"^label_values\((fedq_[a-z_]+)(?:\{[^}]*\})?, ([a-z_]+)\)$").expect("a pattern");
     for variable in dashboard["templating"]["list"].as_array().into_iter().flatten() {
         let Some(query) = variable["query"]["query"].as_str() else { continue };
-        let label =
-            Regex::new(r"^label_values\((fedq_[a-z_]+)(?:\{[^}]*\})?, ([a-z_]+)\)$").expect("a pattern");
         let found = label.captures(query).unwrap_or_else(|| panic!("{query}"));
         assert!(series.get(&found[1]).is_some_and(|labels| labels.contains(&found[2])), "{query}");
         assert_eq!(wrong(query, &series), [""; 0], "{query}");

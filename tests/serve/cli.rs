@@ -296,6 +296,44 @@ fn diff_ends_with_0_1_or_2() {
     assert_eq!(api.run(&["claim", "diff", "-f", "/nowhere"]).status.code(), Some(2));
 }
 
+/// As the check of a pull request runs it, whoever wrote that.
+#[test]
+fn claims_that_pruning_removes_are_shown_and_only_the_folder_is_read() {
+    let api = listening();
+    let east = stdout(&api.run(&["claim", "show", "east-resource-claim", "-o", "yaml"]));
+    let west = east.replace("east", "west").replace("'5'", "2").replace("\"5\"", "2");
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("west.yml"), west).unwrap();
+    let diff =
+        |more: &[&str]| api.run(&[&["claim", "diff", "-f", folder.path().to_str().unwrap()], more].concat());
+    let pruned = diff(&["--prune", "-o", "markdown"]);
+    assert_eq!(pruned.status.code(), Some(1), "{}", stderr(&pruned));
+    let removed =
+        "### Claim `east-resource-claim` (removed)\n\n| queue | flavor | resource | now | then | change |\n";
+    assert!(stdout(&pruned).starts_with(removed), "{}", stdout(&pruned));
+    assert!(stdout(&pruned).contains("| team-a | on-demand | gpu | 5 | 0 | -5 |\n"), "{}", stdout(&pruned));
+    assert!(stdout(&diff(&["--prune"])).contains("+++ in no file"));
+    assert!(!stdout(&diff(&["-o", "markdown"])).contains("east-resource-claim"));
+    // A file of the machine, and one without an end.
+    let secret = tempfile::tempdir().unwrap();
+    std::fs::write(secret.path().join("token"), "hush-hush").unwrap();
+    for (target, told) in [
+        (secret.path().join("token"), "is a link that leads out of the folder"),
+        (std::path::PathBuf::from("/dev/zero"), "is a link that leads out of the folder"),
+    ] {
+        std::os::unix::fs::symlink(target, folder.path().join("link.yaml")).unwrap();
+        let refused = diff(&[]);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(stderr(&refused).contains(told), "{}", stderr(&refused));
+        std::fs::remove_file(folder.path().join("link.yaml")).unwrap();
+    }
+    let token = api.run(&["claim", "diff", "-f", secret.path().join("token").to_str().unwrap()]);
+    assert_eq!(token.status.code(), Some(2));
+    assert!(stderr(&token).contains("no manifest") && !stderr(&token).contains("hush"), "{}", stderr(&token));
+    let endless = api.run(&["claim", "diff", "-f", "/dev/zero"]);
+    assert!(stderr(&endless).contains("more than 16 MiB"), "{}", stderr(&endless));
+}
+
 /// As the check of a pull request runs it.
 #[test]
 fn a_folder_is_compared_with_what_is_there() {
@@ -346,35 +384,6 @@ fn a_folder_is_compared_with_what_is_there() {
 | team-a | on-demand | gpu | 0 | 2 | +2 |
 ";
     assert_eq!(stdout(&changed), expected);
-    // What is applied with pruning removes what is in no file.
-    std::fs::remove_file(folder.path().join("clusters/east.yaml")).unwrap();
-    let pruned = diff(&["--prune", "-o", "markdown"]);
-    assert_eq!(pruned.status.code(), Some(1), "{}", stderr(&pruned));
-    let removed =
-        "### Claim `east-resource-claim` (removed)\n\n| queue | flavor | resource | now | then | change |\n";
-    assert!(stdout(&pruned).starts_with(removed), "{}", stdout(&pruned));
-    assert!(stdout(&pruned).contains("| team-a | on-demand | gpu | 5 | 0 | -5 |\n"), "{}", stdout(&pruned));
-    assert!(stdout(&diff(&["--prune"])).contains("+++ in no file"));
-    assert!(!stdout(&diff(&["-o", "markdown"])).contains("east-resource-claim"));
-    write("clusters/east.yaml", &east.replace("'5'", "6").replace("\"5\"", "6"));
-    // A file of the machine, and one without an end.
-    let secret = tempfile::tempdir().unwrap();
-    std::fs::write(secret.path().join("token"), "hush-hush").unwrap();
-    for (target, told) in [
-        (secret.path().join("token"), "is a link that leads out of the folder"),
-        (std::path::PathBuf::from("/dev/zero"), "is a link that leads out of the folder"),
-    ] {
-        std::os::unix::fs::symlink(target, folder.path().join("link.yaml")).unwrap();
-        let refused = diff(&[]);
-        assert_eq!(refused.status.code(), Some(2));
-        assert!(stderr(&refused).contains(told), "{}", stderr(&refused));
-        std::fs::remove_file(folder.path().join("link.yaml")).unwrap();
-    }
-    let token = api.run(&["claim", "diff", "-f", secret.path().join("token").to_str().unwrap()]);
-    assert_eq!(token.status.code(), Some(2));
-    assert!(stderr(&token).contains("no manifest") && !stderr(&token).contains("hush"), "{}", stderr(&token));
-    let endless = api.run(&["claim", "diff", "-f", "/dev/zero"]);
-    assert!(stderr(&endless).contains("more than 16 MiB"), "{}", stderr(&endless));
     assert_eq!(
         stdout(&diff(&["-o", "name"])),
         "clusterresourceclaim/east-resource-claim\nclusterresourceclaim/west-resource-claim\n"
