@@ -139,7 +139,7 @@ impl Seeds {
                 insert(bytes, at, &more);
             }
             Edit::Word { at, word } => {
-                insert(bytes, place(*at, length), WORDS[word % WORDS.len()].as_bytes())
+                insert(bytes, place(*at, length), WORDS[word % WORDS.len()].as_bytes());
             }
             Edit::GoOn { at, seed, from } => {
                 bytes.truncate(place(*at, length));

@@ -121,7 +121,7 @@ pub fn nested_json(bytes: &[u8]) {
     let whole = nested::is_nested(bytes);
     for piece in [1, 7] {
         let mut scan = nested::Scan::default();
-        let found = bytes.chunks(piece).fold(false, |found, piece| scan.finds(piece) || found);
+        let found = bytes.chunks(piece).any(|piece| scan.finds(piece));
         assert_eq!(found, whole, "in pieces of {piece} bytes");
     }
     let plain: Result<Value, _> = serde_json::from_slice(bytes);
