@@ -195,7 +195,6 @@ const LOOKS_LIKE_UPSTREAMS: &str = "aw-namesake";
 async fn look_like_upstreams(worker: &Cluster) -> Result<()> {
     let namespace = LOOKS_LIKE_UPSTREAMS;
     let name = "appwrapper-controller-manager";
-    let now = jiff::Timestamp::now();
     let objects = [
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}),
@@ -212,7 +211,7 @@ async fn look_like_upstreams(worker: &Cluster) -> Result<()> {
         json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {"name": "f134c674.codeflare.dev", "namespace": namespace},
-            "spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 3600, "renewTime": format!("{now:.6}")},
+            "spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 3600, "renewTime": "2099-01-01T00:00:00.000000Z"},
         }),
     ];
     for object in objects {

@@ -136,8 +136,8 @@ fn names(kind: &str, objects: &BTreeMap<Key, Value>) -> Vec<String> {
 
 /// The configuration in its ConfigMap.
 fn config(objects: &BTreeMap<Key, Value>) -> Result<(String, Value)> {
-    let maps = objects.iter().filter(|(key, _)| key.0 == "ConfigMap" && key.2 == "fedqd");
-    let text = maps.filter_map(|(_, map)| map["data"]["fedqd.yaml"].as_str()).next();
+    let mut maps = objects.iter().filter(|(key, _)| key.0 == "ConfigMap" && key.2 == "fedqd");
+    let text = maps.find_map(|(_, map)| map["data"]["fedqd.yaml"].as_str());
     let text = text.context("a ConfigMap fedqd")?.to_owned();
     let read = serde_saphyr::from_str(&text)?;
     Ok((text, read))
