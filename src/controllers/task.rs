@@ -59,6 +59,9 @@
 //!    `take_stock`), so that no write ends unseen in between. A withdrawal deletes Jobs in the foreground: as long as one is there, its pods may be.
 //!    `controllers/task/wishes.rs`, `clean`, removes what carries an older epoch, and what is left of finished tasks after
 //!    `tasks.keepObjects`.
+//!    Only with `tasks.lostPolicy: requeue` another cluster takes a task over while its own is lost and may still run it. What
+//!    is left behind is stored in the commit of that move (`store/tasks/left_behind.rs`), counts as quota of the lost cluster,
+//!    and is withdrawn before anything else is sent there (`controllers/task/left_behind.rs`).
 //! 9. `controllers/task/volumes.rs`, `tend_volumes`: a claim for each volume that is stored, on the cluster that was named,
 //!    or that the first task that mounts it goes to (`place_volumes`, stored before the task's move); one that is not wanted goes once no task mounts it. A claim that was there and that somebody deleted is not made
 //!    again: the volume is Lost, and the tasks that mount it are told. `controllers/task/secrets.rs`, `sweep`: the hub's Secrets go
@@ -114,7 +117,7 @@ use fedq_values::ids::ClusterName;
 pub use self::keep::LogKeeping;
 use self::{
     adopted::Adopted, asked::Asked, awaited::Awaited, gather::Gathered, index::Index, keep::Keeping,
-    rest::Rest, secrets::TaskContents, starts::Unmade, target::Target, wishes::Past,
+    left_behind::LeftBehind, rest::Rest, secrets::TaskContents, starts::Unmade, target::Target, wishes::Past,
 };
 
 mod adopted;
@@ -126,6 +129,7 @@ mod gather;
 mod index;
 mod job_sets;
 mod keep;
+mod left_behind;
 mod measure;
 mod on_hub;
 mod places;
@@ -180,6 +184,7 @@ pub struct TaskController {
     volumes: Vec<VolumeRow>,
     /// Of tasks whose objects are still on some cluster.
     past: HashMap<TaskId, Past>,
+    left_behind: LeftBehind,
     gathered: Gathered,
     awaited: Awaited,
     more_come: bool,
@@ -275,6 +280,7 @@ impl TaskController {
             live: BTreeMap::new(),
             volumes: Vec::new(),
             past: HashMap::new(),
+            left_behind: LeftBehind::default(),
             gathered,
             awaited: Awaited::default(),
             more_come: false,
@@ -327,6 +333,7 @@ impl TaskController {
             now = self.context.clock.now();
             self.retract();
             self.take_stock();
+            self.look_behind(&joined, now).await?;
             let decided = self.decide(&joined, &volumes, now);
             if decided.is_empty() {
                 break;
@@ -404,7 +411,7 @@ impl TaskController {
         for (id, decided) in decided {
             let Some(live) = self.live.get(&id) else { continue };
             let row = Arc::clone(&live.row);
-            if let Move::Dispatch(cluster) = &decided.step.to
+            if let Some(cluster) = decided.step.to.dispatches_to()
                 && !self.place_volumes(&row, cluster, volumes).await?
             {
                 continue;
@@ -426,6 +433,9 @@ impl TaskController {
                 continue;
             }
             self.measure(&row, &step, &decided.step.to);
+            if matches!(decided.step.to, Move::Replace(_)) {
+                self.left_behind.grew();
+            }
             info!(task.id = %step.id, phase = step.to.phase.word(), "Task {}: {}", step.id, step.event.message);
             let row = TaskRow {
                 state: step.to,

@@ -12,6 +12,7 @@
 //! | `quota_cells` | what each cluster contributes to each hub cell | a restart keeps the share of a cluster that does not answer |
 //! | `hub_cells` | what each hub queue's `fedq.dev/cells` last said | a queue that is replaced without it keeps its base |
 //! | `tasks`, `task_events` | accepted tasks until they are over, and what happened to them | they have no other home |
+//! | `task_left_behind` | dispatches that may still run on a cluster that was lost when another took them over | it has to be withdrawn there whenever that answers |
 //! | `volumes` | the volumes people want, and where | their names have no other home; what is in them is on their clusters |
 //! | `uploads`, `upload_data`, `task_uploads` | archives of files that tasks bring along, and which tasks need them | a task that moves takes them to another cluster, and whoever sent them may be gone |
 //! | `audit` | who did what through fedq | the answer when Kubernetes' own audit log is out of reach |

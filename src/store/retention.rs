@@ -39,9 +39,9 @@ const STATEMENTS: [&str; 6] = [
     "DELETE FROM audit WHERE at_ms < ?1 OR (refused = 1 AND id <=
        (SELECT id FROM audit WHERE refused = 1 ORDER BY id DESC LIMIT 1 OFFSET ?2))",
 ];
-/// A task that is not over is no history. Its events go with it.
-const TASKS: [&str; 1] = ["DELETE FROM tasks WHERE over = 1 AND (changed_ms < ?1
-       OR seq <= (SELECT seq FROM tasks WHERE over = 1 ORDER BY seq DESC LIMIT 1 OFFSET ?2))"];
+/// A task that is not over is no history, nor one of which a lost cluster may still run something. Its events go with it.
+const TASKS: [&str; 1] = ["DELETE FROM tasks WHERE over = 1 AND seq NOT IN (SELECT task FROM task_left_behind)
+       AND (changed_ms < ?1 OR seq <= (SELECT seq FROM tasks WHERE over = 1 ORDER BY seq DESC LIMIT 1 OFFSET ?2))"];
 
 impl Store {
     /// Removes history that `retention` does not keep; finished tasks are not part of it.

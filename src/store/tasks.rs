@@ -11,7 +11,7 @@ use sqlx::{
     sqlite::{SqliteConnection, SqliteExecutor, SqliteRow},
 };
 
-use self::pipeline::follow_up;
+use self::{left_behind::leave, pipeline::follow_up};
 use super::{AuditEntry, Page, PageRequest, Store, StoreError, audit, column, error::reading, uploads};
 use fedq_domain::task::{
     choose::Placement,
@@ -26,6 +26,7 @@ use fedq_domain::task::{
 };
 use fedq_values::ids::ClusterName;
 
+mod left_behind;
 mod pipeline;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -245,6 +246,7 @@ impl Store {
         let step = step.clone();
         self.write("record the task's move", move |connection| {
             async move {
+                leave(connection, &step).await?;
                 let moved = sqlx::query(
                     "UPDATE tasks SET state = ?1, over = ?2, dispatch = ?3, restarts = ?4, changed_ms = ?5, nodes = ?6
                      WHERE id = ?7 AND state = ?8 RETURNING seq, id, pipeline, pipeline_name, stage, stages, waits_for",

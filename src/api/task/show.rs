@@ -270,6 +270,7 @@ fn of_cluster(cluster: &ClusterName, verdict: &Verdict) -> ClusterVerdict {
         Verdict::Away(access, offer) => {
             let why = match access {
                 Access::Cordoned => "nothing new is sent there: it is cordoned",
+                Access::Tidied => "it was lost, and earlier runs that it still has are taken off first",
                 Access::Silent | Access::Ready => "it does not answer",
             };
             ("away", Some(offer), vec![why.to_owned()])

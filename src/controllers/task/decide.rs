@@ -53,6 +53,7 @@ impl TaskController {
         let mut fleet = self.gathered.read(joined, &self.capacity.borrow(), runs);
         fleet.by_multikueue = Arc::clone(&routes);
         fleet.hub_has_app_wrappers = self.hub_has_app_wrappers();
+        self.left_behind.close(|name, row| self.stays(name, row, joined), &mut fleet);
         let in_flight = self.in_flight(&fleet);
         let mut chooser = Chooser::new(fleet, in_flight, volumes);
         if !self.more_come(&chooser.fleet.unknown, joined, now) {
@@ -75,7 +76,14 @@ impl TaskController {
                     self.note_landed(&id);
                     self.follow_on_hub(&id)
                 }
-                Phase::Lost { cluster, before } => self.after_loss(&id, joined, cluster, *before),
+                Phase::Lost { cluster, before } => {
+                    let step = self.after_loss(&id, joined, cluster, *before);
+                    if step.is_none() && self.is_given_away(joined, cluster, *before) {
+                        self.place(&id, &mut chooser, &routes, now)
+                    } else {
+                        step
+                    }
+                }
                 phase => match phase.cluster() {
                     Some(cluster) => self.follow(&id, (cluster, joined), (&mut chooser, now)),
                     None => None,
@@ -129,6 +137,7 @@ impl TaskController {
             let cells = gather::takes(fleet, &row.namespace, &row.spec, placement);
             gather::add(&mut in_flight, &placement.cluster, cells);
         }
+        self.left_behind.count(&self.clusters, fleet, &mut in_flight);
         in_flight
     }
 
@@ -167,6 +176,8 @@ impl TaskController {
                 return None;
             }
         };
+        let is_lost = matches!(row.state.phase, Phase::Lost { .. });
+        let to = |cluster| if is_lost { Move::Replace(cluster) } else { Move::Dispatch(cluster) };
         match &choice.outcome {
             Outcome::Run(placement) if !placement.now && !chooser.fleet.coming.is_empty() => {
                 live.judged = Some((revision, "waits for clusters that are being connected".to_owned()));
@@ -196,11 +207,11 @@ impl TaskController {
                         dispatch.gang = if no_route.is_some() { Gang::Unwrapped } else { Gang::AppWrapper };
                     }
                     let hub = ClusterName::new(HUB).expect("a constant name is valid");
-                    let step = Step::new(Move::Dispatch(hub), Some("MultiKueue dispatches it".to_owned()));
+                    let step = Step::new(to(hub), Some("MultiKueue dispatches it".to_owned()));
                     return decided(&row, step, Some(dispatch), None);
                 }
                 let detail = if placement.now { "it has room now" } else { "it will wait there for quota" };
-                let step = Step::new(Move::Dispatch(placement.cluster.clone()), Some(detail.to_owned()));
+                let step = Step::new(to(placement.cluster.clone()), Some(detail.to_owned()));
                 decided(&row, step, Some(dispatch), None)
             }
             // It was accepted, and quota and queues come back: what cannot hold it now may do so later.
@@ -251,9 +262,16 @@ impl TaskController {
         } else {
             // Somebody let go of it, which is their word that nothing of it counts any more.
             let given_up = matches!(before, Before::Withdrawing(_));
-            (given_up || self.settings.lost_policy == LostPolicy::Requeue).then_some(Move::Fenced)?
+            (given_up || self.settings.lost_policy != LostPolicy::Wait).then_some(Move::Fenced)?
         };
         decided(row, Step::new(to, None), row.dispatch.clone(), None)
+    }
+
+    /// Whether another cluster is to take it over, though the lost one may still run it.
+    fn is_given_away(&self, joined: &JoinedClusters, cluster: &ClusterName, before: Before) -> bool {
+        let connection = joined.get(cluster).map(|entry| &entry.connection);
+        let is_lost = matches!(connection, Some(Connection::Lost { .. }));
+        is_lost && before.goes_on() && self.settings.lost_policy == LostPolicy::Requeue
     }
 
     /// A cluster of which it is known for sure what is there.

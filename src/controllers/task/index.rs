@@ -311,6 +311,11 @@ impl OnCluster {
         self.jobs.iter().filter(move |(_, job)| job.epoch() == Some(epoch))
     }
 
+    /// Of a dispatch and those before it.
+    pub fn until(&self, epoch: Epoch) -> impl Iterator<Item = &(Kind, Arc<TaskJob>)> {
+        self.jobs.iter().filter(move |(_, job)| job.epoch().is_none_or(|of| of <= epoch))
+    }
+
     pub fn pods(&self, epoch: Epoch) -> impl Iterator<Item = &LogPod> {
         self.pods.iter().map(|pod| &**pod).filter(move |pod| pod.epoch() == Some(epoch))
     }

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::driver::Next;
 use fedq_domain::task::{
     names::TaskId,
-    phase::Phase,
+    phase::{LostPolicy, Phase},
     pipeline::Stage,
     progress::pending_reason,
     view::{TaskView, TaskViews, VolumeViews},
@@ -302,6 +302,13 @@ impl TaskController {
             }
             (phase, ..) => pending_reason(phase, &decide::nothing()),
         };
+        if let (Phase::Lost { before, .. }, Some(reason), Some((_, judged))) =
+            (&row.state.phase, &mut view.pending_reason, &live.judged)
+            && before.goes_on()
+            && self.settings.lost_policy == LostPolicy::Requeue
+        {
+            *reason = format!("{reason}; another cluster takes it over once one can: {judged}");
+        }
         view
     }
 }

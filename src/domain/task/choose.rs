@@ -147,7 +147,9 @@ pub fn choose(task: &TaskSpec, wish: &Wish, view: &View, weights: Weights) -> Ch
                     continue;
                 };
                 match cluster.access {
-                    Access::Cordoned | Access::Silent => Verdict::Away(cluster.access, offer),
+                    Access::Cordoned | Access::Tidied | Access::Silent => {
+                        Verdict::Away(cluster.access, offer)
+                    }
                     Access::Ready => {
                         if best.as_ref().is_none_or(|(least, _)| rank < *least) {
                             best = Some((rank, place(task, cluster, &offer)));

@@ -47,11 +47,13 @@ pub enum Reason {
     VolumeLost,
     ClusterLost,
     ClusterBack,
+    /// Another cluster took it over from one that is lost.
+    Replaced,
     Fenced,
 }
 
 impl Reason {
-    const ALL: [Self; 23] = [
+    const ALL: [Self; 24] = [
         Self::Submitted,
         Self::Due,
         Self::Chosen,
@@ -74,6 +76,7 @@ impl Reason {
         Self::VolumeLost,
         Self::ClusterLost,
         Self::ClusterBack,
+        Self::Replaced,
         Self::Fenced,
     ];
 }
@@ -152,6 +155,12 @@ fn told(step: &Move, state: &State) -> (Reason, String) {
         Move::Withdrawn => (Reason::Withdrawn, withdrawn(&state.phase).to_owned()),
         Move::ClusterLost => (Reason::ClusterLost, format!("{cluster} does not answer")),
         Move::ClusterBack => (Reason::ClusterBack, format!("{cluster} answers again")),
+        Move::Replace(cluster) => (
+            Reason::Replaced,
+            format!(
+                "cluster {cluster} was chosen in place of the lost one, which withdraws it once it answers"
+            ),
+        ),
         Move::Fenced => (Reason::Fenced, "its lost cluster can run nothing of it any more".to_owned()),
     }
 }

@@ -3,7 +3,8 @@
 //! A task is on at most one cluster. Whatever takes it off one goes through [`Phase::Withdrawing`], which
 //! ends only when the cluster has confirmed that nothing of it is left; only then may it be dispatched
 //! again, under the next epoch. So no crash and no delay makes it run twice, and what carries an older
-//! epoch is an orphan.
+//! epoch is an orphan. The one way round is [`Move::Replace`], which an administrator has to have chosen
+//! ([`LostPolicy::Requeue`]): what it leaves behind on a lost cluster is withdrawn when that answers again.
 
 use serde::{Deserialize, Serialize};
 
@@ -95,6 +96,9 @@ pub enum LostPolicy {
     #[default]
     Wait,
     /// It is run elsewhere once the cluster is let go of: until then it may still be running there.
+    RequeueOnceLeft,
+    /// Another cluster takes it over as soon as one can. What may still run on the lost one keeps its quota there, and is
+    /// withdrawn when that answers.
     Requeue,
 }
 
@@ -103,6 +107,8 @@ pub enum LostPolicy {
 pub enum Move {
     /// A cluster was chosen: the next epoch begins.
     Dispatch(ClusterName),
+    /// Its cluster is lost, and this one takes it over: the next epoch begins, the one before is left behind.
+    Replace(ClusterName),
     /// Its objects are all there.
     Written,
     /// The cluster does not take its objects; some may be there.
@@ -168,10 +174,27 @@ impl State {
     /// The state after `to`. What has ended stays as it is.
     pub fn next(self, to: Move) -> Result<Self, IllegalMove> {
         let epoch = match &to {
-            Move::Dispatch(_) => self.epoch.saturating_add(1),
+            Move::Dispatch(_) | Move::Replace(_) => self.epoch.saturating_add(1),
             _ => self.epoch,
         };
         Ok(Self { phase: self.phase.next(to)?, epoch })
+    }
+}
+
+impl Move {
+    /// Where a dispatch begins with it.
+    pub fn dispatches_to(&self) -> Option<&ClusterName> {
+        match self {
+            Self::Dispatch(cluster) | Self::Replace(cluster) => Some(cluster),
+            _ => None,
+        }
+    }
+}
+
+impl Before {
+    /// Whether it would run again elsewhere.
+    pub fn goes_on(self) -> bool {
+        !matches!(self, Self::Withdrawing(Then::Stop | Then::Fail(_)))
     }
 }
 
@@ -282,6 +305,7 @@ impl Phase {
     fn from_lost(cluster: ClusterName, before: Before, to: Move) -> Result<Self, IllegalMove> {
         match to {
             Move::ClusterBack => Ok(Self::live(cluster, before)),
+            Move::Replace(by) if by != cluster && before.goes_on() => Ok(Self::Dispatching { cluster: by }),
             Move::Stop => {
                 let then = match before {
                     Before::Withdrawing(then) => stopping(then),

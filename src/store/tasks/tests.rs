@@ -458,3 +458,40 @@ async fn app_wrappers_are_listed_apart() {
         }
     }
 }
+
+#[tokio::test]
+async fn what_was_left_behind_is_known_until_it_is_gone_and_its_task_is_not_forgotten_before() {
+    let (folder, store) = store().await;
+    let task = TaskRow { dispatch: Some(dispatch()), ..row(1, "ann") };
+    store.insert_task(&task).await.expect("stored");
+    let name = |name: &str| ClusterName::new(name).expect("a name");
+    let mut last = task.clone();
+    let mut go = async |step: Move, second: i64| {
+        let (after, record) = moved(&last, &step, second);
+        assert!(store.move_task(&record).await.expect("stored"));
+        last = after;
+        last.clone()
+    };
+    go(Move::Dispatch(name("one")), 1).await;
+    go(Move::Started, 2).await;
+    let lost = go(Move::ClusterLost, 3).await;
+    assert!(store.left_behind().await.expect("read").is_empty(), "it may come back");
+    go(Move::Replace(name("two")), 4).await;
+    let over = go(Move::Succeeded, 5).await;
+    let expected = TaskRow { changed: over.changed, ..lost.clone() };
+    assert_eq!(store.left_behind().await.expect("read"), std::slice::from_ref(&expected));
+    // A move that comes too late leaves nothing.
+    let (_, late) = moved(&lost, &Move::Replace(name("three")), 6);
+    assert!(!store.move_task(&late).await.expect("read"));
+    let retention = Retention { keep_for: Duration::ZERO, keep_rows: 0 };
+    store.prune_tasks(retention, at(99)).await.expect("pruned");
+    store.close().await;
+    let store = Store::open(&folder.path().join("fedq.db")).await.expect("opens");
+    assert_eq!(store.left_behind().await.expect("read"), [expected]);
+    store.forget_left_behind(&task.id, 2, (at(7), "gone")).await.expect("another dispatch");
+    assert_eq!(store.left_behind().await.expect("read").len(), 1);
+    store.forget_left_behind(&task.id, 1, (at(7), "gone")).await.expect("stored");
+    assert!(store.left_behind().await.expect("read").is_empty());
+    store.prune_tasks(retention, at(99)).await.expect("pruned");
+    assert_eq!(store.task(&task.id).await.expect("read"), None);
+}

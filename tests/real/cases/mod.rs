@@ -40,6 +40,7 @@ pub mod task;
 pub mod task_enter;
 pub mod task_kills;
 pub mod task_logs;
+pub mod task_lost;
 pub mod task_stage;
 pub mod task_starts;
 pub mod task_stops;
@@ -87,7 +88,7 @@ pub fn all() -> Vec<Case> {
 }
 
 #[expect(clippy::too_many_lines, reason = "a list")]
-fn serial() -> [Case; 85] {
+fn serial() -> [Case; 86] {
     cases![Serial:
         bed::a_killed_api_server_comes_back_with_its_data,
         bed::a_frozen_api_server_answers_nobody,
@@ -147,6 +148,7 @@ fn serial() -> [Case; 85] {
         reported::a_cluster_that_only_reports_counts_on_the_hub,
         reported::nodes_of_followed_clusters_are_published_when_asked_for,
         task_logs::four_nodes_are_submitted_followed_through_a_restart_and_stopped,
+        task_lost::a_lost_clusters_task_runs_elsewhere_and_its_copy_is_withdrawn_at_return,
         task_starts::what_does_not_start_says_why_and_goes_where_it_can,
         task_enter::people_enter_their_own_tasks_where_the_cluster_allows_it,
         command_line::a_claim_is_edited_with_checks_and_on_top_of_other_edits,

@@ -33,9 +33,19 @@ pub async fn staged<'f>(
     case: &'static str,
     (more, of_queue): (&str, &str),
 ) -> Result<Stage<'f>> {
+    staged_at(fleet, name, case, (more, of_queue, super::stage::PATIENT)).await
+}
+
+/// With `clusters` of the configuration, too.
+pub async fn staged_at<'f>(
+    fleet: &'f Fleet,
+    name: &str,
+    case: &'static str,
+    (more, of_queue, clusters): (&str, &str, &str),
+) -> Result<Stage<'f>> {
     let tenant = format!("{{namespace: {case}, users: ['*'], queue: {case}, podConfig: {PODS}}}");
     let tasks = format!("tasks: {{tenants: [{tenant}], {more}}}");
-    let stage = Stage::set_with(fleet, name, case, super::stage::PATIENT, &tasks).await?;
+    let stage = Stage::set_with(fleet, name, case, clusters, &tasks).await?;
     for worker in &fleet.workers {
         worker.add_nodes(&[node(case, "a").gpus(8), node(case, "b").gpus(8)]).await?;
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use fedq_sim::api::{Internal, write_internally};
 use fedq_sim::cluster::Cluster;
 use fedq_sim::kind::Kind;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::bed::{WITHIN, wait};
 use super::stage::{Stage, of_task, wrong};
@@ -14,10 +14,14 @@ const SOON: &str = ", lostTimeout: 6s";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_on_a_lost_cluster_is_lost_and_goes_on_when_it_is_back() {
-    let stage = Stage::set_with(&[("one", 8)], SOON, "").await;
-    let id = stage.submit(25, "run: x\nresources: {accelerators: 1}\n").await;
+    let stage = Stage::set_with(&[("one", 8), ("two", 4)], SOON, "").await;
+    let id = stage.submit(25, "run: x\nresources: {accelerators: 6}\n").await;
     stage.reaches(&id, "running").await;
     wrong(stage.worker("one"), "refuse-connections; hang");
+    stage.reaches(&id, "lost").await;
+    stage.bed.assign(stage.worker("two"), "8").await;
+    stage.bed.holds(stage.worker("two"), "8").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
     let lost = stage.reaches(&id, "lost").await;
     assert!(
         lost["pendingReason"].as_str().is_some_and(|reason| reason.contains("does not answer")),
@@ -32,7 +36,7 @@ async fn a_task_on_a_lost_cluster_is_lost_and_goes_on_when_it_is_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_on_a_cluster_that_was_let_go_of_runs_elsewhere_if_that_is_the_policy() {
-    let stage = Stage::set_with(&[("one", 8), ("two", 4)], SOON, ", lostPolicy: requeue").await;
+    let stage = Stage::set_with(&[("one", 8), ("two", 4)], SOON, ", lostPolicy: requeueOnceLeft").await;
     let id = stage.submit(3600, "run: x\nresources: {accelerators: 6}\n").await;
     stage.reaches(&id, "running").await;
     wrong(stage.worker("one"), "refuse-connections; hang");
@@ -52,6 +56,57 @@ async fn a_task_on_a_cluster_that_was_let_go_of_runs_elsewhere_if_that_is_the_po
     assert_eq!(stage.reaches(&id, "running").await["cluster"], "two");
     assert_eq!(of_task(stage.worker("two"), "Job", &id).len(), 1);
     stage.fedq(&["task", "stop", &id, "--yes"], "").await.unwrap();
+}
+
+/// Killed in between at each stage, it goes the same way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_cluster_gives_its_task_away_and_takes_nothing_else_before_its_own_copy_is_withdrawn() {
+    let mut stage = Stage::set_with(&[("one", 8), ("two", 4)], SOON, ", lostPolicy: requeue").await;
+    let id = stage.submit(3600, "run: x\nresources: {accelerators: 6}\n").await;
+    stage.reaches(&id, "running").await;
+    wrong(stage.worker("one"), "refuse-connections; hang");
+    let lost = stage.reaches(&id, "lost").await;
+    assert_eq!(
+        (lost["cluster"].as_str(), lost["epoch"].as_u64()),
+        (Some("one"), Some(1)),
+        "nobody can take it"
+    );
+    stage.bed.assign(stage.worker("two"), "8").await;
+    let running = stage.reaches(&id, "running").await;
+    assert_eq!((running["cluster"].as_str(), running["epoch"].as_u64()), (Some("two"), Some(2)));
+    assert_eq!(stage.reasons(&id).await.iter().filter(|reason| *reason == "Replaced").count(), 1);
+    // What the lost one still has counts nowhere as the task's, and is not forgotten by a restart.
+    assert_eq!(of_task(stage.worker("one"), "Job", &id).len(), 1);
+    stage.kill();
+    stage.start();
+    let next = stage.try_submit(1, "run: x\nresources: {accelerators: 4}\n", &["--cluster", "one"]).await;
+    wrong(stage.worker("one"), "delete jobs: hang");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let next = match next {
+        Ok(next) => next,
+        // Nothing is known of the cluster yet.
+        Err(_) => stage.submit_to("one", 1, "run: x\nresources: {accelerators: 4}\n").await,
+    };
+    stage.waits_because(&next, "no cluster takes it now; it could run on one").await;
+    stage.kill();
+    wrong(stage.worker("one"), "");
+    stage.start();
+    stage.reaches(&next, "succeeded").await;
+    let one = stage.worker("one");
+    wait("the Job of the earlier dispatch to be gone", one, || of_task(one, "Job", &id).is_empty()).await;
+    let jobs = stage.history("one", "Job");
+    let first = |holds: &dyn Fn(&Value) -> bool| jobs.iter().position(holds).expect("it happened");
+    let of = |job: &Value, id: &str| job["metadata"]["labels"]["task-id"] == id;
+    let withdrawn = first(&|job| of(job, &id) && !job["metadata"]["deletionTimestamp"].is_null());
+    assert!(withdrawn < first(&|job| of(job, &next)), "it was withdrawn before the next one came");
+    let running = stage.reaches(&id, "running").await;
+    assert_eq!((running["cluster"].as_str(), running["epoch"].as_u64()), (Some("two"), Some(2)));
+    assert!(
+        running["events"].to_string().contains("one answers again, and nothing of it is left there"),
+        "{running:#}"
+    );
+    stage.fedq(&["task", "stop", &id, "--yes"], "").await.unwrap();
+    stage.is_gone(&id).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -167,6 +167,11 @@ impl Stage {
         Ok(told["id"].as_str().or(told["task"]["id"].as_str()).unwrap().to_owned())
     }
 
+    /// For one cluster only.
+    pub async fn submit_to(&self, cluster: &str, seconds: u32, task: &str) -> String {
+        self.try_submit(seconds, task, &["--cluster", cluster]).await.unwrap()
+    }
+
     pub async fn status(&self, id: &str) -> Value {
         let began = Instant::now();
         loop {
@@ -239,6 +244,15 @@ impl Stage {
             }
         }
         found
+    }
+
+    /// Every form that objects of a kind ever had on a worker, in that order.
+    pub fn history(&self, name: &str, kind: &str) -> Vec<Value> {
+        let at = self.bed.workers.iter().position(|worker| worker.state.name == name).unwrap();
+        let store = &self.bed.workers[at].state.store;
+        let (changes, _) =
+            store.since(Kind::named(kind).unwrap(), self.began[at]).expect("a history that is kept");
+        changes.iter().filter_map(|change| change.after.as_deref().cloned()).collect()
     }
 
     /// Until nothing of a task is left on any worker.

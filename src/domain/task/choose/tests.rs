@@ -96,7 +96,7 @@ fn a_person_s_cluster_is_kept_to() {
 #[test]
 fn a_cluster_that_is_away_is_waited_for() {
     let away = |access| vec![ClusterView { access, ..cluster("a", (8, 0)) }];
-    for access in [Access::Silent, Access::Cordoned] {
+    for access in [Access::Silent, Access::Cordoned, Access::Tidied] {
         assert_eq!(decide(GPUS, &wish(), away(access)).outcome, Outcome::Wait);
     }
     let mut both = away(Access::Silent);

@@ -33,6 +33,8 @@ pub struct ClusterView {
 pub enum Access {
     Ready,
     Cordoned,
+    /// It was lost, and what tasks left there that others took over is being taken off first.
+    Tidied,
     /// It does not answer, so that what is known of it may be old.
     Silent,
 }

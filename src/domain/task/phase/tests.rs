@@ -86,6 +86,21 @@ fn a_lost_cluster_keeps_the_task_until_it_is_back_or_fenced() {
 }
 
 #[test]
+fn another_cluster_takes_over_from_a_lost_one_what_is_to_go_on() {
+    let by = || Move::Replace(cluster("two"));
+    let lost = |step: Move| after(&[dispatch(), Move::Written, step, Move::ClusterLost]);
+    for before in [Move::Started, Move::Spill] {
+        let replaced = lost(before).next(by()).expect("legal");
+        assert_eq!((replaced.phase, replaced.epoch), (Phase::Dispatching { cluster: cluster("two") }, 2));
+    }
+    assert!(lost(Move::Started).next(Move::Replace(cluster("one"))).is_err(), "that is the lost one");
+    for over in [Move::Stop, Move::Vanished] {
+        assert!(lost(over).next(by()).is_err(), "it is not to run again");
+    }
+    assert!(after(&[dispatch(), Move::Written]).next(by()).is_err(), "its cluster answers");
+}
+
+#[test]
 fn refusals_and_vanished_objects_fail_once_nothing_is_left() {
     for (step, reason) in [(Move::Refused, Failure::Refused), (Move::Vanished, Failure::Vanished)] {
         let state = after(&[dispatch(), step]);
@@ -109,7 +124,8 @@ fn states_are_kept_as_json() {
 fn any_move() -> impl Strategy<Value = Move> {
     let names = proptest::sample::select(vec!["one", "two", "three"]);
     prop_oneof![
-        4 => names.prop_map(|name| Move::Dispatch(cluster(name))),
+        4 => names.clone().prop_map(|name| Move::Dispatch(cluster(name))),
+        2 => names.prop_map(|name| Move::Replace(cluster(name))),
         2 => Just(Move::Withdrawn),
         20 => proptest::sample::select(vec![
             Move::Written,
@@ -136,7 +152,7 @@ fn any_move() -> impl Strategy<Value = Move> {
 
 proptest! {
     /// Whatever comes: epochs never fall and rise only by a dispatch, a task changes its cluster only
-    /// through a confirmed withdrawal or a fence, and what is over stays so.
+    /// through a confirmed withdrawal or a fence, or from a lost one, and what is over stays so.
     #[test]
     fn any_sequence_of_moves_keeps_the_rules(moves in proptest::collection::vec(any_move(), 0..60)) {
         let mut state = State::default();
@@ -153,7 +169,7 @@ proptest! {
                 }
                 Ok(next) => state = next,
             }
-            let rise = u32::from(matches!(step, Move::Dispatch(_)));
+            let rise = u32::from(step.dispatches_to().is_some());
             prop_assert_eq!(state.epoch, before.epoch + rise);
             if before.phase.is_over() {
                 prop_assert_eq!(&state, &before);
@@ -161,6 +177,11 @@ proptest! {
             match &step {
                 Move::Dispatch(cluster) => {
                     prop_assert_eq!(on.replace(cluster.clone()), None);
+                }
+                Move::Replace(cluster) => {
+                    prop_assert_eq!(before.phase.word(), "lost");
+                    let was = on.replace(cluster.clone());
+                    prop_assert_ne!(was.as_ref(), Some(cluster));
                 }
                 Move::Withdrawn | Move::Fenced => on = None,
                 _ => {}
