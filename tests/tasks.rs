@@ -108,6 +108,7 @@ fn print_task(told: &mut String, index: usize, new: &NewTask) {
             print_objects(told, new, placement);
         }
         Outcome::Wait => told.push_str("waits for a cluster that is away\n"),
+        Outcome::Limited(excess) => writeln!(told, "{excess}").unwrap(),
         Outcome::Never => told.push_str("never fits\n"),
     }
 }

@@ -108,7 +108,8 @@ async fn submit(
     let strict = form::strict(query.as_deref());
     let pods =
         user.as_ref().map_or_else(|_| Allowed::Unknown, |User(owner)| Allowed::By(owner.rule.pods.clone()));
-    let options = Options { strict, pods, ..Options::default() };
+    let limits = user.as_ref().map(|User(owner)| owner.rule.limits).unwrap_or_default();
+    let options = Options { strict, pods, limits, ..Options::default() };
     let (User(owner), mut file) = form::both(user, form::task(&headers, body, &options))?;
     let failed = |failure| Refusal::failed(Operation::SubmitTask, failure);
     if !strict {

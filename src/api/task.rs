@@ -32,6 +32,7 @@ use super::{
     stream::watch,
 };
 use fedq_domain::task::{
+    limits::Limits,
     names::TaskId,
     sky::{self, Allowed, Changes, Options},
     upload::Archive,
@@ -71,6 +72,7 @@ pub async fn submit_task(
     let uploads = submit::uploads(&state, &owner, &asked.uploads, dry_run).await?;
     let pods = Allowed::By(owner.rule.pods.clone());
     let (text, options) = options(asked, uploads, pods);
+    let options = Options { limits: owner.rule.limits, ..options };
     let file = sky::read_file(text.as_bytes(), &options).map_err(|error| refused(&error))?;
     let warnings = file.warnings.iter().map(ToString::to_string).collect();
     let checked = check(&state, &owner, file, &wanted).await?;
@@ -124,6 +126,7 @@ fn options(asked: SubmitTask, uploads: BTreeMap<String, Archive>, pods: Allowed)
         workdir: asked.workdir,
         priority: asked.priority,
         disk_size: asked.disk_size,
+        max_duration: asked.max_duration,
         infra: asked.infra,
         accelerators: asked.accelerators,
         cpus: asked.cpus,
@@ -138,6 +141,7 @@ fn options(asked: SubmitTask, uploads: BTreeMap<String, Archive>, pods: Allowed)
         changes,
         as_app_wrapper: asked.as_app_wrapper,
         pods,
+        limits: Limits::default(),
         strict: asked.strict,
     };
     (asked.file, options)

@@ -102,6 +102,7 @@ use fedq_domain::{
     task::{
         choose::{Placement, Weights},
         event::Event,
+        limits::Limits,
         names::TaskId,
         phase::{Epoch, LostPolicy, Move, State},
         progress::Step,
@@ -163,6 +164,8 @@ pub struct Settings {
     pub logs: Option<LogKeeping>,
     /// By namespace.
     pub tenants: BTreeMap<String, Tenant>,
+    /// Of those that have some.
+    pub limits: BTreeMap<String, Limits>,
     pub timing: Timing,
 }
 
@@ -416,11 +419,19 @@ impl TaskController {
             {
                 continue;
             }
+            let mut dispatch = decided.dispatch.clone();
+            if let Some(dispatch) = &mut dispatch {
+                match &decided.step.to {
+                    Move::Started => dispatch.started = Some(now),
+                    Move::Evicted => dispatch.started = None,
+                    _ => {}
+                }
+            }
             let step = TaskMove {
                 id,
                 from: row.state.clone(),
                 to: decided.to.clone(),
-                dispatch: decided.dispatch.clone(),
+                dispatch,
                 restarts: row.restarts + u32::from(decided.step.counts),
                 nodes: decided.nodes,
                 event: Event::of(&decided.step.to, &decided.to, now, decided.step.detail.as_deref()),

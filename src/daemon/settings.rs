@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fedq_controllers::{capacity, cluster, quota, task, writer::WriterConfig};
+use fedq_domain::task::limits;
 use fedq_k8s::{
     client::ClientLimits,
     hub::Hub,
@@ -92,7 +93,10 @@ impl Daemon {
 
     pub(super) fn task_settings(&self) -> task::Settings {
         let tasks = &self.config.tasks;
-        let tenants = self.config.tenants().0.into_iter().map(|rule| rule.tenant);
+        let rules = self.config.tenants().0;
+        let limited = rules.iter().filter(|rule| rule.limits != limits::Limits::default());
+        let limits = limited.map(|rule| (rule.tenant.namespace.clone(), rule.limits)).collect();
+        let tenants = rules.into_iter().map(|rule| rule.tenant);
         task::Settings {
             spill_after: tasks.spill_after,
             start_timeout: tasks.start_timeout,
@@ -103,6 +107,7 @@ impl Daemon {
             weights: tasks.weights.resolve(),
             logs: self.kept_logs.clone(),
             tenants: tenants.map(|tenant| (tenant.namespace.clone(), tenant)).collect(),
+            limits,
             timing: self.timing(),
         }
     }

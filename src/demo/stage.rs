@@ -16,7 +16,7 @@ use super::{
 };
 use fedq_base::telemetry;
 use fedq_daemon::{
-    config::{Config, Listen, PodConfig, Tenant},
+    config::{Config, Listen, PodConfig, Tenant, TenantLimits},
     host::Host,
 };
 use fedq_k8s::types::claim::REVIEW_PATH;
@@ -300,6 +300,7 @@ fn configuration(folder: &Path, pace: Pace, webhook: SocketAddr) -> Config {
         groups: Vec::new(),
         service_account: None,
         pod_config: PodConfig::default(),
+        limits: TenantLimits::default(),
     }];
     // The simulated clusters are on this machine.
     config.clusters.allow_loopback = true;

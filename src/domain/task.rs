@@ -3,6 +3,7 @@
 pub mod choose;
 pub mod event;
 pub mod fleet;
+pub mod limits;
 pub mod names;
 pub mod phase;
 pub mod pipeline;

@@ -16,8 +16,9 @@ use super::{AuditEntry, Page, PageRequest, Store, StoreError, audit, column, err
 use fedq_domain::task::{
     choose::Placement,
     event::{Event, Reason},
+    limits::Taken,
     names::TaskId,
-    phase::{Move, State},
+    phase::{Move, Phase, State},
     pipeline::Stage,
     record::NodeCounts,
     render::Gang,
@@ -51,6 +52,15 @@ pub struct TaskRow {
     pub stage: Option<Stage>,
 }
 
+impl TaskRow {
+    /// What it takes of its tenant's limits.
+    pub fn takes(&self) -> Taken {
+        let is_placed = self.state.phase != Phase::Pending && !self.state.phase.is_over();
+        let dispatch = self.dispatch.as_ref().filter(|_| is_placed);
+        dispatch.map_or_else(Taken::default, |dispatch| Taken::by(&self.spec, dispatch.placement.candidate))
+    }
+}
+
 /// Of a task, beside that it was submitted.
 const EVENTS: u32 = 500;
 
@@ -68,6 +78,9 @@ pub struct Dispatch {
     /// Where MultiKueue put it.
     #[serde(default)]
     pub landed: Option<ClusterName>,
+    /// Since when it runs, if it does or did before its cluster fell silent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<Timestamp>,
 }
 
 impl Dispatch {

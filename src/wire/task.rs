@@ -84,6 +84,10 @@ pub struct SubmitTask {
     #[schema(max_length = 64)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_size: Option<String>,
+    /// Instead of the file's `max_duration`: seconds, or a number with `s`, `m`, `h` or `d`.
+    #[schema(max_length = 64)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_duration: Option<String>,
     /// Instead of the file's `accelerators`, such as `H100:8`.
     #[schema(max_length = 256)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -284,6 +288,9 @@ pub struct TaskDetail {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup: Option<String>,
     pub run: String,
+    /// For how long one run of it may go on, as `2h`; absent: for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_duration: Option<String>,
     /// Names of its variables; values stay with the task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub envs: Vec<String>,

@@ -22,6 +22,7 @@ use fedq_domain::{
     check::Finding,
     resources::Aliases,
     task::{
+        limits::Limits,
         render::Tenant,
         tenant::{ANYONE, PodRules, Rule, Tenants},
     },
@@ -93,6 +94,7 @@ fn api(store: &Store) -> Router {
         tenant: Tenant { namespace: "default".to_owned(), service_account: None },
         queue: Some("main".to_owned()),
         pods: PodRules::default(),
+        limits: Limits::default(),
     };
     router(State::new(Parts {
         overview: watch::channel(Arc::default()).1,

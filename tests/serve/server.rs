@@ -1,6 +1,6 @@
 //! A served API with two clusters, one claim and one queue.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -21,6 +21,7 @@ use fedq_domain::{
     placement::view::PlacementView,
     resources::{Aliases, Resources},
     task::{
+        limits::{Bounds, Limits},
         render::Tenant,
         tenant::{PodRules, Rule, Tenants},
         view::{TaskViews, VolumeViews},
@@ -156,9 +157,17 @@ fn tenants() -> Tenants {
         tenant: Tenant { namespace: namespace.to_owned(), service_account: None },
         queue: queue.map(str::to_owned),
         pods: PodRules::default(),
+        limits: Limits::default(),
+    };
+    let bounds = |gpus| Bounds { gpus: Some(Amount::new(gpus)), cpu: None };
+    let limits = Limits {
+        all: bounds(64),
+        per_user: bounds(16),
+        max_duration: Some(Duration::from_hours(8)),
+        default_duration: None,
     };
     Tenants(vec![
-        rule(&[], &["research"], "research", None),
+        Rule { limits, ..rule(&[], &["research"], "research", None) },
         rule(&["ann", "viewer", "stranger", "root"], &[], "default", Some("main")),
     ])
 }
@@ -228,6 +237,7 @@ fn resources(amounts: &[(&str, &str)]) -> Resources {
 fn cluster(connection: Connection) -> ClusterOverview {
     let flavor = FlavorOverview {
         capacity: resources(&[("cpu", "1000"), ("nvidia.com/gpu", "10")]),
+        coming: resources(&[]),
         assigned: resources(&[("cpu", "500"), ("nvidia.com/gpu", "5")]),
         unassigned: resources(&[("cpu", "500"), ("nvidia.com/gpu", "5")]),
     };

@@ -578,3 +578,42 @@ async fn a_cluster_that_stays_unknown_may_be_able_to_hold_a_task() {
     submit(&served, ANN, "run: x\n").await;
     assert_eq!(served.store.live_tasks().await.unwrap().len(), 1);
 }
+
+#[tokio::test]
+async fn what_a_tenants_limits_can_never_allow_is_refused_where_it_stands() {
+    let served = served().await;
+    for (task, field, told) in [
+        (
+            "run: x\nresources: {accelerators: 17}\n",
+            "resources",
+            "line 2, column 1: the tasks of one person in your tenant may take 16 GPUs at once, and this one needs 17; \
+             have an administrator raise tasks.tenants[].limits.perUser.gpus",
+        ),
+        (
+            "num_nodes: 9\nresources:\n  any_of: [{accelerators: H100:8}, {accelerators: A100:16}]\nrun: x\n",
+            "resources",
+            "line 2, column 1: the tasks of your tenant may take 64 GPUs at once, and this one needs",
+        ),
+        (
+            "run: x\nmax_duration: 9h\n",
+            "max_duration",
+            "line 2, column 1: a task of your tenant may run for 8h at most; have an administrator raise \
+             tasks.tenants[].limits.maxDuration",
+        ),
+        ("run: x\nmax_duration: 0\n", "max_duration", "line 2, column 1: a task runs for a second at least"),
+        ("run: x\nmax_duration: -1h\n", "max_duration", "line 2, column 1: this takes seconds"),
+    ] {
+        let (status, problem) = served.call(BOB, "POST /tasks", json!({"file": task, "queue": "q"})).await;
+        assert_eq!((status, &problem["causes"][0]["field"]), (422, &json!(field)), "{problem}");
+        let message = problem["causes"][0]["message"].as_str().unwrap();
+        assert!(message.starts_with(told), "{message}");
+    }
+    let file = "run: x\nresources: {any_of: [{accelerators: 17}, {accelerators: 16}]}\n";
+    let (status, answer) = served.call(BOB, "POST /tasks", json!({"file": file, "queue": "q"})).await;
+    assert_eq!(status, 201, "{answer}");
+    let path = format!("GET /tasks/{}", answer["id"].as_str().unwrap());
+    let (_, told) = served.call(BOB, &path, Value::Null).await;
+    assert_eq!(told["maxDuration"], "8h", "what may be at most is the default where there is none: {told}");
+    let id = submit(&served, ANN, "run: x\nresources: {accelerators: 99}\n").await;
+    assert!(!id.is_empty(), "another tenant has no limits");
+}

@@ -10,6 +10,7 @@ use fedq_domain::task::{
         view::Access,
     },
     event::Event,
+    limits::span,
     phase::{Failure, Phase},
     pipeline::Stage,
     record::{NodeCounts, Record},
@@ -161,6 +162,7 @@ fn why(reason: Failure) -> &'static str {
         Failure::NeverFits => "neverFits",
         Failure::Refused => "refused",
         Failure::Vanished => "vanished",
+        Failure::Overdue => "overdue",
     }
 }
 
@@ -189,6 +191,7 @@ pub fn detail(row: &TaskRow, views: &TaskViews, events: &[Event], stages: &[Task
         components: row.spec.wrapped.iter().flat_map(components).collect(),
         setup: setup.clone(),
         run: run.clone(),
+        max_duration: row.spec.max_duration.map(span),
         envs: envs.iter().map(|(name, _)| name.clone()).collect(),
         secrets: secrets.iter().cloned().collect(),
         volumes: volumes.iter().map(mounted).collect(),
@@ -254,11 +257,15 @@ pub fn event(event: &Event) -> TaskEvent {
 pub fn verdicts(choice: &Choice) -> Vec<ClusterVerdict> {
     let chosen = match &choice.outcome {
         Outcome::Run(placement) => Some(&placement.cluster),
-        Outcome::Wait | Outcome::Never => None,
+        Outcome::Wait | Outcome::Limited(_) | Outcome::Never => None,
     };
-    let show = |(cluster, verdict): (&_, &Verdict)| ClusterVerdict {
-        chosen: chosen == Some(cluster),
-        ..of_cluster(cluster, verdict)
+    let show = |(cluster, verdict): (&_, &Verdict)| {
+        let mut told = ClusterVerdict { chosen: chosen == Some(cluster), ..of_cluster(cluster, verdict) };
+        if let (Outcome::Limited(excess), Verdict::Fits(_) | Verdict::Waits(_)) = (&choice.outcome, verdict) {
+            "waits".clone_into(&mut told.verdict);
+            told.reasons.push(excess.to_string());
+        }
+        told
     };
     choice.verdicts.iter().map(show).collect()
 }

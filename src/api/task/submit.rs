@@ -237,6 +237,14 @@ async fn check_one(
 ) -> Result<Checked, Failure> {
     let NewTask { mut spec, secrets } = task;
     fits(&spec, state.uploads.one_task)?;
+    if spec.wrapped.is_some() {
+        // Of a task file this was found out where it stands there.
+        let limits = &owner.rule.limits;
+        spec.max_duration = limits.duration(spec.max_duration).map_err(|error| invalid(error.to_string()))?;
+        if let Some(excess) = limits.forbid(&spec).filter(|_| before == Before::New) {
+            return Err(invalid(excess.refusal()));
+        }
+    }
     if before == Before::New {
         look_at_claims(state, owner, &mut spec).await?;
     }
@@ -279,7 +287,7 @@ async fn check_one(
     let choice = choose_settled(state, &row).await?;
     match &choice.outcome {
         Outcome::Never => Err(nowhere(&choice)),
-        Outcome::Run(_) | Outcome::Wait => Ok(Checked { row, secrets, choice }),
+        Outcome::Run(_) | Outcome::Limited(_) | Outcome::Wait => Ok(Checked { row, secrets, choice }),
     }
 }
 
@@ -349,11 +357,12 @@ fn nowhere(choice: &Choice) -> Failure {
 
 /// What each cluster says to the task now.
 pub async fn choose(state: &State, row: &TaskRow) -> Result<Choice, Failure> {
-    let wish = Wish { cluster: row.cluster.clone(), queue: row.queue.clone(), avoid: None };
     let volumes =
         if row.spec.volumes.is_empty() { Vec::new() } else { state.store.volumes(Some(&row.owner)).await? };
     let tenancy = Tenancy::of(&row.owner, &row.namespace, volumes.iter().map(VolumeRow::known));
     let fleet = state.task_views.borrow().fleet.clone();
+    let room = fleet.room((&row.namespace, &row.owner), row.takes());
+    let wish = Wish { cluster: row.cluster.clone(), queue: row.queue.clone(), avoid: None, room };
     Ok(fleet.choose(&row.spec, &wish, &tenancy))
 }
 

@@ -181,6 +181,9 @@ pub struct SubmitArgs {
     /// The disk of each node
     #[arg(long, value_name = "AMOUNT", hide = true)]
     pub disk_size: Option<String>,
+    /// End it when it has run for so long: seconds, or a number with m, h or d
+    #[arg(long, value_name = "TIME")]
+    pub max_duration: Option<String>,
     /// The container image
     #[arg(long, alias = "image-id", value_name = "IMAGE")]
     pub image: Option<String>,

@@ -179,7 +179,7 @@ fn pipeline(task: &Task) -> Option<String> {
     Some(format!("{name}({}), stage {}", stage.id, self::stage(task)))
 }
 
-fn fields(detail: &TaskDetail) -> [(&'static str, Option<String>); 15] {
+fn fields(detail: &TaskDetail) -> [(&'static str, Option<String>); 16] {
     let task = &detail.task;
     let counts = task.nodes.words();
     let nodes = if counts.is_empty() { String::new() } else { format!(" ({counts})") };
@@ -197,6 +197,7 @@ fn fields(detail: &TaskDetail) -> [(&'static str, Option<String>); 15] {
         ("Workload", task.workload.clone()),
         ("Nodes", Some(format!("{}{nodes}", task.num_nodes))),
         ("GPUs", task.accelerators.clone()),
+        ("Ends after", detail.max_duration.clone()),
         ("Restarts", (0 < task.restarts).then(|| task.restarts.to_string())),
         ("Submitted", Some(format!("{} ago", age(task.submitted)))),
         ("Volumes", Some(mounts.collect::<Vec<_>>().join(", "))),

@@ -83,6 +83,7 @@ async fn request(args: &SubmitArgs) -> Result<(SubmitTask, BTreeMap<String, Pack
         memory: args.memory.clone(),
         use_spot: (args.use_spot || args.no_use_spot).then_some(args.use_spot),
         disk_size: args.disk_size.clone(),
+        max_duration: args.max_duration.clone(),
         accelerators: args.gpus.clone(),
         image: args.image.clone(),
         as_app_wrapper: args.as_app_wrapper,

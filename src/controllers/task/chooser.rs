@@ -11,7 +11,9 @@ use fedq_domain::task::{
         view::{Access, View},
     },
     fleet::{Fleet, Tenancy},
+    limits::Taken,
     names::TaskId,
+    phase::Phase,
     volume::Known,
 };
 use fedq_store::{TaskRow, VolumeRow};
@@ -45,7 +47,8 @@ impl<'a> Chooser<'a> {
         avoid: Option<ClusterName>,
         without: Option<&ClusterName>,
     ) -> Result<Choice, String> {
-        let wish = Wish { cluster: task.cluster.clone(), queue: task.queue.clone(), avoid };
+        let room = self.fleet.room((&task.namespace, &task.owner), task.takes());
+        let wish = Wish { cluster: task.cluster.clone(), queue: task.queue.clone(), avoid, room };
         if !task.spec.volumes.is_empty() {
             let view = self.fleet.view(&self.tenancy(task)?);
             return Ok(self.fleet.choose_in(&task.spec, &wish, &but(&view, without)));
@@ -63,6 +66,11 @@ impl<'a> Chooser<'a> {
             self.volumes.iter().filter(|volume| volume.cluster.is_none() && is_mounted(volume, task))
         {
             self.placed.entry(volume.id.clone()).or_insert_with(|| placement.cluster.clone());
+        }
+        if task.state.phase == Phase::Pending
+            && let Some(usage) = self.fleet.usage.get_mut(&task.namespace)
+        {
+            usage.add(&task.owner, Taken::by(&task.spec, placement.candidate));
         }
         let cells = gather::takes(&self.fleet, &task.namespace, &task.spec, placement);
         let cluster = &placement.cluster;
@@ -108,7 +116,7 @@ fn but<'a>(view: &'a View, without: Option<&ClusterName>) -> Cow<'a, View> {
 pub(super) fn run(choice: &Choice) -> Option<&Placement> {
     match &choice.outcome {
         Outcome::Run(placement) => Some(placement),
-        Outcome::Wait | Outcome::Never => None,
+        Outcome::Wait | Outcome::Limited(_) | Outcome::Never => None,
     }
 }
 
@@ -118,7 +126,7 @@ mod tests {
 
     use super::*;
     use crate::task::testing::{placement, row};
-    use fedq_domain::task::{phase::Phase, testing::cluster_name, volume::VolumeSpec};
+    use fedq_domain::task::{testing::cluster_name, volume::VolumeSpec};
 
     #[test]
     fn the_first_task_that_mounts_a_volume_decides_for_those_after_it() {

@@ -6,12 +6,13 @@ use std::{
     time::Duration,
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use fedq_domain::{
     cluster::Connection,
     task::{
         choose::{Outcome, Placement, Waiting, avoided, spill},
+        limits::Usage,
         names::{TaskId, object_name},
         phase::{Before, LostPolicy, Move, Phase},
         progress::{self, End, Observed, Step},
@@ -53,6 +54,7 @@ impl TaskController {
         let mut fleet = self.gathered.read(joined, &self.capacity.borrow(), runs);
         fleet.by_multikueue = Arc::clone(&routes);
         fleet.hub_has_app_wrappers = self.hub_has_app_wrappers();
+        fleet.usage = self.usage();
         self.left_behind.close(|name, row| self.stays(name, row, joined), &mut fleet);
         let in_flight = self.in_flight(&fleet);
         let mut chooser = Chooser::new(fleet, in_flight, volumes);
@@ -109,6 +111,22 @@ impl TaskController {
             self.gathered.revision += 1;
         }
         more_come
+    }
+
+    /// Of tenants with limits.
+    fn usage(&self) -> BTreeMap<String, Usage> {
+        let limits = self.settings.limits.iter();
+        let mut usage: BTreeMap<String, Usage> =
+            limits.map(|(namespace, limits)| (namespace.clone(), Usage::of(*limits))).collect();
+        if usage.is_empty() {
+            return usage;
+        }
+        for Live { row, .. } in self.live.values() {
+            if let Some(usage) = usage.get_mut(&row.namespace) {
+                usage.add(&row.owner, row.takes());
+            }
+        }
+        usage
     }
 
     /// What tasks take that Kueue does not count yet: dispatched and not admitted, or on their way elsewhere.
@@ -215,7 +233,7 @@ impl TaskController {
                 decided(&row, step, Some(dispatch), None)
             }
             // It was accepted, and quota and queues come back: what cannot hold it now may do so later.
-            Outcome::Wait | Outcome::Never => {
+            Outcome::Wait | Outcome::Limited(_) | Outcome::Never => {
                 let unknown: Vec<&str> = chooser.fleet.unknown.iter().map(ClusterName::as_str).collect();
                 let undecided = || progress::undecided(&choice, &unknown);
                 live.judged = Some((revision, rest.map_or_else(undecided, |rest| rest.reason)));
@@ -244,6 +262,7 @@ impl TaskController {
             by_multikueue: false,
             spills: row.dispatch.as_ref().map_or(0, |dispatch| dispatch.spills),
             landed: None,
+            started: None,
         }
     }
 
@@ -304,7 +323,8 @@ impl TaskController {
             next.nodes = nodes;
             return Some(next);
         }
-        if let Some(step) = self.stuck(row, &seen, now) {
+        let step = self.stuck(row, &seen, now).or_else(|| overdue(row, now));
+        if let Some(step) = step {
             return decided(row, step, row.dispatch.clone(), None);
         }
         self.spill(live, joined, (chooser, now))
@@ -357,6 +377,22 @@ impl TaskController {
             spills: row.dispatch.as_ref().map_or(0, |dispatch| dispatch.spills),
         }
     }
+}
+
+/// Whoever counts the time for it, fedqd does: of all forms of tasks alike, and also of one that MultiKueue moved.
+pub(super) fn overdue(row: &TaskRow, now: Timestamp) -> Option<Step> {
+    let running = Duration::try_from(now.duration_since(running_since(row))).unwrap_or_default();
+    progress::overdue(&row.state.phase, running, row.spec.max_duration)
+}
+
+fn running_since(row: &TaskRow) -> Timestamp {
+    row.dispatch.as_ref().and_then(|dispatch| dispatch.started).unwrap_or(row.changed)
+}
+
+/// When a task that runs has done so for as long as it may.
+pub(super) fn run_due(row: &TaskRow) -> Option<Timestamp> {
+    let Phase::Running { .. } = row.state.phase else { return None };
+    running_since(row).checked_add(SignedDuration::try_from(row.spec.max_duration?).ok()?).ok()
 }
 
 /// A step that was decided from what may be old is left out: the next look has what is new.

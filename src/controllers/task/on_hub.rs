@@ -14,7 +14,7 @@ use fedq_values::ids::ClusterName;
 use super::{
     Cluster, Decided, TaskController,
     chooser::Chooser,
-    decide::{decided, is_app_wrapper, observe, over},
+    decide::{decided, is_app_wrapper, observe, over, overdue},
     gather::Routes,
     wishes::Dispatching,
 };
@@ -46,7 +46,8 @@ impl TaskController {
         let has = |hub: &Cluster| hub.index.current && (!is_app_wrapper(row) || hub.index.has_app_wrappers);
         let hub = self.place.as_ref().filter(|hub| has(hub))?;
         let seen = self.observe_dispatched(hub, row);
-        let step = progress::next(&row.state.phase, &seen, (&row.spec.recovery, row.restarts))?;
+        let step = progress::next(&row.state.phase, &seen, (&row.spec.recovery, row.restarts));
+        let step = step.or_else(|| overdue(row, self.context.clock.now()))?;
         let nodes = over(&step, &seen, row);
         let mut dispatch = row.dispatch.clone()?;
         dispatch.landed = self.runs_on(row).cloned();

@@ -244,12 +244,14 @@ impl TaskController {
             Past::Unknown => None,
         });
         let starts = self.live.values().filter_map(|live| self.start_due(&live.row, decided));
+        let ends = self.live.values().filter_map(|live| decide::run_due(&live.row));
         let rests = self.live.values().filter_map(|live| live.rest.as_ref().map(|rest| rest.until));
         let later = |at: &Timestamp| decided < *at;
         match spills
             .chain(cleanings)
             .chain(starts)
             .chain(rests)
+            .chain(ends)
             .chain(self.awaited.ends())
             .filter(later)
             .min()

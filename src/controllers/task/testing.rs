@@ -35,6 +35,7 @@ pub async fn controller() -> (TaskController, Ground) {
         weights: Weights::default(),
         logs: None,
         tenants: BTreeMap::new(),
+        limits: BTreeMap::new(),
         timing: Timing::default(),
     };
     let inputs = Inputs {
@@ -80,6 +81,7 @@ pub fn row(text: &str, phase: Phase) -> TaskRow {
             by_multikueue: false,
             spills: 0,
             landed: None,
+            started: None,
         }),
         restarts: 0,
         nodes: None,

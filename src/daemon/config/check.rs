@@ -217,6 +217,9 @@ fn tasks(config: &Config, problems: &mut Vec<String>) {
             }
         }
         pod_config(&key, &tenant.pod_config, problems);
+        if let Err(error) = tenant.limits.resolve(&key) {
+            problems.push(error.to_string());
+        }
     }
 }
 

@@ -15,7 +15,7 @@ pub use self::{
         MetricsListener, MultiKueue, Quota, ResourceNames, Service, StoreSection, Tls, Webhook,
     },
     placement::{Placement, ScoreRange, Scores},
-    tasks::{GangChoice, PodConfig, TaskHistory, TaskLogs, TaskWeights, Tasks, Tenant},
+    tasks::{GangChoice, PodConfig, TaskHistory, TaskLogs, TaskWeights, Tasks, Tenant, TenantLimits},
 };
 
 mod args;

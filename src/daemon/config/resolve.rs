@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{ClusterNaming, Config, HeadroomSection, PodConfig, Tenant};
+use super::{ClusterNaming, Config, HeadroomSection, PodConfig, Tenant, TenantLimits};
 use fedq_domain::{
     capacity::{Headroom, ResourceFilter},
     multikueue::Naming,
@@ -102,6 +102,7 @@ impl Config {
                 capabilities: tenant.pod_config.capabilities.iter().cloned().collect(),
                 host_network: tenant.pod_config.host_network,
             },
+            limits: tenant.limits.resolve("").expect("the configuration was checked when it was loaded"),
         };
         let everybody = Tenant {
             namespace: "default".to_owned(),
@@ -110,6 +111,7 @@ impl Config {
             queue: None,
             service_account: None,
             pod_config: PodConfig::default(),
+            limits: TenantLimits::default(),
         };
         match self.tasks.tenants.as_slice() {
             [] => Tenants(vec![rule(&everybody)]),

@@ -5,9 +5,15 @@ use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{resolve::Unusable, text};
-use fedq_domain::task::{choose, phase::LostPolicy, render::Gang, upload::MAX_BYTES};
+use fedq_domain::task::{
+    choose,
+    limits::{Bounds, Limits, cores},
+    phase::LostPolicy,
+    render::Gang,
+    upload::MAX_BYTES,
+};
 use fedq_store::Live;
-use fedq_values::quantity::Quantity;
+use fedq_values::quantity::{Amount, Quantity};
 
 /// Quantities count in billionths.
 const NANO: i128 = 1_000_000_000;
@@ -114,6 +120,69 @@ pub struct Tenant {
     /// What `config.kubernetes.pod_config` of its tasks may have beyond what everybody's may.
     #[serde(default)]
     pub pod_config: PodConfig,
+    /// What its tasks may take.
+    #[serde(default)]
+    pub limits: TenantLimits,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct TenantLimits {
+    /// Of all of them at once.
+    pub gpus: Option<u32>,
+    /// The same in cores.
+    pub cpus: Option<String>,
+    /// Of those of each person.
+    pub per_user: UserLimits,
+    /// Of one run of one of them.
+    pub max_duration: Option<String>,
+    /// Of those that say none.
+    pub default_duration: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct UserLimits {
+    pub gpus: Option<u32>,
+    pub cpus: Option<String>,
+}
+
+impl TenantLimits {
+    /// `key`: of the tenant.
+    pub(super) fn resolve(&self, key: &str) -> Result<Limits, Unusable> {
+        let Self { gpus, cpus, per_user, max_duration, default_duration } = self;
+        let unusable =
+            |field: &str, reason: String| Unusable { key: format!("{key}: limits.{field}"), reason };
+        let bounds = |prefix: &str, gpus: Option<u32>, cpus: &Option<String>| {
+            let read = |text: &String| {
+                let reason = format!("`{text}` is no number of cores, as 64 or 500m");
+                cores(text).ok_or_else(|| unusable(&format!("{prefix}cpus"), reason))
+            };
+            let cpu = cpus.as_ref().map(read).transpose()?;
+            Ok(Bounds { gpus: gpus.map(|gpus| Amount::new(i64::from(gpus))), cpu })
+        };
+        let duration = |field: &str, text: &Option<String>| {
+            let read = |text: &String| match text::parse_duration(text) {
+                Ok(duration) if Duration::from_secs(1) <= duration => Ok(duration),
+                Ok(_) => Err(unusable(field, "must be 1s or longer".to_owned())),
+                Err(error) => Err(unusable(field, error.to_string())),
+            };
+            text.as_ref().map(read).transpose()
+        };
+        let limits = Limits {
+            all: bounds("", *gpus, cpus)?,
+            per_user: bounds("perUser.", per_user.gpus, &per_user.cpus)?,
+            max_duration: duration("maxDuration", max_duration)?,
+            default_duration: duration("defaultDuration", default_duration)?,
+        };
+        if limits
+            .max_duration
+            .is_some_and(|most| limits.default_duration.is_some_and(|default| most < default))
+        {
+            return Err(unusable("defaultDuration", "is longer than maxDuration".to_owned()));
+        }
+        Ok(limits)
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]

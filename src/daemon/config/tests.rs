@@ -6,7 +6,7 @@ use clap::Parser;
 use serde_json::Value;
 
 use super::*;
-use fedq_domain::task::tenant::PodRules;
+use fedq_domain::task::{limits::Limits, tenant::PodRules};
 use fedq_store::Live;
 use fedq_values::{
     ids::{ClusterName, ResourceName},
@@ -374,4 +374,33 @@ fn help_has_examples_and_flags_that_exclude_each_other_do() {
         assert!(Args::try_parse_from(line).is_err());
     }
     assert!(Args::try_parse_from(["fedqd", "--log-level", "loud"]).is_err());
+}
+
+#[test]
+fn a_tenants_limits_are_amounts_and_times_that_make_sense() {
+    let file =
+        |text: &str| format!("tasks: {{tenants: [{{namespace: team, users: ['*'], limits: {{{text}}}}}]}}\n");
+    let limits =
+        |text: &str| layered(&file(text), &[], &[]).expect("valid").config.tenants().0.remove(0).limits;
+    let all = limits("gpus: 64, cpus: '1.5', perUser: {gpus: 8}, maxDuration: 7d, defaultDuration: 1h30m");
+    assert_eq!((all.all.gpus, all.all.cpu), (Some(Amount::new(64)), Some(Amount::new(1500))));
+    assert_eq!((all.per_user.gpus, all.per_user.cpu), (Some(Amount::new(8)), None));
+    assert_eq!(all.max_duration, Some(Duration::from_hours(168)));
+    assert_eq!(all.default_duration, Some(Duration::from_mins(90)));
+    assert_eq!(limits(""), Limits::default(), "nothing is bounded where nobody said so");
+    for (text, start) in [
+        ("cpus: many", "tasks.tenants, namespace team: limits.cpus: `many`"),
+        ("cpus: '-1'", "tasks.tenants, namespace team: limits.cpus: `-1`"),
+        ("perUser: {cpus: '1e99'}", "tasks.tenants, namespace team: limits.perUser.cpus: `1e99`"),
+        ("maxDuration: 0s", "tasks.tenants, namespace team: limits.maxDuration: must be 1s or longer"),
+        ("maxDuration: soon", "tasks.tenants, namespace team: limits.maxDuration: `soon`"),
+        (
+            "maxDuration: 1h, defaultDuration: 2h",
+            "tasks.tenants, namespace team: limits.defaultDuration: is longer",
+        ),
+    ] {
+        let told = problems(&file(text));
+        assert!(told.starts_with(start) && told.lines().count() == 1, "{told}");
+    }
+    assert!(layered(&file("gpus: -1"), &[], &[]).is_err());
 }

@@ -26,7 +26,10 @@ use self::{
     verdict::Offer,
     view::{Access, ClusterView, View},
 };
-use super::spec::{Mount, Strategy, TaskSpec};
+use super::{
+    limits::{Excess, Room},
+    spec::{Mount, Strategy, TaskSpec},
+};
 use fedq_values::ids::{ClusterName, FlavorName, ResourceName};
 
 /// What a person wants beyond what the task's file says.
@@ -37,6 +40,8 @@ pub struct Wish {
     pub queue: Option<String>,
     /// Where it was before; avoided if its recovery says so, or if it has just been spilled from there.
     pub avoid: Option<ClusterName>,
+    /// What its tenant's limits leave it; `None`: there are none.
+    pub room: Option<Room>,
 }
 
 /// How much each consideration counts, in thousandths each.
@@ -91,6 +96,8 @@ pub enum Outcome {
     Run(Placement),
     /// Clusters that could hold it are away, or not ready for it yet.
     Wait,
+    /// A cluster could take it; its tenant, or its owner, takes all that they may already.
+    Limited(Excess),
     /// No joined cluster can ever hold it.
     Never,
 }
@@ -136,11 +143,13 @@ struct Rank {
 
 pub fn choose(task: &TaskSpec, wish: &Wish, view: &View, weights: Weights) -> Choice {
     let mut best: Option<(Rank, Placement)> = None;
+    let mut limited = None;
     let mut verdicts = BTreeMap::new();
     for cluster in &view.clusters {
         let verdict = match offers(task, wish, cluster) {
             Err(obstacles) => Verdict::Never(obstacles),
             Ok(offers) => {
+                let (offers, excess) = within(task, wish, offers);
                 let ranked =
                     offers.into_iter().map(|offer| (rank(task, wish, cluster, &offer, weights), offer));
                 let Some((rank, offer)) = ranked.min_by(|(one, _), (other, _)| one.cmp(other)) else {
@@ -151,7 +160,9 @@ pub fn choose(task: &TaskSpec, wish: &Wish, view: &View, weights: Weights) -> Ch
                         Verdict::Away(cluster.access, offer)
                     }
                     Access::Ready => {
-                        if best.as_ref().is_none_or(|(least, _)| rank < *least) {
+                        if excess.is_some() {
+                            limited = limited.or(excess);
+                        } else if best.as_ref().is_none_or(|(least, _)| rank < *least) {
                             best = Some((rank, place(task, cluster, &offer)));
                         }
                         if offer.fits_now() { Verdict::Fits(offer) } else { Verdict::Waits(offer) }
@@ -162,12 +173,22 @@ pub fn choose(task: &TaskSpec, wish: &Wish, view: &View, weights: Weights) -> Ch
         verdicts.insert(cluster.name.clone(), verdict);
     }
     let away = verdicts.values().any(|verdict| matches!(verdict, Verdict::Away(..)) || verdict.is_to_come());
-    let outcome = match best {
-        Some((_, placement)) => Outcome::Run(placement),
-        None if away => Outcome::Wait,
-        None => Outcome::Never,
+    let outcome = match (best, limited) {
+        (Some((_, placement)), _) => Outcome::Run(placement),
+        (None, Some(excess)) => Outcome::Limited(excess),
+        (None, None) if away => Outcome::Wait,
+        (None, None) => Outcome::Never,
     };
     Choice { verdicts, outcome }
+}
+
+/// Those that the limits of its tenant leave room for; all of them where that is none, and why.
+fn within(task: &TaskSpec, wish: &Wish, offers: Vec<Offer>) -> (Vec<Offer>, Option<Excess>) {
+    let Some(room) = &wish.room else { return (offers, None) };
+    let excess = offers.iter().find_map(|offer| room.admits(task, offer.candidate).err());
+    let (within, over): (Vec<_>, Vec<_>) =
+        offers.into_iter().partition(|offer| room.admits(task, offer.candidate).is_ok());
+    if within.is_empty() { (over, excess) } else { (within, None) }
 }
 
 /// Every form in which the cluster could take the task, at least one; or all that stands against it.
@@ -293,7 +314,7 @@ pub fn spill(waiting: &Waiting, now: Timestamp, choice: &Choice) -> Option<Clust
         Outcome::Run(placement) if placement.now && placement.cluster != waiting.cluster => {
             Some(placement.cluster.clone())
         }
-        Outcome::Run(_) | Outcome::Wait | Outcome::Never => None,
+        Outcome::Run(_) | Outcome::Wait | Outcome::Limited(_) | Outcome::Never => None,
     }
 }
 

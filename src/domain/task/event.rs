@@ -37,6 +37,7 @@ pub enum Reason {
     Spilled,
     /// Its pods did not start in time.
     Stuck,
+    Overdue,
     Vanished,
     NeverFits,
     Stopping,
@@ -53,7 +54,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 24] = [
+    const ALL: [Self; 25] = [
         Self::Submitted,
         Self::Due,
         Self::Chosen,
@@ -68,6 +69,7 @@ impl Reason {
         Self::Restarting,
         Self::Spilled,
         Self::Stuck,
+        Self::Overdue,
         Self::Vanished,
         Self::NeverFits,
         Self::Stopping,
@@ -148,6 +150,7 @@ fn told(step: &Move, state: &State) -> (Reason, String) {
         Move::Stuck => {
             (Reason::Stuck, format!("it did not start on {cluster} in time; it gives its quota back"))
         }
+        Move::Overdue => (Reason::Overdue, "it ran for as long as it may, and is ended".to_owned()),
         Move::Vanished => (Reason::Vanished, format!("somebody deleted its objects on {cluster}")),
         Move::NeverFits => (Reason::NeverFits, "no cluster can ever hold it".to_owned()),
         Move::Stop => (Reason::Stopping, "it was stopped".to_owned()),

@@ -13,6 +13,7 @@ use super::{
         obstacle::Obstacle,
         view::{Access, ClusterView, View, VolumeView},
     },
+    limits::{Room, Taken, Usage},
     runtime::{Absence, Runtime},
     spec::{Priority, TaskSpec},
     volume::Known,
@@ -33,6 +34,8 @@ pub struct Fleet {
     pub by_multikueue: Arc<Routes>,
     /// Whether the hub knows AppWrappers, for MultiKueue to dispatch them from it. `None`: it is being asked.
     pub hub_has_app_wrappers: Option<bool>,
+    /// What tasks of tenants with limits take, by namespace.
+    pub usage: BTreeMap<String, Usage>,
 }
 
 /// By namespace and name of a LocalQueue.
@@ -134,6 +137,11 @@ impl Tenancy {
 impl Fleet {
     pub fn view(&self, tenancy: &Tenancy) -> View {
         View { clusters: self.clusters.iter().map(|(name, member)| member.view(name, tenancy)).collect() }
+    }
+
+    /// What limits leave to a person's task that takes `own` already.
+    pub fn room(&self, (namespace, user): (&str, &str), own: Taken) -> Option<Room> {
+        Some(self.usage.get(namespace)?.room(user, own))
     }
 
     pub fn choose(&self, task: &TaskSpec, wish: &Wish, tenancy: &Tenancy) -> Choice {
@@ -364,7 +372,7 @@ mod tests {
         let fleet = Fleet { clusters: [(cluster_name("one"), one)].into(), ..Fleet::default() };
         let chosen = |queue: &str, cluster: Option<&str>| {
             let cluster = cluster.map(cluster_name);
-            fleet.choose(&task, &Wish { queue: Some(queue.to_owned()), cluster, avoid: None }, &tenancy)
+            fleet.choose(&task, &Wish { queue: Some(queue.to_owned()), cluster, ..Wish::default() }, &tenancy)
         };
         let choice = chosen("default", None);
         assert_eq!(choice.outcome, Outcome::Wait);

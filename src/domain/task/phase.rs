@@ -86,6 +86,8 @@ pub enum Failure {
     Refused,
     /// Somebody deleted its objects on the cluster.
     Vanished,
+    /// It ran for as long as it may.
+    Overdue,
 }
 
 /// What becomes of a task whose cluster is lost.
@@ -130,6 +132,8 @@ pub enum Move {
     Spill,
     /// It has its quota, and its pods do not start.
     Stuck,
+    /// It has run for as long as it may.
+    Overdue,
     /// Its objects are gone, and fedq did not delete them.
     Vanished,
     NeverFits,
@@ -281,6 +285,7 @@ impl Phase {
                 withdraw(cluster, Then::Requeue)
             }
             Move::Stuck if at == Before::Starting => withdraw(cluster, Then::Requeue),
+            Move::Overdue if at == Before::Running => withdraw(cluster, Then::Fail(Failure::Overdue)),
             // Part of it may still be there.
             Move::Vanished => withdraw(cluster, Then::Fail(Failure::Vanished)),
             Move::Stop => withdraw(cluster, Then::Stop),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{
     choose::{Choice, Outcome, Verdict},
+    limits::span,
     phase::{Before, Epoch, Move, Phase, Then},
     spec::Recovery,
     view::{NodePhase, NodeView},
@@ -127,6 +128,12 @@ pub fn stuck(phase: &Phase, seen: &Observed, (starting, timeout): (Duration, Dur
     is_over.then(|| Step::new(Move::Stuck, pending_reason(phase, seen)))
 }
 
+/// Of a task that runs: whether it has done so for as long as it may.
+pub fn overdue(phase: &Phase, running: Duration, most: Option<Duration>) -> Option<Step> {
+    let most = most.filter(|most| *most <= running && matches!(phase, Phase::Running { .. }))?;
+    Some(Step::new(Move::Overdue, Some(format!("max_duration is {}", span(most)))))
+}
+
 fn ended(end: &End, seen: &Observed, recovery: &Recovery, restarts: u32) -> Step {
     match end {
         End::Succeeded => Step::new(Move::Succeeded, None),
@@ -238,6 +245,7 @@ pub fn undecided(choice: &Choice, unknown: &[&str]) -> String {
     let away: Vec<String> = away.collect();
     match &choice.outcome {
         Outcome::Run(placement) => format!("{} was chosen", placement.cluster),
+        Outcome::Limited(excess) => excess.to_string(),
         Outcome::Wait if !away.is_empty() => {
             format!("no cluster takes it now; it could run on {}, which cannot be used", away.join(", "))
         }
@@ -373,6 +381,19 @@ mod tests {
         assert_eq!(stuck(&starting, &pulls, minutes(9999, 0)), None, "0 is never");
         for phase in [&dispatching, &queued, &running] {
             assert_eq!(stuck(phase, &pulls, minutes(9999, 60)), None, "{phase:?}");
+        }
+    }
+
+    #[test]
+    fn what_runs_for_as_long_as_it_may_is_ended() {
+        let [dispatching, queued, starting, running] = phases();
+        let minutes = Duration::from_mins;
+        let step = overdue(&running, minutes(60), Some(minutes(60))).expect("it is over");
+        assert_eq!((step.to, step.detail.as_deref()), (Move::Overdue, Some("max_duration is 1h")));
+        assert_eq!(overdue(&running, minutes(59), Some(minutes(60))), None);
+        assert_eq!(overdue(&running, minutes(9999), None), None);
+        for phase in [&dispatching, &queued, &starting] {
+            assert_eq!(overdue(phase, minutes(9999), Some(minutes(60))), None, "it does not run: {phase:?}");
         }
     }
 

@@ -21,6 +21,7 @@ use self::{
 };
 pub use super::spec::NewTask;
 use super::{
+    limits::Limits,
     tenant::PodRules,
     upload::Archive,
     yaml::{self, Node, YamlError},
@@ -43,6 +44,8 @@ pub struct Options {
     pub as_app_wrapper: bool,
     /// What it may ask of pods.
     pub pods: Allowed,
+    /// What its tenant may take.
+    pub limits: Limits,
     /// Warnings are problems.
     pub strict: bool,
 }
@@ -145,9 +148,9 @@ struct Walked {
 
 fn walk(mut documents: Vec<Node>, options: &Options) -> Walked {
     let mut notes = Notes::default();
-    let Options { envs, secrets, uploads, pods, .. } = options;
+    let Options { envs, secrets, uploads, pods, limits, .. } = options;
     let workdir_is_here = options.changes.workdir.is_some();
-    let overrides = Overrides { envs, secrets, uploads, pods, workdir_is_here };
+    let overrides = Overrides { envs, secrets, uploads, pods, limits, workdir_is_here };
     let headed = 1 < documents.len() && document::is_header(&documents[0]);
     let name = if headed { document::header(&At::root(&documents[0]), &mut notes) } else { None };
     let rest = &mut documents[usize::from(headed)..];

@@ -54,6 +54,9 @@ pub struct TaskSpec {
     pub priority: Option<Priority>,
     /// For how long one cluster may keep it waiting before another is tried.
     pub spill_after: Option<Duration>,
+    /// For how long one run of it may go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_duration: Option<Duration>,
     pub recovery: Recovery,
     pub limits: Limits,
     pub pod: PodExtras,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{choose::hardware, render::Tenant};
+use super::{choose::hardware, limits::Limits, render::Tenant};
 use fedq_values::ids::ResourceName;
 
 /// In order: the first that names a person is theirs.
@@ -18,6 +18,7 @@ pub struct Rule {
     /// The LocalQueue of tasks that name none.
     pub queue: Option<String>,
     pub pods: PodRules,
+    pub limits: Limits,
 }
 
 /// What of the pods of its tasks a tenant may set beyond what everybody may: an administrator's choice, since it reaches the
@@ -68,6 +69,7 @@ mod tests {
             tenant: Tenant { namespace: namespace.to_owned(), service_account: None },
             queue: None,
             pods: PodRules::default(),
+            limits: Limits::default(),
         }
     }
 

@@ -51,6 +51,7 @@ fn dispatch() -> Dispatch {
         by_multikueue: false,
         spills: 2,
         landed: None,
+        started: None,
     }
 }
 

@@ -5,6 +5,7 @@ mod events;
 mod forged;
 mod kept;
 mod killed;
+mod limits;
 mod loss;
 mod people;
 mod pipelines;

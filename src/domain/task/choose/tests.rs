@@ -3,7 +3,10 @@ use proptest::{prelude::*, strategy::Strategy};
 use super::*;
 use crate::{
     capacity::Taint,
-    task::testing::{cluster, cluster_name, flavor, queue, task, volume},
+    task::{
+        limits::{Bounds, Limits, Taken},
+        testing::{cluster, cluster_name, flavor, queue, task, volume},
+    },
 };
 use fedq_values::{ids::ResourceName, quantity::Amount};
 
@@ -22,7 +25,7 @@ fn decide(text: &str, wish: &Wish, clusters: Vec<ClusterView>) -> Choice {
 fn chosen(choice: &Choice) -> Option<(&str, bool)> {
     match &choice.outcome {
         Outcome::Run(placement) => Some((placement.cluster.as_str(), placement.now)),
-        Outcome::Wait | Outcome::Never => None,
+        Outcome::Wait | Outcome::Limited(_) | Outcome::Never => None,
     }
 }
 
@@ -473,6 +476,39 @@ fn holds(task: &TaskSpec, index: usize, cluster: &ClusterView, now: bool) -> boo
     })
 }
 
+#[test]
+fn a_form_that_is_within_the_limits_is_taken_and_else_the_task_waits_with_its_reason() {
+    let gpus = |count: i64| Taken { gpus: Amount::new(count), cpu: Amount::ZERO };
+    let bounds = Bounds { gpus: Some(Amount::new(4)), cpu: None };
+    let limits = Limits { per_user: bounds, ..Limits::default() };
+    let room = |taken: i64| Some(Room { limits, of_all: gpus(taken), of_user: gpus(taken) });
+    let task = task("run: x\nresources: {ordered: [{accelerators: 4}, {accelerators: 2}]}\n");
+    let view = View { clusters: vec![cluster("one", (8, 0)), cluster("two", (1, 0))] };
+    let choice = |taken: i64| choose(&task, &Wish { room: room(taken), ..wish() }, &view, Weights::default());
+    for (taken, candidate) in [(0, Some(0)), (1, Some(1)), (2, Some(1)), (3, None)] {
+        let chosen = match choice(taken).outcome {
+            Outcome::Run(placement) => Some(placement.candidate),
+            Outcome::Limited(excess) => {
+                assert!(excess.to_string().contains("this one needs 4 while others take 3"), "{excess}");
+                None
+            }
+            Outcome::Wait | Outcome::Never => panic!("one has room"),
+        };
+        assert_eq!(chosen, candidate, "others take {taken}");
+    }
+    assert!(
+        matches!(choice(3).verdicts[&cluster_name("one")], Verdict::Fits(_)),
+        "the cluster itself has room"
+    );
+    let nowhere = View { clusters: vec![cluster("two", (1, 0))] };
+    let wish = Wish { room: room(9), ..wish() };
+    assert_eq!(
+        choose(&task, &wish, &nowhere, Weights::default()).outcome,
+        Outcome::Never,
+        "that comes first"
+    );
+}
+
 proptest! {
     #[test]
     fn nothing_goes_where_it_cannot_fit_and_order_is_of_no_consequence(
@@ -521,6 +557,7 @@ proptest! {
                 prop_assert!(placement.claims.len() == task.volumes.len());
             }
             Outcome::Wait => prop_assert!(!ready(false)),
+            Outcome::Limited(_) => prop_assert!(false, "there are no limits"),
             Outcome::Never => prop_assert!(!clusters.iter().any(|cluster| able(cluster, false))),
         }
     }

@@ -107,6 +107,10 @@ fn refusals_and_vanished_objects_fail_once_nothing_is_left() {
         assert_eq!(state.phase.word(), "withdrawing");
         assert_eq!(state.next(Move::Withdrawn).map(|state| state.phase), Ok(Phase::Failed { reason }));
     }
+    let overdue = after(&[dispatch(), Move::Written, Move::Started, Move::Overdue]);
+    let failed = Phase::Failed { reason: Failure::Overdue };
+    assert_eq!(overdue.next(Move::Withdrawn).map(|state| state.phase), Ok(failed));
+    assert!(after(&[dispatch(), Move::Written]).next(Move::Overdue).is_err(), "it does not run");
     assert_eq!(after(&[Move::NeverFits]).phase, Phase::Failed { reason: Failure::NeverFits });
 }
 
@@ -140,6 +144,7 @@ fn any_move() -> impl Strategy<Value = Move> {
             Move::Disrupted,
             Move::Spill,
             Move::Stuck,
+            Move::Overdue,
             Move::Vanished,
             Move::NeverFits,
             Move::Stop,

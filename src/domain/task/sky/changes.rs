@@ -18,6 +18,7 @@ pub struct Changes {
     /// A number, or the name of a WorkloadPriorityClass.
     pub priority: Option<String>,
     pub disk_size: Option<String>,
+    pub max_duration: Option<String>,
     // Those below hold for every form the task may take.
     pub infra: Option<String>,
     pub accelerators: Option<String>,
@@ -36,6 +37,7 @@ impl Changes {
             ("name", &[], &self.name),
             ("num_nodes", &[], &self.num_nodes),
             ("workdir", &[], &self.workdir),
+            ("max_duration", &[], &self.max_duration),
         ])
     }
 
@@ -203,6 +205,8 @@ mod tests {
             (Changes { num_nodes: Some("0".to_owned()), ..Changes::default() }, "num_nodes"),
             (Changes { num_nodes: Some("10000".to_owned()), ..Changes::default() }, "num_nodes"),
             (Changes { name: Some("a\u{7}".to_owned()), ..Changes::default() }, "name"),
+            (Changes { max_duration: Some("0".to_owned()), ..Changes::default() }, "max_duration"),
+            (Changes { max_duration: Some("soon".to_owned()), ..Changes::default() }, "max_duration"),
             (
                 Changes { accelerators: Some("H100:x".to_owned()), ..Changes::default() },
                 "resources.accelerators",

@@ -90,7 +90,7 @@ pub fn object_name(at: &At<'_>, notes: &mut Notes) -> Option<String> {
     Some(name.to_owned())
 }
 
-fn seconds(at: &At<'_>, notes: &mut Notes) -> Option<Duration> {
+pub fn seconds(at: &At<'_>, notes: &mut Notes) -> Option<Duration> {
     let duration = text::duration(at.text(notes)?);
     if duration.is_none() {
         notes.problem(at, "this takes seconds, or a number with s, m, h or d");

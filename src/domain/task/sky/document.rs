@@ -1,6 +1,9 @@
 //! The top level of a task, and the header of a pipeline.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use super::{
     Allowed,
@@ -10,6 +13,7 @@ use super::{
     text::{expand, is_variable},
 };
 use crate::task::{
+    limits::Limits,
     spec::{MAX_ARGUMENT, MAX_NODES, Mount, MountedClaim, NewTask, Priority, Secrets, TaskSpec, Workdir},
     upload::{Archive, Upload, WORKDIR},
     volume::check_claim,
@@ -37,6 +41,7 @@ pub struct Overrides<'a> {
     pub secrets: &'a BTreeMap<String, String>,
     pub uploads: &'a BTreeMap<String, Archive>,
     pub pods: &'a Allowed,
+    pub limits: &'a Limits,
     /// The workdir was given beside the file: it is of the submitter's machine, however it is written.
     pub workdir_is_here: bool,
 }
@@ -106,7 +111,9 @@ pub fn task(at: &At<'_>, overrides: &Overrides<'_>, notes: &mut Notes) -> Option
     }
     let setup = fields.take("setup").and_then(|at| at.text(notes).map(str::to_owned));
     let run = run(&mut fields, at, setup.as_deref(), notes);
-    let shape = fields.take("resources").map_or_else(Shape::default, |at| resources::read(&at, notes));
+    let resources = fields.take("resources");
+    let shape = resources.as_ref().map_or_else(Shape::default, |at| resources::read(at, notes));
+    let max_duration = max_duration(&mut fields, at, overrides.limits, notes);
     let config = fields.take("config");
     let config = config.map_or_else(Config::default, |at| config::read(&at, overrides.pods, notes));
     unsupported(&mut fields, notes);
@@ -130,6 +137,7 @@ pub fn task(at: &At<'_>, overrides: &Overrides<'_>, notes: &mut Notes) -> Option
         queue: config.queue.or(queue),
         priority: priority_class.map(Priority::Class).or(priority),
         spill_after: config.spill_after,
+        max_duration,
         recovery,
         limits: config.limits,
         pod: config.pod,
@@ -137,7 +145,31 @@ pub fn task(at: &At<'_>, overrides: &Overrides<'_>, notes: &mut Notes) -> Option
         warnings: Vec::new(),
         wrapped: None,
     };
+    if let Some(excess) = overrides.limits.forbid(&spec) {
+        notes.problem(resources.as_ref().unwrap_or(at), excess.refusal());
+    }
     Some(NewTask { spec, secrets })
+}
+
+/// Its own, or its tenant's default.
+fn max_duration(
+    fields: &mut Fields<'_>,
+    task: &At<'_>,
+    limits: &Limits,
+    notes: &mut Notes,
+) -> Option<Duration> {
+    let field = fields.take("max_duration");
+    let wanted = field.as_ref().and_then(|at| config::seconds(at, notes));
+    if let (Some(at), Some(Duration::ZERO)) = (&field, wanted) {
+        notes.problem(
+            at,
+            "a task runs for a second at least; without this field it may run as long as it takes",
+        );
+    }
+    limits.duration(wanted).unwrap_or_else(|error| {
+        notes.problem(field.as_ref().unwrap_or(task), error.to_string());
+        None
+    })
 }
 
 fn unsupported(fields: &mut Fields<'_>, notes: &mut Notes) {

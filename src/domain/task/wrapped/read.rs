@@ -350,6 +350,7 @@ impl TaskSpec {
             queue: None,
             priority: None,
             spill_after: None,
+            max_duration: None,
             recovery: crate::task::spec::Recovery::default(),
             limits: crate::task::spec::Limits::default(),
             pod: crate::task::spec::PodExtras::default(),
