@@ -13,7 +13,7 @@ use std::{
 };
 
 use fedq_domain::{
-    capacity::{Flavor, Headroom, NodeFacts, NodeTable, ResourceFilter, TaintFacts},
+    capacity::{Flavor, Headroom, MaxCapacity, NodeFacts, NodeTable, ResourceFilter, TaintFacts},
     quota::{
         Assignment, ClaimInput, ClusterInput, ClusterPlan, ClusterReport, Dispatch, HubQueueInput,
         HubQueuePlan, ManagedCell, Mode, PlanInput, QuotaPlace, WorkerCell, WorkerQueueInput, plan,
@@ -41,6 +41,9 @@ struct Scenario {
     _why: String,
     /// Labels of each flavor's nodes.
     flavors: BTreeMap<FlavorName, BTreeMap<String, String>>,
+    /// What each may have in all, as the annotation has it.
+    #[serde(default)]
+    max_capacity: BTreeMap<FlavorName, String>,
     clusters: BTreeMap<ClusterName, Cluster>,
     #[serde(default)]
     queues: BTreeMap<QueueName, Queue>,
@@ -222,6 +225,11 @@ fn input(scenario: &Scenario) -> PlanInput {
             node_labels: labels.clone(),
             node_taints: vec![],
             tolerations: vec![],
+            max_capacity: scenario
+                .max_capacity
+                .get(name)
+                .map(|text| MaxCapacity::parse(text))
+                .unwrap_or_default(),
         })
         .collect();
     let clusters = scenario.clusters.iter().map(|(name, cluster)| cluster_input(name, cluster, &flavors));
@@ -394,7 +402,12 @@ fn print_cluster(out: &mut String, name: &ClusterName, plan: &ClusterPlan, repor
         for (resource, of) in resources {
             let [capacity, assigned, unassigned, foreign] =
                 [of.capacity, of.assigned, of.unassigned, of.foreign].map(|amount| amount.text(resource));
-            writeln!(out, "{name} {flavor} {resource}: {capacity}, assigned {assigned}, unassigned {unassigned}, foreign {foreign}").unwrap();
+            let coming = if of.coming.is_zero() {
+                String::new()
+            } else {
+                format!(" +{} to come", of.coming.text(resource))
+            };
+            writeln!(out, "{name} {flavor} {resource}: {capacity}{coming}, assigned {assigned}, unassigned {unassigned}, foreign {foreign}").unwrap();
         }
     }
     for over in &report.overcommitted {

@@ -117,6 +117,7 @@ pub fn flavors(cluster: &ClusterOverview, aliases: &Aliases) -> Vec<Flavor> {
         .map(|(name, flavor)| Flavor {
             name: name.to_string(),
             capacity: quantities(&flavor.capacity, aliases),
+            coming: quantities(&flavor.coming, aliases),
             assigned: quantities(&flavor.assigned, aliases),
             unassigned: quantities(&flavor.unassigned, aliases),
         })
@@ -247,6 +248,7 @@ pub fn capacity(overview: &Overview, aliases: &Aliases) -> Vec<(String, Capacity
                     flavor: flavor_name.to_string(),
                     resource: aliases.short(resource).to_owned(),
                     capacity: quantity(*capacity, resource),
+                    coming: flavor.coming.get(resource).map(|amount| quantity(*amount, resource)),
                     assigned: of(&flavor.assigned),
                     unassigned: of(&flavor.unassigned),
                 };

@@ -42,9 +42,10 @@ impl Row for Capacity {
 
     fn rows(&self, _wide: bool) -> Vec<Vec<String>> {
         let row = [&self.cluster, &self.state, &self.flavor, &self.resource];
-        let amounts = [&self.capacity, &self.assigned, &self.unassigned];
+        let amounts = [&self.assigned, &self.unassigned];
         let amounts = amounts.into_iter().map(|of| amount(&self.resource, &of.0));
-        vec![row.into_iter().cloned().chain(amounts).collect()]
+        let capacity = present(&self.resource, &self.capacity, self.coming.as_ref());
+        vec![row.into_iter().cloned().chain([capacity]).chain(amounts).collect()]
     }
 
     fn name(&self) -> String {
@@ -73,6 +74,15 @@ impl Row for CapacityChange {
     }
 }
 
+/// What is there, and what could come.
+fn present(resource: &str, capacity: &Quantity, coming: Option<&Quantity>) -> String {
+    let capacity = amount(resource, &capacity.0);
+    match coming {
+        Some(coming) => format!("{capacity} (+{} could come)", amount(resource, &coming.0)),
+        None => capacity,
+    }
+}
+
 /// What one cluster has, by flavor.
 pub fn flavors_table(flavors: &[Flavor]) -> Table {
     let mut table = Table::new(&["FLAVOR", "RESOURCE", "CAPACITY", "ASSIGNED", "LEFT"]);
@@ -82,7 +92,8 @@ pub fn flavors_table(flavors: &[Flavor]) -> Table {
                 amounts.get(resource).map_or_else(|| "0".to_owned(), |of| amount(resource, &of.0))
             };
             let (assigned, left) = (of(&flavor.assigned), of(&flavor.unassigned));
-            table.row([&flavor.name, resource, &amount(resource, &capacity.0), &assigned, &left]);
+            let capacity = present(resource, capacity, flavor.coming.get(resource));
+            table.row([&flavor.name, resource, &capacity, &assigned, &left]);
         }
     }
     table

@@ -14,7 +14,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use fedq_domain::{
-    capacity::{Flavor, Headroom, NodeFacts, NodeRow, NodeTable, ResourceFilter, TaintFacts},
+    capacity::{
+        Flavor, Headroom, MAX_CAPACITY, MaxCapacity, NodeFacts, NodeRow, NodeTable, ResourceFilter,
+        TaintFacts,
+    },
     overview::{CapacityView, ClusterCapacity, Moved, NodeCounts},
     resources::Resources,
 };
@@ -347,6 +350,13 @@ impl CapacityController {
             .bad_quantities()
             .map(|bad| format!("{} of node {}: `{}`", bad.resource, bad.node, bad.text))
             .collect();
+        let wrong = flavors
+            .iter()
+            .flat_map(|flavor| flavor.max_capacity.wrong.iter().map(|wrong| (&flavor.name, wrong)));
+        let bad = bad
+            .into_iter()
+            .chain(wrong.map(|(name, wrong)| format!("{MAX_CAPACITY} of ResourceFlavor {name}: {wrong}")));
+        let bad: Vec<String> = bad.collect();
         let counts =
             NodeCounts { total: u32::try_from(nodes.table.len())?, usable: u32::try_from(capacity.nodes)? };
         let moved = nodes.moved.clone();
@@ -529,8 +539,12 @@ impl Wanted {
         let said = entry.worker.as_ref().is_some_and(|worker| worker.flavors.synced());
         let presumed = !said && entry.source != CLUSTER_METRICS;
         let mut flavors = hub.clone();
-        if let Some(worker) = &entry.worker {
-            flavors.extend(read::flavors(&worker.flavors));
+        for (name, mut flavor) in entry.worker.iter().flat_map(|worker| read::flavors(&worker.flavors)) {
+            if let Some(hub) = hub.get(&name).filter(|_| flavor.max_capacity == MaxCapacity::default()) {
+                // Workers have the flavors that fedq makes of the hub's, without annotations.
+                flavor.max_capacity.clone_from(&hub.max_capacity);
+            }
+            flavors.insert(name, flavor);
         }
         let label_keys = flavors.values().flat_map(|flavor| flavor.node_labels.keys().cloned()).collect();
         Self { flavors: flavors.into_values().collect(), label_keys: Arc::new(label_keys), presumed }

@@ -323,7 +323,9 @@ impl Diagnosis {
         };
         let overview = self.overview.borrow().clone();
         let flavors = overview.clusters.get(name).into_iter().flat_map(|cluster| &cluster.flavors);
-        let empty = |flavor: &FlavorOverview| flavor.capacity.values().all(|amount| amount.is_zero());
+        let empty = |flavor: &FlavorOverview| {
+            flavor.coming.is_empty() && flavor.capacity.values().all(|amount| amount.is_zero())
+        };
         let without_nodes =
             flavors.filter(|(_, flavor)| empty(flavor)).map(|(name, _)| name.clone()).collect();
         let hub = match self.hub.client.for_checks() {

@@ -3,11 +3,13 @@
 //! Nodes are kept as small records that share what they have in common, so that a table of a million
 //! nodes stays in memory and capacity costs as much as there are kinds of node.
 
+mod coming;
 mod intern;
 mod nodes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use coming::{MAX_CAPACITY, MaxCapacity};
 pub use nodes::NodeTable;
 
 use serde::{Deserialize, Serialize};
@@ -65,6 +67,8 @@ pub struct Flavor {
     pub node_labels: BTreeMap<String, String>,
     pub node_taints: Vec<Taint>,
     pub tolerations: Vec<Toleration>,
+    /// With what an autoscaler would bring.
+    pub max_capacity: MaxCapacity,
 }
 
 /// Capacity that is never assigned.
@@ -83,7 +87,7 @@ pub struct Headroom {
 pub struct NodeClass {
     pub flavors: BTreeSet<FlavorName>,
     pub nodes: usize,
-    /// Σ allocatable less the percentage of headroom.
+    /// Σ allocatable, with what may come, less the percentage of headroom.
     pub total: Resources,
 }
 
@@ -96,6 +100,9 @@ pub struct Capacity {
     pub total: Resources,
     /// Σ allocatable of the usable nodes each flavor matches. Every known flavor is a key.
     pub by_flavor: BTreeMap<FlavorName, Resources>,
+    /// What an autoscaler would bring of nodes that each flavor matches, beyond `by_flavor`; flavors for which none would
+    /// come are left out.
+    pub coming: BTreeMap<FlavorName, Resources>,
     /// Usable nodes.
     pub nodes: usize,
     /// Σ allocatable of all nodes, usable or not.
@@ -128,6 +135,11 @@ impl Capacity {
                 let left = of_flavor.filter_map(|class| class.total.get(resource));
                 let left = left.fold(Amount::ZERO, |sum, amount| sum.saturating_add(*amount));
                 *amount = (*amount).min(if is_cut { left } else { *limit });
+                let present = *amount;
+                let coming = self.coming.get_mut(flavor).and_then(|amounts| amounts.get_mut(resource));
+                if let Some(coming) = coming.filter(|_| is_cut) {
+                    *coming = (*coming).min(left.saturating_sub(present));
+                }
             }
             if let Some(amount) = self.total.get_mut(resource) {
                 *amount = (*amount).min(*limit);

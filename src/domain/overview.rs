@@ -78,6 +78,8 @@ pub struct NodeCounts {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct FlavorOverview {
     pub capacity: Resources,
+    /// What an autoscaler would bring beyond that; what is 0 is left out.
+    pub coming: Resources,
     pub assigned: Resources,
     pub unassigned: Resources,
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use fedq_domain::{
-    capacity::{Flavor, Taint, Toleration},
+    capacity::{Flavor, MAX_CAPACITY, MaxCapacity, Taint, Toleration},
     quota::{AskedCell, Dispatch, HubQueueInput, ManagedCell, WorkerCell, WorkerQueueInput},
     resource_groups::{FlavorQuotas, ResourceGroup, ResourceGroups, ResourceQuota, Written},
     resources::FlavorResource,
@@ -75,6 +75,12 @@ fn flavor(object: &ResourceFlavor) -> Option<(FlavorName, Flavor)> {
         node_labels: object.spec.node_labels.clone(),
         node_taints: object.spec.node_taints.iter().map(taint).collect(),
         tolerations: object.spec.tolerations.iter().map(toleration).collect(),
+        max_capacity: object
+            .metadata
+            .annotations
+            .get(MAX_CAPACITY)
+            .map(|text| MaxCapacity::parse(text))
+            .unwrap_or_default(),
     };
     Some((name, flavor))
 }

@@ -14,6 +14,9 @@ pub struct Capacity {
     pub flavor: String,
     pub resource: String,
     pub capacity: Quantity,
+    /// What an autoscaler would bring beyond that, as `fedq.dev/max-capacity` of the ResourceFlavor says; absent: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coming: Option<Quantity>,
     pub assigned: Quantity,
     pub unassigned: Quantity,
 }

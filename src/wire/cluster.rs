@@ -59,6 +59,9 @@ pub struct Nodes {
 pub struct Flavor {
     pub name: String,
     pub capacity: Quantities,
+    /// What an autoscaler would bring beyond that, as `fedq.dev/max-capacity` of the ResourceFlavor says.
+    #[serde(default, skip_serializing_if = "Quantities::is_empty")]
+    pub coming: Quantities,
     pub assigned: Quantities,
     pub unassigned: Quantities,
 }

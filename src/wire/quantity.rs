@@ -14,6 +14,12 @@ use utoipa::ToSchema;
 #[serde(transparent)]
 pub struct Quantities(pub BTreeMap<String, Quantity>);
 
+impl Quantities {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 impl Deref for Quantities {
     type Target = BTreeMap<String, Quantity>;
 

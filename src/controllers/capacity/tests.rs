@@ -72,6 +72,7 @@ fn flavor(key: &str, value: &str) -> Flavor {
         node_labels: BTreeMap::from([(key.to_owned(), value.to_owned())]),
         node_taints: Vec::new(),
         tolerations: Vec::new(),
+        max_capacity: MaxCapacity::default(),
     }
 }
 

@@ -354,8 +354,11 @@ fn cluster(round: &Round<'_>, name: &ClusterName, basis: &ClusterBasis) -> Clust
             let pick = |field: fn(&fedq_domain::quota::FlavorUse) -> Amount| {
                 uses.iter().map(|(resource, usage)| (resource.clone(), field(usage))).collect::<Resources>()
             };
+            let mut coming = pick(|usage| usage.coming);
+            coming.retain(|_, amount| !amount.is_zero());
             let overview = FlavorOverview {
                 capacity: pick(|usage| usage.capacity),
+                coming,
                 assigned: pick(|usage| usage.assigned),
                 unassigned: pick(|usage| usage.unassigned),
             };

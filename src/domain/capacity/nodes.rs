@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map, hash_map};
 
 use super::{
     BadQuantity, Capacity, Flavor, Headroom, NodeClass, NodeFacts, NodeRow, NodeShape, ResourceFilter, Sums,
-    Taint, intern::Pool,
+    Taint,
+    coming::{Coming, coming},
+    intern::Pool,
 };
 use crate::resources::Resources;
 use fedq_values::{
@@ -220,6 +222,18 @@ impl NodeTable {
                 self.add_group(group, *amounts, sums);
             }
         }
+        let mut to_come: BTreeMap<FlavorName, Sums> = BTreeMap::new();
+        let present = |flavor: &FlavorName, resource: &ResourceName| {
+            let sum =
+                by_flavor.get(flavor).and_then(|sums| sums.0.get(resource)).copied().unwrap_or_default();
+            i64::try_from(sum).unwrap_or(i64::MAX)
+        };
+        for Coming { flavors, resource, units } in coming(flavors, present, |name| self.filter.counts(name)) {
+            for flavor in &flavors {
+                to_come.entry(flavor.clone()).or_default().add(&resource, i128::from(units));
+            }
+            classes.entry(flavors).or_default().1.add(&resource, i128::from(units));
+        }
         let raw = |sums: Sums| sums.into_resources(|_, sum| sum);
         let usable =
             |sums: Sums| -> Resources { sums.into_resources(|name, sum| headroom.less_percent(name, sum)) };
@@ -228,6 +242,7 @@ impl NodeTable {
             classes: classes.into_iter().map(class).collect(),
             total: raw(total),
             by_flavor: by_flavor.into_iter().map(|(flavor, sums)| (flavor, raw(sums))).collect(),
+            coming: to_come.into_iter().map(|(flavor, sums)| (flavor, raw(sums))).collect(),
             nodes,
             all: raw(all),
             largest,

@@ -3,7 +3,7 @@ use std::mem::size_of;
 use proptest::prelude::*;
 
 use super::*;
-use crate::capacity::{TaintFacts, Toleration};
+use crate::capacity::{MaxCapacity, TaintFacts, Toleration};
 
 const ALLOCATABLE: &[(&str, &str)] = &[
     ("cpu", "96"),
@@ -23,6 +23,7 @@ fn flavor(name: &str, labels: &[(&str, &str)]) -> Flavor {
         node_labels: labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
         node_taints: vec![],
         tolerations: vec![],
+        max_capacity: MaxCapacity::default(),
     }
 }
 

@@ -57,6 +57,7 @@ impl Bed {
         let ten = Resources::from([(gpu(), Amount::new(10))]);
         let use_ = FlavorUse {
             capacity: Amount::new(10),
+            coming: Amount::ZERO,
             assigned: Amount::new(5),
             unassigned: Amount::new(4),
             foreign: Amount::new(1),

@@ -112,6 +112,8 @@ pub struct ClusterReport {
 pub struct FlavorUse {
     /// Σ allocatable of its usable nodes, shared with every other flavor that matches them.
     pub capacity: Amount,
+    /// What an autoscaler would bring beyond that.
+    pub coming: Amount,
     /// Σ effective of our cells.
     pub assigned: Amount,
     /// What could still be assigned to this flavor.

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     resource_groups::{Quota, ResourceGroups, Rule},
-    resources::{Cell, FlavorResource},
+    resources::{Cell, FlavorResource, Resources},
 };
 use fedq_values::{
     ids::{FlavorName, QueueName, ResourceName},
@@ -148,7 +148,8 @@ impl Planned<'_> {
     /// What every flavor has of every resource, gives and could still give.
     fn flavors(&self) -> BTreeMap<FlavorName, BTreeMap<ResourceName, FlavorUse>> {
         let Some(capacity) = &self.input.capacity else { return BTreeMap::new() };
-        let resources: BTreeSet<_> = capacity.by_flavor.values().flat_map(BTreeMap::keys).collect();
+        let all = capacity.by_flavor.values().chain(capacity.coming.values());
+        let resources: BTreeSet<_> = all.flat_map(BTreeMap::keys).collect();
         let resources: BTreeSet<_> =
             resources.into_iter().chain(self.model.rooms.iter().map(|r| &r.resource)).collect();
         let mut by_flavor: BTreeMap<FlavorName, BTreeMap<ResourceName, FlavorUse>> = BTreeMap::new();
@@ -179,13 +180,12 @@ impl Planned<'_> {
             let cap = self.input.claim.as_ref().and_then(|claim| claim.caps.get(resource));
             cap.map_or(by_nodes, |cap| by_nodes.min(i128::from(cap.units()) - assigned.iter().sum::<i128>()))
         };
+        let of = |all: &BTreeMap<FlavorName, Resources>, flavor: &FlavorName| {
+            all.get(flavor).and_then(|of| of.get(resource)).copied().unwrap_or_default()
+        };
         let of_flavor = |f: usize| FlavorUse {
-            capacity: capacity
-                .by_flavor
-                .get(&flavors[f])
-                .and_then(|of| of.get(resource))
-                .copied()
-                .unwrap_or_default(),
+            capacity: of(&capacity.by_flavor, &flavors[f]),
+            coming: of(&capacity.coming, &flavors[f]),
             assigned: clamp(assigned[f]),
             unassigned: clamp(left(f)),
             foreign: clamp(foreign[f]),

@@ -10,6 +10,7 @@ mod loss;
 mod people;
 mod pipelines;
 mod running;
+mod scaling;
 pub mod stage;
 mod stopping;
 mod uploads;
