@@ -288,6 +288,9 @@ pub struct TaskDetail {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup: Option<String>,
     pub run: String,
+    /// Devices of each node beside its accelerators, such as `rdma/hca`, and how many.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub devices: BTreeMap<String, u32>,
     /// For how long one run of it may go on, as `2h`; absent: for ever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration: Option<String>,

@@ -191,6 +191,7 @@ pub fn detail(row: &TaskRow, views: &TaskViews, events: &[Event], stages: &[Task
         components: row.spec.wrapped.iter().flat_map(components).collect(),
         setup: setup.clone(),
         run: run.clone(),
+        devices: row.spec.pod.devices.iter().map(|(name, count)| (name.to_string(), *count)).collect(),
         max_duration: row.spec.max_duration.map(span),
         envs: envs.iter().map(|(name, _)| name.clone()).collect(),
         secrets: secrets.iter().cloned().collect(),

@@ -179,10 +179,11 @@ fn pipeline(task: &Task) -> Option<String> {
     Some(format!("{name}({}), stage {}", stage.id, self::stage(task)))
 }
 
-fn fields(detail: &TaskDetail) -> [(&'static str, Option<String>); 16] {
+fn fields(detail: &TaskDetail) -> [(&'static str, Option<String>); 17] {
     let task = &detail.task;
     let counts = task.nodes.words();
     let nodes = if counts.is_empty() { String::new() } else { format!(" ({counts})") };
+    let devices = detail.devices.iter().map(|(name, count)| format!("{name}:{count}"));
     let mounts = detail.volumes.iter().map(|mounted| format!("{} at {}", mounted.volume, mounted.path));
     [
         ("Task", Some(task.id.clone())),
@@ -197,6 +198,7 @@ fn fields(detail: &TaskDetail) -> [(&'static str, Option<String>); 16] {
         ("Workload", task.workload.clone()),
         ("Nodes", Some(format!("{}{nodes}", task.num_nodes))),
         ("GPUs", task.accelerators.clone()),
+        ("Devices", Some(devices.collect::<Vec<_>>().join(", "))),
         ("Ends after", detail.max_duration.clone()),
         ("Restarts", (0 < task.restarts).then(|| task.restarts.to_string())),
         ("Submitted", Some(format!("{} ago", age(task.submitted)))),

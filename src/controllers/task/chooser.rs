@@ -86,9 +86,8 @@ impl<'a> Chooser<'a> {
     }
 
     fn tenancy(&self, task: &TaskRow) -> Result<Tenancy, String> {
-        let lost = |volume: &&VolumeRow| volume.lost && is_mounted(volume, task);
-        if let Some(lost) = self.volumes.iter().find(lost) {
-            return Err(format!("volume {} was deleted on its cluster", lost.spec.name()));
+        if let Some(lost) = lost_volume(self.volumes, task) {
+            return Err(lost);
         }
         let known = self.volumes.iter().map(|volume| {
             let known = volume.known();
@@ -96,6 +95,12 @@ impl<'a> Chooser<'a> {
         });
         Ok(Tenancy::of(&task.owner, &task.namespace, known))
     }
+}
+
+/// What is wrong with a task that mounts what somebody deleted.
+pub(super) fn lost_volume(volumes: &[VolumeRow], task: &TaskRow) -> Option<String> {
+    let lost = volumes.iter().find(|volume| volume.lost && is_mounted(volume, task))?;
+    Some(format!("volume {} was deleted on its cluster", lost.spec.name()))
 }
 
 /// Whether it is one that the task means.

@@ -366,7 +366,10 @@ impl TaskController {
             return None;
         }
         let starting = Duration::try_from(now.duration_since(row.changed)).unwrap_or_default();
-        progress::stuck(&row.state.phase, seen, (starting, self.settings.start_timeout))
+        let step = progress::stuck(&row.state.phase, seen, (starting, self.settings.start_timeout))?;
+        // Its pods wait for what is not there any more, whatever the scheduler makes of that.
+        let lost = chooser::lost_volume(&self.volumes, row);
+        Some(Step { detail: lost.or(step.detail), ..step })
     }
 
     pub(super) fn waiting(&self, row: &TaskRow, cluster: &ClusterName) -> Waiting {
@@ -495,4 +498,48 @@ pub(super) fn view(live: &Live, seen: Option<&Observed>, workload: Option<String
 /// Of a cluster that is not connected.
 pub(super) fn nothing() -> Observed {
     Observed::default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::testing::{controller, row};
+    use fedq_domain::task::{testing::cluster_name, volume::VolumeSpec};
+
+    #[tokio::test]
+    async fn what_does_not_start_for_want_of_its_volume_says_so() {
+        let (mut controller, _ground) = controller().await;
+        let task = row("run: x\nvolumes: {/d: data}\n", Phase::Starting { cluster: cluster_name("one") });
+        let seen = Observed { unschedulable: Some("claim not found".to_owned()), ..Observed::default() };
+        let later = Timestamp::from_second(3600).expect("in range");
+        let told = |controller: &TaskController| {
+            controller.stuck(&task, &seen, later).and_then(|step| step.detail).expect("it is over")
+        };
+        assert!(!told(&controller).contains("volume"), "{}", told(&controller));
+        controller.volumes = vec![VolumeRow {
+            id: TaskId::draw(1),
+            owner: "ann".to_owned(),
+            namespace: "team".to_owned(),
+            cluster: Some(cluster_name("one")),
+            spec: VolumeSpec::new("data", "1Gi", None, None).expect("a volume"),
+            created: Timestamp::UNIX_EPOCH,
+            deleting: false,
+            made: true,
+            lost: true,
+        }];
+        assert_eq!(told(&controller), "volume data was deleted on its cluster");
+    }
+
+    #[test]
+    fn a_run_is_timed_from_its_start_also_where_its_cluster_fell_silent_meanwhile() {
+        let at = |second: i64| Timestamp::from_second(second).expect("in range");
+        let mut task = row("run: x\nmax_duration: 60\n", Phase::Running { cluster: cluster_name("one") });
+        task.changed = at(100);
+        assert_eq!((run_due(&task), overdue(&task, at(159))), (Some(at(160)), None));
+        assert!(overdue(&task, at(160)).is_some());
+        task.dispatch.as_mut().expect("it was dispatched").started = Some(at(50));
+        assert_eq!(run_due(&task), Some(at(110)), "that it is back is no new start");
+        task.state.phase = Phase::Starting { cluster: cluster_name("one") };
+        assert_eq!((run_due(&task), overdue(&task, at(999))), (None, None));
+    }
 }

@@ -24,7 +24,9 @@ use fedq_store::{Run, TaskRow};
 use fedq_values::ids::ClusterName;
 
 use super::{
-    Cluster, Live, TaskController, decide,
+    Cluster, Live, TaskController,
+    chooser::lost_volume,
+    decide,
     index::Whose,
     on_hub::is_dispatched,
     secrets::{Asking, Contents},
@@ -281,12 +283,14 @@ impl TaskController {
         if is_dispatched(row) {
             view.cluster = self.landed(row).cloned();
         }
+        let lost = lost_volume(&self.volumes, row);
         view.pending_reason = match (&row.state.phase, &seen, name) {
             (Phase::Pending, ..) => {
                 let waits = row.stage.as_ref().and_then(Stage::waits);
                 let judged = waits.or_else(|| live.judged.as_ref().map(|(_, reason)| reason.clone()));
                 Some(judged.unwrap_or_else(|| "a cluster is being chosen for it".to_owned()))
             }
+            (Phase::Starting { .. }, ..) if lost.is_some() => lost,
             (phase, Some(seen), Some(name)) => {
                 let silent = joined.get(name).filter(|entry| !entry.connection.is_writable());
                 let silent = silent.filter(|_| !is_dispatched(row));
