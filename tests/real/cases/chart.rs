@@ -17,6 +17,8 @@ use crate::support::process::{free_ports, output};
 use crate::support::tools::{helm, prometheus_operators_crds};
 use crate::support::wait::{Seen, eventually};
 
+/// Nobody can change it of a volume that is there.
+const LOCAL: &str = "persistence.storageClassName=local";
 /// All that can be turned on.
 pub const EVERYTHING: &[&str] = &[
     "enablePrometheus=true",
@@ -29,7 +31,7 @@ pub const EVERYTHING: &[&str] = &[
     "controllerManager.imagePullSecrets[0].name=registry",
     "controllerManager.nodeSelector.disk=local",
     "controllerManager.tolerations[0].operator=Exists",
-    "persistence.storageClassName=local",
+    LOCAL,
     "service.annotations.team=platform",
     "managerConfig.quota.mergeWindow=2s",
 ];
@@ -367,7 +369,7 @@ pub async fn helm_installs_upgrades_rolls_back_and_removes_it(fleet: &Fleet) -> 
         Ok(object["spec"]["template"]["metadata"]["annotations"]["checksum/config"].clone())
     };
     let (before, sum_before) = (live_config(&hub).await?, sum().await?);
-    helm.run(&["upgrade", RELEASE, &chart(), "-n", SYSTEM], &["managerConfig.quota.mergeWindow=3s"])?;
+    helm.run(&["upgrade", RELEASE, &chart(), "-n", SYSTEM], &[LOCAL, "managerConfig.quota.mergeWindow=3s"])?;
     let (after, sum_after) = (live_config(&hub).await?, sum().await?);
     ensure!(after["quota"]["mergeWindow"] == "3s" && sum_before != sum_after, "{after} {sum_after}");
     ensure!(authority().await? == bundle, "an upgrade takes the authority away");
@@ -382,12 +384,9 @@ pub async fn helm_installs_upgrades_rolls_back_and_removes_it(fleet: &Fleet) -> 
     ensure!(kinds == KEPT, "{kinds:?}");
     hub.wait(id(CLAIMS, CLAIM, "one-resource-claim"), "kept", SOON, claimed).await?;
 
-    helm.run(&install, &["crds.keep=false", "persistence.keep=false"])?;
+    helm.run(&install, &[LOCAL, "crds.keep=false", "persistence.keep=false"])?;
     hub.wait(id(CLAIMS, CLAIM, "one-resource-claim"), "found again", SOON, claimed).await?;
     helm.run(&["uninstall", RELEASE, "-n", SYSTEM], &[])?;
-    // The controller that lets go of volumes which nobody uses does not run here.
-    let free = r#"{"metadata": {"finalizers": null}}"#;
-    hub.kubectl(&["patch", "pvc", "fedqd", "-n", SYSTEM, "--type=merge", "-p", free])?;
     eventually("nothing of ours", SOON, async || {
         let left = ours(&hub)?;
         Ok(Seen::when(left.is_empty(), || format!("{left:?}")))
