@@ -236,7 +236,7 @@ fn what_is_new_in_this_version_is_told() {
 fn what_it_cannot_do_it_says() {
     let run = |arguments: &[&str]| {
         let mut script = Command::new(root().join("deploy/release"));
-        said(script.args(arguments).current_dir("/"))
+        said(script.args(arguments).current_dir("/").env("SOURCE_DATE_EPOCH", EPOCH.to_string()))
     };
     let (ended_well, usage) = run(&[]);
     assert!(!ended_well && usage.contains("deploy/release all OUT URL"), "{usage}");
