@@ -110,7 +110,7 @@ mod tests {
     }
 
     /// Text of requests that has a bound and no form, and why it can have none.
-    const FREE: [(&str, &str); 15] = [
+    const FREE: [(&str, &str); 16] = [
         ("body confirm_cluster.uid", "compared with the one that is there, and never kept"),
         ("body join_cluster.context", "a name in the kubeconfig, which may be any text"),
         ("body join_cluster.kubeconfig", FORMAT),
@@ -121,6 +121,7 @@ mod tests {
         ("body submit_task.file", FORMAT),
         ("body submit_task.image", "what a cluster's container runtime takes"),
         ("body submit_task.infra", FORMAT),
+        ("body submit_task.maxDuration", FORMAT),
         ("body submit_task.memory", FORMAT),
         ("body submit_task.priority", FORMAT),
         ("body submit_task.uploads keys", "places on the submitter's machine, which may be any text"),

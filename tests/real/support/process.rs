@@ -153,6 +153,21 @@ pub fn output(command: &mut Command, input: &[u8]) -> Result<Output> {
     Ok(Output { status, stdout: stdout.with_context(open)?, stderr: stderr.with_context(open)? })
 }
 
+const STOPS_WITHIN: Duration = Duration::from_secs(10);
+
+fn all_threads_stopped(process: &str) -> Result<bool> {
+    for thread in std::fs::read_dir(Path::new("/proc").join(process).join("task"))? {
+        // One that ended meanwhile does nothing any more.
+        let stat = std::fs::read_to_string(thread?.path().join("stat")).unwrap_or_default();
+        // The name, in parentheses, may hold anything.
+        let state = stat.rsplit_once(')').map_or("", |(_, rest)| rest.trim_start());
+        if !state.is_empty() && !state.starts_with('T') {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 fn all_of(mut from: impl Read + Send + 'static) -> mpsc::Receiver<Vec<u8>> {
     let (sender, whole) = mpsc::channel();
     std::thread::spawn(move || {
@@ -210,6 +225,7 @@ impl Server {
         Ok(())
     }
 
+    /// When it is told to stop it has: a thread that was at work might answer somebody yet.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let flag = match signal {
             Signal::Term => "-TERM",
@@ -219,6 +235,11 @@ impl Server {
         let id = self.lock().id().to_string();
         let status = Command::new("kill").args([flag, &id]).status().context("run kill")?;
         ensure!(status.success(), "kill {flag} {} failed", self.name);
+        let since = Instant::now();
+        while matches!(signal, Signal::Stop) && !all_threads_stopped(&id)? {
+            ensure!(since.elapsed() < STOPS_WITHIN, "{} does not stop", self.name);
+            std::thread::sleep(Duration::from_millis(5));
+        }
         Ok(())
     }
 
