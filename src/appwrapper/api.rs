@@ -5,6 +5,7 @@
 use fedq_wrapped::{
     component::{Component, PodSet},
     pod_sets::{InferError, infer},
+    validate::{FieldError, template_field},
 };
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Condition,
@@ -13,6 +14,8 @@ use k8s_openapi::{
 use kube::{CustomResource, CustomResourceExt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+use crate::template::Template;
 
 /// What is wrapped, and whether it may run.
 #[derive(Clone, CustomResource, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -49,13 +52,24 @@ use serde_json::{Map, Value};
 #[serde(rename_all = "camelCase")]
 pub struct AppWrapperSpec {
     /// The wrapped objects, in the order in which they are created.
-    pub components: Vec<Component>,
+    pub components: Vec<Component<Template>>,
     /// Keeps the objects from being there. Kueue takes it away when it has quota.
     #[serde(default, skip_serializing_if = "is_false")]
     pub suspend: bool,
     /// The controller that acts on this AppWrapper; others leave it alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub managed_by: Option<String>,
+}
+
+impl AppWrapperSpec {
+    /// The components with their objects, to look into them.
+    pub fn read(&self) -> Result<Vec<Component>, FieldError> {
+        let read = |(index, component): (usize, &Component<Template>)| match component.template.read() {
+            Ok(template) => Ok(component.clone().with_template(template)),
+            Err(error) => Err(FieldError::invalid(template_field(index), &"...", error.to_string())),
+        };
+        self.components.iter().enumerate().map(read).collect()
+    }
 }
 
 /// What became of the wrapped objects.
@@ -137,13 +151,13 @@ impl Phase {
 }
 
 /// The status of every component before anything is made. Whoever changes the spec later does not change it.
-pub fn component_status(spec: &AppWrapperSpec) -> Result<Vec<ComponentStatus>, InferError> {
+pub fn component_status(components: &[Component]) -> Result<Vec<ComponentStatus>, InferError> {
     let status = |component: &Component| {
         let declared = &component.pod_sets;
         let pod_sets = if declared.is_empty() { infer(&component.template)? } else { declared.clone() };
         Ok(ComponentStatus { pod_sets, ..ComponentStatus::default() })
     };
-    spec.components.iter().map(status).collect()
+    components.iter().map(status).collect()
 }
 
 /// The definition of the kind, as `deploy/appwrapper/crd.yaml` has it.

@@ -18,6 +18,7 @@ use crate::{
     lifecycle::{Task, Turn},
     names::{USER_ID_LABEL, USER_LABEL, condition::UNHEALTHY},
     pod_sets, review,
+    template::Template,
     tolerance::Tolerance,
     validate,
 };
@@ -30,6 +31,12 @@ pub(crate) mod server;
 pub(crate) fn components(names: &[String]) -> Vec<Component> {
     let all: BTreeMap<String, Component> = read(include_str!("cases/components.yaml"));
     names.iter().map(|name| all.get(name).unwrap_or_else(|| panic!("no component {name}")).clone()).collect()
+}
+
+/// As the controller keeps them.
+pub(crate) fn packed(components: &[Component]) -> Vec<Component<Template>> {
+    let pack = |one: &Component| one.clone().with_template(Template::from(&one.template));
+    components.iter().map(pack).collect()
 }
 
 pub(crate) fn read<T: DeserializeOwned>(text: &str) -> T {
@@ -57,6 +64,19 @@ struct Create {
     pod_sets: Option<Vec<i32>>,
 }
 
+impl Create {
+    fn components(&self) -> Vec<Component> {
+        let mut components = components(&self.components);
+        if let Some(path) = &self.path {
+            components[0].pod_sets[0].path.clone_from(path);
+        }
+        if let Some(replicas) = self.replicas {
+            components[0].pod_sets[0].replicas = Some(replicas);
+        }
+        components
+    }
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Update {
@@ -81,13 +101,7 @@ struct Defaults {
 #[test]
 fn what_is_made_is_judged_as_upstream_judges_it() {
     for case in read::<Webhook>(include_str!("cases/webhook.yaml")).create {
-        let mut components = components(&case.components);
-        if let Some(path) = &case.path {
-            components[0].pod_sets[0].path.clone_from(path);
-        }
-        if let Some(replicas) = case.replicas {
-            components[0].pod_sets[0].replicas = Some(replicas);
-        }
+        let components = case.components();
         let name = case.name.as_deref().unwrap_or("aw");
         let said = validate::sentence(&validate::create(&components, "default", name));
         match &case.refused {
@@ -112,14 +126,9 @@ fn what_the_webhook_would_refuse_fails_with_its_words() {
         let name = case.name.clone().unwrap_or_else(|| "aw".to_owned());
         (wrapper.metadata.namespace, wrapper.metadata.name) =
             (Some("default".to_owned()), Some(name.clone()));
-        wrapper.spec.components = components(&case.components);
-        if let Some(path) = &case.path {
-            wrapper.spec.components[0].pod_sets[0].path.clone_from(path);
-        }
-        if let Some(replicas) = case.replicas {
-            wrapper.spec.components[0].pod_sets[0].replicas = Some(replicas);
-        }
-        let words = validate::sentence(&validate::create(&wrapper.spec.components, "default", &name));
+        let components = case.components();
+        wrapper.spec.components = packed(&components);
+        let words = validate::sentence(&validate::create(&components, "default", &name));
         let Task::Write(outcome) = (Turn { wrapper: &wrapper, tolerance: &tolerance, now }).task() else {
             panic!("{case:?}: no status is written");
         };
@@ -170,7 +179,7 @@ fn what_was_judged_does_not_change() {
     let labels = [(USER_LABEL, "alice"), (USER_ID_LABEL, "7")];
     for case in read::<Webhook>(include_str!("cases/webhook.yaml")).update {
         let mut old = AppWrapper::default();
-        old.spec.components = components(&["pod".to_owned(), "deployment".to_owned()]);
+        old.spec.components = packed(&components(&["pod".to_owned(), "deployment".to_owned()]));
         old.metadata.labels = Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
         let mut new = old.clone();
         for (index, change) in case.change["components"].as_object().into_iter().flatten() {
@@ -180,7 +189,7 @@ fn what_was_judged_does_not_change() {
             *component = serde_json::from_value(value).expect("a component");
         }
         if case.change["more"] == true {
-            new.spec.components.extend(components(&["pod".to_owned()]));
+            new.spec.components.extend(packed(&components(&["pod".to_owned()])));
         }
         new.spec.suspend = case.change["suspend"] == true;
         new.spec.managed_by = case.change["managedBy"].as_str().map(str::to_owned);

@@ -2,13 +2,9 @@
 //! controller that dies in between finds it again.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::{
-    ResourceExt,
-    api::{DynamicObject, PostParams},
-};
+use kube::ResourceExt;
+use serde::Deserialize as _;
 use serde_json::Value;
-
-use fedq_wrapped::component::Component;
 
 use crate::{
     api::{AppWrapper, AppWrapperStatus},
@@ -52,11 +48,15 @@ async fn create_one(
     index: usize,
 ) -> Result<Result<(), CreateFailure>, Error> {
     let owner = owner(wrapper);
-    let component = wrapper.spec.components[index].clone();
+    let component = &wrapper.spec.components[index];
+    let template = match component.template.read() {
+        Ok(template) => template,
+        Err(error) => return Ok(Err(fatal(format!("{}: {error}", template_field(index))))),
+    };
     let Some(of) = status.component_status.get_mut(index) else {
         return Ok(Err(fatal("status.componentStatus is shorter than spec.components")));
     };
-    let text = |key: &str| component.template.get(key).and_then(Value::as_str).unwrap_or_default();
+    let text = |key: &str| template.get(key).and_then(Value::as_str).unwrap_or_default();
     let kind = match context.kinds.find(text("apiVersion"), text("kind")).await {
         Ok(kind) if kind.namespaced => kind,
         Ok(_) => {
@@ -73,12 +73,12 @@ async fn create_one(
     let old = conditions::find(&of.conditions, RESOURCES_DEPLOYED);
     let begun = old.is_some_and(|old| old.reason != component::DELETED);
     if !begun {
-        of.name = name(&component);
+        of.name = name(&template);
         text("kind").clone_into(&mut of.kind);
         text("apiVersion").clone_into(&mut of.api_version);
     }
     let parts = (of.pod_sets.as_slice(), component.pod_set_infos.as_slice());
-    let object = match inject::object(&component.template, parts, (&owner, &of.name), &context.config) {
+    let object = match inject::object(&template, parts, (&owner, &of.name), &context.config) {
         Ok(object) => object,
         Err(error) => return Ok(Err(fatal(error.to_string()))),
     };
@@ -114,13 +114,11 @@ async fn post(
     owner: &Owner,
     index: usize,
 ) -> Result<Result<(), Refused>, Error> {
-    let object: DynamicObject = match serde_json::from_value(object) {
-        Ok(object) => object,
-        Err(error) => return Ok(Err(Refused { failure: fatal(error.to_string()), refused: true })),
-    };
-    let params = PostParams { field_manager: Some(crate::FIELD_MANAGER.to_owned()), ..PostParams::default() };
+    if let Err(error) = Observed::deserialize(&object) {
+        return Ok(Err(Refused { failure: fatal(error.to_string()), refused: true }));
+    }
     let api = kind.api(&owner.namespace);
-    Ok(match kind.whole(&owner.namespace).create(&params, &object).await {
+    Ok(match kind.create(&owner.namespace, &object).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_already_exists() => match api.get_opt(name).await? {
             // It went in this moment.
@@ -166,9 +164,9 @@ pub fn owner(wrapper: &AppWrapper) -> Owner {
 }
 
 /// A made-up name is made up here, so that the status can have it before the object has it.
-fn name(component: &Component) -> String {
+fn name(template: &Value) -> String {
     let text = |key: &str| {
-        let metadata = component.template.get("metadata");
+        let metadata = template.get("metadata");
         metadata.and_then(|metadata| metadata.get(key)).and_then(Value::as_str).unwrap_or_default()
     };
     let (name, prefix) = (text("name"), text("generateName"));

@@ -8,8 +8,8 @@ use std::{
 use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
-    Api, Client, ResourceExt,
-    api::{ApiResource, DynamicObject},
+    Api, Client, Resource, ResourceExt,
+    api::{ApiResource, PostParams},
     core::GroupVersionKind,
     discovery::{self, Scope},
     runtime::{
@@ -18,6 +18,7 @@ use kube::{
         watcher,
     },
 };
+use serde_json::Value;
 
 use crate::{api::AppWrapper, names::APPWRAPPER_LABEL, observed::Observed, running};
 
@@ -140,9 +141,15 @@ impl Kind {
         Api::namespaced_with(self.client.clone(), namespace, &self.resource)
     }
 
-    /// To make one, as a whole.
-    pub fn whole(&self, namespace: &str) -> Api<DynamicObject> {
-        Api::namespaced_with(self.client.clone(), namespace, &self.resource)
+    /// Makes one. The answer may hold whatever webhooks put there, so no more is read of it than of any other.
+    pub async fn create(&self, namespace: &str, object: &Value) -> Result<Observed, kube::Error> {
+        let params =
+            PostParams { field_manager: Some(crate::FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        let body = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
+        let path = Observed::url_path(&self.resource, Some(namespace));
+        let request =
+            kube::core::Request::new(path).create(&params, body).map_err(kube::Error::BuildRequest)?;
+        self.client.request(request).await
     }
 
     /// The component, if it is that of this owner. Only what is followed is believed to be there; that it is not there is

@@ -33,19 +33,27 @@ pub async fn lapse(
                 None => return,
             },
         }
-        sleep_until(ends.min(Instant::now() + LOOK_EVERY)).await;
+        // A look more than once before it ends: it may be renewed late.
+        let left = ends.saturating_duration_since(Instant::now());
+        sleep_until(ends.min(Instant::now() + LOOK_EVERY.min((left / 2).max(LOOK_AGAIN)))).await;
         if ends <= Instant::now() {
             return;
         }
     }
 }
 
-/// Returns once the Lease was seen to be ours, with time left. A process that is started anew under the same name finds
-/// the one of its predecessor, which may be about to end before it is renewed.
-pub async fn held(leases: &Api<Lease>, name: &str, identity: &str, clock: fn() -> Timestamp) {
+/// Returns once the Lease was seen to be ours for longer than `when_renewed`, what is left when it is to be renewed. A process
+/// that is started anew under the same name finds the one of its predecessor, which may end before it is renewed.
+pub async fn held(
+    leases: &Api<Lease>,
+    name: &str,
+    identity: &str,
+    when_renewed: Duration,
+    clock: fn() -> Timestamp,
+) {
     loop {
         match leases.get(name).await {
-            Ok(lease) if left(&lease, identity, clock()).is_some() => return,
+            Ok(lease) if left(&lease, identity, clock()).is_some_and(|left| when_renewed < left) => return,
             Ok(_) => {}
             Err(error) => tracing::warn!("Cannot look at the Lease `{name}`: {error}"),
         }
@@ -113,11 +121,28 @@ mod tests {
         let counted = Arc::clone(&looks);
         let client = server::client(move |_| match counted.fetch_add(1, Ordering::SeqCst) {
             0 => Some((200, lease("me", 1))),
-            1 => Some((200, lease("another", 15))),
+            // It has some seconds left, and a slow server needs as many to renew it.
+            1 => Some((200, lease("me", 7))),
+            2 => Some((200, lease("another", 15))),
             _ => Some((200, lease("me", 15))),
         });
-        held(&Api::namespaced(client, "default"), "lease", "me", now).await;
-        assert_eq!(looks.load(Ordering::SeqCst), 3);
+        held(&Api::namespaced(client, "default"), "lease", "me", Duration::from_secs(8), now).await;
+        assert_eq!(looks.load(Ordering::SeqCst), 4);
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_is_renewed_late_is_seen_to_be() {
+        let looks = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&looks);
+        let client = server::client(move |_| match counted.fetch_add(1, Ordering::SeqCst) {
+            // One second less the margin.
+            0 => Some((200, lease("me", 3))),
+            1 => Some((200, lease("me", 15))),
+            _ => Some((200, lease("another", 15))),
+        });
+        let patience = Duration::from_mins(1);
+        lapse(Api::namespaced(client, "default"), "lease", "me", patience, now).await;
+        assert_eq!(looks.load(Ordering::SeqCst), 3, "it was looked at once more before its time was over");
     }
 
     #[tokio::test]

@@ -28,6 +28,7 @@ pub mod review;
 pub mod run;
 pub mod running;
 pub mod serve;
+pub mod template;
 pub mod tolerance;
 pub mod trust;
 mod upstream;

@@ -177,11 +177,17 @@ impl Turn<'_> {
     fn initial(&self) -> Outcome {
         let (mut outcome, meta) = (self.outcome(), &self.wrapper.metadata);
         let of = |text: &Option<String>| text.clone().unwrap_or_default();
-        let errors = validate::create(&self.wrapper.spec.components, &of(&meta.namespace), &of(&meta.name));
-        let status = match api::component_status(&self.wrapper.spec) {
-            Ok(status) if errors.is_empty() => status,
+        let judged = match self.wrapper.spec.read() {
+            Ok(components) => {
+                let errors = validate::create(&components, &of(&meta.namespace), &of(&meta.name));
+                api::component_status(&components).ok().filter(|_| errors.is_empty()).ok_or(errors)
+            }
+            Err(error) => Err(vec![error]),
+        };
+        let status = match judged {
+            Ok(status) => status,
             // The webhook would have refused it, with the same words.
-            _ => {
+            Err(errors) => {
                 self.unhealthy(&mut outcome, "CreateFailed", &validate::sentence(&errors));
                 outcome.status.phase = Phase::Failed;
                 self.undeployed(&mut outcome.status, Phase::Failed, "Nothing was created");

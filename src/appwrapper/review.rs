@@ -77,12 +77,16 @@ impl Judge {
         match (&request.operation, request.old_object.as_ref()) {
             (Operation::Create, _) => {
                 let name = new.metadata.name.as_deref().unwrap_or_default();
-                let errors = validate::create(&new.spec.components, namespace, name);
+                let components = match new.spec.read() {
+                    Ok(components) => components,
+                    Err(error) => return Ok(vec![error]),
+                };
+                let errors = validate::create(&components, namespace, name);
                 if !errors.is_empty() {
                     // It is refused already; nobody need be asked.
                     return Ok(errors);
                 }
-                Ok(self.unauthorized(&new.spec.components, namespace, &request.user_info).await)
+                Ok(self.unauthorized(&components, namespace, &request.user_info).await)
             }
             (Operation::Update, Some(old)) => Ok(immutable::update(&read(old)?, &new)),
             _ => Ok(Vec::new()),

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
-use axum_server::tls_rustls::RustlsConfig;
+use axum_server::{Handle, tls_rustls::RustlsConfig};
 use jiff::Timestamp;
 use kube::{Api, Client};
 use kube_lease_manager::{LeaseCreateMode, LeaseManagerBuilder};
@@ -28,7 +28,8 @@ pub async fn run(config: OperatorConfig, namespace: String, identity: String) ->
     refuse_beside_upstream(&client).await?;
     let (metrics, manager) = (Metrics::default(), config.controller_manager.clone());
     let (tell_ready, ready) = watch::channel(false);
-    let mut parts = JoinSet::new();
+    let (mut parts, mut webhooks) = (JoinSet::new(), JoinSet::new());
+    let stop = Handle::new();
     if manager.health.bind_address != "0" {
         let address = manager.health.bind_address.clone();
         parts.spawn(async move { serve::health(&address, ready).await });
@@ -51,8 +52,8 @@ pub async fn run(config: OperatorConfig, namespace: String, identity: String) ->
             kinds: Kinds::new(client.clone(), None),
             config: config.appwrapper.clone(),
         });
-        let (address, served) = (manager.webhook.bind_address.clone(), tls.clone());
-        parts.spawn(async move { serve::webhooks(&address, served, judge).await });
+        let (address, served, stop) = (manager.webhook.bind_address.clone(), tls.clone(), stop.clone());
+        webhooks.spawn(async move { serve::webhooks(&address, served, judge, stop).await });
         tls
     } else {
         RustlsConfig::from_config(Certificate::issue(&["localhost".to_owned()], now())?.server_config()?)
@@ -73,12 +74,19 @@ pub async fn run(config: OperatorConfig, namespace: String, identity: String) ->
         }
     });
     tokio::select! {
-        ended = parts.join_next() => ended.context("nothing was started")??,
-        () = told_to_stop() => {
-            tracing::info!("Told to stop");
-            Ok(())
-        }
+        ended = parts.join_next() => return ended.context("nothing was started")??,
+        Some(ended) = webhooks.join_next() => return ended?,
+        () = told_to_stop() => tracing::info!("Told to stop"),
     }
+    // It leads no more, and renews no Lease.
+    parts.shutdown().await;
+    if !webhooks.is_empty() {
+        serve::wind_down(&stop).await;
+    }
+    while let Some(ended) = webhooks.join_next().await {
+        ended??;
+    }
+    Ok(())
 }
 
 fn controller_of(
@@ -113,7 +121,7 @@ async fn lead(
     leads.wait_for(|leads| *leads).await.context("the election of a leader ended")?;
     let leases = Api::namespaced(prompt, namespace);
     tokio::select! {
-        () = lease::held(&leases, LEASE, &identity, now) => {}
+        () = lease::held(&leases, LEASE, &identity, Duration::from_secs(RENEW_BEFORE_SECONDS), now) => {}
         lost = leads.wait_for(|leads| !*leads) => {
             lost.context("the election of a leader ended")?;
             bail!("another replica leads now")

@@ -3,6 +3,7 @@
 use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
     sync::Arc,
+    time::Duration,
 };
 
 use anyhow::Context as _;
@@ -14,7 +15,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use axum_server::tls_rustls::RustlsConfig;
+use axum_server::{Handle, tls_rustls::RustlsConfig};
 use k8s_openapi::api::{
     authentication::v1::{TokenReview, TokenReviewSpec},
     authorization::v1::{NonResourceAttributes, SubjectAccessReviewSpec},
@@ -39,6 +40,11 @@ const MAX_BODY: usize = 8 << 20;
 pub const MUTATE: &str = "/mutate-workload-codeflare-dev-v1beta2-appwrapper";
 pub const VALIDATE: &str = "/validate-workload-codeflare-dev-v1beta2-appwrapper";
 
+/// Until API servers know that this replica goes: they are told by way of the Service's endpoints, and send to it meanwhile.
+const LINGER: Duration = Duration::from_secs(3);
+/// For what was asked before that. An API server waits for a webhook at most so long.
+const DRAIN: Duration = Duration::from_secs(10);
+
 type Review = AdmissionReview<DynamicObject>;
 
 /// Whoever reaches the port may post: what would end the process is not read.
@@ -57,7 +63,13 @@ impl<S: Send + Sync> FromRequest<S> for Posted {
     }
 }
 
-pub async fn webhooks(address: &str, tls: RustlsConfig, judge: Arc<Judge>) -> anyhow::Result<()> {
+/// Until `stop` is told to end, and all that was asked before is answered.
+pub async fn webhooks(
+    address: &str,
+    tls: RustlsConfig,
+    judge: Arc<Judge>,
+    stop: Handle<SocketAddr>,
+) -> anyhow::Result<()> {
     let mutate = async |State(judge): State<Arc<Judge>>, Posted(review): Posted| Json(judge.default(review));
     let validate =
         async |State(judge): State<Arc<Judge>>, Posted(review): Posted| Json(judge.validate(review).await);
@@ -66,12 +78,18 @@ pub async fn webhooks(address: &str, tls: RustlsConfig, judge: Arc<Judge>) -> an
         .route(VALIDATE, post(validate))
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(judge);
-    tls_server(address, tls, router).await.context("serve the webhooks")
+    tls_server(address, tls, router, stop).await.context("serve the webhooks")
+}
+
+/// A create that meets a closed port is refused, since the webhooks must be asked: so the port closes last.
+pub async fn wind_down(stop: &Handle<SocketAddr>) {
+    tokio::time::sleep(LINGER).await;
+    stop.graceful_shutdown(Some(DRAIN));
 }
 
 pub async fn metrics(address: &str, tls: RustlsConfig, shown: (Client, Metrics)) -> anyhow::Result<()> {
     let router = Router::new().route("/metrics", get(show)).with_state(Arc::new(shown));
-    tls_server(address, tls, router).await.context("serve the metrics")
+    tls_server(address, tls, router, Handle::new()).await.context("serve the metrics")
 }
 
 /// Answers `/healthz` always, and `/readyz` once the webhooks are served.
@@ -89,8 +107,14 @@ pub async fn health(address: &str, ready: watch::Receiver<bool>) -> anyhow::Resu
     server.await.with_context(|| format!("serve health at {address}"))
 }
 
-async fn tls_server(address: &str, tls: RustlsConfig, router: Router) -> anyhow::Result<()> {
-    let server = axum_server::from_tcp_rustls(listen(address)?, tls)?.serve(router.into_make_service());
+async fn tls_server(
+    address: &str,
+    tls: RustlsConfig,
+    router: Router,
+    stop: Handle<SocketAddr>,
+) -> anyhow::Result<()> {
+    let server = axum_server::from_tcp_rustls(listen(address)?, tls)?.handle(stop);
+    let server = server.serve(router.into_make_service());
     server.await.with_context(|| format!("listen at {address}"))
 }
 
@@ -156,7 +180,30 @@ async fn may_read(client: &Client, token: &str) -> Result<bool, kube::Error> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::TcpStream;
+
     use super::*;
+    use crate::{cases::server, certificate::Certificate, config::AppWrapperConfig, kinds::Kinds};
+
+    #[tokio::test]
+    async fn webhooks_are_answered_for_a_while_after_the_word_to_stop() {
+        let client = server::client(|_| None);
+        let (kinds, config) = (Kinds::new(client.clone(), None), AppWrapperConfig::default());
+        let judge = Arc::new(Judge { client, kinds, config });
+        let certificate = Certificate::issue(&["localhost".to_owned()], jiff::Timestamp::UNIX_EPOCH);
+        let tls = RustlsConfig::from_config(certificate.expect("one").server_config().expect("usable"));
+        let stop = Handle::new();
+        let stopped = stop.clone();
+        let served = tokio::spawn(async move { webhooks("127.0.0.1:0", tls, judge, stopped).await });
+        let address = stop.listening().await.expect("an address");
+        let wound_down = tokio::spawn(async move { wind_down(&stop).await });
+        tokio::time::sleep(LINGER / 3).await;
+        drop(TcpStream::connect(address).await.expect("somebody listens"));
+        wound_down.await.expect("wound down");
+        let ended = tokio::time::timeout(DRAIN / 2, served).await.expect("nobody was left to be answered");
+        ended.expect("it did not panic").expect("it ended well");
+        TcpStream::connect(address).await.expect_err("nobody listens");
+    }
 
     #[test]
     fn a_port_alone_is_of_all_addresses_with_and_without_ipv6() {

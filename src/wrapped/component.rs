@@ -9,10 +9,12 @@ use k8s_openapi::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+// What is said in three slashes is in the definition that users read. `Template` is how the object is kept: as a tree of JSON where
+// it is looked into, as text where it only lies.
 /// One wrapped object.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Component {
+pub struct Component<Template = Value> {
     /// Notes of the user's; the controller does not read them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
@@ -24,7 +26,15 @@ pub struct Component {
     pub pod_set_infos: Vec<PodSetInfo>,
     /// The object.
     #[schemars(schema_with = "embedded_object")]
-    pub template: Value,
+    pub template: Template,
+}
+
+impl<Template> Component<Template> {
+    /// The same with its object in another form.
+    pub fn with_template<Other>(self, template: Other) -> Component<Other> {
+        let Self { annotations, pod_sets, pod_set_infos, template: _ } = self;
+        Component { annotations, pod_sets, pod_set_infos, template }
+    }
 }
 
 /// Pods that are alike.

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{annotations, components, read};
+use super::{annotations, components, packed, read};
 use crate::{
     api::{AppWrapper, AppWrapperStatus},
     autopilot::NodeHealth,
@@ -83,7 +83,7 @@ impl World {
         wrapper.metadata.namespace = Some("default".to_owned());
         wrapper.metadata.name = Some("aw".to_owned());
         wrapper.metadata.annotations = Some(annotations(&life.annotations));
-        wrapper.spec.components = components(&life.components);
+        wrapper.spec.components = packed(&components(&life.components));
         wrapper.spec.suspend = true;
         wrapper.spec.managed_by.clone_from(&life.managed_by);
         let config =
@@ -159,7 +159,8 @@ impl World {
         let mut status = self.wrapper.status.clone().expect("a status");
         for (index, component) in self.wrapper.spec.components.iter().enumerate() {
             let of = &mut status.component_status[index];
-            let text = |key: &str| component.template[key].as_str().expect("text").to_owned();
+            let template = component.template.read().expect("JSON");
+            let text = |key: &str| template[key].as_str().expect("text").to_owned();
             (of.api_version, of.kind, of.name) = (text("apiVersion"), text("kind"), format!("c{index}"));
             if act.refuse == Some(index) || act.forbid == Some(index) {
                 let fatal = act.refuse == Some(index);
