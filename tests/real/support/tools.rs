@@ -145,9 +145,28 @@ pub fn kubeconform() -> Result<PathBuf> {
     go_program("kubeconform", &["go.mod", "go.sum"], "github.com/yannh/kubeconform/cmd/kubeconform")
 }
 
-/// Upstream's operator of AppWrappers, at the version that `tools/appwrapper` pins.
+/// Where upstream's operator finds the name of its namespace, and the port of its webhooks.
+pub const OPERATORS_NAMESPACE_FILE: &str = "OPERATORS_NAMESPACE_FILE";
+pub const OPERATORS_WEBHOOK_PORT: &str = "OPERATORS_WEBHOOK_PORT";
+
+/// Upstream's operator of AppWrappers, at the version that `tools/appwrapper` pins. In a pod it has a file at a fixed path and
+/// a port to itself; here there are several on one machine, so both come from the environment.
 pub fn appwrapper_operator() -> Result<PathBuf> {
-    go_program("appwrapper", &["go.mod", "go.sum"], "github.com/project-codeflare/appwrapper/cmd")
+    let namespace = format!("var inClusterNamespacePath = os.Getenv(\"{OPERATORS_NAMESPACE_FILE}\")");
+    let port = format!("var DefaultPort, _ = strconv.Atoi(os.Getenv(\"{OPERATORS_WEBHOOK_PORT}\"))");
+    let library = Edited {
+        module: "sigs.k8s.io/controller-runtime",
+        lines: vec![
+            (
+                "pkg/leaderelection/leader_election.go",
+                "const inClusterNamespacePath = \"/var/run/secrets/kubernetes.io/serviceaccount/namespace\"",
+                namespace,
+            ),
+            ("pkg/webhook/server.go", "var DefaultPort = 9443", port),
+        ],
+    };
+    let package = "github.com/project-codeflare/appwrapper/cmd";
+    go_program_with("appwrapper", &["go.mod", "go.sum"], package, Some(&library))
 }
 
 /// Argo CD's Application controller, fed from a folder (`tools/argocd`).
@@ -182,11 +201,7 @@ pub fn prometheus_operators_crds() -> Result<Vec<String>> {
 /// A file of a module that a folder under `tools` pins.
 pub fn module_file(folder: &str, module: &str, file: &str) -> Result<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real/tools").join(folder);
-    let download = go(&folder).args(["mod", "download", module]).output()?;
-    ensure!(download.status.success(), "go mod download: {}", String::from_utf8_lossy(&download.stderr));
-    let found = go(&folder).args(["list", "-m", "-f", "{{.Dir}}", module]).output()?;
-    ensure!(found.status.success(), "go list {module}: {}", String::from_utf8_lossy(&found.stderr));
-    let path = Path::new(String::from_utf8(found.stdout)?.trim()).join(file);
+    let path = module_folder(&folder, module)?.join(file);
     fs::read_to_string(&path).with_context(|| path.display().to_string())
 }
 
@@ -242,8 +257,18 @@ fn as_shipped() -> bool {
     AS_SHIPPED.load(Ordering::Relaxed)
 }
 
+/// A library of which lines are compiled as other ones: file, line, what it becomes.
+struct Edited {
+    module: &'static str,
+    lines: Vec<(&'static str, &'static str, String)>,
+}
+
 /// A program of one folder under `tools` with a module of its own.
 fn go_program(folder: &str, files: &[&str], package: &str) -> Result<PathBuf> {
+    go_program_with(folder, files, package, None)
+}
+
+fn go_program_with(folder: &str, files: &[&str], package: &str, library: Option<&Edited>) -> Result<PathBuf> {
     let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real/tools").join(folder);
     let version = go(&module)
         .args(["env", "GOVERSION"])
@@ -254,6 +279,9 @@ fn go_program(folder: &str, files: &[&str], package: &str) -> Result<PathBuf> {
     hash.update(&version.stdout);
     for file in files {
         hash.update(fs::read(module.join(file)).with_context(|| format!("read {file}"))?);
+    }
+    for (_, _, becomes) in library.iter().flat_map(|library| &library.lines) {
+        hash.update(becomes);
     }
     let key = hash.finalize().iter().take(6).fold(String::new(), |key, byte| key + &format!("{byte:02x}"));
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name(format!("real-{folder}"));
@@ -266,14 +294,50 @@ fn go_program(folder: &str, files: &[&str], package: &str) -> Result<PathBuf> {
     }
     println!("Building {folder} for the tests on real clusters (once; minutes when Go's cache is empty).");
     let fresh = done.with_extension("building");
-    let built = go(&module)
-        .args(["build", "-trimpath", "-ldflags", "-s -w", "-o"])
-        .arg(&fresh)
-        .arg(package)
-        .output()?;
+    let mut build = go(&module);
+    build.args(["build", "-trimpath", "-ldflags", "-s -w", "-o"]).arg(&fresh);
+    let with = library.map(|library| edited(&module, library)).transpose()?;
+    if let Some(with) = &with {
+        build.arg("-modfile").arg(with.path().join("go.mod"));
+    }
+    let built = build.arg(package).output()?;
     ensure!(built.status.success(), "go build: {}", String::from_utf8_lossy(&built.stderr));
     fs::rename(&fresh, &done).context("put the program in its place")?;
     Ok(done)
+}
+
+/// A `go.mod` as that of `module`, but with a copy of a library in which lines are other ones.
+fn edited(module: &Path, library: &Edited) -> Result<tempfile::TempDir> {
+    let folder = tempfile::tempdir()?;
+    let copy = folder.path().join("library");
+    let copied = Command::new("cp")
+        .args(["-r", "--no-preserve=mode"])
+        .arg(module_folder(module, library.module)?)
+        .arg(&copy)
+        .status();
+    ensure!(copied.context("run cp")?.success(), "cannot copy {}", library.module);
+    for (file, line, becomes) in &library.lines {
+        let path = copy.join(file);
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        ensure!(text.lines().any(|there| there == *line), "{file} has no line {line:?}");
+        fs::write(&path, text.replace(line, becomes))?;
+    }
+    for file in ["go.mod", "go.sum"] {
+        fs::copy(module.join(file), folder.path().join(file))?;
+    }
+    let replace = format!("-replace={}={}", library.module, copy.display());
+    let edit = go(folder.path()).args(["mod", "edit", &replace]).output()?;
+    ensure!(edit.status.success(), "go mod edit: {}", String::from_utf8_lossy(&edit.stderr));
+    Ok(folder)
+}
+
+/// Where a module lies that a folder under `tools` pins.
+fn module_folder(folder: &Path, module: &str) -> Result<PathBuf> {
+    let download = go(folder).args(["mod", "download", module]).output()?;
+    ensure!(download.status.success(), "go mod download: {}", String::from_utf8_lossy(&download.stderr));
+    let found = go(folder).args(["list", "-m", "-f", "{{.Dir}}", module]).output()?;
+    ensure!(found.status.success(), "go list {module}: {}", String::from_utf8_lossy(&found.stderr));
+    Ok(PathBuf::from(String::from_utf8(found.stdout)?.trim()))
 }
 
 fn go(module: &Path) -> Command {
