@@ -3,10 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::{Container, Pod};
 use serde_json::{Map, Value, json};
 
-use crate::{config::Autopilot, pod_template};
+use crate::{config::Autopilot, observed_pod::ObservedPod, pod_template};
 
 /// By node: resources that are to be used no more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,16 +35,10 @@ impl NodeHealth {
     }
 
     /// The pod's node, if the pod uses what is broken there.
-    pub fn is_evicting(&self, pod: &Pod) -> Option<String> {
-        let spec = pod.spec.as_ref()?;
-        let node = spec.node_name.as_ref()?;
+    pub fn is_evicting(&self, pod: &ObservedPod) -> Option<String> {
+        let node = pod.node.as_ref()?;
         let broken = self.0.get(node)?;
-        let uses = |container: &Container| {
-            let resources = container.resources.iter();
-            let mut lists = resources.flat_map(|all| [&all.limits, &all.requests]).flatten().flatten();
-            lists.any(|(name, amount)| broken.contains(name) && pod_template::is_positive(&amount.0))
-        };
-        spec.containers.iter().any(uses).then(|| node.clone())
+        (!broken.is_disjoint(&pod.uses)).then(|| node.clone())
     }
 }
 

@@ -22,6 +22,7 @@ mod lease;
 pub mod lifecycle;
 pub mod metrics;
 mod observed;
+pub mod observed_pod;
 pub mod pods;
 mod remove;
 pub mod review;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api, Client, ResourceExt,
     core::PartialObjectMeta,
@@ -19,6 +19,7 @@ use crate::{
     config::Autopilot,
     kinds::{Wake, wake_owner},
     names::APPWRAPPER_LABEL,
+    observed_pod::ObservedPod,
     running,
 };
 
@@ -34,7 +35,7 @@ pub struct Pods {
 
 #[derive(Default)]
 struct Known {
-    by_wrapper: HashMap<Name, BTreeMap<String, Arc<Pod>>>,
+    by_wrapper: HashMap<Name, BTreeMap<String, Arc<ObservedPod>>>,
     /// The AppWrapper of each pod: its label can change.
     wrappers: HashMap<Name, String>,
 }
@@ -50,7 +51,7 @@ impl Default for Pods {
 }
 
 impl Pods {
-    pub fn of(&self, namespace: &str, wrapper: &str) -> Vec<Arc<Pod>> {
+    pub fn of(&self, namespace: &str, wrapper: &str) -> Vec<Arc<ObservedPod>> {
         let known = self.read();
         let pods = known.by_wrapper.get(&(namespace.to_owned(), wrapper.to_owned()));
         pods.map(|pods| pods.values().cloned().collect()).unwrap_or_default()
@@ -65,9 +66,9 @@ impl Pods {
     /// Follows them until nobody listens. While they cannot be listed, what was known of them stays.
     pub async fn follow(self, client: Client, wake: Wake) {
         let config = watcher::Config::default().labels(APPWRAPPER_LABEL);
-        let stream = watcher(Api::<Pod>::all(client), config).modify(running::trim).default_backoff();
+        let stream = watcher(Api::<ObservedPod>::all(client), config).default_backoff();
         let mut stream = std::pin::pin!(stream);
-        let mut listed: Vec<Pod> = Vec::new();
+        let mut listed: Vec<ObservedPod> = Vec::new();
         while let Some(event) = stream.next().await {
             let touched = match event {
                 Ok(watcher::Event::Init) => {
@@ -93,9 +94,9 @@ impl Pods {
     }
 
     /// Returns those that are there and those that were. Whoever reads meanwhile sees all of one or of the other.
-    fn replace(&self, pods: Vec<Pod>) -> Vec<Arc<Pod>> {
+    fn replace(&self, pods: Vec<ObservedPod>) -> Vec<Arc<ObservedPod>> {
         let mut new = Known::default();
-        let mut touched: Vec<Arc<Pod>> = pods.into_iter().flat_map(|pod| new.put(pod)).collect();
+        let mut touched: Vec<Arc<ObservedPod>> = pods.into_iter().flat_map(|pod| new.put(pod)).collect();
         let old = std::mem::replace(&mut *self.write(), new);
         self.listed.send_replace(true);
         touched.extend(old.by_wrapper.into_values().flat_map(BTreeMap::into_values));
@@ -104,8 +105,7 @@ impl Pods {
 
     /// AppWrappers with pods on a node.
     fn on(&self, node: &str) -> Vec<Name> {
-        let is_there =
-            |pod: &Arc<Pod>| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node);
+        let is_there = |pod: &Arc<ObservedPod>| pod.node.as_deref() == Some(node);
         let known = self.read();
         let there = known.by_wrapper.iter().filter(|(_, pods)| pods.values().any(is_there));
         there.map(|(wrapper, _)| wrapper.clone()).collect()
@@ -122,7 +122,7 @@ impl Pods {
 
 impl Known {
     /// Returns the pod, and the one that was in its place: that may have been another AppWrapper's.
-    fn put(&mut self, pod: Pod) -> Vec<Arc<Pod>> {
+    fn put(&mut self, pod: ObservedPod) -> Vec<Arc<ObservedPod>> {
         let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
         let wrapper = running::owner_name(&pod).unwrap_or_default().to_owned();
         let pod = Arc::new(pod);
@@ -132,12 +132,12 @@ impl Known {
         old.into_iter().chain([pod]).collect()
     }
 
-    fn remove(&mut self, pod: Pod) -> Vec<Arc<Pod>> {
+    fn remove(&mut self, pod: ObservedPod) -> Vec<Arc<ObservedPod>> {
         let old = self.take(&pod.namespace().unwrap_or_default(), &pod.name_any());
         old.into_iter().chain([Arc::new(pod)]).collect()
     }
 
-    fn take(&mut self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
+    fn take(&mut self, namespace: &str, name: &str) -> Option<Arc<ObservedPod>> {
         let wrapper = self.wrappers.remove(&(namespace.to_owned(), name.to_owned()))?;
         let key = (namespace.to_owned(), wrapper);
         let pods = self.by_wrapper.get_mut(&key)?;
@@ -201,13 +201,13 @@ mod tests {
 
     use super::*;
 
-    fn pod(name: &str, wrapper: &str) -> Pod {
+    fn pod(name: &str, wrapper: &str) -> ObservedPod {
         let labels = json!({APPWRAPPER_LABEL: wrapper});
         let pod = json!({"metadata": {"namespace": "default", "name": name, "labels": labels}});
         serde_json::from_value(pod).expect("a pod")
     }
 
-    fn names(pods: &[Arc<Pod>]) -> Vec<String> {
+    fn names(pods: &[Arc<ObservedPod>]) -> Vec<String> {
         pods.iter()
             .map(|pod| format!("{}/{}", running::owner_name(&**pod).expect("one"), pod.name_any()))
             .collect()
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn a_new_list_shows_no_moment_without_pods() {
         const LISTS: usize = 20;
-        let all: Vec<Pod> = (0..500).map(|number| pod(&format!("pod-{number}"), "a")).collect();
+        let all: Vec<ObservedPod> = (0..500).map(|number| pod(&format!("pod-{number}"), "a")).collect();
         let (pods, over) = (Pods::default(), AtomicBool::new(false));
         pods.replace(all.clone());
         let lacking = std::thread::scope(|scope| {

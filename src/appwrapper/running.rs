@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
 use crate::{
@@ -13,6 +12,7 @@ use crate::{
     lifecycle::{Outcome, Turn, Wait},
     names::condition::{PODS_READY, QUOTA_RESERVED, RESOURCES_DEPLOYED, UNHEALTHY},
     observed::Observed,
+    observed_pod::ObservedPod,
     tolerance::Tolerance,
 };
 
@@ -73,7 +73,7 @@ pub fn component(status: &ComponentStatus, object: Option<&Observed>) -> Compone
 pub fn pods(
     status: &[ComponentStatus],
     components: &[Component],
-    pods: &[impl AsRef<Pod>],
+    pods: &[impl AsRef<ObservedPod>],
     tolerance: &Tolerance,
     nodes: &NodeHealth,
 ) -> Pods {
@@ -82,7 +82,7 @@ pub fn pods(
         .zip(components)
         .filter_map(|(status, component)| {
             let mut of_job = OneJob { name: &status.name, complete: component.job?.complete, missing: 0 };
-            let alive = |pod: &&Pod| of_job.owns(pod) && phase(pod) != "Failed" && !is_leaving(pod);
+            let alive = |pod: &&ObservedPod| of_job.owns(pod) && pod.phase != "Failed" && !pod.is_leaving();
             let alive = pods.iter().map(AsRef::as_ref).filter(alive).count();
             of_job.missing = expected(status).saturating_sub(i32::try_from(alive).unwrap_or(i32::MAX));
             Some(of_job)
@@ -115,7 +115,7 @@ struct OneJob<'a> {
 }
 
 impl OneJob<'_> {
-    fn owns(&self, pod: &Pod) -> bool {
+    fn owns(&self, pod: &ObservedPod) -> bool {
         let owners = pod.metadata.owner_references.iter().flatten();
         owners
             .into_iter()
@@ -123,14 +123,14 @@ impl OneJob<'_> {
     }
 }
 
-fn count(sum: &mut Pods, pod: &Pod, job: Option<&OneJob>, tolerance: &Tolerance, nodes: &NodeHealth) {
+fn count(sum: &mut Pods, pod: &ObservedPod, job: Option<&OneJob>, tolerance: &Tolerance, nodes: &NodeHealth) {
     let other = job.is_none();
-    match phase(pod) {
+    match pod.phase.as_str() {
         "Pending" => {
             sum.pending += 1;
             sum.others.unfinished += i32::from(other);
         }
-        "Running" if !is_leaving(pod) => {
+        "Running" if !pod.is_leaving() => {
             sum.running += 1;
             sum.others.unfinished += i32::from(other);
             sum.evicting.extend(nodes.is_evicting(pod));
@@ -140,7 +140,7 @@ fn count(sum: &mut Pods, pod: &Pod, job: Option<&OneJob>, tolerance: &Tolerance,
             sum.others.succeeded += i32::from(other);
         }
         "Failed" => {
-            let terminal = exit_codes(pod).any(|code| tolerance.is_terminal(code));
+            let terminal = pod.exit_codes.iter().any(|code| tolerance.is_terminal(*code));
             let replaced = job.is_some_and(|job| job.complete || job.missing <= 0);
             if terminal || !replaced {
                 sum.failed += 1;
@@ -150,19 +150,6 @@ fn count(sum: &mut Pods, pod: &Pod, job: Option<&OneJob>, tolerance: &Tolerance,
         }
         _ => {}
     }
-}
-
-fn phase(pod: &Pod) -> &str {
-    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
-}
-
-fn is_leaving(pod: &Pod) -> bool {
-    pod.metadata.deletion_timestamp.is_some()
-}
-
-fn exit_codes(pod: &Pod) -> impl Iterator<Item = i32> {
-    let containers = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
-    containers.filter_map(|container| Some(container.state.as_ref()?.terminated.as_ref()?.exit_code))
 }
 
 /// In this order: what is missing, what has failed, what has succeeded, failed pods, sick nodes, too few pods.
@@ -249,40 +236,6 @@ fn wait_for_pods(turn: &Turn<'_>, mut outcome: Outcome, pods: &Pods) -> Outcome 
     turn.unhealthy(&mut outcome, "InsufficientPodsReady", &text);
     turn.reset_or_fail(&mut outcome.status, pods.terminal, 1);
     outcome
-}
-
-/// What of a pod is kept in memory.
-pub fn trim(pod: &mut Pod) {
-    let meta = &mut pod.metadata;
-    (meta.managed_fields, meta.annotations, meta.generate_name) = (None, None, None);
-    if let Some(spec) = pod.spec.take() {
-        let mut kept = k8s_openapi::api::core::v1::PodSpec {
-            node_name: spec.node_name,
-            containers: spec.containers,
-            ..Default::default()
-        };
-        for container in &mut kept.containers {
-            *container = k8s_openapi::api::core::v1::Container {
-                resources: container.resources.take(),
-                ..Default::default()
-            };
-        }
-        pod.spec = Some(kept);
-    }
-    if let Some(status) = pod.status.take() {
-        let mut containers = status.container_statuses;
-        for container in containers.iter_mut().flatten() {
-            *container = k8s_openapi::api::core::v1::ContainerStatus {
-                state: container.state.take().filter(|state| state.terminated.is_some()),
-                ..Default::default()
-            };
-        }
-        pod.status = Some(k8s_openapi::api::core::v1::PodStatus {
-            phase: status.phase,
-            container_statuses: containers.filter(|all| all.iter().any(|one| one.state.is_some())),
-            ..Default::default()
-        });
-    }
 }
 
 /// The AppWrapper of a pod or a component.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -19,6 +18,7 @@ use crate::{
         FINALIZER,
         condition::{DELETING_RESOURCES, PODS_READY, QUOTA_RESERVED, RESOURCES_DEPLOYED, UNHEALTHY},
     },
+    observed_pod::ObservedPod,
     running,
     tolerance::Tolerance,
 };
@@ -185,7 +185,7 @@ impl World {
             .enumerate()
             .map(|(index, status)| running::component(status, found(index).as_ref()))
             .collect();
-        let pods: Vec<Box<Pod>> = self.pods.iter().map(|pod| Box::new(self.pod(pod))).collect();
+        let pods: Vec<Box<ObservedPod>> = self.pods.iter().map(|pod| Box::new(self.pod(pod))).collect();
         let mut health = NodeHealth::default();
         if self.evicting {
             let label = ("autopilot.ibm.com/gpuhealth".to_owned(), "EVICT".to_owned());
@@ -195,7 +195,7 @@ impl World {
         (components, sum)
     }
 
-    fn pod(&self, (of, phase, code): &(usize, String, i32)) -> Pod {
+    fn pod(&self, (of, phase, code): &(usize, String, i32)) -> ObservedPod {
         let owner =
             self.wrapper.status.as_ref().map(|status| &status.component_status[*of]).expect("a status");
         let pod = json!({
@@ -210,10 +210,7 @@ impl World {
                 "state": {"terminated": {"exitCode": code}},
             }]},
         });
-        let mut pod = serde_json::from_value(pod).expect("a pod");
-        // As it is kept.
-        running::trim(&mut pod);
-        pod
+        serde_json::from_value(pod).expect("a pod")
     }
 
     /// The first look tells all to go, the second finds nothing.
