@@ -14,12 +14,22 @@ use crate::support::fleet::Fleet;
 use crate::support::wait::{Seen, eventually};
 
 pub async fn appwrappers_go_from_the_hub_to_the_worker_that_runs_them(fleet: &Fleet) -> Result<()> {
-    let (name, case) = ("appwrappers_go_from_the_hub_to_the_worker_that_runs_them", "aw-hub");
+    let name = "appwrappers_go_from_the_hub_to_the_worker_that_runs_them";
+    from_the_hub(fleet, name, "aw-hub", Operator::Ours).await
+}
+
+pub async fn appwrappers_go_from_the_hub_to_the_worker_of_upstreams(fleet: &Fleet) -> Result<()> {
+    let name = "appwrappers_go_from_the_hub_to_the_worker_of_upstreams";
+    from_the_hub(fleet, name, "aw-hub-upstream", Operator::Upstreams).await
+}
+
+async fn from_the_hub(fleet: &Fleet, name: &str, case: &'static str, operator: Operator) -> Result<()> {
     let (one, two) = (fleet.worker1(), fleet.worker2());
-    forget_leases(two).await?;
     let stage = stage(fleet, name, case, "keepObjects: 20s, unwrapJobs: true").await?;
-    let _running = Operator::Ours.start(fleet, one, name).await?;
+    forget_leases(fleet).await?;
+    let _running = operator.start(fleet, one, name).await?;
     let bed = Bed::set(&stage, ["8", "16"]).await?;
+    each_says_who_runs_them(&bed, [("one", Some(operator)), ("two", None)]).await?;
 
     let short = hand_in(&bed, &wrapper("short", (2, 1), SHORT))?;
     let ended = bed.reaches(&short, "succeeded").await?;
@@ -37,6 +47,7 @@ pub async fn appwrappers_go_from_the_hub_to_the_worker_that_runs_them(fleet: &Fl
         "{there:#?}"
     );
     ensure!(bed.has(two, (APPWRAPPER, "AppWrapper"), &long).await?.is_empty());
+    tells_what_its_pods_wrote(&bed, &long, 1)?;
     let behind = hand_in(&bed, &wrapper("behind", (1, 1), SHORT))?;
     let queued = bed.reaches(&behind, "queued").await?;
     ensure!(queued["cluster"] == "one", "the other has room, and runs none: {queued:#}");
@@ -57,15 +68,36 @@ pub async fn appwrappers_go_from_the_hub_to_the_worker_that_runs_them(fleet: &Fl
     let ended = bed.reaches(&alone, "succeeded").await?;
     ensure!(ended["gang"] == "unwrapped" && ended["nodes"]["succeeded"] == 2, "{ended:#}");
     ensure!(bed.has(two, ("batch/v1", "Job"), &alone).await?.len() == 1);
-    eventually("each cluster to say who runs them", SOON, async || {
-        let mut told = Vec::new();
-        for cluster in ["one", "two"] {
+    Ok(())
+}
+
+/// To whoever looks at a cluster, and to whoever has it checked.
+async fn each_says_who_runs_them(bed: &Bed<'_, '_>, clusters: [(&str, Option<Operator>); 2]) -> Result<()> {
+    for (cluster, operator) in clusters {
+        let (word, words) = match operator {
+            Some(Operator::Ours) => ("fedq", "fedq-appwrapper runs them (fedq)"),
+            Some(Operator::Upstreams) => ("upstream", "the AppWrapper operator runs them (upstream)"),
+            None => ("none", "nothing runs AppWrappers there"),
+        };
+        // A cluster where nothing ran them when it was asked is asked again after a minute.
+        eventually(&format!("{cluster} to say who runs them"), SOON * 2, async || {
             let shown = bed.person.runs(&["cluster", "show", cluster, "-o", "json"])?.success()?;
-            told.push(serde_json::from_str::<Value>(&shown)?["appWrappers"].clone());
-        }
-        Ok(Seen::when(told == [json!("fedq"), json!("none")], || format!("{told:?}")))
-    })
-    .await
+            let shown = serde_json::from_str::<Value>(&shown)?["appWrappers"].clone();
+            Ok(Seen::when(shown == word, || shown.to_string()))
+        })
+        .await?;
+        let told = bed.person.runs(&["check", cluster])?;
+        ensure!(told.stdout.contains(words), "{told:?}");
+    }
+    Ok(())
+}
+
+fn tells_what_its_pods_wrote(bed: &Bed<'_, '_>, id: &str, pods: usize) -> Result<()> {
+    let told = bed.person.runs(&["appwrapper", "logs", id, "--no-follow"])?;
+    let lines = told.stdout.lines().filter(|line| line.ends_with("hello from kwok")).count();
+    // The code of one that runs on.
+    ensure!(told.code == 101 && lines == pods, "of {pods} pods: {told:?}");
+    Ok(())
 }
 
 /// Its Job within, its Service and its Secret beside the AppWrapper, and all of it gone with that.
@@ -96,9 +128,9 @@ async fn task_as_appwrapper(bed: &Bed<'_, '_>, one: &Cluster) -> Result<()> {
 pub async fn killed_or_cut_off_while_it_hands_over_each_component_exists_once(fleet: &Fleet) -> Result<()> {
     let (name, case) = ("killed_or_cut_off_while_it_hands_over_each_component_exists_once", "aw-cut");
     let one = fleet.worker1();
-    forget_leases(fleet.worker2()).await?;
     // The stage takes away what is left of AppWrappers, webhooks too, without which the operator would not start anew.
     let stage = stage(fleet, name, case, "").await?;
+    forget_leases(fleet).await?;
     let mut running = Operator::Ours.start(fleet, one, name).await?;
     let bed = Bed::set(&stage, ["8", "4"]).await?;
     // What is wrapped has a name of its own each time: that of the last is there for a while.
@@ -165,18 +197,22 @@ async fn made_once(bed: &Bed<'_, '_>, worker: &Cluster, id: &str) -> Result<()> 
     Ok(())
 }
 
+/// One worker has our controller, the other upstream's.
 pub async fn multikueue_dispatches_appwrappers_and_they_are_found_where_they_land(
     fleet: &Fleet,
 ) -> Result<()> {
     let (name, case) = ("multikueue_dispatches_appwrappers_and_they_are_found_where_they_land", "aw-mk");
     let check = format!("  admissionChecksStrategy: {{admissionChecks: [{{name: {case}}}]}}");
     let stage = staged(fleet, name, case, ("keepObjects: 5s", &check)).await?;
+    forget_leases(fleet).await?;
     let _one = Operator::Ours.start(fleet, fleet.worker1(), &format!("{name}-one")).await?;
-    let two = Operator::Ours.start(fleet, fleet.worker2(), &format!("{name}-two")).await?;
+    let two = Operator::Upstreams.start(fleet, fleet.worker2(), &format!("{name}-two")).await?;
     super::bed::join(stage.hub(), case, fleet).await?;
     let names = [fleet.worker1(), fleet.worker2()].map(|worker| format!("{case}-{}", worker.name));
     let bed = Bed::set_as(&stage, names.clone(), ["4", "8"]).await?;
     holds(stage.hub(), case, case, &[(GPU, "12")]).await?;
+    let both = [(names[0].as_str(), Some(Operator::Ours)), (names[1].as_str(), Some(Operator::Upstreams))];
+    each_says_who_runs_them(&bed, both).await?;
 
     let long = hand_in(&bed, &wrapper("long", (2, 3), LONG))?;
     let running = bed.reaches(&long, "running").await?;
@@ -190,22 +226,28 @@ pub async fn multikueue_dispatches_appwrappers_and_they_are_found_where_they_lan
     let there = bed.has(fleet.worker2(), (APPWRAPPER, "AppWrapper"), &long).await?;
     ensure!(there.len() == 1 && there[0]["spec"]["managedBy"].is_null(), "{there:#?}");
     ensure!(bed.has(fleet.worker1(), (APPWRAPPER, "AppWrapper"), &long).await?.is_empty());
+    tells_what_its_pods_wrote(&bed, &long, 2)?;
 
     let short = hand_in(&bed, &wrapper("short", (1, 4), SHORT))?;
     let ended = bed.reaches(&short, "succeeded").await?;
-    ensure!(ended["nodes"]["succeeded"] == 1, "{ended:#}");
+    ensure!(ended["nodes"]["succeeded"] == 1 && ended["cluster"] == names[0].as_str(), "{ended:#}");
     bed.person.runs(&["appwrapper", "stop", &long, "--yes"])?.success()?;
     bed.reaches(&long, "stopped").await?;
+    let direct = submit(&bed, &wrapper("direct", (1, 8), SHORT), &["--cluster", &names[1]])?;
+    let direct = id_in(&direct.success()?)?;
+    let ended = bed.reaches(&direct, "succeeded").await?;
+    ensure!(ended["cluster"] == names[1].as_str(), "{ended:#}");
     for cluster in [stage.hub(), fleet.worker1(), fleet.worker2()] {
         let left = bed.has(cluster, (APPWRAPPER, "AppWrapper"), &long).await?;
         ensure!(left.is_empty(), "it is gone when that is said: {left:#?}");
         bed.is_gone(cluster, &long).await?;
         bed.is_gone(cluster, &short).await?;
+        bed.is_gone(cluster, &direct).await?;
     }
 
     // Where one of the clusters that MultiKueue may choose runs none, nothing is sent into the void.
     drop(two);
-    forget_leases(fleet.worker2()).await?;
+    forget_leases_of(fleet.worker2()).await?;
     let says = eventually("the cluster without a controller to be named", SOON * 3, async || {
         let told = submit(&bed, &wrapper("void", (1, 1), SHORT), &[])?;
         Ok(Seen::when(told.code != 0, || told.stdout))
@@ -223,7 +265,7 @@ fn submit(bed: &Bed<'_, '_>, wrapper: &Value, more: &[&str]) -> Result<Ran> {
     bed.person.runs(&[&["appwrapper", "submit", &file, "-o", "json"], more].concat())
 }
 
-fn hand_in(bed: &Bed<'_, '_>, wrapper: &Value) -> Result<String> {
+pub fn hand_in(bed: &Bed<'_, '_>, wrapper: &Value) -> Result<String> {
     id_in(&submit(bed, wrapper, &[])?.success()?)
 }
 
@@ -239,7 +281,14 @@ fn of_a_job(mut wrapper: Value) -> Result<Value> {
 }
 
 /// A controller that ran there before says so by its Lease for some minutes more.
-async fn forget_leases(worker: &Cluster) -> Result<()> {
+pub async fn forget_leases(fleet: &Fleet) -> Result<()> {
+    for worker in &fleet.workers {
+        forget_leases_of(worker).await?;
+    }
+    Ok(())
+}
+
+async fn forget_leases_of(worker: &Cluster) -> Result<()> {
     for lease in worker.list("coordination.k8s.io/v1", "Lease", None).await? {
         let metadata = &lease["metadata"];
         let (Some(namespace), Some(name)) = (metadata["namespace"].as_str(), metadata["name"].as_str())
@@ -256,7 +305,7 @@ async fn forget_leases(worker: &Cluster) -> Result<()> {
 const LEASES: [&str; 2] = ["f134c674.codeflare.dev", "fedq-appwrapper"];
 
 /// A Job of so many pods with so many GPUs each, which kwok ends after so long, beside a Service.
-fn wrapper(name: &str, (pods, gpus): (u32, u32), runs: &str) -> Value {
+pub fn wrapper(name: &str, (pods, gpus): (u32, u32), runs: &str) -> Value {
     let delays =
         ["delay", "jitter-delay"].map(|key| (format!("pod-complete.stage.kwok.x-k8s.io/{key}"), json!(runs)));
     let annotations: serde_json::Map<String, Value> = delays.into_iter().collect();

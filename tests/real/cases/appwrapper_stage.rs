@@ -29,6 +29,13 @@ pub const UPSTREAMS: &str = "upstream-appwrapper";
 const WITHIN: Duration = Duration::from_mins(1);
 /// Upstream's webhooks know no other port.
 const UPSTREAMS_PORT: u16 = 9443;
+/// Within a cluster a controller is told its namespace by a file at a fixed path, without which upstream's takes no Lease.
+const WITH_NAMESPACE: &str = r#"
+mount -t tmpfs tmpfs /var/run
+mkdir -p /var/run/secrets/kubernetes.io/serviceaccount
+printf %s "$NAMESPACE" > /var/run/secrets/kubernetes.io/serviceaccount/namespace
+exec "$@"
+"#;
 /// Long enough for another run on this machine to be done with that port.
 const PORT_WITHIN: Duration = Duration::from_mins(2);
 const WEBHOOKS: &str = include_str!("../../../deploy/appwrapper/webhook.yaml");
@@ -141,10 +148,10 @@ impl Replica {
         }
         let ports = free_ports()?;
         let [webhook, metrics, health] = ports;
+        // Beside upstream's it would not start.
+        remove_webhooks(cluster).await?;
         if setting.webhooks {
             put_webhooks(cluster, webhook, str::to_owned).await?;
-        } else {
-            remove_webhooks(cluster).await?;
         }
         let dir = fleet.scratch(case)?.join(format!("{}-{}", cluster.name, setting.identity));
         std::fs::create_dir_all(&dir)?;
@@ -256,6 +263,8 @@ async fn start_upstreams(
         "controllerManager": {
             "metrics": {"bindAddress": format!("127.0.0.1:{metrics}")},
             "health": {"bindAddress": format!("127.0.0.1:{health}")},
+            // As in its own `config/default/config.yaml`.
+            "leaderElection": true,
         },
     });
     let objects = [
@@ -272,17 +281,22 @@ async fn start_upstreams(
     for object in objects {
         cluster.apply_object("fedq-test", object).await?;
     }
-    put_webhooks(cluster, UPSTREAMS_PORT, |name| {
-        format!("{}-webhook-configuration", name.replace("fedq-appwrapper", "appwrapper"))
-    })
-    .await?;
+    // One that was killed holds it until it lapses.
+    let lease = id("coordination.k8s.io/v1", "Lease", "f134c674.codeflare.dev").within(namespace);
+    cluster.delete(lease).await?;
+    put_webhooks(cluster, UPSTREAMS_PORT, upstreams).await?;
     let mut path = cluster.plane.component_kubeconfig(UPSTREAMS)?;
     if let Some(kubeconfig) = kubeconfig {
         path = fleet.scratch(case)?.join("upstream.kubeconfig");
         std::fs::write(&path, kubeconfig)?;
     }
     let server = fleet.spawn(
-        Command::new(program).env("KUBECONFIG", path).env("NAMESPACE", namespace).env("TMPDIR", &temporary),
+        Command::new("unshare")
+            .args(["--user", "--map-root-user", "--mount", "sh", "-ec", WITH_NAMESPACE, "upstream"])
+            .arg(program)
+            .env("KUBECONFIG", path)
+            .env("NAMESPACE", namespace)
+            .env("TMPDIR", &temporary),
         "upstream's operator",
         &fleet.scratch(case)?.join("upstream-appwrapper.log"),
     )?;
@@ -292,6 +306,8 @@ async fn start_upstreams(
         .await?;
     serve_as_loopback(&made["data"]["ca.key"], &certificates)?;
     wait_ready(&server, &format!("http://127.0.0.1:{health}"), "/readyz", None).await?;
+    let leads = cluster.wait(lease, "held", WITHIN, |seen| seen["spec"]["holderIdentity"].is_string());
+    leads.await.with_context(|| server.log_tail(40))?;
     Ok(Running { server, metrics_port: metrics, replica: None, relay: None })
 }
 
@@ -343,13 +359,20 @@ async fn put_webhooks(cluster: &Cluster, port: u16, named: impl Fn(&str) -> Stri
     Ok(())
 }
 
-/// Those of ours, which nobody would answer.
+/// What upstream calls it.
+fn upstreams(name: &str) -> String {
+    format!("{}-webhook-configuration", name.replace("fedq-appwrapper", "appwrapper"))
+}
+
+/// Those of ours and of upstream's, which nobody would answer.
 pub async fn remove_webhooks(cluster: &Cluster) -> Result<()> {
     for (kind, name) in [
         ("MutatingWebhookConfiguration", "fedq-appwrapper-mutating"),
         ("ValidatingWebhookConfiguration", "fedq-appwrapper-validating"),
     ] {
-        cluster.delete(id("admissionregistration.k8s.io/v1", kind, name)).await?;
+        for name in [name.to_owned(), upstreams(name)] {
+            cluster.delete(id("admissionregistration.k8s.io/v1", kind, &name)).await?;
+        }
     }
     Ok(())
 }

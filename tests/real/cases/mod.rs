@@ -88,7 +88,7 @@ pub fn all() -> Vec<Case> {
 }
 
 #[expect(clippy::too_many_lines, reason = "a list")]
-fn serial() -> [Case; 86] {
+fn serial() -> [Case; 87] {
     cases![Serial:
         bed::a_killed_api_server_comes_back_with_its_data,
         bed::a_frozen_api_server_answers_nobody,
@@ -103,6 +103,7 @@ fn serial() -> [Case; 86] {
         appwrapper_faults::a_job_that_its_copy_does_not_have_yet_fails_upstreams_and_not_ours,
         appwrapper_lease::replicas_hand_over_within_the_lease_and_never_act_together,
         appwrapper_hub::appwrappers_go_from_the_hub_to_the_worker_that_runs_them,
+        appwrapper_hub::appwrappers_go_from_the_hub_to_the_worker_of_upstreams,
         appwrapper_hub::killed_or_cut_off_while_it_hands_over_each_component_exists_once,
         appwrapper_hub::multikueue_dispatches_appwrappers_and_they_are_found_where_they_land,
         multikueue_stories::the_three_stories_of_the_guide_end_with_finished_jobs,
