@@ -17,7 +17,7 @@ use fedq_base::telemetry::Metrics;
 use fedq_k8s::{
     client::{ApiError, RetryClass},
     worker::Worker,
-    write::{self, Action, Change},
+    write::{self, Action, Change, Kind},
 };
 
 /// An object that exists, but that the watch has not brought after so many tries, is none of ours. And what is
@@ -25,6 +25,10 @@ use fedq_k8s::{
 const TRIES: u32 = 5;
 /// So is what fails for another reason for so long: webhooks and API servers are mostly back sooner.
 const PATIENCE: Duration = Duration::from_mins(3);
+/// What the webhook of AppWrappers says, upstream's and fedq's alike, where fedq's account may not create what is wrapped, and
+/// where it could not find that out.
+const NOT_AUTHORIZED: &str = " is not authorized to create ";
+const NOT_FOUND_OUT: &str = ": Internal error: ";
 
 pub(super) struct Target {
     pub writer: Writer,
@@ -134,7 +138,7 @@ fn hear(told: &Mutex<Told>, change: &Change, outcome: &Outcome, now: Instant) {
             told.made.insert((change.target.clone(), owner.to_owned()));
         }
         (Err(error), _) => {
-            let (kind, message) = judge(error);
+            let (kind, message) = judge(error, &change.target);
             let before = told.refused.get(&change.target).filter(|before| before.kind == kind);
             let (tries, since) = before.map_or((0, now), |before| (before.tries, before.since));
             let refusal = Refusal { message, kind, tries: tries + 1, since, last: now };
@@ -148,13 +152,28 @@ fn hear(told: &Mutex<Told>, change: &Change, outcome: &Outcome, now: Instant) {
 }
 
 /// What it means, and what a person is told.
-fn judge(error: &ApiError) -> (No, String) {
-    let kind = match error.class {
+fn judge(error: &ApiError, target: &write::Target) -> (No, String) {
+    let kind = match &error.class {
         RetryClass::AlreadyExists => {
             return (No::Taken, "an object of that name is there, and it is not this task's".to_owned());
         }
         // What cannot be read is no answer: the object may have been made.
         RetryClass::Invalid if error.status.is_none() => No::Passing,
+        RetryClass::DeniedByWebhook(why)
+            if target.kind == Kind::AppWrapper && why.contains(NOT_AUTHORIZED) =>
+        {
+            let namespace = target.namespace.as_deref().unwrap_or_default();
+            let message = format!(
+                "{error}: have its administrator apply deploy/worker/appwrapper.yaml there, and bind the ClusterRole \
+                 fedq-wrapped of it in namespace {namespace}"
+            );
+            return (No::NotYet, message);
+        }
+        RetryClass::DeniedByWebhook(why)
+            if target.kind == Kind::AppWrapper && why.contains(NOT_FOUND_OUT) =>
+        {
+            No::Passing
+        }
         RetryClass::Invalid | RetryClass::DeniedByWebhook(_) => No::Final,
         RetryClass::Forbidden | RetryClass::NotFound => No::NotYet,
         RetryClass::Conflict
@@ -173,7 +192,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use fedq_k8s::write::Kind;
 
     fn target() -> write::Target {
         write::Target::namespaced(Kind::Job, "team", "train")
@@ -204,7 +222,29 @@ mod tests {
         assert_eq!(kind(RetryClass::Invalid), No::Passing, "an answer that cannot be read is none");
         let mut invalid = ApiError::new(RetryClass::Invalid, "no");
         invalid.status = Some(Box::default());
-        assert_eq!(judge(&invalid).0, No::Final);
+        assert_eq!(judge(&invalid, &target()).0, No::Final);
+    }
+
+    #[test]
+    fn a_right_to_what_is_wrapped_may_be_granted_or_be_found_elsewhere() {
+        let judged = |kind: Kind, why: &str| {
+            let error = ApiError::new(RetryClass::DeniedByWebhook(why.to_owned()), why);
+            judge(&error, &write::Target::namespaced(kind, "team", "train"))
+        };
+        let field = "spec.components[0].template";
+        let forbidden = format!("{field}: Forbidden: User fedq is not authorized to create pods in team");
+        let (kind, told) = judged(Kind::AppWrapper, &forbidden);
+        assert_eq!(kind, No::NotYet);
+        assert!(told.starts_with(&forbidden) && told.contains("deploy/worker/appwrapper.yaml"), "{told}");
+        assert!(told.ends_with("in namespace team"), "{told}");
+        let asked = format!("{field}: Internal error: the server did not answer in time");
+        assert_eq!(judged(Kind::AppWrapper, &asked).0, No::Passing);
+        assert_eq!(
+            judged(Kind::AppWrapper, "spec.components: Invalid value: no podspecs").0,
+            No::Final,
+            "wrong everywhere"
+        );
+        assert_eq!(judged(Kind::Job, &forbidden).0, No::Final);
     }
 
     #[test]
