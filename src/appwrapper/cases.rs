@@ -95,6 +95,9 @@ struct Defaults {
     queue: String,
     given: Option<BTreeMap<String, String>>,
     user: BTreeMap<String, String>,
+    /// May name somebody else.
+    #[serde(default)]
+    names_user: bool,
     labels: BTreeMap<String, String>,
 }
 
@@ -215,7 +218,7 @@ fn labels_say_whose_it_is() {
         object.metadata.labels.clone_from(&case.given);
         let (username, uid) = (case.user.get("username").cloned(), case.user.get("uid").cloned());
         let user = UserInfo { username, uid, ..UserInfo::default() };
-        let patch = review::defaults(&object, &user, &case.queue);
+        let patch = review::defaults(&object, &user, (&case.queue, case.names_user));
         let mut value = serde_json::to_value(&object).expect("a value");
         json_patch::patch(&mut value, &patch).expect("it fits");
         assert_eq!(value["metadata"]["labels"], json!(case.labels), "{case:?}");

@@ -24,7 +24,7 @@ use crate::{
     config::AppWrapperConfig,
     immutable,
     kinds::{KindError, Kinds},
-    names::{QUEUE_LABEL, USER_ID_LABEL, USER_LABEL},
+    names::{GROUP, QUEUE_LABEL, USER_ID_LABEL, USER_LABEL},
     validate::{self, FieldError, label_value, template_field},
 };
 
@@ -38,7 +38,7 @@ type Request = AdmissionRequest<DynamicObject>;
 
 impl Judge {
     /// Labels say whose it is, whatever the user wrote there.
-    pub fn default(&self, review: AdmissionReview<DynamicObject>) -> AdmissionReview<DynamicObject> {
+    pub async fn default(&self, review: AdmissionReview<DynamicObject>) -> AdmissionReview<DynamicObject> {
         let request: Request = match review.try_into() {
             Ok(request) => request,
             Err(error) => return AdmissionResponse::invalid(error).into_review(),
@@ -47,7 +47,14 @@ impl Judge {
         let Some(object) = request.object.as_ref().filter(|_| request.operation == Operation::Create) else {
             return response.into_review();
         };
-        let patch = defaults(object, &request.user_info, &self.config.default_queue_name);
+        let names_user = match self.may_name_user(object, &request.user_info).await {
+            Ok(may) => may,
+            Err(error) => {
+                let error = FieldError::internal(format!("metadata.labels[{USER_LABEL}]"), error.to_string());
+                return response.deny(error).into_review();
+            }
+        };
+        let patch = defaults(object, &request.user_info, (&self.config.default_queue_name, names_user));
         match response.with_patch(patch) {
             Ok(response) => response.into_review(),
             Err(error) => AdmissionResponse::invalid(error).into_review(),
@@ -91,6 +98,25 @@ impl Judge {
             (Operation::Update, Some(old)) => Ok(immutable::update(&read(old)?, &new)),
             _ => Ok(Vec::new()),
         }
+    }
+
+    /// Whether the labels stay that name somebody else than who asks: of whoever makes AppWrappers for others. That is asked of
+    /// the whole cluster, so that it takes a ClusterRoleBinding: who may do everything in a namespace of theirs may not.
+    async fn may_name_user(&self, object: &DynamicObject, user: &UserInfo) -> Result<bool, kube::Error> {
+        let labels = object.metadata.labels.as_ref();
+        let written = labels.and_then(|labels| labels.get(USER_LABEL));
+        let own = label_value(user.username.as_deref().unwrap_or_default());
+        if written.is_none_or(|written| *written == own) {
+            return Ok(false);
+        }
+        let attributes = ResourceAttributes {
+            group: Some(GROUP.to_owned()),
+            resource: Some("appwrappers".to_owned()),
+            subresource: Some("user".to_owned()),
+            verb: Some("create".to_owned()),
+            ..ResourceAttributes::default()
+        };
+        is_allowed(&self.client, of_user(user, attributes)).await
     }
 
     /// A user gets nothing by way of an AppWrapper that they could not have by themselves.
@@ -169,16 +195,19 @@ impl Judge {
             verb: Some("create".to_owned()),
             ..ResourceAttributes::default()
         };
-        let UserInfo { username, uid, groups, extra } = user.clone();
-        let spec = SubjectAccessReviewSpec {
-            user: username,
-            uid,
-            groups,
-            extra,
-            resource_attributes: Some(attributes),
-            ..SubjectAccessReviewSpec::default()
-        };
-        is_allowed(&self.client, spec).await
+        is_allowed(&self.client, of_user(user, attributes)).await
+    }
+}
+
+fn of_user(user: &UserInfo, attributes: ResourceAttributes) -> SubjectAccessReviewSpec {
+    let UserInfo { username, uid, groups, extra } = user.clone();
+    SubjectAccessReviewSpec {
+        user: username,
+        uid,
+        groups,
+        extra,
+        resource_attributes: Some(attributes),
+        ..SubjectAccessReviewSpec::default()
     }
 }
 
@@ -193,13 +222,19 @@ fn read(object: &DynamicObject) -> Result<AppWrapper, serde_json::Error> {
     serde_json::from_value(serde_json::to_value(object)?)
 }
 
-pub(crate) fn defaults(object: &DynamicObject, user: &UserInfo, queue: &str) -> Patch {
+/// `names_user`: the labels name somebody else, and may.
+pub(crate) fn defaults(object: &DynamicObject, user: &UserInfo, (queue, names_user): (&str, bool)) -> Patch {
     let mut labels = object.metadata.labels.clone().unwrap_or_default();
     if !queue.is_empty() {
         labels.entry(QUEUE_LABEL.to_owned()).or_insert_with(|| queue.to_owned());
     }
     for (label, value) in [(USER_LABEL, &user.username), (USER_ID_LABEL, &user.uid)] {
-        labels.insert(label.to_owned(), label_value(value.as_deref().unwrap_or_default()));
+        if names_user {
+            // Never the id of one beside the name of another.
+            labels.entry(label.to_owned()).or_default();
+        } else {
+            labels.insert(label.to_owned(), label_value(value.as_deref().unwrap_or_default()));
+        }
     }
     let before = json!({"metadata": {"labels": object.metadata.labels}});
     let before = if object.metadata.labels.is_some() { before } else { json!({"metadata": {}}) };

@@ -70,7 +70,8 @@ pub async fn webhooks(
     judge: Arc<Judge>,
     stop: Handle<SocketAddr>,
 ) -> anyhow::Result<()> {
-    let mutate = async |State(judge): State<Arc<Judge>>, Posted(review): Posted| Json(judge.default(review));
+    let mutate =
+        async |State(judge): State<Arc<Judge>>, Posted(review): Posted| Json(judge.default(review).await);
     let validate =
         async |State(judge): State<Arc<Judge>>, Posted(review): Posted| Json(judge.validate(review).await);
     let router = Router::new()

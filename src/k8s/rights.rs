@@ -76,6 +76,7 @@ pub const WORKER: &[Right] = &[
         &["update"],
         "letting what a task needs go with it",
     ),
+    NAMES_USERS,
     Right {
         name: Some(UPSTREAMS_LEASE),
         ..right("coordination.k8s.io", "leases", &["list"], "telling who runs AppWrappers")
@@ -96,6 +97,14 @@ pub const WORKER: &[Right] = &[
         ..right("apps", "deployments", &["get"], "telling Kueue's release")
     },
 ];
+
+/// Asked by fedq-appwrapper, which otherwise names fedq's own account. No namespaces: it holds for the whole cluster.
+const NAMES_USERS: Right = right(
+    "workload.codeflare.dev",
+    "appwrappers/user",
+    &["create"],
+    "saying in whose name AppWrappers are made",
+);
 
 /// Needed only where fedq joined as that account.
 pub const TOKEN: Right = Right {
@@ -191,6 +200,7 @@ pub const HUB: &[Right] = &[
     right("batch", "jobs", TASKS, "tasks that MultiKueue dispatches"),
     right("jobset.x-k8s.io", "jobsets", TASKS, "tasks that MultiKueue dispatches"),
     right("workload.codeflare.dev", "appwrappers", TASKS, "AppWrappers that MultiKueue dispatches"),
+    NAMES_USERS,
     right("", "events", &["create", "patch"], "events on claims"),
     right("events.k8s.io", "events", &["create", "patch"], "events on claims"),
     right("authentication.k8s.io", "tokenreviews", &["create"], "knowing callers"),

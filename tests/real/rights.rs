@@ -75,10 +75,10 @@ pub fn compare(fleets: &[std::sync::Arc<Fleet>], whole: bool) -> Result<Vec<Stri
     Ok(wrong)
 }
 
-/// Whose use is no request: impersonating is a header, and the right to finalizers is asked by an admission plugin for the owner
-/// of an object (`OwnerReferencesPermissionEnforcement`).
+/// Whose use is no request: impersonating is a header, the right to finalizers is asked by an admission plugin for the owner
+/// of an object (`OwnerReferencesPermissionEnforcement`), and that to name users by the webhook of AppWrappers.
 fn is_seen_by_nobody((verb, resource): &Use) -> bool {
-    verb == "impersonate" || resource.ends_with("/finalizers")
+    verb == "impersonate" || resource.ends_with("/finalizers") || resource.ends_with("/user")
 }
 
 fn used(cluster: &Cluster, users: [&str; 2]) -> Result<BTreeSet<Use>> {

@@ -5,10 +5,18 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
+use json_patch::Patch;
+use k8s_openapi::api::authorization::v1::ResourceAttributes;
+use kube::core::{DynamicObject, admission::AdmissionReview};
 use serde_json::{Value, json};
 
 use super::server::{self, Asked};
-use crate::{config::AppWrapperConfig, kinds::Kinds, review::Judge};
+use crate::{
+    config::AppWrapperConfig,
+    kinds::Kinds,
+    names::{USER_ID_LABEL, USER_LABEL},
+    review::Judge,
+};
 
 /// `AppWrapper containing permitted resources can be created`, and `unpermitted resources cannot be created`, of
 /// `internal/webhook/appwrapper_webhook_test.go`.
@@ -65,21 +73,74 @@ async fn admit(components: &[Value]) -> (Option<String>, usize) {
     });
     let kinds = Kinds::new(client.clone(), None);
     let judge = Judge { client, kinds, config: AppWrapperConfig::default() };
+    let judged = judge.validate(review("alice", &json!({}), components)).await;
+    let response = judged.response.expect("an answer");
+    ((!response.allowed).then_some(response.result.message), asked.load(Ordering::SeqCst))
+}
+
+fn review(user: &str, labels: &Value, components: &[Value]) -> AdmissionReview<DynamicObject> {
     let kind = json!({"group": "workload.codeflare.dev", "version": "v1beta2", "kind": "AppWrapper"});
     let resource =
         json!({"group": "workload.codeflare.dev", "version": "v1beta2", "resource": "appwrappers"});
     let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "1", "kind": kind, "resource": resource, "operation": "CREATE", "namespace": "default", "name": "aw",
-        "userInfo": {"username": "alice"},
+        "userInfo": {"username": user, "uid": "1"},
         "object": {
             "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
-            "metadata": {"namespace": "default", "name": "aw"},
+            "metadata": {"namespace": "default", "name": "aw", "labels": labels},
             "spec": {"suspend": true, "components": components},
         },
     }});
-    let judged = judge.validate(serde_json::from_value(review).expect("a review")).await;
+    serde_json::from_value(review).expect("a review")
+}
+
+/// Who may create `appwrappers/user` in the whole cluster; nobody is asked where nobody else is named.
+#[tokio::test]
+async fn only_who_makes_appwrappers_for_others_names_them() {
+    let asked = Arc::<AtomicUsize>::default();
+    let counted = Arc::clone(&asked);
+    let client = server::client(move |asked| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        let mut review = asked.body;
+        let attributes = serde_json::from_value(review["spec"]["resourceAttributes"].clone());
+        let names_users = ResourceAttributes {
+            group: Some("workload.codeflare.dev".to_owned()),
+            resource: Some("appwrappers".to_owned()),
+            subresource: Some("user".to_owned()),
+            verb: Some("create".to_owned()),
+            ..ResourceAttributes::default()
+        };
+        let right = attributes.is_ok_and(|attributes: ResourceAttributes| attributes == names_users);
+        review["status"] = json!({"allowed": right && review["spec"]["user"] == "dispatcher"});
+        (review["spec"]["user"] != "unlucky").then_some((201, review)).or(Some(server::failure(500, "no")))
+    });
+    let judge =
+        Judge { kinds: Kinds::new(client.clone(), None), client, config: AppWrapperConfig::default() };
+    for (user, written, named, requests) in [
+        ("dispatcher", Some("bob"), "bob", 1),
+        ("dispatcher", None, "dispatcher", 0),
+        ("alice", Some("bob"), "alice", 1),
+        ("alice", Some("alice"), "alice", 0),
+        ("alice", Some(""), "alice", 1),
+    ] {
+        asked.store(0, Ordering::SeqCst);
+        let labels = written.map_or(json!({}), |name| json!({USER_LABEL: name, USER_ID_LABEL: "9"}));
+        let judged = judge.default(review(user, &labels, &[])).await;
+        let patch = judged.response.and_then(|response| response.patch).unwrap_or_default();
+        let mut object = json!({"metadata": {"labels": labels}});
+        let patch: Patch = serde_json::from_slice(&patch).unwrap_or_default();
+        json_patch::patch(&mut object, &patch).expect("it fits");
+        let id = if named == "bob" { "9" } else { "1" };
+        assert_eq!(
+            object["metadata"]["labels"],
+            json!({USER_LABEL: named, USER_ID_LABEL: id}),
+            "{user} {written:?}"
+        );
+        assert_eq!(asked.load(Ordering::SeqCst), requests, "{user} {written:?}");
+    }
+    let judged = judge.default(review("unlucky", &json!({USER_LABEL: "bob"}), &[])).await;
     let response = judged.response.expect("an answer");
-    ((!response.allowed).then_some(response.result.message), asked.load(Ordering::SeqCst))
+    assert!(!response.allowed && response.result.message.contains("Internal error"), "{response:?}");
 }
 
 /// The two of [`UPSTREAMS`], and the ways past them: a kind or a version of it that discovery does not know, an object in an

@@ -370,8 +370,8 @@ impl Order<'_> {
         })
     }
 
-    /// Found and queued as a task is. The labels of its user are for whoever looks; a webhook of the cluster may put fedq's own
-    /// account there.
+    /// Found and queued as a task is. The labels of its user are for whoever looks: upstream's webhook puts fedq's own account
+    /// there, ours does not where that may name users.
     fn app_wrapper(&self) -> Value {
         let (mut labels, annotations, components) = if let Some(wrapped) = &self.spec.wrapped {
             let mut labels = wrapped.labels.clone();

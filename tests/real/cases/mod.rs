@@ -6,6 +6,7 @@ pub mod appwrapper_faults;
 pub mod appwrapper_hub;
 pub mod appwrapper_kills;
 pub mod appwrapper_lease;
+pub mod appwrapper_rights;
 pub mod appwrapper_stage;
 pub mod bed;
 pub mod capacity;
@@ -88,7 +89,7 @@ pub fn all() -> Vec<Case> {
 }
 
 #[expect(clippy::too_many_lines, reason = "a list")]
-fn serial() -> [Case; 87] {
+fn serial() -> [Case; 89] {
     cases![Serial:
         bed::a_killed_api_server_comes_back_with_its_data,
         bed::a_frozen_api_server_answers_nobody,
@@ -104,6 +105,8 @@ fn serial() -> [Case; 87] {
         appwrapper_lease::replicas_hand_over_within_the_lease_and_never_act_together,
         appwrapper_hub::appwrappers_go_from_the_hub_to_the_worker_that_runs_them,
         appwrapper_hub::appwrappers_go_from_the_hub_to_the_worker_of_upstreams,
+        appwrapper_rights::what_is_wrapped_is_granted_in_each_namespace_and_is_its_submitters,
+        appwrapper_rights::labels_name_who_asked_and_nobody_else_changes_them,
         appwrapper_hub::killed_or_cut_off_while_it_hands_over_each_component_exists_once,
         appwrapper_hub::multikueue_dispatches_appwrappers_and_they_are_found_where_they_land,
         multikueue_stories::the_three_stories_of_the_guide_end_with_finished_jobs,

@@ -137,7 +137,11 @@ pub fn nothing_was_refused(marks: [(&Cluster, Mark); 2]) -> Result<()> {
 
 /// The cluster's address with the token of a ServiceAccount in fedq-system.
 pub fn kubeconfig_of(cluster: &Cluster, account: &str) -> Result<String> {
-    let token = cluster.kubectl(&["create", "token", account, "--namespace", "fedq-system"])?;
+    kubeconfig_in(cluster, "fedq-system", account)
+}
+
+pub fn kubeconfig_in(cluster: &Cluster, namespace: &str, account: &str) -> Result<String> {
+    let token = cluster.kubectl(&["create", "token", account, "--namespace", namespace])?;
     let mut kubeconfig: Value = serde_saphyr::from_str(&cluster.kubeconfig)?;
     let user = kubeconfig.pointer_mut("/users/0/user").context("a kubeconfig has a user")?;
     *user = json!({"token": token.trim()});
