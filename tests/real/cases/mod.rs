@@ -6,6 +6,7 @@ pub mod appwrapper_faults;
 pub mod appwrapper_hub;
 pub mod appwrapper_kills;
 pub mod appwrapper_lease;
+pub mod appwrapper_life;
 pub mod appwrapper_rights;
 pub mod appwrapper_stage;
 pub mod bed;
@@ -89,7 +90,7 @@ pub fn all() -> Vec<Case> {
 }
 
 #[expect(clippy::too_many_lines, reason = "a list")]
-fn serial() -> [Case; 89] {
+fn serial() -> [Case; 90] {
     cases![Serial:
         bed::a_killed_api_server_comes_back_with_its_data,
         bed::a_frozen_api_server_answers_nobody,
@@ -98,6 +99,7 @@ fn serial() -> [Case; 89] {
         appwrapper::upstreams_cases_end_well_under_upstreams,
         appwrapper::killed_at_any_moment_it_makes_each_component_once,
         appwrapper_kills::killed_at_each_request_it_makes_each_component_once_and_holds_its_quota,
+        appwrapper_kills::cut_off_at_each_request_it_makes_each_component_once_and_holds_its_quota,
         appwrapper_faults::what_is_wrong_or_forbidden_is_refused_with_field_and_reason,
         appwrapper_faults::failures_owners_and_pods_that_stay_are_dealt_with,
         appwrapper_faults::an_api_server_that_stops_meanwhile_loses_and_doubles_nothing,

@@ -1,5 +1,5 @@
 //! A wire between a program and its API server, on which a case sees every request and answer, ends the program in between,
-//! or holds up what a watch says.
+//! cuts it off from its server, or holds up what a watch says.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -13,10 +13,13 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::cluster::client_of;
 
+/// Between two tries to have the port again, which somebody may have taken meanwhile.
+const BIND_EVERY: Duration = Duration::from_millis(50);
 /// Larger than any object that an API server takes.
 const MAX_BODY: usize = 8 << 20;
 
@@ -44,7 +47,23 @@ pub trait Tap: Send + Sync + 'static {
 /// Cut when it is dropped.
 pub struct Relay {
     port: u16,
+    gate: Gate,
     serving: AbortHandle,
+}
+
+/// Whether the program gets through.
+#[derive(Clone)]
+pub struct Gate(watch::Sender<bool>);
+
+impl Gate {
+    /// As when the server has stopped: connections break off, whatever is under way on them, and new ones are refused.
+    pub fn close(&self) {
+        self.0.send_replace(false);
+    }
+
+    pub fn open(&self) {
+        self.0.send_replace(true);
+    }
 }
 
 impl Drop for Relay {
@@ -63,14 +82,17 @@ impl Relay {
     pub async fn start(kubeconfig: &str, tap: Arc<dyn Tap>) -> Result<Self> {
         let wire = Arc::new(Wire { server: client_of(kubeconfig).await?, tap });
         let listener = TcpListener::bind(("127.0.0.1", 0)).context("a port for a relay")?;
-        listener.set_nonblocking(true)?;
         let port = listener.local_addr()?.port();
         let router = axum::Router::new().fallback(pass).with_state(wire);
-        let server = axum_server::from_tcp(listener)?.serve(router.into_make_service());
+        let (gate, open) = watch::channel(true);
         let serving = tokio::spawn(async move {
-            let _ = server.await;
+            let _ = serve(listener, router, open).await;
         });
-        Ok(Self { port, serving: serving.abort_handle() })
+        Ok(Self { port, gate: Gate(gate), serving: serving.abort_handle() })
+    }
+
+    pub fn gate(&self) -> Gate {
+        self.gate.clone()
     }
 
     /// For the program: the relay speaks for its user.
@@ -82,6 +104,33 @@ impl Relay {
             "contexts": [{"name": "main", "context": {"cluster": "main", "user": "main"}}],
         });
         Ok(serde_saphyr::to_string(&text)?)
+    }
+}
+
+async fn serve(
+    mut listener: TcpListener,
+    router: axum::Router,
+    mut open: watch::Receiver<bool>,
+) -> Result<()> {
+    let address = listener.local_addr()?;
+    loop {
+        listener.set_nonblocking(true)?;
+        let handle = axum_server::Handle::new();
+        let server = axum_server::from_tcp(listener)?.handle(handle.clone());
+        tokio::select! {
+            served = server.serve(router.clone().into_make_service()) => return Ok(served?),
+            closed = open.wait_for(|open| !*open) => {
+                closed?;
+                handle.shutdown();
+            }
+        }
+        open.wait_for(|open| *open).await?;
+        listener = loop {
+            match TcpListener::bind(address) {
+                Ok(listener) => break listener,
+                Err(_) => tokio::time::sleep(BIND_EVERY).await,
+            }
+        };
     }
 }
 
