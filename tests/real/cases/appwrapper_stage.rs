@@ -1,6 +1,5 @@
 //! A cluster with one operator of AppWrappers, ours or upstream's, both beside the cluster instead of inside it.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -27,17 +26,6 @@ pub const APPWRAPPER: &str = "workload.codeflare.dev/v1beta2";
 pub const OURS: &str = "system:serviceaccount:fedq-appwrapper:fedq-appwrapper";
 pub const UPSTREAMS: &str = "upstream-appwrapper";
 const WITHIN: Duration = Duration::from_mins(1);
-/// Upstream's webhooks know no other port.
-const UPSTREAMS_PORT: u16 = 9443;
-/// Within a cluster a controller is told its namespace by a file at a fixed path, without which upstream's takes no Lease.
-const WITH_NAMESPACE: &str = r#"
-mount -t tmpfs tmpfs /var/run
-mkdir -p /var/run/secrets/kubernetes.io/serviceaccount
-printf %s "$NAMESPACE" > /var/run/secrets/kubernetes.io/serviceaccount/namespace
-exec "$@"
-"#;
-/// Long enough for another run on this machine to be done with that port.
-const PORT_WITHIN: Duration = Duration::from_mins(2);
 const WEBHOOKS: &str = include_str!("../../../deploy/appwrapper/webhook.yaml");
 const RIGHTS: [&str; 3] = [
     include_str!("../../../deploy/appwrapper/namespace.yaml"),
@@ -250,11 +238,7 @@ async fn start_upstreams(
     remove_webhooks(cluster).await?;
     let namespace = "appwrapper-system";
     cluster.apply(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {namespace}}}}}")).await?;
-    eventually("upstream's port to be free", PORT_WITHIN, async || {
-        TcpListener::bind(("0.0.0.0", UPSTREAMS_PORT)).map(|_| Seen::Done(())).context("port 9443")
-    })
-    .await?;
-    let [metrics, health] = free_ports()?;
+    let [webhook, metrics, health] = free_ports()?;
     // Its webhook server knows no other place for certificates.
     let temporary = fleet.scratch(case)?.join("upstream");
     let certificates = temporary.join("k8s-webhook-server/serving-certs");
@@ -284,18 +268,20 @@ async fn start_upstreams(
     // One that was killed holds it until it lapses.
     let lease = id("coordination.k8s.io/v1", "Lease", "f134c674.codeflare.dev").within(namespace);
     cluster.delete(lease).await?;
-    put_webhooks(cluster, UPSTREAMS_PORT, upstreams).await?;
+    put_webhooks(cluster, webhook, upstreams).await?;
     let mut path = cluster.plane.component_kubeconfig(UPSTREAMS)?;
     if let Some(kubeconfig) = kubeconfig {
         path = fleet.scratch(case)?.join("upstream.kubeconfig");
         std::fs::write(&path, kubeconfig)?;
     }
+    let namespace_file = fleet.scratch(case)?.join("upstream.namespace");
+    std::fs::write(&namespace_file, namespace)?;
     let server = fleet.spawn(
-        Command::new("unshare")
-            .args(["--user", "--map-root-user", "--mount", "sh", "-ec", WITH_NAMESPACE, "upstream"])
-            .arg(program)
+        Command::new(program)
             .env("KUBECONFIG", path)
             .env("NAMESPACE", namespace)
+            .env(tools::OPERATORS_NAMESPACE_FILE, namespace_file)
+            .env(tools::OPERATORS_WEBHOOK_PORT, webhook.to_string())
             .env("TMPDIR", &temporary),
         "upstream's operator",
         &fleet.scratch(case)?.join("upstream-appwrapper.log"),
