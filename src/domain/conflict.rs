@@ -1,11 +1,11 @@
 //! Who keeps changing what fedq writes into a queue, and what to put into their configuration so that they leave it alone.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fmt::{self, Write},
 };
 
-use fedq_values::ids::{ClusterName, QueueName};
+use fedq_values::ids::{ClusterName, FlavorName, QueueName};
 
 use super::{resource_groups::ResourceGroups, resources::FlavorResource};
 
@@ -51,25 +51,31 @@ impl fmt::Display for Writers {
 const MAX_PATHS: usize = 64;
 
 /// What ends the conflict over a queue of the hub: for each of the writers a document of YAML that is pasted into its
-/// configuration, or, where it is no program that fedq knows, what to tell it, as comments. `cells` are those that fedq
-/// writes.
+/// configuration, or, where it is no program that fedq knows, what to tell it, as comments. `found` is what the queue has
+/// now, as they wrote it; `cells` are those that fedq writes.
 pub fn remedy<'a>(
     writers: &Writers,
     queue: &QueueName,
-    groups: &ResourceGroups,
+    found: &ResourceGroups,
     cells: impl IntoIterator<Item = &'a FlavorResource>,
 ) -> String {
     let cells: BTreeSet<&FlavorResource> = cells.into_iter().collect();
-    let fields = fields(groups, &cells);
+    let (there, missing): (BTreeSet<_>, BTreeSet<_>) =
+        cells.into_iter().partition(|cell| found.cell(cell).is_some());
+    let text = to_add(queue, &missing);
+    let fields = fields(found, &there);
+    if fields.is_empty() && !text.is_empty() {
+        return text;
+    }
     if writers.0.is_empty() {
-        return other("whoever writes it", queue, &fields);
+        return text + &other("whoever writes it", queue, &fields);
     }
     let documents = writers.0.iter().map(|manager| match Program::of(manager) {
         Program::ArgoCd => argo_cd(manager, queue, &fields),
         Program::Flux => flux(manager, queue, &fields),
         Program::Other => other(&format!("`{manager}`"), queue, &fields),
     });
-    documents.collect::<Vec<_>>().join("---\n")
+    text + &documents.collect::<Vec<_>>().join("---\n")
 }
 
 /// The same for the queue that fedq made on a worker: nobody else has a reason to write it.
@@ -136,6 +142,22 @@ fn fields(groups: &ResourceGroups, cells: &BTreeSet<&FlavorResource>) -> Vec<Fie
     fields
 }
 
+/// Cells that the writers leave out. No rule on what to ignore helps there, and a pointer of Flux' to what Git does not have
+/// is an error to it.
+fn to_add(queue: &QueueName, missing: &BTreeSet<&FlavorResource>) -> String {
+    let mut flavors: BTreeMap<&FlavorName, Vec<String>> = BTreeMap::new();
+    for FlavorResource { flavor, resource } in missing {
+        flavors.entry(flavor).or_default().push(format!("`{resource}`"));
+    }
+    let line = |(flavor, resources): (&FlavorName, Vec<String>)| {
+        format!(
+            "# Append flavor `{flavor}` with {} to ClusterQueue `{queue}` there, `nominalQuota: 0`, or take it out of the claims.\n",
+            resources.join(", ")
+        )
+    };
+    flavors.into_iter().map(line).collect()
+}
+
 const NOMINAL: &str = "nominalQuota";
 const LENDING: &str = "lendingLimit";
 
@@ -148,7 +170,7 @@ syncPolicy:
 ignoreDifferences:
 - group: kueue.x-k8s.io
   kind: ClusterQueue
-  name: {queue}
+  name: '{queue}'
   jqPathExpressions:
 "
     );
@@ -161,23 +183,32 @@ ignoreDifferences:
 }
 
 fn flux(manager: &str, queue: &QueueName, fields: &[Field]) -> String {
+    let by_place = fields.len() <= MAX_PATHS;
+    let advice = if by_place {
+        "The paths count places: append flavors and resources in Git. To insert, reorder or remove some, take these lines out in that
+# commit, and put in those that fedq prints then."
+    } else {
+        "The queue has too many cells for a line each, so what Git says of its `resourceGroups` counts no more. To change something
+# of them in Git, take these lines out in that commit, and put them in again then."
+    };
+    // Flux takes it for a regular expression.
+    let name = queue.as_str().replace('.', "\\.");
     let mut text = format!(
         "# `{manager}` is Flux. Into the `spec` of the Kustomization that has ClusterQueue `{queue}`.
-# The paths count places: append flavors and resources in Git. To insert, reorder or remove some, take these lines out in that
-# commit, and put in those that fedq prints then.
+# {advice}
 ignore:
 - target:
     kind: ClusterQueue
-    name: {queue}
+    name: '{name}'
   paths:
 "
     );
-    if MAX_PATHS < fields.len() {
-        text.push_str("  - /spec/resourceGroups\n");
-    } else {
+    if by_place {
         for field in fields {
             let _ = writeln!(text, "  - {}", field.pointer());
         }
+    } else {
+        text.push_str("  - /spec/resourceGroups\n");
     }
     text
 }
@@ -199,10 +230,8 @@ fn other(who: &str, queue: &QueueName, fields: &[Field]) -> String {
 mod tests {
     use super::*;
     use crate::resource_groups::{FlavorQuotas, ResourceGroup, ResourceQuota, Written};
-    use fedq_values::{
-        ids::{FlavorName, ResourceName},
-        quantity::Amount,
-    };
+    use fedq_values::{ids::ResourceName, quantity::Amount};
+    use serde_json::{Value, json};
 
     fn at(flavor: &str, resource: &str) -> FlavorResource {
         FlavorResource {
@@ -234,9 +263,37 @@ mod tests {
         }])
     }
 
+    fn writers(managers: &[&str]) -> Writers {
+        managers.iter().copied().collect()
+    }
+
     fn told(managers: &[&str], cells: &[FlavorResource]) -> String {
-        let writers: Writers = managers.iter().copied().collect();
-        remedy(&writers, &QueueName::new("team-a").unwrap(), &groups(), cells)
+        remedy(&writers(managers), &QueueName::new("team-a").unwrap(), &groups(), cells)
+    }
+
+    /// As the program that they are pasted into reads them.
+    fn documents(text: &str) -> Vec<Value> {
+        serde_saphyr::from_multiple(text).unwrap_or_else(|error| panic!("{error}:\n{text}"))
+    }
+
+    /// A queue of so many flavors of one resource each, all of them fedq's.
+    fn large(flavors: usize) -> (ResourceGroups, Vec<FlavorResource>) {
+        let name = ResourceName::new("cpu").unwrap();
+        let cells: Vec<_> = (0..flavors).map(|n| at(&format!("f{n}"), "cpu")).collect();
+        let flavor = |cell: &FlavorResource| FlavorQuotas {
+            name: cell.flavor.clone(),
+            resources: vec![ResourceQuota {
+                nominal: Written::of(Amount::new(1), &name),
+                borrowing: None,
+                lending: None,
+                name: name.clone(),
+            }],
+        };
+        let group = |cells: &[FlavorResource]| ResourceGroup {
+            covered: vec![name.clone()],
+            flavors: cells.iter().map(flavor).collect(),
+        };
+        (ResourceGroups(cells.chunks(64).map(group).collect()), cells)
     }
 
     #[test]
@@ -289,5 +346,90 @@ mod tests {
         let other = told(&["terraform"], &[at("spot", "cpu")]);
         assert!(other.lines().all(|line| line.starts_with("# ")), "{other}");
         assert!(other.contains("/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota"), "{other}");
+    }
+    #[test]
+    fn what_is_pasted_names_any_queue_and_that_alone() {
+        for (name, pattern) in
+            [("007", "007"), ("1e3", "1e3"), ("null", "null"), ("on", "on"), ("gpu.team-a", r"gpu\.team-a")]
+        {
+            let queue = QueueName::new(name).unwrap();
+            let of =
+                |manager| documents(&remedy(&writers(&[manager]), &queue, &groups(), &[at("spot", "cpu")]));
+            let argo_cd = of("argocd-controller");
+            assert_eq!(argo_cd[0]["ignoreDifferences"][0]["name"], name);
+            assert_eq!(argo_cd[0]["syncPolicy"]["syncOptions"], json!(["RespectIgnoreDifferences=true"]));
+            let flux = of("kustomize-controller");
+            assert_eq!(flux[0]["ignore"][0]["target"], json!({"kind": "ClusterQueue", "name": pattern}));
+        }
+        let both = documents(&told(&["kustomize-controller", "argocd-controller"], &[at("spot", "cpu")]));
+        assert_eq!(both.len(), 2, "{both:?}");
+    }
+
+    #[test]
+    fn of_more_cells_than_people_paste_flux_leaves_the_whole_list_alone() {
+        let queue = QueueName::new("team-a").unwrap();
+        let told = |flavors, manager| {
+            let (groups, cells) = large(flavors);
+            remedy(&writers(&[manager]), &queue, &groups, &cells)
+        };
+        let few = told(MAX_PATHS, "kustomize-controller");
+        let paths = documents(&few)[0]["ignore"][0]["paths"].as_array().unwrap().clone();
+        assert_eq!(paths.len(), MAX_PATHS);
+        assert!(few.contains("count places"), "{few}");
+
+        let many = told(MAX_PATHS + 1, "kustomize-controller");
+        assert_eq!(documents(&many)[0]["ignore"][0]["paths"], json!(["/spec/resourceGroups"]));
+        assert!(!many.contains("count places") && many.contains("counts no more"), "{many}");
+
+        let argo_cd = told(MAX_PATHS + 1, "argocd-controller");
+        let expressions = &documents(&argo_cd)[0]["ignoreDifferences"][0]["jqPathExpressions"];
+        assert_eq!(*expressions, json!([".spec.resourceGroups[].flavors[].resources[].nominalQuota"]));
+
+        let other = told(MAX_PATHS + 2, "terraform");
+        let lines: Vec<_> = other.lines().collect();
+        assert_eq!(lines.len(), 1 + MAX_PATHS + 1, "{other}");
+        assert_eq!(lines[MAX_PATHS], "# /spec/resourceGroups/0/flavors/63/resources/0/nominalQuota");
+        assert_eq!(lines[1 + MAX_PATHS], "# and 2 more");
+        let second_group = told(MAX_PATHS + 1, "terraform");
+        assert!(second_group.ends_with("# and 1 more\n"), "{second_group}");
+    }
+
+    #[test]
+    fn a_flavor_that_they_leave_out_is_to_be_added_and_has_no_pointer() {
+        let cells = [at("spot", "cpu"), at("new", "nvidia.com/gpu"), at("new", "cpu")];
+        for (manager, list) in
+            [("kustomize-controller", "ignore"), ("argocd-controller", "ignoreDifferences")]
+        {
+            let text = told(&[manager], &cells);
+            let first = "# Append flavor `new` with `cpu`, `nvidia.com/gpu` to ClusterQueue `team-a` there, `nominalQuota: 0`, or \
+                         take it out of the claims.\n";
+            assert!(text.starts_with(first), "{text}");
+            assert!(documents(&text)[0][list].is_array(), "{text}");
+        }
+        let flux = documents(&told(&["kustomize-controller"], &cells));
+        let paths = json!(["/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota"]);
+        assert_eq!(flux[0]["ignore"][0]["paths"], paths);
+        let alone = told(&["kustomize-controller"], &[at("new", "cpu")]);
+        assert!(
+            alone.lines().all(|line| line.starts_with("# Append flavor `new`")),
+            "nothing to ignore: {alone}"
+        );
+    }
+
+    #[test]
+    fn of_what_fedq_makes_itself_nobody_else_is_told_a_rule() {
+        let (queue, cluster) = (QueueName::new("team-a").unwrap(), ClusterName::new("eu-west").unwrap());
+        assert_eq!(
+            remedy_on_worker(&writers(&["helm"]), &queue, &cluster),
+            "take ClusterQueue `team-a` out of what `helm` writes on `eu-west`: fedq makes it there, as the hub has it"
+        );
+        assert_eq!(
+            remedy_in_cohort(&writers(&["argocd-controller", "helm"]), "fedq-team-a"),
+            "take Cohort `fedq-team-a` out of what `argocd-controller` and `helm` writes: fedq makes it, with its queue's quota"
+        );
+        assert!(remedy_in_cohort(&Writers::default(), "fedq-team-a").contains("out of what someone writes"));
+        assert!(
+            remedy_on_worker(&Writers::default(), &queue, &cluster).contains("out of what someone writes")
+        );
     }
 }

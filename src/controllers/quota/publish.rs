@@ -18,6 +18,7 @@ use fedq_domain::{
     },
     queue::report::QueueReport,
     quota::{CellPlan, ClusterReport, HubCellPlan, HubQueuePlan, Touched, WorkerCell},
+    resource_groups::ResourceGroups,
     resources::{Cell, FlavorResource, Resources},
 };
 use fedq_k8s::{
@@ -228,7 +229,8 @@ impl QuotaController {
         let untouched = plan.untouched.as_ref().map(ToString::to_string);
         let untouched = untouched.or_else(|| round.left_alone.get(name).cloned());
         let quota_cohort = self.told.cohorts.get(name).map(|cohort| cohort.name.clone());
-        let conflicts = conflicts(round, name, plan, quota_cohort.as_deref());
+        let found = self.told.queues.get(name).map_or(&plan.groups, |found| &found.groups);
+        let conflicts = conflicts(round, name, (plan, found), quota_cohort.as_deref());
         let conflict = conflicts.get(&None).map(|conflict| conflict.message.clone());
         QueueOverview {
             cohort: object.and_then(|object| object.spec.cohort_name.clone()),
@@ -431,7 +433,7 @@ fn assignment_overview(
 fn conflicts(
     round: &Round<'_>,
     name: &QueueName,
-    plan: &HubQueuePlan,
+    (plan, found): (&HubQueuePlan, &ResourceGroups),
     cohort: Option<&str>,
 ) -> BTreeMap<Option<ClusterName>, Conflict> {
     let of = |((place, queue), writers): (&(String, String), &conflict::Writers)| {
@@ -445,7 +447,7 @@ fn conflicts(
         let remedy = match &cluster {
             None => match cohort {
                 Some(cohort) => conflict::remedy_in_cohort(writers, cohort),
-                None => conflict::remedy(writers, name, &plan.groups, plan.managed.keys()),
+                None => conflict::remedy(writers, name, found, plan.managed.keys()),
             },
             Some(cluster) => conflict::remedy_on_worker(writers, name, cluster),
         };
