@@ -19,12 +19,14 @@ use crate::support::nodes::node;
 use crate::support::wait::{Seen, eventually, throughout};
 
 /// What people are told to do. The cases do it to the letter.
-const ARGO_CD: &str = include_str!("../../../deploy/examples/gitops/argocd.yaml");
-const FLUX: &str = include_str!("../../../deploy/examples/gitops/flux.yaml");
+pub(super) const ARGO_CD: &str = include_str!("../../../deploy/examples/gitops/argocd.yaml");
+pub(super) const FLUX: &str = include_str!("../../../deploy/examples/gitops/flux.yaml");
 const README: &str = include_str!("../../../README.md");
-const QUEUE: &str = include_str!("../../../deploy/examples/gitops/queues/team-a.yaml");
-const TEAM_A: &str = "team-a";
-const CLUSTER: &str = "cluster1";
+pub(super) const QUEUE: &str = include_str!("../../../deploy/examples/gitops/queues/team-a.yaml");
+pub(super) const TEAM_A: &str = "team-a";
+/// Whose quota is in a Cohort.
+const TEAM_B: &str = "team-b";
+pub(super) const CLUSTER: &str = "cluster1";
 /// In a minute: `driftRevertsPerMinute`, and the first ones, while the clusters' shares arrive.
 const WRITES: usize = 4 + 3;
 /// The engines look every two seconds, and Argo CD at each change.
@@ -40,7 +42,7 @@ pub async fn flux_and_fedq_share_a_queue(fleet: &Fleet) -> Result<()> {
     share(fleet, "flux_and_fedq_share_a_queue", "flux", Kind::Flux).await
 }
 
-fn example() -> PathBuf {
+pub(super) fn example() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/examples/gitops/queues")
 }
 
@@ -52,7 +54,7 @@ fn recipe(kind: Kind) -> &'static str {
 }
 
 /// A recipe as whoever has not read it would write it.
-fn without_the_recipe(kind: Kind) -> Result<String> {
+pub(super) fn without_the_recipe(kind: Kind) -> Result<String> {
     let mut object: Value = serde_saphyr::from_str(recipe(kind))?;
     let spec = object["spec"].as_object_mut().context("it has a spec")?;
     let removed = match kind {
@@ -66,7 +68,7 @@ fn without_the_recipe(kind: Kind) -> Result<String> {
     Ok(object.to_string())
 }
 
-async fn stage<'f>(fleet: &'f Fleet, name: &str, case: &'static str) -> Result<Stage<'f>> {
+pub(super) async fn stage<'f>(fleet: &'f Fleet, name: &str, case: &'static str) -> Result<Stage<'f>> {
     let stage = Stage::set(fleet, name, case).await?;
     let worker = fleet.worker1();
     for (name, lifecycle, gpus) in [("a", "on-demand", 8), ("b", "spot", 4)] {
@@ -87,7 +89,8 @@ async fn share(fleet: &Fleet, name: &str, case: &'static str, kind: Kind) -> Res
 
 async fn walk(stage: &Stage<'_>, hub: &Cluster, worker: &Cluster, engine: &Engine<'_>) -> Result<()> {
     let file = |name: &str| fs::read_to_string(example().join(name));
-    for name in ["flavors.yaml", "namespace.yaml", "cluster1.yaml"] {
+    let began = hub.mark()?;
+    for name in ["flavors.yaml", "namespace.yaml", "cluster1.yaml", "team-b.yaml"] {
         engine.push(name, Some(&file(name)?)).await?;
     }
     engine.applied().await.context("claims before their queue")?;
@@ -100,6 +103,7 @@ async fn walk(stage: &Stage<'_>, hub: &Cluster, worker: &Cluster, engine: &Engin
     let claim = stage.claim(CLUSTER).await?;
     ensure!(claim["spec"]["nominalResources"]["gpu"] == "12", "it follows capacity: {}", claim["spec"]);
     one_manager_and_the_least_fields(hub).await?;
+    in_cohort(hub).await?;
     still(stage, engine, "at rest").await?;
 
     differences(stage).await?;
@@ -143,7 +147,33 @@ async fn walk(stage: &Stage<'_>, hub: &Cluster, worker: &Cluster, engine: &Engin
     .await?;
     engine.commit("team-a.yaml", Some(&changed)).await.context("the queue comes back")?;
     gpus(hub, "8", "0").await.context("it gets its quota again")?;
-    still(stage, engine, "after it came back").await
+    still(stage, engine, "after it came back").await?;
+    in_cohort(hub).await?;
+    git_alone_writes_team_b(hub, began).await
+}
+
+/// What the claim gives the other queue stands in the Cohort of its own, and Git's zeros in the queue.
+async fn in_cohort(hub: &Cluster) -> Result<()> {
+    let has = |object: &Value, want| nominal(object, "on-demand", "cpu").is_some_and(|has| same(&has, want));
+    let cohort = id(KUEUE, "Cohort", "fedq-team-b");
+    hub.wait(cohort, "the quota of team-b", SOON, |cohort| has(cohort, "6")).await?;
+    let queue = hub.get(id(KUEUE, "ClusterQueue", TEAM_B)).await?.context("it is in Git")?;
+    ensure!(has(&queue, "0"), "{}", queue["spec"]);
+    Ok(())
+}
+
+async fn git_alone_writes_team_b(hub: &Cluster, since: Mark) -> Result<()> {
+    let mut writes = hub.writes_since(since, FEDQD).await?;
+    writes.retain(|one| one.resource.starts_with("clusterqueues.") && one.name.as_deref() == Some(TEAM_B));
+    ensure!(writes.is_empty(), "fedq wrote into a queue whose quota is in a Cohort: {writes:#?}");
+    Ok(())
+}
+
+/// Told to Flux on the object itself.
+pub(super) fn annotated(queue: &str, word: &str) -> String {
+    let name = "  name: team-a\n";
+    let annotation = format!("{name}  annotations: {{kustomize.toolkit.fluxcd.io/ssa: {word}}}\n");
+    queue.replacen(name, &annotation, 1)
 }
 
 /// Of which no claim has anything, in forms that Kubernetes itself would not write.
@@ -166,24 +196,29 @@ async fn another_flavor(hub: &Cluster, engine: &Engine<'_>) -> Result<()> {
     engine.push("team-a.yaml", Some(&changed)).await?;
     if engine.kind == Kind::ArgoCd {
         engine.says("OutOfSync").await?;
-        let args = ["patch", "application", "queues", "--namespace", "argocd", "--type", "merge", "--patch"];
-        let patch = r#"{"operation": {"sync": {"syncOptions": []}}}"#;
-        let told = format!("kubectl {} '{patch}'", args.join(" "));
-        ensure!(README.contains(&told), "the README does not say: {told}");
-        // Self-heal, which here comes every second, may have one under way, and then only the next counts.
-        eventually("the sync that was asked for", SOON, async || {
-            hub.kubectl(&[&args[..], &[patch]].concat())?;
-            tokio::time::sleep(Duration::from_secs(3)).await;
-            let queue = team_a(hub).await?;
-            Ok(Seen::when(nominal(&queue, "reserved", "cpu").is_some(), || queue["spec"].to_string()))
-        })
-        .await?;
+        told_to_sync(hub, |queue| nominal(queue, "reserved", "cpu").is_some()).await?;
     }
     engine.applied().await?;
     let queue = team_a(hub).await?;
     let has = nominal(&queue, "reserved", "cpu").with_context(|| queue["spec"].to_string())?;
     ensure!(same(&has, "1"), "{has}");
     Ok(())
+}
+
+/// What the README tells people to tell Argo CD, until that is done.
+pub(super) async fn told_to_sync(hub: &Cluster, done: impl Fn(&Value) -> bool) -> Result<()> {
+    let args = ["patch", "application", "queues", "--namespace", "argocd", "--type", "merge", "--patch"];
+    let patch = r#"{"operation": {"sync": {"syncOptions": []}}}"#;
+    let told = format!("kubectl {} '{patch}'", args.join(" "));
+    ensure!(README.contains(&told), "the README does not say: {told}");
+    // Self-heal, which here comes every second, may have one under way, and then only the next counts.
+    eventually("the sync that was asked for", SOON, async || {
+        hub.kubectl(&[&args[..], &[patch]].concat())?;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let queue = team_a(hub).await?;
+        Ok(Seen::when(done(&queue), || queue["spec"].to_string()))
+    })
+    .await
 }
 
 /// `fedq claim diff` in the check of a pull request, on the folder of the example.
@@ -212,11 +247,11 @@ async fn differences(stage: &Stage<'_>) -> Result<()> {
     Ok(())
 }
 
-async fn team_a(hub: &Cluster) -> Result<Value> {
+pub(super) async fn team_a(hub: &Cluster) -> Result<Value> {
     hub.get(id(KUEUE, "ClusterQueue", TEAM_A)).await?.context("the queue is there")
 }
 
-async fn gpus(cluster: &Cluster, on_demand: &str, spot: &str) -> Result<()> {
+pub(super) async fn gpus(cluster: &Cluster, on_demand: &str, spot: &str) -> Result<()> {
     holds(cluster, TEAM_A, "on-demand", &[(GPU, on_demand)]).await?;
     holds(cluster, TEAM_A, "spot", &[(GPU, spot)]).await
 }
@@ -260,7 +295,7 @@ async fn one_manager_and_the_least_fields(hub: &Cluster) -> Result<()> {
 }
 
 /// Neither writes anything for a while: not the queue, the flavors, nor the claim.
-async fn still(stage: &Stage<'_>, engine: &Engine<'_>, when: &str) -> Result<()> {
+pub(super) async fn still(stage: &Stage<'_>, engine: &Engine<'_>, when: &str) -> Result<()> {
     engine.applied().await.with_context(|| format!("{when}: the engine sees no difference"))?;
     stage.rest().await.with_context(|| when.to_owned())?;
     let hub = stage.hub();
@@ -291,7 +326,9 @@ async fn still(stage: &Stage<'_>, engine: &Engine<'_>, when: &str) -> Result<()>
 
 async fn versions(hub: &Cluster) -> Result<Vec<(String, String)>> {
     let mut versions = Vec::new();
-    for (group, kind) in [(KUEUE, "ClusterQueue"), (KUEUE, "ResourceFlavor"), (CLAIMS, CLAIM)] {
+    for (group, kind) in
+        [(KUEUE, "ClusterQueue"), (KUEUE, "Cohort"), (KUEUE, "ResourceFlavor"), (CLAIMS, CLAIM)]
+    {
         for object in hub.list(group, kind, None).await? {
             let metadata = &object["metadata"];
             versions.push((format!("{kind} {}", metadata["name"]), metadata["resourceVersion"].to_string()));
@@ -321,6 +358,10 @@ async fn fight(stage: &Stage<'_>, engine: &Engine<'_>) -> Result<()> {
     let (hub, manager) = (stage.hub(), engine.kind.manager());
     let mark = hub.mark()?;
     engine.push_all(&example()).await?;
+    if engine.kind == Kind::Flux {
+        // Which keeps what others add, but not what they change.
+        engine.push("team-a.yaml", Some(&annotated(QUEUE, "Merge"))).await?;
+    }
     let said = stage.claim_says(CLUSTER, "QuotaSynced", "False", "QuotaConflict").await?;
     let message = said["message"].as_str().unwrap_or_default();
     ensure!(message.contains(manager) && message.contains("fedq quota explain team-a"), "{message}");
@@ -347,6 +388,10 @@ async fn fight(stage: &Stage<'_>, engine: &Engine<'_>) -> Result<()> {
     let checked: Value = serde_json::from_str(&checked.stdout)?;
     let found = checked["items"].as_array().into_iter().flatten().find(|one| one["name"] == "quota");
     ensure!(found.is_some_and(|found| found["next"] == lines.as_str()), "{checked:#}");
+    in_cohort(hub).await.context("meanwhile nobody fights over a queue whose quota is in a Cohort")?;
+    let other = person.runs(&["quota", "explain", TEAM_B, "-o", "json"])?.success()?;
+    ensure!(!other.contains("conflicts"), "{other}");
+    git_alone_writes_team_b(hub, mark).await?;
 
     engine.paste(&lines).await.with_context(|| lines.clone())?;
     eventually("the quota to stand", AFTER_A_WINDOW, async || {

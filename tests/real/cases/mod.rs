@@ -19,6 +19,7 @@ pub mod command_line;
 pub mod conformance;
 pub mod faults;
 pub mod gitops;
+pub mod gitops_flavors;
 pub mod hub_queues;
 pub mod k8s_cli;
 pub mod kueue_fleet;
@@ -90,7 +91,7 @@ pub fn all() -> Vec<Case> {
 }
 
 #[expect(clippy::too_many_lines, reason = "a list")]
-fn serial() -> [Case; 90] {
+fn serial() -> [Case; 92] {
     cases![Serial:
         bed::a_killed_api_server_comes_back_with_its_data,
         bed::a_frozen_api_server_answers_nobody,
@@ -127,6 +128,8 @@ fn serial() -> [Case; 90] {
         gitops::the_lines_that_are_printed_end_a_conflict_with_argo_cd,
         gitops::the_lines_that_are_printed_end_a_conflict_with_flux,
         gitops::two_engines_at_one_queue_are_told_and_not_fought,
+        gitops_flavors::argo_cd_applies_on_the_server_and_takes_flavors_in_and_out,
+        gitops_flavors::flux_takes_flavors_in_and_out_and_heeds_its_annotations,
         hub_queues::a_foreign_queue_of_the_same_name_is_left_alone_until_adopted,
         hub_queues::what_people_wrote_on_a_hub_queue_is_kept,
         hub_queues::a_controller_that_writes_our_cells_is_named_not_fought,

@@ -107,14 +107,20 @@ impl<'f> Engine<'f> {
         command.current_dir(&scratch);
         let server = fleet.spawn(&mut command, kind.manager(), &log)?;
         let engine = Self { kind, hub, dir, server, artifact, port };
-        let object: Value = serde_saphyr::from_str(recipe)?;
-        engine.configure(object).await?;
+        engine.configure(recipe).await?;
         Ok(engine)
     }
 
-    async fn configure(&self, mut object: Value) -> Result<()> {
+    /// Gives it another recipe.
+    pub async fn configure(&self, recipe: &str) -> Result<()> {
+        self.configure_to_look(recipe, "2s").await
+    }
+
+    /// Flux then looks after so long, and at each commit.
+    pub async fn configure_to_look(&self, recipe: &str, interval: &str) -> Result<()> {
+        let mut object: Value = serde_saphyr::from_str(recipe)?;
         if self.kind == Kind::Flux {
-            object["spec"]["interval"] = json!("2s");
+            object["spec"]["interval"] = json!(interval);
         }
         self.hub.apply_object("people", object).await?;
         Ok(())
@@ -212,7 +218,8 @@ impl<'f> Engine<'f> {
                 Kind::Flux => {
                     let source = id(SOURCES, "GitRepository", "platform").within("flux-system");
                     let source = self.hub.get(source).await?.context("published")?;
-                    status["lastAppliedRevision"] == source["status"]["artifact"]["revision"]
+                    status["observedGeneration"] == object["metadata"]["generation"]
+                        && status["lastAppliedRevision"] == source["status"]["artifact"]["revision"]
                         && has_condition(&object, "Ready", "True")
                 }
             };
