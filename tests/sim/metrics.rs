@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use fedq_sim::cluster::{Cluster, Options};
@@ -135,6 +135,51 @@ async fn gauges_of_a_cluster_that_left_go() {
     shows(&stage, "one", |text| text.contains("fedq_quota_capacity{cluster=\"one\"")).await;
 }
 
+/// A Job that asks for so many GPUs of the team's quota.
+fn asking_job(name: &str, gpus: &str) -> Value {
+    let container = json!({
+        "name": "c", "image": "i",
+        "resources": {"requests": {"nvidia.com/gpu": gpus}, "limits": {"nvidia.com/gpu": gpus}},
+    });
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": name, "namespace": "team", "labels": {"kueue.x-k8s.io/queue-name": "queue"}},
+        "spec": {"suspend": true, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waits_on_a_silent_cluster_is_not_told_and_what_is_decided_is() {
+    let stage = Stage::set(&[("one", 8), ("two", 4)]).await;
+    let one = stage.worker("one");
+    one.put(asking_job("large", "9")).await.unwrap();
+    let waits = |cluster, count| format!("fedq_cluster_pending_workloads{{cluster=\"{cluster}\"}} {count}\n");
+    for line in [waits("one", 1), waits("two", 0)] {
+        shows(&stage, &line, |text| text.contains(&line)).await;
+    }
+    wrong(one, "hang");
+    one.state.faults.break_connections();
+    one.remove_in("team", "Job", "large").await.unwrap();
+    let stale = "fedq_cluster_connection{cluster=\"one\",state=\"Stale\"} 1\n";
+    shows(&stage, "a silence without a number of what waits", |text| {
+        text.contains(stale) && !text.contains("fedq_cluster_pending_workloads{cluster=\"one\"}")
+    })
+    .await;
+    let text = scrape(&address(&stage)).await;
+    // Decided by fedq, and when it last answered: both stand.
+    for kept in [
+        "fedq_quota_effective{cluster=\"one\",flavor=\"gpus\",resource=\"nvidia.com/gpu\"} 8.0",
+        "fedq_quota_capacity{cluster=\"one\",flavor=\"gpus\",resource=\"nvidia.com/gpu\"} 16.0",
+        "fedq_cluster_last_seen_timestamp_seconds{cluster=\"one\"}",
+        "fedq_cluster_pending_workloads{cluster=\"two\"} 0",
+    ] {
+        assert!(text.contains(kept), "no `{kept}`:\n{text}");
+    }
+    wrong(one, "");
+    let line = waits("one", 0);
+    shows(&stage, &line, |text| text.contains(&line)).await;
+}
+
 /// How often each cluster was asked whether it is still there: each probe takes two requests.
 fn probes(text: &str) -> Vec<f64> {
     let requests = series(text, "fedq_api_requests_total");
@@ -197,17 +242,7 @@ async fn asks_a_placement(hub: &Cluster) {
     }
     let asks = json!({"spec": {"admissionChecksStrategy": {"admissionChecks": [{"name": "placement"}]}}});
     hub.merge("ClusterQueue", "team", asks).await.unwrap();
-    let container = json!({
-        "name": "c", "image": "i",
-        "resources": {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}},
-    });
-    hub.put(json!({
-        "apiVersion": "batch/v1", "kind": "Job",
-        "metadata": {"name": "j", "namespace": "team", "labels": {"kueue.x-k8s.io/queue-name": "queue"}},
-        "spec": {"suspend": true, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
-    }))
-    .await
-    .unwrap();
+    hub.put(asking_job("j", "1")).await.unwrap();
     wait("a Workload that passes the check", hub, || {
         let workloads = hub.list("Workload");
         let mut checks =

@@ -431,7 +431,7 @@ impl Metrics {
         self.0.last_seen.remove(&labels);
     }
 
-    /// The cluster left: nothing waits there any more.
+    /// Nobody knows what waits there: the cluster left, or does not tell.
     pub fn forget_pending(&self, cluster: &ClusterName) {
         self.0.pending.remove(&ClusterLabels { cluster: Label(cluster.clone()) });
     }
@@ -718,6 +718,41 @@ mod tests {
         count();
         metrics.forget_link(&ClusterName::new("worker-2").expect("a name"));
         assert!(!metrics.encode().expect("encodes").contains("worker-1"));
+    }
+
+    /// As the README counts them for a thousand clusters of four cells.
+    #[test]
+    fn the_series_of_a_thousand_clusters_are_bounded_by_what_they_have() {
+        const CLUSTERS: usize = 1000;
+        let metrics = Metrics::new();
+        let cells: Vec<_> =
+            ["cpu", "memory", "pods", "nvidia.com/gpu"].map(|name| gauge(name, 1000)).to_vec();
+        for number in 0..CLUSTERS {
+            let cluster = ClusterName::new(&format!("worker-{number}")).expect("a name");
+            metrics.quota(&cluster, &cells);
+            // Again and again, as over days: nothing is added.
+            for connection in [Connection::Connecting, Connection::Ready, Connection::Unreached] {
+                metrics.connection(&cluster, &connection);
+                metrics.seen(&cluster, Timestamp::UNIX_EPOCH);
+                metrics.pending(&cluster, 1);
+                metrics.node_event(&cluster, true);
+                metrics.node_event(&cluster, false);
+                for (verb, code) in
+                    [("get", "200"), ("list", "200"), ("watch", "200"), ("create", "201"), ("patch", "200")]
+                {
+                    metrics.api_request(&cluster, verb, code, Duration::from_millis(1));
+                }
+                for kind in
+                    ["clusterqueues", "localqueues", "namespaces", "resourceflavors", "serviceaccounts"]
+                {
+                    metrics.wrote(&cluster, kind);
+                }
+            }
+        }
+        let text = metrics.encode().expect("encodes");
+        let series = text.lines().filter(|line| line.contains("cluster=\"worker-")).count();
+        let (any, cells, requests, events, kinds) = (10, 3 * 4, 5, 2, 5);
+        assert_eq!(series, CLUSTERS * (any + cells + requests + events + kinds));
     }
 
     #[test]

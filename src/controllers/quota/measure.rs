@@ -1,14 +1,15 @@
 //! What metrics say of the plan.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{QuotaController, Round};
 use fedq_base::telemetry::QuotaGauge;
 use fedq_domain::{
+    cluster::Connection,
     quota::{ClusterPlan, ClusterReport},
     resources::FlavorResource,
 };
-use fedq_k8s::worker::Joined;
+use fedq_k8s::worker::{Joined, Worker};
 use fedq_values::ids::ClusterName;
 
 impl QuotaController {
@@ -20,9 +21,14 @@ impl QuotaController {
         }
     }
 
-    /// What waits there, as long as anybody knows.
+    /// What waits there, while the cluster tells. Then nobody knows, and its last number would pass for one of now.
     pub(super) fn measure_pending(&self, name: &ClusterName, joined: &Joined) {
-        let Some(worker) = &joined.worker else { return };
+        let tells = |worker: &&Arc<Worker>| {
+            joined.connection == Connection::Ready && worker.has_kueue() && worker.queues.is_current()
+        };
+        let Some(worker) = joined.worker.as_ref().filter(tells) else {
+            return self.context.metrics.forget_pending(name);
+        };
         let queues = worker.queues.all();
         let ours = queues.iter().filter(|queue| queue.metadata.is_labelled(&self.context.hub_id));
         self.context.metrics.pending(name, ours.map(|queue| queue.status.pending_workloads).sum());
