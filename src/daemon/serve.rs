@@ -395,6 +395,10 @@ async fn exposition(
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
+    use flate2::read::GzDecoder;
+
     use super::*;
 
     #[test]
@@ -410,5 +414,39 @@ mod tests {
         assert_eq!(pod, ["fedqd.fedq-system.svc", "fedqd.fedq-system.svc.cluster.local", "localhost"]);
         assert_eq!(names("[::]:8750"), pod);
         assert_eq!(names("127.0.0.1:8750").last().map(String::as_str), Some("127.0.0.1"));
+    }
+
+    #[tokio::test]
+    async fn metrics_come_in_the_format_and_packed_as_they_are_asked_for() {
+        let open_metrics = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        let text = "text/plain; version=0.0.4; charset=utf-8";
+        for (accept, encoding, kind, packed) in [
+            ("", "", text, false),
+            ("text/plain", "", text, false),
+            ("application/openmetrics-text;version=1.0.0", "", open_metrics, false),
+            ("", "deflate, gzip", text, true),
+            ("application/openmetrics-text", "gzip", open_metrics, true),
+            ("", "br", text, false),
+        ] {
+            let asked = [(header::ACCEPT, accept), (header::ACCEPT_ENCODING, encoding)];
+            let asked = asked.into_iter().filter(|(_, value)| !value.is_empty());
+            let asked = asked.map(|(name, value)| (name, HeaderValue::from_static(value)));
+            let answer = exposition(Extract(Metrics::new()), asked.collect()).await.expect("it encodes");
+            let answer = answer.into_response();
+            let told = |name| answer.headers().get(name).and_then(|value| value.to_str().ok());
+            assert_eq!(told(header::CONTENT_TYPE), Some(kind));
+            assert_eq!(told(header::VARY), Some("accept, accept-encoding"));
+            assert_eq!(told(header::CONTENT_ENCODING), packed.then_some("gzip"));
+            let body = axum::body::to_bytes(answer.into_body(), usize::MAX).await.expect("a body");
+            let mut text = String::new();
+            let read = if packed {
+                GzDecoder::new(&*body).read_to_string(&mut text)
+            } else {
+                (&*body).read_to_string(&mut text)
+            };
+            read.expect("text");
+            assert!(text.contains("\nfedq_build_info{"), "{text}");
+            assert_eq!(text.ends_with("# EOF\n"), kind == open_metrics, "{text}");
+        }
     }
 }

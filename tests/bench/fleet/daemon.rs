@@ -110,12 +110,14 @@ impl Daemon {
         lines.map(|line| line.rsplit(' ').next().unwrap_or_default().parse::<f64>().context("a number")).sum()
     }
 
-    /// The body of an answer to a scrape with these headers, each with its line end.
-    pub async fn scrape(&self, headers: &str) -> Result<Vec<u8>> {
-        let answer = ask(self.metrics, "/metrics", headers).await?;
-        let head = answer.windows(4).position(|four| four == b"\r\n\r\n").context("an answer of HTTP")?;
-        ensure!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer[..head]));
-        Ok(answer[head + 4..].to_vec())
+    /// The head and the body of an answer to a scrape with these headers, each with its line end.
+    pub async fn scrape(&self, headers: &str) -> Result<(String, Vec<u8>)> {
+        let mut answer = ask(self.metrics, "/metrics", headers).await?;
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").context("an answer of HTTP")?;
+        let body = answer.split_off(end + 4);
+        let head = String::from_utf8(answer)?;
+        ensure!(head.starts_with("HTTP/1.1 200"), "{head}");
+        Ok((head, body))
     }
 
     /// As a signal from Kubernetes does.
