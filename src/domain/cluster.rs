@@ -80,10 +80,19 @@ pub enum QuarantineReason {
 /// What the reason of silence begins with where the cluster answers, and does not accept who asks.
 pub const CREDENTIAL_REFUSED: &str = "it does not accept its credential any more";
 
+/// Why a cluster counts as lost that answers, and may be another one.
+pub const UNCONFIRMED: &str = "quarantined, and nobody confirmed it";
+
 impl Connection {
     /// Whether only a new credential can help.
     pub fn refuses_credential(&self) -> bool {
         matches!(self, Self::Stale { reason, .. } | Self::Lost { reason, .. } if reason.starts_with(CREDENTIAL_REFUSED))
+    }
+
+    /// Whether it does not answer, and has not for `lostTimeout`. One that is lost for want of a credential or of
+    /// somebody's word that it is the same answers: what ran there may well run on.
+    pub fn is_silent_for_long(&self) -> bool {
+        matches!(self, Self::Lost { reason, .. } if reason != UNCONFIRMED) && !self.refuses_credential()
     }
 
     /// Whether fedq may write to the cluster.
@@ -102,5 +111,22 @@ impl Connection {
             Self::Refused { .. } => "Refused",
             Self::Unreached => "Unreached",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_that_answers_is_not_silent_though_it_counts_as_lost() {
+        let since = Timestamp::UNIX_EPOCH;
+        let lost = |reason: &str| Connection::Lost { since, reason: reason.to_owned() };
+        assert!(lost("connection refused").is_silent_for_long());
+        assert!(!lost(UNCONFIRMED).is_silent_for_long());
+        let refused = format!("{CREDENTIAL_REFUSED}, and says `401`");
+        assert!(!lost(&refused).is_silent_for_long());
+        assert!(!Connection::Stale { since, reason: "no answer".to_owned() }.is_silent_for_long());
+        assert!(!Connection::Ready.is_silent_for_long());
     }
 }

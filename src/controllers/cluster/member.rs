@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use fedq_base::backoff::Backoff;
-use fedq_domain::cluster::{CREDENTIAL_REFUSED, Connection, QuarantineReason};
+use fedq_domain::cluster::{CREDENTIAL_REFUSED, Connection, QuarantineReason, UNCONFIRMED};
 use fedq_k8s::{
     client::{self, ApiError, ClientLimits, ClusterClient, ClusterIdentity, RetryClass},
     hub::profiles::Access,
@@ -421,7 +421,7 @@ impl Member {
             joined.worker = None;
         });
         self.share_expires(since).await;
-        self.set(Connection::Lost { since, reason: "quarantined, and nobody confirmed it".to_owned() });
+        self.set(Connection::Lost { since, reason: UNCONFIRMED.to_owned() });
         self.cancel.cancelled().await;
     }
 

@@ -15,7 +15,7 @@ use fedq_domain::{
         limits::Usage,
         names::{TaskId, object_name},
         phase::{Before, LostPolicy, Move, Phase},
-        progress::{self, End, Observed, Step},
+        progress::{self, End, Fault, Observed, Step},
         record::NodeCounts,
         render::{Gang, main_names},
         runtime::Runtime,
@@ -121,7 +121,8 @@ impl TaskController {
         if usage.is_empty() {
             return usage;
         }
-        for Live { row, .. } in self.live.values() {
+        let live = self.live.values().map(|live| &live.row);
+        for row in live.chain(self.left_behind.rows()) {
             if let Some(usage) = usage.get_mut(&row.namespace) {
                 usage.add(&row.owner, row.takes());
             }
@@ -168,13 +169,7 @@ impl TaskController {
     ) -> Option<Decided> {
         let revision = self.gathered.revision;
         let live = self.live.get_mut(id)?;
-        if live.row.stage.as_ref().is_some_and(|stage| stage.waits_for.is_some()) {
-            return None;
-        }
-        if live.rest.as_ref().is_some_and(|rest| rest.until <= now) {
-            (live.rest, live.judged) = (None, None);
-        }
-        if live.judged.as_ref().is_some_and(|(judged, _)| *judged == revision) {
+        if is_settled(live, revision, now) {
             return None;
         }
         let row = live.row.clone();
@@ -182,10 +177,6 @@ impl TaskController {
         let was = row.dispatch.as_ref().map(|dispatch| dispatch.placement.cluster.clone());
         let avoid = was.and_then(|was| avoided(&row.spec, was, spilled));
         let rest = live.rest.clone();
-        if let Some(Rest { from: None, reason, .. }) = &rest {
-            live.judged = Some((revision, reason.clone()));
-            return None;
-        }
         let without = rest.as_ref().and_then(|rest| rest.from.as_ref());
         let choice = match chooser.choose(&row, avoid, without) {
             Ok(choice) => choice,
@@ -194,11 +185,19 @@ impl TaskController {
                 return None;
             }
         };
-        let is_lost = matches!(row.state.phase, Phase::Lost { .. });
-        let to = |cluster| if is_lost { Move::Replace(cluster) } else { Move::Dispatch(cluster) };
+        let lost = match row.state.phase {
+            Phase::Lost { before, .. } => Some(before),
+            _ => None,
+        };
+        let to = |cluster| if lost.is_some() { Move::Replace(cluster) } else { Move::Dispatch(cluster) };
         match &choice.outcome {
             Outcome::Run(placement) if !placement.now && !chooser.fleet.coming.is_empty() => {
                 live.judged = Some((revision, "waits for clusters that are being connected".to_owned()));
+                None
+            }
+            // It would be ended, once its cluster is back, for a place in a queue.
+            Outcome::Run(placement) if !placement.now && lost.is_some_and(Before::has_quota) => {
+                live.judged = Some((revision, format!("it would wait on {}", placement.cluster)));
                 None
             }
             // The answer comes in a moment, and decides on the form of the task.
@@ -287,10 +286,14 @@ impl TaskController {
     }
 
     /// Whether another cluster is to take it over, though the lost one may still run it.
-    fn is_given_away(&self, joined: &JoinedClusters, cluster: &ClusterName, before: Before) -> bool {
-        let connection = joined.get(cluster).map(|entry| &entry.connection);
-        let is_lost = matches!(connection, Some(Connection::Lost { .. }));
-        is_lost && before.goes_on() && self.settings.lost_policy == LostPolicy::Requeue
+    pub(super) fn is_given_away(
+        &self,
+        joined: &JoinedClusters,
+        cluster: &ClusterName,
+        before: Before,
+    ) -> bool {
+        let is_silent = joined.get(cluster).is_some_and(|entry| entry.connection.is_silent_for_long());
+        is_silent && before.goes_on() && self.settings.lost_policy == LostPolicy::Requeue
     }
 
     /// A cluster of which it is known for sure what is there.
@@ -323,7 +326,7 @@ impl TaskController {
             next.nodes = nodes;
             return Some(next);
         }
-        let step = self.stuck(row, &seen, now).or_else(|| overdue(row, now));
+        let step = self.stuck(row, &seen, now).or_else(|| overdue(row, &seen, now));
         if let Some(step) = step {
             return decided(row, step, row.dispatch.clone(), None);
         }
@@ -382,19 +385,37 @@ impl TaskController {
     }
 }
 
+/// Whether there is nothing to judge a task by that it was not judged by already.
+fn is_settled(live: &mut Live, revision: u64, now: Timestamp) -> bool {
+    if live.row.stage.as_ref().is_some_and(|stage| stage.waits_for.is_some()) {
+        return true;
+    }
+    if live.rest.as_ref().is_some_and(|rest| rest.until <= now) {
+        (live.rest, live.judged) = (None, None);
+    }
+    if live.judged.as_ref().is_some_and(|(judged, _)| *judged == revision) {
+        return true;
+    }
+    if let Some(Rest { from: None, reason, .. }) = &live.rest {
+        live.judged = Some((revision, reason.clone()));
+        return true;
+    }
+    false
+}
+
 /// Whoever counts the time for it, fedqd does: of all forms of tasks alike, and also of one that MultiKueue moved.
-pub(super) fn overdue(row: &TaskRow, now: Timestamp) -> Option<Step> {
+pub(super) fn overdue(row: &TaskRow, seen: &Observed, now: Timestamp) -> Option<Step> {
     let running = Duration::try_from(now.duration_since(running_since(row))).unwrap_or_default();
-    progress::overdue(&row.state.phase, running, row.spec.max_duration)
+    progress::overdue(&row.state.phase, seen, (running, row.spec.max_duration))
 }
 
 fn running_since(row: &TaskRow) -> Timestamp {
     row.dispatch.as_ref().and_then(|dispatch| dispatch.started).unwrap_or(row.changed)
 }
 
-/// When a task that runs has done so for as long as it may.
+/// When a task that runs, be it in part, has done so for as long as it may.
 pub(super) fn run_due(row: &TaskRow) -> Option<Timestamp> {
-    let Phase::Running { .. } = row.state.phase else { return None };
+    let (Phase::Starting { .. } | Phase::Running { .. }) = row.state.phase else { return None };
     running_since(row).checked_add(SignedDuration::try_from(row.spec.max_duration?).ok()?).ok()
 }
 
@@ -425,13 +446,7 @@ pub(super) fn observe(cluster: &Cluster, row: &TaskRow) -> Observed {
         nodes: row.spec.num_nodes,
     };
     let mut seen = cluster.index.observe(row, expected);
-    // Who makes what was handed in makes pods anew that were ended; what it says at last is the end.
-    if row.spec.wrapped.is_some() {
-        seen.disrupted = false;
-        if let Some(End::Failed { disrupted, .. }) = &mut seen.end {
-            *disrupted = false;
-        }
-    }
+    leave_to_controller(row, &mut seen);
     let target = &cluster.target;
     match &row.state.phase {
         Phase::Dispatching { .. } => {
@@ -461,6 +476,17 @@ pub(super) fn observe(cluster: &Cluster, row: &TaskRow) -> Observed {
         | Phase::Stopped => {}
     }
     seen
+}
+
+/// Who makes what was handed in makes pods anew that were ended; what it says at last is the end.
+pub(super) fn leave_to_controller(row: &TaskRow, seen: &mut Observed) {
+    if row.spec.wrapped.is_none() {
+        return;
+    }
+    seen.disrupted = false;
+    if let Some(End::Failed { fault, .. }) = &mut seen.end {
+        *fault = Fault::Program;
+    }
 }
 
 /// How its nodes ended, if this is its end.
@@ -501,45 +527,4 @@ pub(super) fn nothing() -> Observed {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::task::testing::{controller, row};
-    use fedq_domain::task::{testing::cluster_name, volume::VolumeSpec};
-
-    #[tokio::test]
-    async fn what_does_not_start_for_want_of_its_volume_says_so() {
-        let (mut controller, _ground) = controller().await;
-        let task = row("run: x\nvolumes: {/d: data}\n", Phase::Starting { cluster: cluster_name("one") });
-        let seen = Observed { unschedulable: Some("claim not found".to_owned()), ..Observed::default() };
-        let later = Timestamp::from_second(3600).expect("in range");
-        let told = |controller: &TaskController| {
-            controller.stuck(&task, &seen, later).and_then(|step| step.detail).expect("it is over")
-        };
-        assert!(!told(&controller).contains("volume"), "{}", told(&controller));
-        controller.volumes = vec![VolumeRow {
-            id: TaskId::draw(1),
-            owner: "ann".to_owned(),
-            namespace: "team".to_owned(),
-            cluster: Some(cluster_name("one")),
-            spec: VolumeSpec::new("data", "1Gi", None, None).expect("a volume"),
-            created: Timestamp::UNIX_EPOCH,
-            deleting: false,
-            made: true,
-            lost: true,
-        }];
-        assert_eq!(told(&controller), "volume data was deleted on its cluster");
-    }
-
-    #[test]
-    fn a_run_is_timed_from_its_start_also_where_its_cluster_fell_silent_meanwhile() {
-        let at = |second: i64| Timestamp::from_second(second).expect("in range");
-        let mut task = row("run: x\nmax_duration: 60\n", Phase::Running { cluster: cluster_name("one") });
-        task.changed = at(100);
-        assert_eq!((run_due(&task), overdue(&task, at(159))), (Some(at(160)), None));
-        assert!(overdue(&task, at(160)).is_some());
-        task.dispatch.as_mut().expect("it was dispatched").started = Some(at(50));
-        assert_eq!(run_due(&task), Some(at(110)), "that it is back is no new start");
-        task.state.phase = Phase::Starting { cluster: cluster_name("one") };
-        assert_eq!((run_due(&task), overdue(&task, at(999))), (None, None));
-    }
-}
+mod tests;

@@ -10,7 +10,7 @@ use std::{
 use fedq_domain::task::{
     names::{TaskId, object_name},
     phase::Epoch,
-    progress::{End, Observed},
+    progress::{End, Fault, Observed},
     render::is_main_name,
     view::{NodePhase, NodeView},
 };
@@ -311,9 +311,9 @@ impl OnCluster {
         self.jobs.iter().filter(move |(_, job)| job.epoch() == Some(epoch))
     }
 
-    /// Of a dispatch and those before it.
+    /// Of a dispatch and those before it. What names none is nobody's to withdraw.
     pub fn until(&self, epoch: Epoch) -> impl Iterator<Item = &(Kind, Arc<TaskJob>)> {
-        self.jobs.iter().filter(move |(_, job)| job.epoch().is_none_or(|of| of <= epoch))
+        self.jobs.iter().filter(move |(_, job)| job.epoch().is_some_and(|of| of <= epoch))
     }
 
     pub fn pods(&self, epoch: Epoch) -> impl Iterator<Item = &LogPod> {
@@ -369,9 +369,9 @@ fn node(seen: &mut Observed, rank: Option<u32>) -> Option<&mut NodeView> {
 fn end(jobs: &[&TaskJob], expected: Expected) -> Option<End> {
     let failures = || jobs.iter().filter_map(|job| job.end.as_ref()).filter(|end| !end.succeeded);
     // Of Jobs for each node, the others fail for want of the one that was disrupted.
-    let failed = failures().find(|end| end.disrupted).or_else(|| failures().next());
+    let failed = failures().find(|end| end.fault != Fault::Program).or_else(|| failures().next());
     if let Some(end) = failed {
-        return Some(End::Failed { message: end.message.clone(), disrupted: end.disrupted });
+        return Some(End::Failed { message: end.message.clone(), fault: end.fault });
     }
     let succeeded = jobs.iter().filter(|job| job.end.is_some()).count();
     (0 < expected.objects && expected.objects <= succeeded).then_some(End::Succeeded)
@@ -449,6 +449,19 @@ mod tests {
                 "node-idx": "0",
             },
         })
+    }
+
+    #[test]
+    fn what_names_no_dispatch_is_of_none() {
+        let epoch = |epoch: Value| {
+            let labels = json!({"task-id": "1a2b3c4d", "fedq.dev/epoch": epoch});
+            let metadata = json!({"name": "train-1a2b3c4d", "namespace": "team", "labels": labels});
+            (Kind::Job, Arc::new(serde_json::from_value(json!({"metadata": metadata})).expect("a Job")))
+        };
+        let jobs = [json!("1"), json!("2"), json!("3"), Value::Null, json!("x")].map(epoch);
+        let here = OnCluster { jobs: jobs.into(), ..OnCluster::default() };
+        let until: Vec<Option<Epoch>> = here.until(2).map(|(_, job)| job.epoch()).collect();
+        assert_eq!(until, [Some(1), Some(2)], "fedq withdraws only what it knows to be of an earlier one");
     }
 
     /// A worker with a Job of one dispatch, and an index of what is there.

@@ -11,6 +11,7 @@ use tracing::info;
 
 use super::{
     Cluster, TaskController,
+    decide::is_app_wrapper,
     gather::{self, InFlight},
     wishes::Dispatching,
 };
@@ -31,6 +32,16 @@ impl LeftBehind {
     /// The store has more.
     pub fn grew(&mut self) {
         self.is_read = false;
+    }
+
+    #[cfg(test)]
+    pub fn leave(&mut self, row: TaskRow) {
+        self.rows.push(Arc::new(row));
+    }
+
+    /// Of tasks that others took over, or other dispatches of them.
+    pub fn rows(&self) -> impl Iterator<Item = &Arc<TaskRow>> {
+        self.rows.iter()
     }
 
     fn by_cluster(&self) -> impl Iterator<Item = (&ClusterName, &Arc<TaskRow>)> {
@@ -93,8 +104,10 @@ impl TaskController {
     }
 
     /// Whether something of it may be there, or on its way.
-    fn is_left(&self, name: &ClusterName, row: &TaskRow, joined: &JoinedClusters) -> bool {
-        let Some(cluster) = self.usable(name, joined) else { return true };
+    pub(super) fn is_left(&self, name: &ClusterName, row: &TaskRow, joined: &JoinedClusters) -> bool {
+        let Some(cluster) = self.usable(name, joined).filter(|cluster| shows(cluster, row)) else {
+            return true;
+        };
         let Some(dispatch) = &row.dispatch else { return false };
         let sent =
             || Dispatching { task: row, dispatch }.mains().iter().any(|job| cluster.sent.contains(job));
@@ -105,10 +118,17 @@ impl TaskController {
 
     /// Whether something of it is there that nobody has deleted yet.
     pub(super) fn stays(&self, name: &ClusterName, row: &TaskRow, joined: &JoinedClusters) -> bool {
-        let Some(cluster) = self.usable(name, joined) else { return true };
+        let Some(cluster) = self.usable(name, joined).filter(|cluster| shows(cluster, row)) else {
+            return true;
+        };
         let here = cluster.index.of(row);
         here.is_some_and(|here| here.until(row.state.epoch).any(|(_, job)| !job.metadata.going))
     }
+}
+
+/// Whether what is not seen of it is not there.
+fn shows(cluster: &Cluster, row: &TaskRow) -> bool {
+    !is_app_wrapper(row) || cluster.index.has_app_wrappers
 }
 
 #[cfg(test)]

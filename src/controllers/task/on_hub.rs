@@ -14,7 +14,7 @@ use fedq_values::ids::ClusterName;
 use super::{
     Cluster, Decided, TaskController,
     chooser::Chooser,
-    decide::{decided, is_app_wrapper, observe, over, overdue},
+    decide::{decided, is_app_wrapper, leave_to_controller, observe, over, overdue},
     gather::Routes,
     wishes::Dispatching,
 };
@@ -47,7 +47,7 @@ impl TaskController {
         let hub = self.place.as_ref().filter(|hub| has(hub))?;
         let seen = self.observe_dispatched(hub, row);
         let step = progress::next(&row.state.phase, &seen, (&row.spec.recovery, row.restarts));
-        let step = step.or_else(|| overdue(row, self.context.clock.now()))?;
+        let step = step.or_else(|| overdue(row, &seen, self.context.clock.now()))?;
         let nodes = over(&step, &seen, row);
         let mut dispatch = row.dispatch.clone()?;
         dispatch.landed = self.runs_on(row).cloned();
@@ -82,6 +82,8 @@ impl TaskController {
             }
         }
         seen.refused = seen.refused.or_else(|| self.contents.gone(&row.id));
+        // What the copies' pods say is left to it as well.
+        leave_to_controller(row, &mut seen);
         seen
     }
 
@@ -144,14 +146,13 @@ pub(super) fn route<'a>(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::task::testing::{controller, row};
-    use fedq_domain::task::{names::object_name, phase::Phase, testing::cluster_name};
-    use fedq_k8s::worker::Worker;
+    use crate::task::testing::{controller, follow, row};
+    use fedq_domain::task::{
+        names::object_name, phase::Phase, testing::cluster_name, wrapped::read_manifest,
+    };
 
     fn job(of: &TaskRow, labels: &Value) -> Value {
         let mut labels = labels.clone();
@@ -162,18 +163,53 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_pod_that_was_ended_is_for_the_controller_of_what_was_handed_in() {
+        let (mut controller, (server, _folder)) = controller().await;
+        let manifest = json!({
+            "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper", "metadata": {"name": "train"},
+            "spec": {"components": [{"template": {
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+                "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]},
+            }}]},
+        });
+        let handed_in =
+            read_manifest(manifest.to_string().as_bytes(), "team").expect("an AppWrapper").task.spec;
+        let script = row("run: x\n", Phase::Running { cluster: cluster_name("hub") });
+        for (spec, disrupted) in [(script.spec.clone(), true), (handed_in, false)] {
+            let mut of = TaskRow { spec, ..script.clone() };
+            let dispatch = of.dispatch.as_mut().expect("it was dispatched");
+            (dispatch.by_multikueue, dispatch.landed) = (true, Some(cluster_name("one")));
+            controller.keep(of.clone());
+            let (worker, _) = follow(&mut controller, "one", &server);
+            let mut copy = job(&of, &json!({"kueue.x-k8s.io/multikueue-origin": "multikueue"}));
+            copy["metadata"]["name"] = json!(object_name(of.spec.name.as_deref(), &of.id, of.spec.num_nodes));
+            worker.tasks.jobs.absorb(serde_json::from_value(copy).expect("a Job"));
+            let pod = json!({
+                "metadata": {
+                    "name": "p", "uid": "p", "namespace": "team", "resourceVersion": "4",
+                    "labels": {"task-id": of.id.to_string(), "fedq.dev/epoch": "1"},
+                },
+                "spec": {"containers": []},
+                "status": {"phase": "Running", "conditions": [{"type": "DisruptionTarget", "status": "True"}]},
+            });
+            worker.tasks.pods.absorb_answer(&pod);
+            controller.clusters.get_mut(&cluster_name("one")).expect("it is followed").read(true);
+            controller.follow_hub();
+            let hub = controller.place.as_ref().expect("it is followed");
+            assert_eq!(controller.observe_dispatched(hub, &of).disrupted, disrupted);
+        }
+    }
+
+    #[tokio::test]
     async fn a_copy_counts_only_where_kueue_says_that_it_put_the_task() {
         let (mut controller, (server, _folder)) = controller().await;
         let mut of = row("run: x\n", Phase::Queued { cluster: cluster_name("hub") });
         of.dispatch.as_mut().expect("it was dispatched").by_multikueue = true;
         for name in ["gpu-two", "one", "two"] {
-            let cancel = controller.context.stop.clone();
-            let worker = Arc::new(Worker::new(cluster_name(name), server.client(), name.to_owned(), cancel));
+            let (worker, _) = follow(&mut controller, name, &server);
             let copy = job(&of, &json!({"kueue.x-k8s.io/multikueue-origin": "multikueue"}));
             worker.tasks.jobs.absorb(serde_json::from_value(copy).expect("a Job"));
-            let mut cluster = Cluster::new(controller.start_target(&worker));
-            cluster.read(true);
-            controller.clusters.insert(cluster_name(name), cluster);
+            controller.clusters.get_mut(&cluster_name(name)).expect("it is followed").read(true);
         }
         controller.follow_hub();
         let dispatched = |chosen: Option<&str>, version: &str| {

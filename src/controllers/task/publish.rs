@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::driver::Next;
 use fedq_domain::task::{
     names::TaskId,
-    phase::{LostPolicy, Phase},
+    phase::Phase,
     pipeline::Stage,
     progress::pending_reason,
     view::{TaskView, TaskViews, VolumeViews},
@@ -308,10 +308,9 @@ impl TaskController {
             }
             (phase, ..) => pending_reason(phase, &decide::nothing()),
         };
-        if let (Phase::Lost { before, .. }, Some(reason), Some((_, judged))) =
+        if let (Phase::Lost { cluster, before }, Some(reason), Some((_, judged))) =
             (&row.state.phase, &mut view.pending_reason, &live.judged)
-            && before.goes_on()
-            && self.settings.lost_policy == LostPolicy::Requeue
+            && self.is_given_away(joined, cluster, *before)
         {
             *reason = format!("{reason}; another cluster takes it over once one can: {judged}");
         }

@@ -9,17 +9,35 @@ use std::{
 use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
 
-use super::{Inputs, Published, Settings, TaskController};
+use super::{Cluster, Inputs, Published, Settings, TaskController};
 use crate::context::testing::{Ground, context};
-use fedq_domain::task::{
-    choose::{Placement, Weights},
-    names::TaskId,
-    phase::{LostPolicy, Phase, State},
-    render::Gang,
-    testing::{cluster_name, task},
+use fedq_domain::{
+    cluster::Connection,
+    resource_groups::{FlavorQuotas, ResourceGroup, ResourceGroups, ResourceQuota, Written},
+    task::{
+        choose::{
+            Placement, Weights,
+            gather::{ClusterFacts, LocalQueueFacts, QueueFacts},
+            view::Access,
+        },
+        fleet::Member,
+        names::TaskId,
+        phase::{LostPolicy, Phase, State},
+        render::Gang,
+        runtime::Runtime,
+        testing::{cluster_name, task},
+    },
 };
-use fedq_k8s::list_watch::Timing;
+use fedq_k8s::{
+    list_watch::Timing,
+    testing::Server,
+    worker::{Joined, JoinedClusters, KUBECONFIG, Worker},
+};
 use fedq_store::{Dispatch, TaskRow};
+use fedq_values::{
+    ids::{FlavorName, QueueName, ResourceName},
+    quantity::Amount,
+};
 
 /// At ten seconds past 1970, with a hub that knows nothing. What it stands on goes when that is dropped.
 pub async fn controller() -> (TaskController, Ground) {
@@ -61,6 +79,38 @@ pub fn placement(cluster: &str) -> Placement {
         claims: BTreeMap::new(),
         read_only: BTreeSet::new(),
     }
+}
+
+/// A cluster that answers, with a LocalQueue `default` of namespace `team` for so many GPUs.
+pub fn member(gpus: i64) -> Member {
+    let queue = QueueName::new("cq").expect("a name");
+    let gpu = ResourceName::new("nvidia.com/gpu").expect("a name");
+    let nominal = Written::of(Amount::new(gpus), &gpu);
+    let quota = ResourceQuota { name: gpu.clone(), nominal, borrowing: None, lending: None };
+    let flavor = FlavorQuotas { name: FlavorName::new("h100").expect("a name"), resources: vec![quota] };
+    let groups = ResourceGroups(vec![ResourceGroup { covered: vec![gpu], flavors: vec![flavor] }]);
+    let facts = QueueFacts { groups, active: true, ..QueueFacts::default() };
+    let local = LocalQueueFacts { name: "default".to_owned(), queue: queue.clone(), active: true };
+    Member {
+        access: Access::Ready,
+        facts: Arc::new(ClusterFacts { queues: [(queue, facts)].into(), ..ClusterFacts::default() }),
+        local_queues: Arc::new([("team".to_owned(), vec![local])].into()),
+        promised: Arc::default(),
+        priorities: Arc::default(),
+        has_jobsets: false,
+        app_wrappers: Runtime::Unknown,
+    }
+}
+
+/// Follows a cluster of which nothing is known, which answers.
+pub fn follow(controller: &mut TaskController, name: &str, server: &Server) -> (Arc<Worker>, JoinedClusters) {
+    let cancel = controller.context.stop.clone();
+    let worker = Arc::new(Worker::new(cluster_name(name), server.client(), name.to_owned(), cancel));
+    let mut cluster = Cluster::new(controller.start_target(&worker));
+    cluster.read(true);
+    controller.clusters.insert(cluster_name(name), cluster);
+    let entry = Joined { worker: Some(Arc::clone(&worker)), ..Joined::new(Connection::Ready, KUBECONFIG) };
+    (worker, [(cluster_name(name), Arc::new(entry))].into())
 }
 
 /// Ann's, in its first dispatch, to cluster `one`.

@@ -130,7 +130,7 @@ pub enum Move {
     Disrupted,
     /// It waits here while another cluster has room.
     Spill,
-    /// It has its quota, and its pods do not start.
+    /// It has its quota, and its pods do not start, or not again.
     Stuck,
     /// It has run for as long as it may.
     Overdue,
@@ -199,6 +199,11 @@ impl Before {
     /// Whether it would run again elsewhere.
     pub fn goes_on(self) -> bool {
         !matches!(self, Self::Withdrawing(Then::Stop | Then::Fail(_)))
+    }
+
+    /// Whether its queue had admitted it, so that it may well run on.
+    pub fn has_quota(self) -> bool {
+        matches!(self, Self::Starting | Self::Running)
     }
 }
 
@@ -284,8 +289,10 @@ impl Phase {
             Move::Spill if matches!(at, Before::Dispatching | Before::Queued) => {
                 withdraw(cluster, Then::Requeue)
             }
-            Move::Stuck if at == Before::Starting => withdraw(cluster, Then::Requeue),
-            Move::Overdue if at == Before::Running => withdraw(cluster, Then::Fail(Failure::Overdue)),
+            Move::Stuck if !dispatching => withdraw(cluster, Then::Requeue),
+            Move::Overdue if matches!(at, Before::Starting | Before::Running) => {
+                withdraw(cluster, Then::Fail(Failure::Overdue))
+            }
             // Part of it may still be there.
             Move::Vanished => withdraw(cluster, Then::Fail(Failure::Vanished)),
             Move::Stop => withdraw(cluster, Then::Stop),

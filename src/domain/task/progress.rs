@@ -50,11 +50,17 @@ pub struct Observed {
 #[derive(Clone, Debug, PartialEq)]
 pub enum End {
     Succeeded,
-    /// `disrupted`: the Job itself says that it failed because the cluster ended a pod.
-    Failed {
-        message: String,
-        disrupted: bool,
-    },
+    Failed { message: String, fault: Fault },
+}
+
+/// What a task's objects say that it failed for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Fault {
+    Program,
+    /// The cluster ended a pod.
+    Cluster,
+    /// Its pods did not all run in the time that their controller gives them.
+    NotStarted,
 }
 
 /// A move with what is told of it.
@@ -128,19 +134,31 @@ pub fn stuck(phase: &Phase, seen: &Observed, (starting, timeout): (Duration, Dur
     is_over.then(|| Step::new(Move::Stuck, pending_reason(phase, seen)))
 }
 
-/// Of a task that runs: whether it has done so for as long as it may.
-pub fn overdue(phase: &Phase, running: Duration, most: Option<Duration>) -> Option<Step> {
-    let most = most.filter(|most| *most <= running && matches!(phase, Phase::Running { .. }))?;
+/// Of a task that runs, be it in part: whether it has done so for as long as it may.
+pub fn overdue(
+    phase: &Phase,
+    seen: &Observed,
+    (running, most): (Duration, Option<Duration>),
+) -> Option<Step> {
+    let runs = match phase {
+        Phase::Running { .. } => true,
+        Phase::Starting { .. } => seen.ready || seen.nodes.iter().any(has_started),
+        _ => false,
+    };
+    let most = most.filter(|most| *most <= running && runs)?;
     Some(Step::new(Move::Overdue, Some(format!("max_duration is {}", span(most)))))
 }
 
 fn ended(end: &End, seen: &Observed, recovery: &Recovery, restarts: u32) -> Step {
     match end {
         End::Succeeded => Step::new(Move::Succeeded, None),
-        End::Failed { message, disrupted } => {
+        End::Failed { message, fault } => {
             let detail = seen.why_failed().unwrap_or_else(|| message.clone());
             let detail = Some(detail).filter(|detail| !detail.is_empty());
-            if *disrupted || seen.disrupted {
+            if *fault == Fault::NotStarted {
+                return Step::new(Move::Stuck, detail);
+            }
+            if *fault == Fault::Cluster || seen.disrupted {
                 return Step::new(Move::Disrupted, detail);
             }
             let free = seen.exit_codes().any(|code| recovery.always_on.contains(&code));
@@ -148,6 +166,10 @@ fn ended(end: &End, seen: &Observed, recovery: &Recovery, restarts: u32) -> Step
             Step { to: Move::ProgramFailed { restart }, detail, counts: restart && !free }
         }
     }
+}
+
+fn has_started(node: &NodeView) -> bool {
+    !matches!(node.phase, NodePhase::Waiting | NodePhase::Starting)
 }
 
 /// Before the dispatch after this one, where nothing else holds it up: what ends at once each time must not keep
@@ -159,8 +181,7 @@ pub fn pause(epoch: Epoch) -> Duration {
 
 impl Observed {
     fn all_started(&self) -> bool {
-        let started = |node: &NodeView| !matches!(node.phase, NodePhase::Waiting | NodePhase::Starting);
-        !self.nodes.is_empty() && self.nodes.iter().all(started)
+        !self.nodes.is_empty() && self.nodes.iter().all(has_started)
     }
 
     fn exit_codes(&self) -> impl Iterator<Item = u8> + '_ {
@@ -343,9 +364,9 @@ mod tests {
     #[test]
     fn a_failed_program_is_restarted_as_often_as_asked_and_a_disrupted_one_freely() {
         let [.., running] = phases();
-        let failed = |code: i32, disrupted: bool| Observed {
+        let failed = |code: i32, fault: Fault| Observed {
             admitted: true,
-            end: Some(End::Failed { message: "BackoffLimitExceeded".to_owned(), disrupted }),
+            end: Some(End::Failed { message: "BackoffLimitExceeded".to_owned(), fault }),
             ..there(vec![node(NodePhase::Failed, Some("Error"), Some(code))])
         };
         let recovery = Recovery { max_restarts: 2, always_on: vec![42], ..Recovery::default() };
@@ -353,16 +374,31 @@ mod tests {
             let step = next(&running, seen, (&recovery, restarts)).expect("a move");
             (step.to == Move::ProgramFailed { restart: true }, step.counts)
         };
-        assert_eq!(outcome(&failed(1, false), 0), (true, true));
-        assert_eq!(outcome(&failed(1, false), 2), (false, false));
-        assert_eq!(outcome(&failed(42, false), 2), (true, false));
-        let spared = Observed { disrupted: true, ..failed(1, false) };
-        for disrupted in [failed(137, true), spared] {
+        assert_eq!(outcome(&failed(1, Fault::Program), 0), (true, true));
+        assert_eq!(outcome(&failed(1, Fault::Program), 2), (false, false));
+        assert_eq!(outcome(&failed(42, Fault::Program), 2), (true, false));
+        let spared = Observed { disrupted: true, ..failed(1, Fault::Program) };
+        for disrupted in [failed(137, Fault::Cluster), spared] {
             let step = next(&running, &disrupted, (&recovery, 9)).expect("a move");
             assert_eq!((step.to, step.counts), (Move::Disrupted, false));
         }
-        let step = next(&running, &failed(3, false), (&Recovery::default(), 0)).expect("a move");
+        let step = next(&running, &failed(3, Fault::Program), (&Recovery::default(), 0)).expect("a move");
         assert_eq!(step.detail.as_deref(), Some("node 0 ended with exit code 3 (Error)"));
+    }
+
+    #[test]
+    fn what_its_controller_gave_up_starting_is_tried_elsewhere() {
+        let [_, queued, starting, running] = phases();
+        let message = "InsufficientPodsReady: 0 of 1 pods are ready".to_owned();
+        let end = |fault: Fault| Some(End::Failed { message: message.clone(), fault });
+        for phase in [&queued, &starting, &running] {
+            let pulls = there(vec![node(NodePhase::Starting, Some("ImagePullBackOff"), None)]);
+            let seen = Observed { admitted: true, end: end(Fault::NotStarted), ..pulls };
+            let step = next(phase, &seen, (&Recovery::default(), 0)).expect("a move");
+            assert_eq!((step.to, step.detail.as_ref()), (Move::Stuck, Some(&message)), "{phase:?}");
+            let drained = Observed { disrupted: true, ..seen };
+            assert_eq!(to(phase, &drained), Some(Move::Stuck), "what was to replace a pod does not start");
+        }
     }
 
     #[test]
@@ -388,12 +424,23 @@ mod tests {
     fn what_runs_for_as_long_as_it_may_is_ended() {
         let [dispatching, queued, starting, running] = phases();
         let minutes = Duration::from_mins;
-        let step = overdue(&running, minutes(60), Some(minutes(60))).expect("it is over");
+        let none = there(vec![NodeView::default(), node(NodePhase::Starting, None, None)]);
+        let after = |phase: &Phase, seen: &Observed, ran: u64, most: Option<u64>| {
+            overdue(phase, seen, (minutes(ran), most.map(minutes)))
+        };
+        let step = after(&running, &none, 60, Some(60)).expect("it is over");
         assert_eq!((step.to, step.detail.as_deref()), (Move::Overdue, Some("max_duration is 1h")));
-        assert_eq!(overdue(&running, minutes(59), Some(minutes(60))), None);
-        assert_eq!(overdue(&running, minutes(9999), None), None);
+        assert_eq!(after(&running, &none, 59, Some(60)), None);
+        assert_eq!(after(&running, &none, 9999, None), None);
         for phase in [&dispatching, &queued, &starting] {
-            assert_eq!(overdue(phase, minutes(9999), Some(minutes(60))), None, "it does not run: {phase:?}");
+            assert_eq!(after(phase, &none, 9999, Some(60)), None, "it does not run: {phase:?}");
+        }
+        for phase in [NodePhase::Running, NodePhase::Succeeded, NodePhase::Failed] {
+            let some = there(vec![NodeView::default(), node(phase, None, None)]);
+            let step = after(&starting, &some, 60, Some(60));
+            assert!(step.is_some(), "one node that never comes is no way to run the others for ever");
+            assert_eq!(after(&starting, &some, 59, Some(60)), None);
+            assert_eq!(after(&starting, &some, 9999, None), None);
         }
     }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::list_watch::{Key, Record};
 use fedq_domain::task::{
     phase::Epoch,
+    progress::Fault,
     render::{FAIL_JOB_SET, POD_FAILURE_POLICY},
 };
 
@@ -75,8 +76,8 @@ pub struct TaskJob {
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobEnd {
     pub succeeded: bool,
-    /// A pod was ended by the cluster, not by its program.
-    pub disrupted: bool,
+    /// Of one that has not.
+    pub fault: Fault,
     pub message: String,
     pub at: Option<Timestamp>,
 }
@@ -136,10 +137,14 @@ impl From<RawJob> for TaskJob {
                 _ => return None,
             };
             let at = condition.last_transition_time.as_ref().and_then(|time| time.parse().ok());
-            let disrupted =
-                !succeeded && matches!(condition.reason.as_str(), POD_FAILURE_POLICY | FAIL_JOB_SET);
+            let fault = match condition.reason.as_str() {
+                POD_FAILURE_POLICY | FAIL_JOB_SET if !succeeded => Fault::Cluster,
+                // As it was kept.
+                NOT_READY if !succeeded => Fault::NotStarted,
+                _ => Fault::Program,
+            };
             let message = condition.message.clone();
-            (condition.status == "True").then_some(JobEnd { succeeded, disrupted, message, at })
+            (condition.status == "True").then_some(JobEnd { succeeded, fault, message, at })
         };
         let RawStatus { conditions, phase } = &raw.status;
         let ready = |condition: &RawCondition| condition.kind == PODS_READY && condition.status == "True";
@@ -152,8 +157,10 @@ impl From<RawJob> for TaskJob {
     }
 }
 
-/// Reasons that are the cluster's: a node that has to be left, and pods that never came to run.
-const CLUSTERS_FAULT: [&str; 2] = ["AutopilotNoExecute", "InsufficientPodsReady"];
+/// Why an AppWrapper is unhealthy: a node has to be left.
+const NODE_TO_LEAVE: &str = "AutopilotNoExecute";
+/// The same: not all its pods run in its warmup grace period, or again after that.
+const NOT_READY: &str = "InsufficientPodsReady";
 
 /// Of an AppWrapper, whose phase says that it is over, and a condition what was wrong. Its controller has tried again as often
 /// as it was told to.
@@ -169,9 +176,12 @@ fn wrapper_end(phase: &str, conditions: &[RawCondition]) -> Option<JobEnd> {
         message => format!("{}: {message}", one.reason),
     });
     let times = conditions.iter().filter_map(|one| one.last_transition_time.as_ref()?.parse().ok());
-    let disrupted =
-        message.is_some() && unhealthy.is_some_and(|one| CLUSTERS_FAULT.contains(&one.reason.as_str()));
-    Some(JobEnd { succeeded, disrupted, message: message.unwrap_or_default(), at: times.max() })
+    let fault = match unhealthy.filter(|_| !succeeded).map(|one| one.reason.as_str()) {
+        Some(NODE_TO_LEAVE) => Fault::Cluster,
+        Some(NOT_READY) => Fault::NotStarted,
+        _ => Fault::Program,
+    };
+    Some(JobEnd { succeeded, fault, message: message.unwrap_or_default(), at: times.max() })
 }
 
 /// A PersistentVolumeClaim.
@@ -194,7 +204,12 @@ impl From<TaskJob> for RawJob {
         let ended = |end: JobEnd| RawCondition {
             kind: if end.succeeded { "Complete" } else { "Failed" }.to_owned(),
             status: "True".to_owned(),
-            reason: if end.disrupted { POD_FAILURE_POLICY } else { "" }.to_owned(),
+            reason: match end.fault {
+                Fault::Cluster => POD_FAILURE_POLICY,
+                Fault::NotStarted => NOT_READY,
+                Fault::Program => "",
+            }
+            .to_owned(),
             message: end.message,
             last_transition_time: end.at.map(|at| at.to_string()),
         };
@@ -272,15 +287,15 @@ mod tests {
             let end = job(&json!({"conditions": [condition]})).end.expect("ended");
             assert_eq!((end.succeeded, end.message.as_str(), end.at.is_some()), (succeeded, "m", true));
         }
-        for (reason, disrupted) in [
-            ("PodFailurePolicy", true),
-            ("FailJobSetFailurePolicyAction", true),
-            ("BackoffLimitExceeded", false),
-            ("ReachedMaxRestarts", false),
+        for (reason, fault) in [
+            ("PodFailurePolicy", Fault::Cluster),
+            ("FailJobSetFailurePolicyAction", Fault::Cluster),
+            ("BackoffLimitExceeded", Fault::Program),
+            ("ReachedMaxRestarts", Fault::Program),
         ] {
             let condition = json!({"type": "Failed", "status": "True", "reason": reason});
             let ended = job(&json!({"conditions": [condition]}));
-            assert_eq!(ended.end.as_ref().map(|end| end.disrupted), Some(disrupted), "{reason}");
+            assert_eq!(ended.end.as_ref().map(|end| end.fault), Some(fault), "{reason}");
             let kept = serde_json::to_vec(&ended).expect("JSON");
             assert_eq!(serde_json::from_slice::<TaskJob>(&kept).expect("a Job"), ended);
         }
@@ -306,16 +321,18 @@ mod tests {
             let kept = serde_json::to_vec(&wrapper).expect("JSON");
             assert_eq!(serde_json::from_slice::<TaskJob>(&kept).expect("an AppWrapper"), wrapper, "{phase}");
         }
-        for (phase, reason, disrupted) in [
-            ("Failed", "AutopilotNoExecute", true),
-            ("Failed", "InsufficientPodsReady", true),
-            ("Failed", "FoundFailedPods", false),
-            ("Failed", "CreateFailed", false),
-            ("Succeeded", "AutopilotNoExecute", false),
+        for (phase, reason, fault) in [
+            ("Failed", "AutopilotNoExecute", Fault::Cluster),
+            ("Failed", "InsufficientPodsReady", Fault::NotStarted),
+            ("Failed", "FoundFailedPods", Fault::Program),
+            ("Failed", "CreateFailed", Fault::Program),
+            ("Succeeded", "AutopilotNoExecute", Fault::Program),
         ] {
             let unhealthy = json!({"type": "Unhealthy", "status": "True", "reason": reason});
-            let end = job(&json!({"phase": phase, "conditions": [unhealthy]})).end.expect("ended");
-            assert_eq!(end.disrupted, disrupted, "{phase} {reason}");
+            let wrapper = job(&json!({"phase": phase, "conditions": [unhealthy]}));
+            assert_eq!(wrapper.end.as_ref().map(|end| end.fault), Some(fault), "{phase} {reason}");
+            let kept = serde_json::to_vec(&wrapper).expect("JSON");
+            assert_eq!(serde_json::from_slice::<TaskJob>(&kept).expect("an AppWrapper"), wrapper, "{reason}");
         }
         let failing = job(&json!({"conditions": [{"type": "Failed", "status": "False"}]}));
         assert_eq!(failing.end, None);

@@ -65,14 +65,13 @@ fn a_stop_wins_over_another_try() {
 
 #[test]
 fn what_does_not_start_gives_its_quota_back_and_waits_anew() {
-    let stuck = after(&[dispatch(), Move::Written, Move::Admitted, Move::Stuck]);
-    assert_eq!(stuck.phase.word(), "withdrawing", "its pods might start at this very moment");
-    let again = stuck.next(Move::Withdrawn).expect("legal");
-    assert_eq!((again.phase, again.epoch), (Phase::Pending, 1));
-    for before in [vec![], vec![Move::Written], vec![Move::Written, Move::Started]] {
-        let state = after(&[vec![dispatch()], before].concat());
-        assert!(state.clone().next(Move::Stuck).is_err(), "{state:?}");
+    for before in [vec![], vec![Move::Admitted], vec![Move::Admitted, Move::Started]] {
+        let stuck = after(&[vec![dispatch(), Move::Written], before, vec![Move::Stuck]].concat());
+        assert_eq!(stuck.phase.word(), "withdrawing", "its pods might start at this very moment");
+        let again = stuck.next(Move::Withdrawn).expect("legal");
+        assert_eq!((again.phase, again.epoch), (Phase::Pending, 1));
     }
+    assert!(after(&[dispatch()]).next(Move::Stuck).is_err(), "nothing of it was there");
 }
 
 #[test]
@@ -107,9 +106,11 @@ fn refusals_and_vanished_objects_fail_once_nothing_is_left() {
         assert_eq!(state.phase.word(), "withdrawing");
         assert_eq!(state.next(Move::Withdrawn).map(|state| state.phase), Ok(Phase::Failed { reason }));
     }
-    let overdue = after(&[dispatch(), Move::Written, Move::Started, Move::Overdue]);
-    let failed = Phase::Failed { reason: Failure::Overdue };
-    assert_eq!(overdue.next(Move::Withdrawn).map(|state| state.phase), Ok(failed));
+    for runs in [Move::Admitted, Move::Started] {
+        let overdue = after(&[dispatch(), Move::Written, runs, Move::Overdue]);
+        let failed = Phase::Failed { reason: Failure::Overdue };
+        assert_eq!(overdue.next(Move::Withdrawn).map(|state| state.phase), Ok(failed));
+    }
     assert!(after(&[dispatch(), Move::Written]).next(Move::Overdue).is_err(), "it does not run");
     assert_eq!(after(&[Move::NeverFits]).phase, Phase::Failed { reason: Failure::NeverFits });
 }
