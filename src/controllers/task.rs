@@ -102,7 +102,7 @@ use fedq_domain::{
     task::{
         choose::{Placement, Weights},
         event::Event,
-        limits::Limits,
+        limits::{Excess, Limits},
         names::TaskId,
         phase::{Epoch, LostPolicy, Move, State},
         progress::Step,
@@ -243,6 +243,8 @@ struct Live {
     row: Arc<TaskRow>,
     /// What it was chosen by the last time, and what came of it.
     judged: Option<(u64, String)>,
+    /// What of its tenant's limits was in its way then.
+    limited: Option<Excess>,
     /// Where it goes once it is withdrawn: room that others must not count on.
     destined: Option<Placement>,
     rest: Option<Rest>,
@@ -394,6 +396,7 @@ impl TaskController {
             let live = Live {
                 row: Arc::new(row),
                 judged: None,
+                limited: None,
                 destined: None,
                 rest: None,
                 view: None,

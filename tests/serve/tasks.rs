@@ -592,7 +592,7 @@ async fn what_a_tenants_limits_can_never_allow_is_refused_where_it_stands() {
         (
             "num_nodes: 9\nresources:\n  any_of: [{accelerators: H100:8}, {accelerators: A100:16}]\nrun: x\n",
             "resources",
-            "line 2, column 1: the tasks of your tenant may take 64 GPUs at once, and this one needs",
+            "line 2, column 1: the tasks of one person in your tenant may take 16 GPUs at once, and this one needs",
         ),
         (
             "run: x\nmax_duration: 9h\n",

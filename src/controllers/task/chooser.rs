@@ -11,7 +11,7 @@ use fedq_domain::task::{
         view::{Access, View},
     },
     fleet::{Fleet, Tenancy},
-    limits::Taken,
+    limits::{Excess, Taken},
     names::TaskId,
     phase::Phase,
     volume::Known,
@@ -58,6 +58,13 @@ impl<'a> Chooser<'a> {
             fleet.view(&Tenancy { namespace: namespace.clone(), volumes: BTreeMap::new() })
         });
         Ok(fleet.choose_in(&task.spec, &wish, &but(view, without)))
+    }
+
+    /// Later tasks do not get ahead of one that waits for what its tenant's limits leave too little of.
+    pub fn wait(&mut self, task: &TaskRow, excess: Option<&Excess>) {
+        if let (Some(excess), Some(usage)) = (excess, self.fleet.usage.get_mut(&task.namespace)) {
+            usage.wait(&task.owner, excess);
+        }
     }
 
     /// Counts what a task is about to take.

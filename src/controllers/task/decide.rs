@@ -169,7 +169,7 @@ impl TaskController {
     ) -> Option<Decided> {
         let revision = self.gathered.revision;
         let live = self.live.get_mut(id)?;
-        if is_settled(live, revision, now) {
+        if is_settled(live, chooser, (revision, now)) {
             return None;
         }
         let row = live.row.clone();
@@ -233,6 +233,10 @@ impl TaskController {
             }
             // It was accepted, and quota and queues come back: what cannot hold it now may do so later.
             Outcome::Wait | Outcome::Limited(_) | Outcome::Never => {
+                if let Outcome::Limited(excess) = &choice.outcome {
+                    live.limited = Some(excess.clone());
+                    chooser.wait(&row, Some(excess));
+                }
                 let unknown: Vec<&str> = chooser.fleet.unknown.iter().map(ClusterName::as_str).collect();
                 let undecided = || progress::undecided(&choice, &unknown);
                 live.judged = Some((revision, rest.map_or_else(undecided, |rest| rest.reason)));
@@ -386,7 +390,7 @@ impl TaskController {
 }
 
 /// Whether there is nothing to judge a task by that it was not judged by already.
-fn is_settled(live: &mut Live, revision: u64, now: Timestamp) -> bool {
+fn is_settled(live: &mut Live, chooser: &mut Chooser<'_>, (revision, now): (u64, Timestamp)) -> bool {
     if live.row.stage.as_ref().is_some_and(|stage| stage.waits_for.is_some()) {
         return true;
     }
@@ -394,8 +398,11 @@ fn is_settled(live: &mut Live, revision: u64, now: Timestamp) -> bool {
         (live.rest, live.judged) = (None, None);
     }
     if live.judged.as_ref().is_some_and(|(judged, _)| *judged == revision) {
+        // It keeps its place before those that came later.
+        chooser.wait(&live.row, live.limited.as_ref());
         return true;
     }
+    live.limited = None;
     if let Some(Rest { from: None, reason, .. }) = &live.rest {
         live.judged = Some((revision, reason.clone()));
         return true;

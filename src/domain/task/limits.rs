@@ -12,6 +12,9 @@ use fedq_values::{
     quantity::{Amount, Quantity},
 };
 
+const ALL: [&str; 2] = ["gpus", "cpus"];
+const PER_USER: [&str; 2] = ["perUser.gpus", "perUser.cpus"];
+
 /// What is counted.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Taken {
@@ -44,6 +47,15 @@ pub struct Room {
     /// What other tasks take, of the tenant and of the person.
     pub of_all: Taken,
     pub of_user: Taken,
+    /// What earlier tasks of them wait for.
+    pub ahead: [Ahead; 2],
+}
+
+/// Which resources a task waits for that a limit leaves too little of: later ones, that may be smaller, do not get ahead of it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Ahead {
+    gpus: bool,
+    cpu: bool,
 }
 
 /// More than there may be.
@@ -54,6 +66,8 @@ pub struct Excess {
     most: Amount,
     taken: Amount,
     needed: Amount,
+    /// There may be enough of it, and an earlier task waits for more.
+    behind: bool,
 }
 
 impl Taken {
@@ -64,7 +78,7 @@ impl Taken {
             let all = amount.units().saturating_mul(i64::from(pods));
             let sum = match resource.as_str() {
                 "cpu" => &mut taken.cpu,
-                _ if hardware::is_accelerator(resource) => &mut taken.gpus,
+                _ if hardware::is_of_accelerators(resource) => &mut taken.gpus,
                 _ => return,
             };
             *sum = sum.saturating_add(Amount::new(all));
@@ -95,34 +109,41 @@ impl Taken {
 }
 
 impl Bounds {
-    fn check(&self, settings: [&'static str; 2], taken: Taken, needed: Taken) -> Result<(), Excess> {
+    fn check(
+        &self,
+        settings: [&'static str; 2],
+        (taken, ahead): (Taken, Ahead),
+        needed: Taken,
+    ) -> Result<(), Excess> {
         let all = [
-            ("nvidia.com/gpu", settings[0], self.gpus, taken.gpus, needed.gpus),
-            ("cpu", settings[1], self.cpu, taken.cpu, needed.cpu),
+            ("nvidia.com/gpu", settings[0], self.gpus, taken.gpus, ahead.gpus, needed.gpus),
+            ("cpu", settings[1], self.cpu, taken.cpu, ahead.cpu, needed.cpu),
         ];
-        for (resource, setting, most, taken, needed) in all {
+        for (resource, setting, most, taken, ahead, needed) in all {
             // What takes none of it waits for nobody who does.
-            let Some(most) = most.filter(|most| !needed.is_zero() && *most < taken.saturating_add(needed))
-            else {
+            let Some(most) = most.filter(|_| !needed.is_zero()) else { continue };
+            let fits = taken.saturating_add(needed) <= most;
+            if fits && !ahead {
                 continue;
-            };
+            }
             let resource = ResourceName::new(resource).expect("a constant resource name is valid");
-            return Err(Excess { setting, resource, most, taken, needed });
+            return Err(Excess { setting, resource, most, taken, needed, behind: fits });
         }
         Ok(())
     }
 }
 
 impl Limits {
-    fn check(&self, of_all: Taken, of_user: Taken, needed: Taken) -> Result<(), Excess> {
-        self.all.check(["gpus", "cpus"], of_all, needed)?;
-        self.per_user.check(["perUser.gpus", "perUser.cpus"], of_user, needed)
+    /// What is in the way of one person is told first: it keeps nobody else waiting.
+    fn check(&self, room: &Room, needed: Taken) -> Result<(), Excess> {
+        let [of_all, of_user] = room.ahead;
+        self.per_user.check(PER_USER, (room.of_user, of_user), needed)?;
+        self.all.check(ALL, (room.of_all, of_all), needed)
     }
 
     /// Why a task would wait for ever, in whichever form.
     pub fn forbid(&self, spec: &TaskSpec) -> Option<Excess> {
-        let none = Taken::default();
-        let judge = |candidate| self.check(none, none, Taken::by(spec, candidate)).err();
+        let judge = |candidate| self.check(&Room::default(), Taken::by(spec, candidate)).err();
         let mut excess = None;
         for candidate in 0..spec.candidates.len().max(1) {
             excess = Some(judge(candidate)?).or(excess);
@@ -149,7 +170,7 @@ pub struct TooLong(Duration);
 
 impl Room {
     pub fn admits(&self, spec: &TaskSpec, candidate: usize) -> Result<(), Excess> {
-        self.limits.check(self.of_all, self.of_user, Taken::by(spec, candidate))
+        self.limits.check(self, Taken::by(spec, candidate))
     }
 }
 
@@ -158,11 +179,13 @@ impl Room {
 pub struct Usage {
     pub limits: Limits,
     taken: BTreeMap<String, Taken>,
+    /// Of all, and by person.
+    ahead: (Ahead, BTreeMap<String, Ahead>),
 }
 
 impl Usage {
     pub fn of(limits: Limits) -> Self {
-        Self { limits, taken: BTreeMap::new() }
+        Self { limits, ..Self::default() }
     }
 
     pub fn add(&mut self, user: &str, taken: Taken) {
@@ -173,11 +196,30 @@ impl Usage {
         }
     }
 
+    /// A task of that person waits for what is in its way, before all that are asked about from now on.
+    pub fn wait(&mut self, user: &str, excess: &Excess) {
+        if excess.most < excess.needed {
+            // The limit was lowered since, and nobody waits for what cannot come.
+            return;
+        }
+        let (all, users) = &mut self.ahead;
+        let ahead = if excess.is_of_person() { users.entry(user.to_owned()).or_default() } else { all };
+        if excess.resource.as_str() == "cpu" { ahead.cpu = true } else { ahead.gpus = true }
+    }
+
     /// For a task that takes `own` already.
     pub fn room(&self, user: &str, own: Taken) -> Room {
         let of_all = self.taken.values().fold(Taken::default(), |sum, taken| sum.plus(*taken));
         let of_user = self.taken.get(user).copied().unwrap_or_default();
-        Room { limits: self.limits, of_all: of_all.minus(own), of_user: of_user.minus(own) }
+        let (all, users) = &self.ahead;
+        let ahead = [*all, users.get(user).copied().unwrap_or_default()];
+        Room {
+            limits: self.limits,
+            of_all: of_all.minus(own),
+            of_user: of_user.minus(own),
+            // What it has it does not wait for.
+            ahead: if own == Taken::default() { ahead } else { [Ahead::default(); 2] },
+        }
     }
 }
 
@@ -191,9 +233,13 @@ impl Excess {
         )
     }
 
+    fn is_of_person(&self) -> bool {
+        PER_USER.contains(&self.setting)
+    }
+
     fn told(&self) -> String {
-        let Self { setting, resource, most, needed, .. } = self;
-        let whose = if setting.starts_with("perUser") { "one person in your tenant" } else { "your tenant" };
+        let Self { resource, most, needed, .. } = self;
+        let whose = if self.is_of_person() { "one person in your tenant" } else { "your tenant" };
         let what = if resource.as_str() == "cpu" { "cores" } else { "GPUs" };
         format!(
             "the tasks of {whose} may take {} {what} at once, and this one needs {}",
@@ -207,7 +253,11 @@ impl Excess {
 impl fmt::Display for Excess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let taken = self.taken.text(&self.resource);
-        write!(f, "{} while others take {taken} (tasks.tenants[].limits.{})", self.told(), self.setting)
+        write!(f, "{} while others take {taken}", self.told())?;
+        if self.behind {
+            f.write_str(" and an earlier one waits for more than is left")?;
+        }
+        write!(f, " (tasks.tenants[].limits.{})", self.setting)
     }
 }
 
@@ -250,6 +300,30 @@ mod tests {
     }
 
     #[test]
+    fn slices_and_other_makes_count_as_gpus() {
+        let counts = |name: &str| hardware::is_of_accelerators(&ResourceName::new(name).expect("a name"));
+        for name in [
+            "nvidia.com/gpu",
+            "nvidia.com/gpu.shared",
+            "nvidia.com/mig-1g.5gb",
+            "nvidia.com/mig-3g.20gb.shared",
+            "amd.com/gpu",
+            "amd.com/cpx_nps4",
+            "gpu.intel.com/i915",
+            "gpu.intel.com/xe",
+            "habana.ai/gaudi",
+            "google.com/tpu",
+        ] {
+            assert!(counts(name), "{name}");
+        }
+        for name in
+            ["cpu", "rdma/hca", "nvidia.com/hostdev", "gpu.intel.com/memory.max", "gpu.intel.com/millicores"]
+        {
+            assert!(!counts(name), "{name}");
+        }
+    }
+
+    #[test]
     fn a_task_waits_while_others_take_what_it_needs_and_those_that_take_none_do_not() {
         let mut usage = Usage::of(limits(8, 6));
         usage.add("ann", gpus(2));
@@ -281,6 +355,45 @@ mod tests {
         assert_eq!(
             usage.room("ann", Taken::default()).admits(&task("run: x\nresources: {cpus: 9}\n"), 0),
             Ok(())
+        );
+    }
+
+    #[test]
+    fn a_small_task_does_not_get_ahead_of_a_large_one_that_waits() {
+        let mut usage = Usage::of(limits(8, 6));
+        usage.limits.all.cpu = Some(Amount::new(100_000));
+        usage.add("cem", gpus(4));
+        let spec = |text: &str| task(&format!("run: x\nresources: {{{text}}}\n"));
+        let admits = |usage: &Usage, user: &str, text: &str, own: Taken| {
+            usage.room(user, own).admits(&spec(text), 0).map_err(|excess| excess.to_string())
+        };
+        let none = Taken::default();
+        let excess = usage.room("ann", none).admits(&spec("accelerators: 6"), 0).expect_err("it waits");
+        assert_eq!(admits(&usage, "bob", "accelerators: 2", none), Ok(()));
+        usage.wait("ann", &excess);
+        assert_eq!(
+            admits(&usage, "bob", "accelerators: 2", none),
+            Err("the tasks of your tenant may take 8 GPUs at once, and this one needs 2 while others take 4 and an \
+                 earlier one waits for more than is left (tasks.tenants[].limits.gpus)"
+                .to_owned())
+        );
+        assert_eq!(admits(&usage, "bob", "cpus: 2", none), Ok(()), "it needs nothing of that");
+        assert_eq!(admits(&usage, "cem", "accelerators: 4", gpus(4)), Ok(()), "it has it already");
+
+        let mut usage = Usage::of(limits(8, 6));
+        usage.add("ann", gpus(4));
+        let excess = usage.room("ann", none).admits(&spec("accelerators: 5"), 0).expect_err("it waits");
+        usage.wait("ann", &excess);
+        assert!(admits(&usage, "ann", "accelerators: 1", none).is_err());
+        assert_eq!(admits(&usage, "bob", "accelerators: 1", none), Ok(()), "ann waits for herself");
+
+        let mut usage = Usage::of(limits(8, 16));
+        let excess = usage.room("ann", none).admits(&spec("accelerators: 9"), 0).expect_err("it never fits");
+        usage.wait("ann", &excess);
+        assert_eq!(
+            admits(&usage, "bob", "accelerators: 1", none),
+            Ok(()),
+            "nobody waits for what cannot come"
         );
     }
 

@@ -34,11 +34,14 @@ async fn a_task_over_its_owners_limit_waits_for_one_to_end_and_says_so() {
     stage.kill();
     stage.start();
     let small = stage.submit(1, "run: x\nresources: {accelerators: 1}\n").await;
-    stage.reaches(&small, "succeeded").await;
+    stage.waits_because(&small, "an earlier one waits for more than is left").await;
+    let other = stage.submit(1, "run: x\n").await;
+    stage.reaches(&other, "succeeded").await;
     stage.waits_because(&second, reason).await;
     assert_eq!(stage.ever(&second, "Job").len(), 0, "it was sent nowhere");
     stage.fedq(&["task", "stop", &first, "--yes"], "").await.unwrap();
     stage.reaches(&second, "succeeded").await;
+    stage.reaches(&small, "succeeded").await;
 
     let never = stage.try_submit(1, "run: x\nresources: {accelerators: 4}\n", &[]).await.unwrap_err();
     for part in ["line 2", "resources", "tasks.tenants[].limits.perUser.gpus", "ask for less"] {

@@ -36,6 +36,20 @@ pub fn is_accelerator(resource: &ResourceName) -> bool {
     RESOURCES.contains(&resource.as_str())
 }
 
+/// Whether it counts accelerators of whatever make, slices of them (MIG, partitions) or shares in them (time slices).
+pub fn is_of_accelerators(resource: &ResourceName) -> bool {
+    let Some((vendor, device)) = resource.as_str().split_once('/') else { return false };
+    is_accelerator(resource)
+        || match vendor {
+            "nvidia.com" => device.starts_with("mig-") || device.ends_with(".shared"),
+            // `cpx_nps4`, where its device plugin names partitions by their kind.
+            "amd.com" => device.contains("_nps"),
+            // Others of its names count memory and thousandths.
+            "gpu.intel.com" => matches!(device, "i915" | "xe"),
+            _ => false,
+        }
+}
+
 /// The resource by which a kind of accelerator is asked for.
 pub fn resource(kind: Option<&str>) -> ResourceName {
     let kind = kind.unwrap_or_default().to_ascii_lowercase();

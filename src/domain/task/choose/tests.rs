@@ -481,7 +481,8 @@ fn a_form_that_is_within_the_limits_is_taken_and_else_the_task_waits_with_its_re
     let gpus = |count: i64| Taken { gpus: Amount::new(count), cpu: Amount::ZERO };
     let bounds = Bounds { gpus: Some(Amount::new(4)), cpu: None };
     let limits = Limits { per_user: bounds, ..Limits::default() };
-    let room = |taken: i64| Some(Room { limits, of_all: gpus(taken), of_user: gpus(taken) });
+    let room =
+        |taken: i64| Some(Room { limits, of_all: gpus(taken), of_user: gpus(taken), ..Room::default() });
     let task = task("run: x\nresources: {ordered: [{accelerators: 4}, {accelerators: 2}]}\n");
     let view = View { clusters: vec![cluster("one", (8, 0)), cluster("two", (1, 0))] };
     let choice = |taken: i64| choose(&task, &Wish { room: room(taken), ..wish() }, &view, Weights::default());
