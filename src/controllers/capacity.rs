@@ -15,7 +15,7 @@ use tracing::{debug, warn};
 
 use fedq_domain::{
     capacity::{
-        Flavor, Headroom, MAX_CAPACITY, MaxCapacity, NodeFacts, NodeRow, NodeTable, ResourceFilter,
+        self, Flavor, Headroom, MAX_CAPACITY, MaxCapacity, NodeFacts, NodeRow, NodeTable, ResourceFilter,
         TaintFacts,
     },
     overview::{CapacityView, ClusterCapacity, Moved, NodeCounts},
@@ -547,7 +547,9 @@ impl Wanted {
             flavors.insert(name, flavor);
         }
         let label_keys = flavors.values().flat_map(|flavor| flavor.node_labels.keys().cloned()).collect();
-        Self { flavors: flavors.into_values().collect(), label_keys: Arc::new(label_keys), presumed }
+        let mut flavors: Vec<Flavor> = flavors.into_values().collect();
+        capacity::bound(&mut flavors);
+        Self { flavors: flavors.into(), label_keys: Arc::new(label_keys), presumed }
     }
 }
 

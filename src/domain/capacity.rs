@@ -9,7 +9,7 @@ mod nodes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use coming::{MAX_CAPACITY, MaxCapacity};
+pub use coming::{MAX_CAPACITY, MaxCapacity, bound};
 pub use nodes::NodeTable;
 
 use serde::{Deserialize, Serialize};
@@ -103,6 +103,8 @@ pub struct Capacity {
     /// What an autoscaler would bring of nodes that each flavor matches, beyond `by_flavor`; flavors for which none would
     /// come are left out.
     pub coming: BTreeMap<FlavorName, Resources>,
+    /// The same of the whole cluster, where what comes for several flavors counts once.
+    pub to_come: Resources,
     /// Usable nodes.
     pub nodes: usize,
     /// Σ allocatable of all nodes, usable or not.
@@ -110,7 +112,7 @@ pub struct Capacity {
     /// The most that one usable node has; of memory, what nodes alike in all else have on average.
     pub largest: Resources,
     /// The most that one node of each flavor has, usable at this moment or not. Without memory, of which only
-    /// averages are known.
+    /// averages are known, and without what an autoscaler may bring larger nodes of.
     pub largest_of: BTreeMap<FlavorName, Resources>,
 }
 
@@ -144,6 +146,10 @@ impl Capacity {
             if let Some(amount) = self.total.get_mut(resource) {
                 *amount = (*amount).min(*limit);
             }
+            let present = self.total.get(resource).copied().unwrap_or_default();
+            if let Some(to_come) = self.to_come.get_mut(resource) {
+                *to_come = (*to_come).min(limit.saturating_sub(present));
+            }
         }
     }
 }
@@ -161,6 +167,8 @@ pub struct NodeRow {
 pub struct NodeShape {
     /// Ready, schedulable and not being deleted.
     pub usable: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deleting: bool,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -213,13 +221,17 @@ impl Flavor {
     }
 
     fn matches(&self, labels: &[(Box<str>, Box<str>)], taints: &[Taint]) -> bool {
-        let labelled = self.node_labels.iter().all(|(key, value)| {
+        self.is_labelled(labels) && taints.iter().all(|taint| self.admits(taint))
+    }
+
+    fn is_labelled(&self, labels: &[(Box<str>, Box<str>)]) -> bool {
+        self.node_labels.iter().all(|(key, value)| {
             labels.iter().any(|(found_key, found)| **found_key == **key && **found == **value)
-        });
-        let admits = |taint: &Taint| {
-            self.node_taints.contains(taint) || self.tolerations.iter().any(|t| t.tolerates(taint))
-        };
-        labelled && taints.iter().all(admits)
+        })
+    }
+
+    fn admits(&self, taint: &Taint) -> bool {
+        self.node_taints.contains(taint) || self.tolerations.iter().any(|one| one.tolerates(taint))
     }
 }
 

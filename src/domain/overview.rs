@@ -51,6 +51,8 @@ pub struct ClusterOverview {
     pub nodes: NodeCounts,
     /// Σ allocatable of usable nodes.
     pub capacity: Resources,
+    /// What an autoscaler would bring beyond that.
+    pub coming: Resources,
     /// Nominal quota of worker queues that are not fedq's.
     pub foreign: Resources,
     pub flavors: BTreeMap<FlavorName, FlavorOverview>,

@@ -45,7 +45,9 @@ fn series() -> BTreeMap<String, BTreeSet<String>> {
     metrics.task_started(took);
     let flavor = FlavorName::new("gpus").expect("a name");
     let resource = ResourceName::new("cpu").expect("a name");
-    metrics.quota(&cluster, &[QuotaGauge::zero(fedq_domain::resources::FlavorResource { flavor, resource })]);
+    let at = fedq_domain::resources::FlavorResource { flavor, resource };
+    let coming = fedq_values::quantity::Amount::new(1);
+    metrics.quota(&cluster, &[QuotaGauge { coming, ..QuotaGauge::zero(at) }]);
 
     let text = metrics.encode().expect("it encodes");
     let (mut series, mut of_no_series): (BTreeMap<String, BTreeSet<String>>, _) =

@@ -253,6 +253,7 @@ fn cluster(connection: Connection) -> ClusterOverview {
         last_seen: fedq_domain::cluster::LastSeen::default(),
         nodes: NodeCounts { total: 12, usable: 10 },
         capacity: resources(&[("cpu", "1000"), ("nvidia.com/gpu", "10")]),
+        coming: Resources::new(),
         foreign: Resources::new(),
         flavors: BTreeMap::from([(FlavorName::new("on-demand").unwrap(), flavor)]),
         claim: None,

@@ -58,6 +58,8 @@ struct Families {
     assigned: Family<QuotaLabels, Units>,
     effective: Family<QuotaLabels, Units>,
     capacity: Family<QuotaLabels, Units>,
+    /// Only where there is some.
+    coming: Family<QuotaLabels, Units>,
     store_commit_seconds: Histogram,
     store_errors: Counter,
     capacity_to_write_seconds: Histogram,
@@ -108,6 +110,7 @@ pub struct QuotaGauge {
     pub assigned: Amount,
     pub effective: Amount,
     pub capacity: Amount,
+    pub coming: Amount,
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
@@ -192,7 +195,8 @@ struct QuotaLabels {
 
 impl QuotaGauge {
     pub fn zero(at: FlavorResource) -> Self {
-        Self { at, assigned: Amount::ZERO, effective: Amount::ZERO, capacity: Amount::ZERO }
+        let zero = Amount::ZERO;
+        Self { at, assigned: zero, effective: zero, capacity: zero, coming: zero }
     }
 }
 
@@ -207,7 +211,7 @@ fn seconds() -> Histogram {
 
 /// Few, since each cluster has its own: a healthy dispatch, one round of a dispatcher, and a wait for quota.
 fn admissions() -> Histogram {
-    Histogram::new([1.0, 2.0, 5.0, 15.0, 60.0, 600.0])
+    Histogram::new([1.0, 2.0, 5.0, 15.0, 60.0, 300.0, 600.0])
 }
 
 /// A tenth of a second to half a day: tasks wait for quota.
@@ -241,6 +245,7 @@ impl Metrics {
             assigned: Family::default(),
             effective: Family::default(),
             capacity: Family::default(),
+            coming: Family::default(),
             store_commit_seconds: seconds(),
             store_errors: Counter::default(),
             capacity_to_write_seconds: seconds(),
@@ -391,7 +396,7 @@ impl Metrics {
         let mut series = families.quota_series.lock().unwrap_or_else(PoisonError::into_inner);
         for gone in series.remove(cluster).unwrap_or_default().difference(&now) {
             let labels = QuotaLabels::new(cluster, gone);
-            for family in [&families.assigned, &families.effective, &families.capacity] {
+            for family in [&families.assigned, &families.effective, &families.capacity, &families.coming] {
                 family.remove(&labels);
             }
         }
@@ -403,6 +408,11 @@ impl Metrics {
                 (&families.capacity, cell.capacity),
             ] {
                 family.get_or_create(&labels).set(base_units(amount, &cell.at.resource));
+            }
+            if cell.coming.is_zero() {
+                families.coming.remove(&labels);
+            } else {
+                families.coming.get_or_create(&labels).set(base_units(cell.coming, &cell.at.resource));
             }
         }
         if !now.is_empty() {
@@ -494,6 +504,23 @@ impl Families {
         registry.register("plan_seconds", "Time to make a plan", self.plan_seconds.clone());
         registry.register("reconcile_seconds", "Time a controller took", self.reconcile_seconds.clone());
         registry.register("reconcile_errors", "Failed runs of a controller", self.reconcile_errors.clone());
+        let commit = self.store_commit_seconds.clone();
+        registry.register("store_commit_seconds", "Time of a commit to the database", commit);
+        let errors = self.store_errors.clone();
+        registry.register("store_errors", "Commits to the database that failed, whole or in part", errors);
+        let latency = self.capacity_to_write_seconds.clone();
+        registry.register(
+            "capacity_to_write_seconds",
+            "From a change of capacity seen to the first queue written for it",
+            latency,
+        );
+        self.register_quota();
+        self.register_admissions();
+        self.register_tasks();
+    }
+
+    fn register_quota(&mut self) {
+        let registry = &mut self.registry;
         registry.register(
             "quota_assigned",
             "What claims ask for, in cores, bytes or pieces",
@@ -509,18 +536,11 @@ impl Families {
             "What nodes offer, in cores, bytes or pieces",
             self.capacity.clone(),
         );
-        let commit = self.store_commit_seconds.clone();
-        registry.register("store_commit_seconds", "Time of a commit to the database", commit);
-        let errors = self.store_errors.clone();
-        registry.register("store_errors", "Commits to the database that failed, whole or in part", errors);
-        let latency = self.capacity_to_write_seconds.clone();
         registry.register(
-            "capacity_to_write_seconds",
-            "From a change of capacity seen to the first queue written for it",
-            latency,
+            "quota_coming",
+            "What an autoscaler would bring beyond that, in cores, bytes or pieces",
+            self.coming.clone(),
         );
-        self.register_admissions();
-        self.register_tasks();
     }
 
     fn register_admissions(&mut self) {
@@ -598,6 +618,7 @@ mod tests {
             assigned: Amount::new(units),
             effective: Amount::new(units),
             capacity: Amount::new(units),
+            coming: Amount::ZERO,
         }
     }
 
@@ -670,6 +691,35 @@ mod tests {
         ] {
             assert_line(&metrics, line);
         }
+    }
+
+    #[test]
+    fn what_could_come_is_told_where_something_could() {
+        let metrics = Metrics::new();
+        let coming = |metrics: &Metrics| {
+            let text = metrics.encode().expect("encodes");
+            text.lines()
+                .filter(|line| line.starts_with("fedq_quota_coming{"))
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        metrics.quota(&cluster(), &[QuotaGauge { coming: Amount::new(1500), ..gauge("cpu", 1000) }]);
+        assert_eq!(
+            coming(&metrics),
+            ["fedq_quota_coming{cluster=\"worker-1\",flavor=\"on-demand\",resource=\"cpu\"} 1.5"]
+        );
+        metrics.quota(&cluster(), &[gauge("cpu", 1000)]);
+        assert_eq!(coming(&metrics), [""; 0]);
+        metrics.quota(&cluster(), &[QuotaGauge { coming: Amount::new(1500), ..gauge("cpu", 1000) }]);
+        metrics.quota(&cluster(), &[]);
+        assert_eq!(coming(&metrics), [""; 0]);
+    }
+
+    #[test]
+    fn an_alert_s_threshold_is_a_bound_of_its_histogram() {
+        let metrics = Metrics::new();
+        metrics.admitted_by(&cluster(), Duration::from_secs(61));
+        assert_line(&metrics, "fedq_admission_seconds_bucket{le=\"300.0\",cluster=\"worker-1\"} 1");
     }
 
     #[test]

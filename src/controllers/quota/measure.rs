@@ -43,7 +43,7 @@ fn gauges(plan: &ClusterPlan, report: &ClusterReport) -> Vec<QuotaGauge> {
     for (flavor, uses) in &report.flavors {
         for (resource, usage) in uses {
             let at = FlavorResource { flavor: flavor.clone(), resource: resource.clone() };
-            of(at, &|gauge| gauge.capacity = usage.capacity);
+            of(at, &|gauge| (gauge.capacity, gauge.coming) = (usage.capacity, usage.coming));
         }
     }
     for (cell, planned) in &plan.cells {

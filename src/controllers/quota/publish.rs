@@ -380,6 +380,7 @@ fn cluster(round: &Round<'_>, name: &ClusterName, basis: &ClusterBasis) -> Clust
         last_seen: joined.last_seen.clone(),
         nodes: capacity.map(|known| known.nodes).unwrap_or_default(),
         capacity: capacity.map(|known| known.capacity.total.clone()).unwrap_or_default(),
+        coming: capacity.map(|known| known.capacity.to_come.clone()).unwrap_or_default(),
         foreign: report.map(foreign).unwrap_or_default(),
         flavors,
         claim: claim.clone(),

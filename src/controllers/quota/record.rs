@@ -7,14 +7,15 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use fedq_domain::{
+    capacity::Capacity,
     claim_status::reason_word,
     quota::{ClusterPlan, Mode},
-    resources::{Cell, FlavorResource},
+    resources::{Cell, FlavorResource, Resources},
 };
 use fedq_k8s::{claims::keeping::last_editor, worker::Worker};
 use fedq_store::{ClaimInForce, Deferred, HubCells, PlanCause, QuotaCell, Store, StoreError};
 use fedq_values::{
-    ids::{ClusterName, QueueName},
+    ids::{ClusterName, FlavorName, QueueName},
     quantity::Amount,
 };
 
@@ -60,7 +61,8 @@ pub(super) enum Record {
 struct Last {
     effective: BTreeMap<Cell, (Amount, Amount)>,
     generation: Option<i64>,
-    capacity: Option<Vec<(FlavorResource, Amount)>>,
+    /// With what may come.
+    capacity: Option<BTreeMap<FlavorResource, (Amount, Amount)>>,
     /// How often a node had changed what counts.
     moved: u64,
     word: &'static str,
@@ -184,16 +186,7 @@ fn acknowledged(worker: Option<&Worker>, cell: &Cell) -> Amount {
 fn last(round: &Round<'_>, name: &ClusterName, plan: &ClusterPlan) -> Last {
     let effective =
         plan.cells.iter().map(|(cell, planned)| (cell.clone(), (planned.requested, planned.effective)));
-    let capacity = round.capacity.get(name).map(|known| {
-        let by_flavor = known.capacity.by_flavor.iter();
-        by_flavor
-            .flat_map(|(flavor, resources)| {
-                resources.iter().map(|(resource, amount)| {
-                    (FlavorResource { flavor: flavor.clone(), resource: resource.clone() }, *amount)
-                })
-            })
-            .collect()
-    });
+    let capacity = round.capacity.get(name).map(|known| amounts(&known.capacity));
     Last {
         effective: effective.collect(),
         generation: claim_of(round, name).map(|(_, generation)| generation),
@@ -201,6 +194,21 @@ fn last(round: &Round<'_>, name: &ClusterName, plan: &ClusterPlan) -> Last {
         moved: round.capacity.get(name).map_or(0, |known| known.moved.times()),
         word: round.joined.get(name).map_or("", |joined| joined.connection.word()),
     }
+}
+
+fn amounts(capacity: &Capacity) -> BTreeMap<FlavorResource, (Amount, Amount)> {
+    let mut amounts: BTreeMap<FlavorResource, (Amount, Amount)> = BTreeMap::new();
+    let mut each = |of: &BTreeMap<FlavorName, Resources>, put: fn(&mut (Amount, Amount), Amount)| {
+        for (flavor, resources) in of {
+            for (resource, amount) in resources {
+                let at = FlavorResource { flavor: flavor.clone(), resource: resource.clone() };
+                put(amounts.entry(at).or_default(), *amount);
+            }
+        }
+    };
+    each(&capacity.by_flavor, |of, amount| of.0 = amount);
+    each(&capacity.coming, |of, amount| of.1 = amount);
+    amounts
 }
 
 fn claim_of(round: &Round<'_>, name: &ClusterName) -> Option<(fedq_values::ids::ClaimName, i64)> {
@@ -240,14 +248,47 @@ fn cause(round: &Round<'_>, name: &ClusterName, before: Option<&Last>, now: &Las
 }
 
 fn capacity_change(before: &Last, now: &Last) -> String {
-    let map = |last: &Last| last.capacity.iter().flatten().cloned().collect::<BTreeMap<_, _>>();
+    let map = |last: &Last| last.capacity.clone().unwrap_or_default();
     let (before, now) = (map(before), map(now));
     let changes = before.keys().chain(now.keys().filter(|at| !before.contains_key(*at)));
     let changes = changes.filter(|at| before.get(*at) != now.get(*at)).map(|at| {
-        let text = |amount: Option<&Amount>| {
-            amount.map_or_else(|| "unknown".to_owned(), |amount| amount.text(&at.resource))
+        let text = |amounts: Option<&(Amount, Amount)>| match amounts {
+            None => "unknown".to_owned(),
+            Some((amount, coming)) if coming.is_zero() => amount.text(&at.resource),
+            Some((amount, coming)) => {
+                format!("{} (+{} could come)", amount.text(&at.resource), coming.text(&at.resource))
+            }
         };
         format!("{} {} {} → {}", at.flavor, at.resource, text(before.get(at)), text(now.get(at)))
     });
     changes.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fedq_values::ids::ResourceName;
+
+    #[test]
+    fn a_change_of_what_could_come_is_one_of_capacity() {
+        let at = |present: i64, coming: i64| {
+            let of = |units: i64| {
+                let gpu = ResourceName::new("nvidia.com/gpu").expect("a name");
+                BTreeMap::from([(
+                    FlavorName::new("h100").expect("a name"),
+                    Resources::from([(gpu, Amount::new(units))]),
+                )])
+            };
+            let coming = if coming == 0 { BTreeMap::new() } else { of(coming) };
+            let capacity = Capacity { by_flavor: of(present), coming, ..Capacity::default() };
+            Last { capacity: Some(amounts(&capacity)), ..Last::default() }
+        };
+        assert!(at(8, 0) != at(8, 56));
+        assert_eq!(capacity_change(&at(8, 0), &at(8, 56)), "h100 nvidia.com/gpu 8 → 8 (+56 could come)");
+        assert_eq!(
+            capacity_change(&at(8, 56), &at(16, 48)),
+            "h100 nvidia.com/gpu 8 (+56 could come) → 16 (+48 could come)"
+        );
+        assert_eq!(capacity_change(&Last::default(), &at(8, 0)), "h100 nvidia.com/gpu unknown → 8");
+    }
 }

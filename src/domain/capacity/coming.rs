@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Flavor, MAX_QUOTA};
+use super::{Flavor, MAX_QUOTA, Taint, Toleration};
 use crate::resources::Resources;
 use fedq_values::{
     ids::{FlavorName, ResourceName},
@@ -14,7 +14,9 @@ use fedq_values::{
 pub const MAX_CAPACITY: &str = "fedq.dev/max-capacity";
 /// More whole devices, cores or GiB than any cluster has: somebody mistyped.
 const MOST: i64 = 1_000_000_000;
-const MOST_RESOURCES: usize = 64;
+const MOST_RESOURCES: usize = 16;
+/// Flavors of a cluster that may have one. Nodes that might come are shared out among them, one by one.
+const MOST_FLAVORS: usize = 64;
 const SHOWN: usize = 80;
 
 /// The most that a flavor may have on a cluster.
@@ -47,6 +49,17 @@ impl MaxCapacity {
     }
 }
 
+/// Leaves the maximum to as many flavors as may have one, the first by name.
+pub fn bound(flavors: &mut [Flavor]) {
+    let mut having: Vec<&mut Flavor> =
+        flavors.iter_mut().filter(|flavor| !flavor.max_capacity.amounts.is_empty()).collect();
+    having.sort_by(|one, other| one.name.cmp(&other.name));
+    for flavor in having.into_iter().skip(MOST_FLAVORS) {
+        flavor.max_capacity.amounts.clear();
+        flavor.max_capacity.wrong.push(format!("more than {MOST_FLAVORS} flavors have one"));
+    }
+}
+
 fn read(entry: &str) -> Result<(ResourceName, Amount), String> {
     let (name, text) = entry.split_once('=').ok_or("write it as nvidia.com/gpu=64")?;
     let resource = ResourceName::new(name.trim()).map_err(|error| error.to_string())?;
@@ -73,20 +86,21 @@ pub(super) struct Coming {
     pub units: i64,
 }
 
-/// `present`: what the usable nodes of a flavor have of a resource.
+/// `held`: what nodes of a flavor have of a resource, those that are broken or cordoned among them: an autoscaler counts them
+/// too, and brings none in their place.
 ///
 /// Of flavors that match the same nodes, those that ask for most labels come first: the others get their nodes as well, and
 /// of their own only what is missing then. No flavor gets more than its maximum by that, whoever else has more.
 pub(super) fn coming(
     flavors: &[Flavor],
-    present: impl Fn(&FlavorName, &ResourceName) -> i64,
+    held: impl Fn(&FlavorName, &ResourceName) -> i64,
     counts: impl Fn(&ResourceName) -> bool,
 ) -> Vec<Coming> {
     let mut found = Vec::new();
     let mut rooms: BTreeMap<(&FlavorName, &ResourceName), i64> = BTreeMap::new();
     for flavor in flavors {
         for (resource, most) in &flavor.max_capacity.amounts {
-            let room = most.units().saturating_sub(present(&flavor.name, resource)).max(0);
+            let room = most.units().saturating_sub(held(&flavor.name, resource)).max(0);
             rooms.insert((&flavor.name, resource), room);
         }
     }
@@ -117,10 +131,18 @@ impl Flavor {
     /// Whether nodes that are made for another flavor are its as well, as far as that one says what they are like.
     fn takes_nodes_of(&self, other: &Self) -> bool {
         let labelled = self.node_labels.iter().all(|(key, value)| other.node_labels.get(key) == Some(value));
-        let admits = |taint| {
-            self.node_taints.contains(taint) || self.tolerations.iter().any(|one| one.tolerates(taint))
-        };
-        labelled && other.node_taints.iter().all(admits)
+        labelled && other.node_taints.iter().all(|taint| self.admits(taint))
+    }
+
+    /// Whether a node is one of its, in whatever state: taints that no flavor knows come and go with that.
+    pub(super) fn holds(&self, labels: &[(Box<str>, Box<str>)], taints: &[Taint], flavors: &[Self]) -> bool {
+        let is_known = |taint: &Taint| flavors.iter().any(|flavor| flavor.names(taint));
+        self.is_labelled(labels) && taints.iter().all(|taint| self.admits(taint) || !is_known(taint))
+    }
+
+    fn names(&self, taint: &Taint) -> bool {
+        let named = |one: &Toleration| !one.key.is_empty() && one.tolerates(taint);
+        self.node_taints.contains(taint) || self.tolerations.iter().any(named)
     }
 }
 
@@ -129,7 +151,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::capacity::{Headroom, NodeFacts, NodeTable, ResourceFilter};
+    use crate::capacity::{Headroom, NodeFacts, NodeTable, ResourceFilter, TaintFacts};
 
     fn gpu() -> ResourceName {
         ResourceName::new("nvidia.com/gpu").expect("a resource's name")
@@ -229,6 +251,91 @@ mod tests {
         limited.limit(&Resources::from([(gpu(), Amount::new(10))]));
         assert_eq!(limited.classes[0].total[&gpu()].units(), 10, "the operator's limit is above it");
         assert_eq!((units(&limited.by_flavor), units(&limited.coming)), (8, 2));
+        assert_eq!(limited.to_come[&gpu()].units(), 2);
+    }
+
+    const POOL: &[(&str, &str)] = &[("pool", "a")];
+    const EIGHT: &[(&str, &str)] = &[("nvidia.com/gpu", "8")];
+
+    /// What a flavor of at most 16 has, with what may come, where one of two nodes is in that state.
+    fn with_one(flavors: &[Flavor], facts: NodeFacts<'_>) -> i64 {
+        let mut table = table(&[(POOL, 8)]);
+        table.set(&NodeFacts { name: "other", labels: POOL, allocatable: EIGHT, ..facts });
+        let capacity = table.capacity(flavors, &Headroom::default());
+        let name = &flavors[0].name;
+        let of = |amounts: Option<&Resources>| {
+            amounts.and_then(|amounts| amounts.get(&gpu())).map_or(0, |amount| amount.units())
+        };
+        of(capacity.by_flavor.get(name)) + of(capacity.coming.get(name))
+    }
+
+    #[test]
+    fn nothing_comes_in_place_of_a_node_that_is_there_and_broken() {
+        let a = [flavor("a", POOL, "nvidia.com/gpu=16")];
+        let ready = NodeFacts { ready: true, ..NodeFacts::default() };
+        assert_eq!(with_one(&a, ready), 16);
+        let taint = |key| [TaintFacts { key, value: "", effect: "NoSchedule" }];
+        let (not_ready, cordoned, broken) = (
+            taint("node.kubernetes.io/not-ready"),
+            taint("node.kubernetes.io/unschedulable"),
+            taint("example.com/broken"),
+        );
+        assert_eq!(with_one(&a, NodeFacts { taints: &not_ready, ..NodeFacts::default() }), 8);
+        assert_eq!(with_one(&a, NodeFacts { unschedulable: true, taints: &cordoned, ..ready }), 8);
+        assert_eq!(with_one(&a, NodeFacts { taints: &broken, ..ready }), 8);
+        for key in ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"] {
+            let going = taint(key);
+            assert_eq!(with_one(&a, NodeFacts { taints: &going, ..ready }), 16, "{key}: it is replaced");
+        }
+        assert_eq!(with_one(&a, NodeFacts { deleting: true, ..ready }), 16);
+        let anything = Toleration { operator: "Exists".to_owned(), ..Toleration::default() };
+        let tolerant = [Flavor { tolerations: vec![anything], ..a[0].clone() }];
+        let going = taint("karpenter.sh/disrupted");
+        assert_eq!(
+            with_one(&tolerant, NodeFacts { taints: &going, ..ready }),
+            16,
+            "it counts as long as it is there"
+        );
+    }
+
+    #[test]
+    fn a_taint_that_tells_pools_apart_is_no_sign_of_a_broken_node() {
+        let taints = [TaintFacts { key: "fast", value: "", effect: "NoSchedule" }];
+        let facts = NodeFacts { taints: &taints, ready: true, ..NodeFacts::default() };
+        let slow = flavor("slow", POOL, "nvidia.com/gpu=16");
+        let of = |fast: Flavor| with_one(&[slow.clone(), fast], facts);
+        let taint = Taint { key: "fast".to_owned(), value: String::new(), effect: "NoSchedule".to_owned() };
+        let key =
+            Toleration { key: "fast".to_owned(), operator: "Exists".to_owned(), ..Toleration::default() };
+        let any = Toleration { key: String::new(), ..key.clone() };
+        let fast = flavor("fast", POOL, "");
+        assert_eq!(of(Flavor { node_taints: vec![taint], ..fast.clone() }), 16);
+        assert_eq!(of(Flavor { tolerations: vec![key], ..fast.clone() }), 16);
+        assert_eq!(of(Flavor { tolerations: vec![any], ..fast }), 8, "it says nothing of that taint");
+    }
+
+    #[test]
+    fn how_large_a_node_may_be_that_is_to_come_is_not_known() {
+        let largest = |most: &str| {
+            let capacity = table(&[(POOL, 4)]).capacity(&[flavor("a", POOL, most)], &Headroom::default());
+            capacity.largest_of.values().find_map(|amounts| amounts.get(&gpu())).map(|amount| amount.units())
+        };
+        assert_eq!(largest(""), Some(4));
+        assert_eq!(largest("nvidia.com/gpu=4"), Some(4), "no more will come");
+        assert_eq!(largest("nvidia.com/gpu=8"), None);
+    }
+
+    #[test]
+    fn flavors_beyond_what_can_be_shared_out_have_no_maximum_and_say_so() {
+        let mut flavors: Vec<Flavor> =
+            (0..200).rev().map(|number| flavor(&format!("f{number:03}"), POOL, "cpu=1")).collect();
+        flavors.push(flavor("plain", POOL, ""));
+        bound(&mut flavors);
+        let obeyed = |flavor: &&Flavor| !flavor.max_capacity.amounts.is_empty();
+        let names: Vec<&str> = flavors.iter().filter(obeyed).map(|flavor| flavor.name.as_str()).collect();
+        assert_eq!((names.len(), names.last()), (MOST_FLAVORS, Some(&"f000")));
+        let told = flavors.iter().filter(|flavor| !flavor.max_capacity.wrong.is_empty());
+        assert_eq!(told.count(), 200 - MOST_FLAVORS);
     }
 
     #[test]
@@ -239,6 +346,7 @@ mod tests {
         let sixteen = "nvidia.com/gpu=16";
         let same = [flavor("a", pool, sixteen), flavor("b", pool, sixteen)];
         assert_eq!(of(&same), [("a+b".to_owned(), 16)]);
+        assert_eq!(table(&[]).capacity(&same, &Headroom::default()).to_come[&gpu()].units(), 16);
         let within = [flavor("a", pool, "nvidia.com/gpu=24"), flavor("b", zone, sixteen)];
         assert_eq!(of(&within), [("a".to_owned(), 8), ("a+b".to_owned(), 16)]);
         let less = [flavor("a", pool, "nvidia.com/gpu=4"), flavor("b", zone, sixteen)];

@@ -21,6 +21,8 @@ use fedq_values::{
 /// Nodes whose bad quantities are kept to be reported.
 const MAX_REPORTED: usize = 100;
 const MAX_REPORTED_OF_ONE: usize = 20;
+/// Taints by which the cluster autoscaler and Karpenter say that they take a node away.
+const GOING: [&str; 2] = ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"];
 /// A row's place in the maps.
 const ROW: usize = 128;
 
@@ -62,6 +64,8 @@ type Amounts = Box<[(u16, i64)]>;
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 struct Shape {
     usable: bool,
+    /// Somebody deletes it.
+    deleting: bool,
     labels: Box<[(Box<str>, Box<str>)]>,
     taints: Box<[Taint]>,
 }
@@ -142,6 +146,7 @@ impl NodeTable {
         let memory = (node.memory != 0).then(|| (memory(), node.memory));
         let shape = NodeShape {
             usable: shape.usable,
+            deleting: shape.deleting,
             labels: shape.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
             taints: shape.taints.to_vec(),
             allocatable: others.chain(memory).collect(),
@@ -152,7 +157,7 @@ impl NodeTable {
     /// Takes a node back from the store. Labels and resources that are no longer of interest are left
     /// out.
     pub fn restore(&mut self, row: &NodeRow) {
-        let NodeShape { usable, labels, taints, allocatable } = &row.shape;
+        let NodeShape { usable, deleting, labels, taints, allocatable } = &row.shape;
         let labels = labels.iter().filter(|(key, _)| self.label_keys.contains(*key));
         let labels = labels.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();
         self.scratch.clear();
@@ -167,7 +172,8 @@ impl NodeTable {
         }
         self.scratch.sort_unstable();
         let amounts = self.scratch.as_slice().into();
-        let shape = Shape { usable: *usable, labels, taints: taints.as_slice().into() };
+        let taints = taints.as_slice().into();
+        let shape = Shape { usable: *usable, deleting: *deleting, labels, taints };
         self.put(&row.name, shape, amounts, of_memory);
     }
 
@@ -196,6 +202,8 @@ impl NodeTable {
         let (mut total, mut all) = (Sums::default(), Sums::default());
         let mut largest = Resources::new();
         let mut largest_of: BTreeMap<FlavorName, Resources> = BTreeMap::new();
+        // What counts towards the maximum of flavors that have one.
+        let mut held: BTreeMap<&FlavorName, Sums> = BTreeMap::new();
         let mut nodes = 0;
         for ((shape, amounts), group) in &self.groups {
             let shape = self.shapes.get(*shape);
@@ -204,6 +212,12 @@ impl NodeTable {
             let matching: BTreeSet<_> = matching.map(|flavor| flavor.name.clone()).collect();
             for flavor in &matching {
                 self.raise_to(*amounts, largest_of.entry(flavor.clone()).or_default());
+            }
+            for flavor in flavors.iter().filter(|flavor| !flavor.max_capacity.amounts.is_empty()) {
+                let counts = shape.usable && matching.contains(&flavor.name);
+                if counts || !shape.is_going() && flavor.holds(&shape.labels, &shape.taints, flavors) {
+                    self.add_group(group, *amounts, held.entry(&flavor.name).or_default());
+                }
             }
             if !shape.usable {
                 continue;
@@ -222,16 +236,21 @@ impl NodeTable {
                 self.add_group(group, *amounts, sums);
             }
         }
-        let mut to_come: BTreeMap<FlavorName, Sums> = BTreeMap::new();
-        let present = |flavor: &FlavorName, resource: &ResourceName| {
-            let sum =
-                by_flavor.get(flavor).and_then(|sums| sums.0.get(resource)).copied().unwrap_or_default();
+        let (mut coming_of, mut to_come): (BTreeMap<FlavorName, Sums>, _) =
+            (BTreeMap::new(), Sums::default());
+        let held = |flavor: &FlavorName, resource: &ResourceName| {
+            let sum = held.get(flavor).and_then(|sums| sums.0.get(resource)).copied().unwrap_or_default();
             i64::try_from(sum).unwrap_or(i64::MAX)
         };
-        for Coming { flavors, resource, units } in coming(flavors, present, |name| self.filter.counts(name)) {
+        for Coming { flavors, resource, units } in coming(flavors, held, |name| self.filter.counts(name)) {
             for flavor in &flavors {
-                to_come.entry(flavor.clone()).or_default().add(&resource, i128::from(units));
+                // How large nodes are that are not there is not known.
+                if let Some(largest) = largest_of.get_mut(flavor) {
+                    largest.remove(&resource);
+                }
+                coming_of.entry(flavor.clone()).or_default().add(&resource, i128::from(units));
             }
+            to_come.add(&resource, i128::from(units));
             classes.entry(flavors).or_default().1.add(&resource, i128::from(units));
         }
         let raw = |sums: Sums| sums.into_resources(|_, sum| sum);
@@ -242,7 +261,8 @@ impl NodeTable {
             classes: classes.into_iter().map(class).collect(),
             total: raw(total),
             by_flavor: by_flavor.into_iter().map(|(flavor, sums)| (flavor, raw(sums))).collect(),
-            coming: to_come.into_iter().map(|(flavor, sums)| (flavor, raw(sums))).collect(),
+            coming: coming_of.into_iter().map(|(flavor, sums)| (flavor, raw(sums))).collect(),
+            to_come: raw(to_come),
             nodes,
             all: raw(all),
             largest,
@@ -389,7 +409,13 @@ impl Shape {
         let mut taints: Vec<_> = taints.collect();
         taints.sort_unstable();
         taints.dedup();
-        Self { usable: is_usable(facts), labels: labels.collect(), taints: taints.into() }
+        let (usable, deleting) = (is_usable(facts), facts.deleting);
+        Self { usable, deleting, labels: labels.collect(), taints: taints.into() }
+    }
+
+    /// Whether it goes, so that an autoscaler may bring another in its place.
+    fn is_going(&self) -> bool {
+        self.deleting || self.taints.iter().any(|taint| GOING.contains(&taint.key.as_str()))
     }
 
     /// Whether [`Shape::of`] these facts would be this shape, found without allocating.
@@ -399,6 +425,7 @@ impl Shape {
             taint.key == found.key && taint.value == found.value && taint.effect == found.effect
         };
         self.usable == is_usable(facts)
+            && self.deleting == facts.deleting
             && labels.eq(self.labels.iter().map(|(key, value)| (&**key, &**value)))
             && repelling(facts).all(|found| self.taints.iter().any(|taint| same(taint, found)))
             && self.taints.iter().all(|taint| repelling(facts).any(|found| same(taint, found)))

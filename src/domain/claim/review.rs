@@ -26,6 +26,8 @@ pub struct ClaimContext {
     pub tells_of_cluster: bool,
     /// What the cluster has now; nothing while that is unknown.
     pub capacity: Option<Resources>,
+    /// What an autoscaler would bring beyond that.
+    pub coming: Resources,
     /// Claims that name the same cluster, the one in force first.
     pub claims_of_cluster: Vec<ClaimName>,
     pub aliases: Aliases,
@@ -46,7 +48,15 @@ impl ClaimContext {
             let capacity = known.capacity.iter();
             capacity.map(|(name, amount)| (name.clone(), amount.saturating_sub(foreign(name)))).collect()
         });
-        Self { tells_of_cluster: true, capacity, claims_of_cluster, aliases: aliases.clone(), requester }
+        let coming = known.map(|known| known.coming.clone()).unwrap_or_default();
+        Self {
+            tells_of_cluster: true,
+            capacity,
+            coming,
+            claims_of_cluster,
+            aliases: aliases.clone(),
+            requester,
+        }
     }
 
     /// For whoever may not be told what is known of clusters and of others' claims: that there is another claim for a
@@ -181,12 +191,18 @@ fn warn_above_capacity(after: &Draft, context: &ClaimContext, warnings: &mut Vec
         let followed = nominal.filter(|nominal| nominal.owner == Owner::Followed);
         let limits = [followed.map(|nominal| nominal.amount), capacity_of(context, &resource)];
         let key = context.aliases.short(&resource);
+        let coming = context.coming.get(&resource).copied().unwrap_or_default();
         match limits.into_iter().flatten().min() {
-            Some(limit) if limit < assigned => {
+            Some(limit) if limit.saturating_add(coming) < assigned => {
+                let (limit, with) = if context.tells_of_cluster && !coming.is_zero() {
+                    (limit.saturating_add(coming), ", with what could come")
+                } else {
+                    (limit, "")
+                };
                 let over = assigned.saturating_sub(limit).text(&resource);
                 let (assigned, limit) = (assigned.text(&resource), limit.text(&resource));
                 warnings.push(format!(
-                    "{key}: the assignments add up to {assigned}, the cluster has {limit}: \
+                    "{key}: the assignments add up to {assigned}, the cluster has {limit}{with}: \
                      {over} cannot be given until it grows"
                 ));
             }

@@ -41,6 +41,7 @@ fn context() -> ClaimContext {
     ClaimContext {
         tells_of_cluster: true,
         capacity: None,
+        coming: Resources::new(),
         claims_of_cluster: Vec::new(),
         aliases: Aliases::default(),
         requester: Requester::Person,
@@ -234,6 +235,12 @@ fn above_capacity_is_warned_of_and_admitted() {
     );
     let capped = claim(&[("gpu", "10")], &[("a", "f", &[("gpu", "6")])]);
     assert_eq!(allowed(None, &capped, &context).len(), 1);
+    context.coming = Resources::from([(resource("nvidia.com/gpu"), Amount::new(1))]);
+    assert_eq!(
+        allowed(None, &new, &context)[1],
+        "gpu: the assignments add up to 6, the cluster has 5, with what could come: 1 cannot be given until it grows"
+    );
+    assert_eq!(allowed(None, &capped, &context), [""; 0], "it will have them");
 }
 
 #[test]
