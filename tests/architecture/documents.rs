@@ -257,7 +257,14 @@ fn manifests_are_yaml_and_agree_with_the_configuration() {
             assert_eq!(manifest["metadata"]["name"], Value::from(name), "{path}: fedqd looks for that name");
         }
         if kind == "Service" {
-            services.push(manifest["metadata"]["name"].as_str().unwrap_or_default().to_owned());
+            let name = manifest["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            let ports = manifest["spec"]["ports"].as_array().expect("ports");
+            let of_metrics = ports.iter().filter(|port| port["targetPort"] == "metrics").count();
+            assert!(
+                of_metrics == 0 || ports.len() == 1,
+                "{path}: who makes {name} reachable does not mean metrics"
+            );
+            services.push(name);
         }
         collect_ports(&manifest, &mut ports);
     }

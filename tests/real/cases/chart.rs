@@ -33,6 +33,7 @@ pub const EVERYTHING: &[&str] = &[
     "controllerManager.tolerations[0].operator=Exists",
     LOCAL,
     "service.annotations.team=platform",
+    "service.type=NodePort",
     "managerConfig.quota.mergeWindow=2s",
 ];
 /// All that can be turned off.
@@ -268,7 +269,7 @@ pub async fn each_value_does_what_it_says_and_a_misspelt_one_is_refused(fleet: &
         "ServiceAccount",
     ];
     ensure!(kinds == BTreeSet::from(needed), "{kinds:?}");
-    ensure!(names("Service", &nothing) == ["fedqd"], "the webhook has none");
+    ensure!(names("Service", &nothing) == ["fedqd", "fedqd-metrics"], "the webhook has none");
     checked(&config(&nothing)?.0, &dir)?;
 
     let elsewhere = ["template", RELEASE, &chart(), "-n", "quota", KUBERNETES];
@@ -293,8 +294,15 @@ fn has_everything(rendered: &BTreeMap<Key, Value>, dir: &Path) -> Result<()> {
     ensure!(serde_json::from_str::<Value>(text)? == file, "the dashboard is that of the file");
     let monitor = one("ServiceMonitor", "fedqd")?;
     let selects = monitor["spec"]["selector"]["matchLabels"].as_object().context("labels")?;
-    let labels = one("Service", "fedqd")?["metadata"]["labels"].as_object().context("labels")?;
+    let metrics = one("Service", "fedqd-metrics")?;
+    let labels = metrics["metadata"]["labels"].as_object().context("labels")?;
     ensure!(selects.iter().all(|(key, value)| labels.get(key) == Some(value)), "{selects:?} {labels:?}");
+    let api = one("Service", "fedqd")?;
+    ensure!(api["spec"]["type"] == "NodePort" && metrics["spec"]["type"] == "ClusterIP", "{metrics:#}");
+    ensure!(
+        !api["spec"]["ports"].to_string().contains("metrics"),
+        "whoever reaches it is not asked: {api:#}"
+    );
     let deployment = one("Deployment", "fedqd")?;
     let pod = &deployment["spec"]["template"];
     for (kind, pointer) in [
