@@ -1,7 +1,7 @@
 //! AppWrappers, handed in. Everything else about one is asked where it is asked of a task: it is one that is made of
 //! objects.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use axum::{
     extract::State as Extract,
@@ -17,7 +17,7 @@ use super::{
     task::{Wanted, accept, check, refused, submitted, verdicts},
 };
 use fedq_domain::task::{
-    sky::TaskFile,
+    sky::{TaskFile, duration},
     wrapped::{Wrapped, WrappedFile, WrappedObject, read_manifest},
 };
 use fedq_wire::{
@@ -45,7 +45,8 @@ pub async fn submit_app_wrapper(
     Query(dry_run): Query<DryRun>,
     Json(asked): Json<SubmitAppWrapper>,
 ) -> Result<Response, Failure> {
-    let SubmitAppWrapper { file, id, queue, cluster, unwrap } = asked;
+    let SubmitAppWrapper { file, id, queue, cluster, max_duration, unwrap } = asked;
+    let max_duration = max_duration.map(|text| run_time(&text)).transpose()?;
     let wanted = Wanted::read(id.as_deref(), queue, cluster.as_deref())?;
     owner.may(&state, "create", TASKS).await?;
     let read = read_manifest(file.as_bytes(), owner.namespace()).map_err(|error| {
@@ -54,6 +55,7 @@ pub async fn submit_app_wrapper(
         failure
     })?;
     let WrappedFile { mut task, warnings } = read;
+    task.spec.max_duration = max_duration;
     if let Some(wrapped) = &mut task.spec.wrapped {
         wrapped.user_id.clone_from(&owner.caller.uid);
         wrapped.unwrap = unwrap;
@@ -78,6 +80,16 @@ pub async fn submit_app_wrapper(
     }
     let location = [(header::LOCATION, format!("/api/v1/tasks/{}", submitted.id))];
     Ok((StatusCode::CREATED, location, Json(submitted)).into_response())
+}
+
+fn run_time(text: &str) -> Result<Duration, Failure> {
+    duration(text).filter(|time| !time.is_zero()).ok_or_else(|| {
+        let wrong = "takes seconds, or a number with s, m, h or d, and a second at least";
+        let detail = format!("maxDuration: {wrong}");
+        let mut failure = Failure::new(StatusCode::UNPROCESSABLE_ENTITY, Code::Invalid, detail);
+        failure.0.causes = vec![Cause::new("maxDuration", wrong)];
+        failure
+    })
 }
 
 /// The clusters' consent to what AppWrappers make is the rights of who makes it there; this Job is made with fedqd's own.

@@ -72,7 +72,7 @@ pub async fn submit_task(
     let uploads = submit::uploads(&state, &owner, &asked.uploads, dry_run).await?;
     let pods = Allowed::By(owner.rule.pods.clone());
     let (text, options) = options(asked, uploads, pods);
-    let options = Options { limits: owner.rule.limits, ..options };
+    let options = Options { limits: submit::limits(&state, &owner, &wanted).await?, ..options };
     let file = sky::read_file(text.as_bytes(), &options).map_err(|error| refused(&error))?;
     let warnings = file.warnings.iter().map(ToString::to_string).collect();
     let checked = check(&state, &owner, file, &wanted).await?;

@@ -43,9 +43,9 @@ async fn submit(
     output: Output,
     session: &mut Session,
 ) -> Result<u8, CliError> {
-    let AppWrapperPlace { queue, cluster, unwrap, detach, dry_run } = place;
+    let AppWrapperPlace { queue, cluster, max_duration, unwrap, detach, dry_run } = place;
     let id = Some(TaskId::draw(fastrand::u64(..)).to_string());
-    let asked = SubmitAppWrapper { file, id, queue, cluster, unwrap };
+    let asked = SubmitAppWrapper { file, id, queue, cluster, max_duration, unwrap };
     let (api, printer) = session.both()?;
     let path = if dry_run { "/appwrappers?dryRun=All" } else { "/appwrappers" };
     let submitted: Submitted = task::submit::send(api, path, &asked, printer).await?;

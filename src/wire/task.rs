@@ -229,6 +229,10 @@ pub struct SubmitAppWrapper {
     )]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
+    /// For how long it may run: seconds, or a number with `s`, `m`, `h` or `d`.
+    #[schema(max_length = 64)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_duration: Option<String>,
     /// Where nothing runs AppWrappers its one Job is made by itself. Takes `tasks.unwrapJobs` of fedqd.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unwrap: bool,

@@ -333,3 +333,20 @@ fn the_command_line_submits_lists_and_stops_them() {
     assert_eq!(code, Some(1));
     assert!(err.contains("fedq appwrapper wrap makes an AppWrapper of other manifests"), "{err}");
 }
+
+#[tokio::test]
+async fn an_appwrapper_runs_for_no_longer_than_is_asked_for() {
+    let served = stage().await;
+    let submit = async |time: &str| {
+        let asked = json!({"file": wrapper(&[job("a")]), "maxDuration": time});
+        served.call(ANN, "POST /appwrappers", asked).await
+    };
+    let (status, submitted) = submit("2h").await;
+    assert_eq!(status, 201, "{submitted}");
+    let path = format!("GET /tasks/{}", submitted["id"].as_str().unwrap());
+    assert_eq!(served.call(ANN, &path, Value::Null).await.1["maxDuration"], "2h");
+    for wrong in ["0", "-1h", "2 hours", ""] {
+        let (status, problem) = submit(wrong).await;
+        assert_eq!((status, causes(&problem)[0].0.as_str()), (422, "maxDuration"), "{wrong}: {problem}");
+    }
+}

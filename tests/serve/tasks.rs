@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use axum::{body::Body, http::Request};
+use fedq_api::Parts;
 use fedq_domain::task::{
     choose::{obstacle::Obstacle, view::Access},
     event::Event,
     fleet::{Fleet, Member},
+    limits::Limits,
     names::TaskId,
     phase::Move,
     record::NodeCounts,
@@ -616,4 +618,29 @@ async fn what_a_tenants_limits_can_never_allow_is_refused_where_it_stands() {
     assert_eq!(told["maxDuration"], "8h", "what may be at most is the default where there is none: {told}");
     let id = submit(&served, ANN, "run: x\nresources: {accelerators: 99}\n").await;
     assert!(!id.is_empty(), "another tenant has no limits");
+}
+
+#[tokio::test]
+async fn what_was_accepted_is_answered_again_also_when_limits_have_changed_since() {
+    let unbounded = |parts: &mut Parts| {
+        for rule in &mut parts.tenants.0 {
+            rule.limits = Limits::default();
+        }
+    };
+    let before = served_as(unbounded).await;
+    let asked = |id: &str, file: &str| json!({"file": file, "queue": "q", "id": id});
+    let large = "run: x\nmax_duration: 9h\nresources: {accelerators: 17}\n";
+    let (status, first) = before.call(BOB, "POST /tasks", asked("0a1b2c3d", large)).await;
+    assert_eq!(status, 201, "{first}");
+    let (status, small) = before.call(BOB, "POST /tasks", asked("0a1b2c3e", "run: x\n")).await;
+    assert_eq!(status, 201, "{small}");
+    let after = served_as(|parts| parts.store = before.store.clone()).await;
+    let again = after.call(BOB, "POST /tasks", asked("0a1b2c3d", large)).await;
+    assert_eq!(again, (201, first));
+    let again = after.call(BOB, "POST /tasks", asked("0a1b2c3e", "run: x\n")).await;
+    assert_eq!(again, (201, small), "the maximum is the default of what comes from now on");
+    let (status, other) = after.call(BOB, "POST /tasks", asked("0a1b2c3d", "run: x\n")).await;
+    assert_eq!(status, 409, "{other}");
+    let (status, new) = after.call(BOB, "POST /tasks", asked("0a1b2c3f", large)).await;
+    assert_eq!(status, 422, "{new}");
 }

@@ -110,11 +110,12 @@ mod tests {
     }
 
     /// Text of requests that has a bound and no form, and why it can have none.
-    const FREE: [(&str, &str); 16] = [
+    const FREE: [(&str, &str); 17] = [
         ("body confirm_cluster.uid", "compared with the one that is there, and never kept"),
         ("body join_cluster.context", "a name in the kubeconfig, which may be any text"),
         ("body join_cluster.kubeconfig", FORMAT),
         ("body submit_app_wrapper.file", FORMAT),
+        ("body submit_app_wrapper.maxDuration", FORMAT),
         ("body submit_task.accelerators", FORMAT),
         ("body submit_task.cpus", FORMAT),
         ("body submit_task.diskSize", FORMAT),

@@ -14,6 +14,7 @@ use crate::{
 use fedq_domain::task::{
     choose::{Choice, Outcome, Verdict, Wish},
     fleet::{NoRoute, Tenancy},
+    limits::Limits,
     names::TaskId,
     phase,
     pipeline::Stage,
@@ -146,6 +147,14 @@ fn fits(spec: &TaskSpec, most: u64) -> Result<(), Failure> {
     ))
 }
 
+/// What a task file is held to. One that was accepted already was within what held then.
+pub async fn limits(state: &State, owner: &Owner, wanted: &Wanted) -> Result<Limits, Failure> {
+    match &wanted.id {
+        Some(id) if state.store.task(id).await?.is_some() => Ok(Limits::default()),
+        _ => Ok(owner.rule.limits),
+    }
+}
+
 /// Finds out whether each task of a file may be accepted.
 pub async fn check(
     state: &State,
@@ -237,11 +246,11 @@ async fn check_one(
 ) -> Result<Checked, Failure> {
     let NewTask { mut spec, secrets } = task;
     fits(&spec, state.uploads.one_task)?;
-    if spec.wrapped.is_some() {
+    if spec.wrapped.is_some() && before == Before::New {
         // Of a task file this was found out where it stands there.
         let limits = &owner.rule.limits;
         spec.max_duration = limits.duration(spec.max_duration).map_err(|error| invalid(error.to_string()))?;
-        if let Some(excess) = limits.forbid(&spec).filter(|_| before == Before::New) {
+        if let Some(excess) = limits.forbid(&spec) {
             return Err(invalid(excess.refusal()));
         }
     }
@@ -474,6 +483,8 @@ async fn repeated(state: &State, checked: Vec<Checked>) -> Result<Vec<TaskRow>, 
         let mut spec = spec.clone();
         // A newer fedqd may word them otherwise.
         spec.warnings.clear();
+        // Where nothing was asked for it is what the tenant's limits said then.
+        spec.max_duration = None;
         for claim in spec.volumes.iter_mut().filter_map(|mount| mount.claim.as_mut()) {
             // Its cluster said it, nobody asked for it.
             claim.shared = false;

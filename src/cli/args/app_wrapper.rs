@@ -82,6 +82,9 @@ pub struct AppWrapperPlace {
     /// Run on this cluster only
     #[arg(long, value_name = "CLUSTER")]
     pub cluster: Option<String>,
+    /// End it when it has run for so long: seconds, or a number with m, h or d
+    #[arg(long, value_name = "TIME")]
+    pub max_duration: Option<String>,
     /// Where nothing runs AppWrappers, make its one Job by itself (if tasks.unwrapJobs of fedqd allows it)
     #[arg(long)]
     pub unwrap: bool,

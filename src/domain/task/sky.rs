@@ -14,7 +14,13 @@ mod text;
 
 use std::collections::BTreeMap;
 
-pub use self::{changes::Changes, config::is_reserved, document::MAX_NAME, reader::Note, text::is_variable};
+pub use self::{
+    changes::Changes,
+    config::is_reserved,
+    document::MAX_NAME,
+    reader::Note,
+    text::{duration, is_variable},
+};
 use self::{
     document::Overrides,
     reader::{At, Notes},
