@@ -78,7 +78,7 @@ async fn run_cases(worker: &Cluster, operator: Operator) -> Result<()> {
     let cases: Vec<Case> = serde_saphyr::from_str(CASES)?;
     ensure!(cases.len() == 29, "upstream has 29 cases besides load and metrics, {} are here", cases.len());
     let history = operators::History::follow(worker);
-    let _played = operators::play_pytorch(worker);
+    let _played = operators::play_foreign(worker);
     allow_limited_user(worker).await?;
     let ran = join_all(cases.iter().map(|case| async {
         let ran = run_case(worker, case, &history).await;

@@ -180,7 +180,7 @@ pub async fn failures_owners_and_pods_that_stay_are_dealt_with(fleet: &Fleet) ->
     look_like_upstreams(worker).await?;
     let _running = Operator::Ours.start(fleet, worker, name).await?;
     let history = History::follow(worker);
-    let _played = operators::play_pytorch(worker);
+    let _played = operators::play_foreign(worker);
     tokio::try_join!(
         async { a_failed_pytorch_job_resets(worker, &history).await.context("PyTorchJob") },
         async { what_is_anothers_is_left_alone(worker).await.context("owners") },

@@ -1,13 +1,14 @@
-//! Who is around AppWrappers: what remembers their phases, and who makes pods of PyTorchJobs.
+//! Who is around AppWrappers: what remembers their phases, and whose kinds they wrap.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::StreamExt;
-use kube::api::{ApiResource, DynamicObject};
+use futures::{FutureExt, StreamExt};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
@@ -68,27 +69,15 @@ fn key(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }
 
-/// Makes the workers of each PyTorchJob, as Kubeflow's operator does.
-pub fn play_pytorch(cluster: &Cluster) -> Aborted {
+/// Makes of PyTorchJobs, RayClusters and RayJobs what Kubeflow's training operator and KubeRay make of them, and says what they
+/// say.
+pub fn play_foreign(cluster: &Cluster) -> Aborted {
     let client = cluster.client.clone();
-    let resource =
-        ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk("kubeflow.org", "v1", "PyTorchJob"));
     let playing = tokio::spawn(async move {
-        let jobs = Api::<DynamicObject>::all_with(client.clone(), &resource);
         loop {
-            for job in jobs.list(&kube::api::ListParams::default()).await.into_iter().flatten() {
-                if job.metadata.deletion_timestamp.is_some() {
-                    continue;
-                }
-                let pods = Api::<DynamicObject>::namespaced_with(
-                    client.clone(),
-                    &job.namespace().unwrap_or_default(),
-                    &ApiResource::erase::<k8s_openapi::api::core::v1::Pod>(&()),
-                );
-                for pod in workers(&job) {
-                    // It is there already.
-                    let _ = pods.create(&kube::api::PostParams::default(), &pod).await;
-                }
+            // What fails, as while the API server is away, is tried again.
+            for act in [play_pytorch(&client).boxed(), play_ray(&client).boxed()] {
+                let _ = act.await;
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
@@ -96,22 +85,114 @@ pub fn play_pytorch(cluster: &Cluster) -> Aborted {
     Aborted(playing.abort_handle())
 }
 
-fn workers(job: &DynamicObject) -> Vec<DynamicObject> {
-    let worker = &job.data["spec"]["pytorchReplicaSpecs"]["Worker"];
-    let pod = |index: u64| {
-        let mut metadata = worker["template"]["metadata"].clone();
-        if metadata.is_null() {
-            metadata = json!({});
+async fn play_pytorch(client: &Client) -> kube::Result<()> {
+    for job in all(client, PYTORCH_JOB).await? {
+        let worker = &job.data["spec"]["pytorchReplicaSpecs"]["Worker"];
+        for index in 0..worker["replicas"].as_u64().unwrap_or(1) {
+            let name = format!("{}-worker-{index}", job.name_any());
+            let mut pod = pod(&worker["template"]);
+            pod["spec"]["restartPolicy"] = json!("OnFailure");
+            make(client, &job, (PYTORCH_JOB, POD), (&name, pod)).await?;
         }
-        metadata["name"] = json!(format!("{}-worker-{index}", job.name_any()));
-        metadata["ownerReferences"] = json!([{
-            "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": job.name_any(), "uid": job.uid(),
-            "controller": true,
-        }]);
-        let mut spec = worker["template"]["spec"].clone();
-        spec["restartPolicy"] = json!("OnFailure");
-        let pod: Value = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
-        serde_json::from_value(pod).ok()
-    };
-    (0..worker["replicas"].as_u64().unwrap_or(1)).filter_map(pod).collect()
+    }
+    Ok(())
+}
+
+/// A RayJob has a RayCluster of its own, and that a head and groups of workers.
+async fn play_ray(client: &Client) -> kube::Result<()> {
+    let jobs = all(client, RAY_JOB).await?;
+    for job in &jobs {
+        let cluster = json!({"spec": job.data["spec"]["rayClusterSpec"]});
+        make(client, job, (RAY_JOB, RAY_CLUSTER), (&job.name_any(), cluster)).await?;
+        let says = json!({"jobDeploymentStatus": "Running", "jobStatus": "RUNNING", "rayClusterName": job.name_any()});
+        say(client, job, RAY_JOB, says).await?;
+    }
+    for cluster in all(client, RAY_CLUSTER).await? {
+        // That of a RayJob goes with it, a while later.
+        let is_left = |owner: &OwnerReference| jobs.iter().all(|job| job.uid().as_ref() != Some(&owner.uid));
+        if cluster.owner_references().iter().any(|owner| owner.kind == "RayJob" && is_left(owner)) {
+            continue;
+        }
+        let name = cluster.name_any();
+        let spec = &cluster.data["spec"];
+        let head = pod(&spec["headGroupSpec"]["template"]);
+        make(client, &cluster, (RAY_CLUSTER, POD), (&format!("{name}-head"), head)).await?;
+        let mut workers = 0;
+        for group in spec["workerGroupSpecs"].as_array().into_iter().flatten() {
+            for _ in 0..group["replicas"].as_u64().unwrap_or_default() {
+                let name = format!("{name}-worker-{workers}");
+                make(client, &cluster, (RAY_CLUSTER, POD), (&name, pod(&group["template"]))).await?;
+                workers += 1;
+            }
+        }
+        let says = json!({
+            "state": "ready", "desiredWorkerReplicas": workers, "availableWorkerReplicas": workers,
+            "conditions": [{
+                "type": "RayClusterProvisioned", "status": "True", "reason": "AllPodRunningAndReadyFirstTime", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        });
+        say(client, &cluster, RAY_CLUSTER, says).await?;
+    }
+    Ok(())
+}
+
+type Kind = (&'static str, &'static str);
+
+const POD: Kind = ("v1", "Pod");
+const PYTORCH_JOB: Kind = ("kubeflow.org/v1", "PyTorchJob");
+const RAY_CLUSTER: Kind = ("ray.io/v1", "RayCluster");
+const RAY_JOB: Kind = ("ray.io/v1", "RayJob");
+
+fn api_resource((api_version, kind): Kind) -> ApiResource {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk(group, version, kind))
+}
+
+/// Those that are not being deleted.
+async fn all(client: &Client, kind: Kind) -> kube::Result<Vec<DynamicObject>> {
+    let api = Api::<DynamicObject>::all_with(client.clone(), &api_resource(kind));
+    let mut all = api.list(&ListParams::default()).await?.items;
+    all.retain(|one| one.metadata.deletion_timestamp.is_none());
+    Ok(all)
+}
+
+fn pod(template: &Value) -> Value {
+    let mut pod = template.clone();
+    if pod["metadata"].is_null() {
+        pod["metadata"] = json!({});
+    }
+    pod
+}
+
+/// Where it is not there already.
+async fn make(
+    client: &Client,
+    owner: &DynamicObject,
+    (owners, kind): (Kind, Kind),
+    (name, mut object): (&str, Value),
+) -> kube::Result<()> {
+    object["apiVersion"] = json!(kind.0);
+    object["kind"] = json!(kind.1);
+    object["metadata"]["name"] = json!(name);
+    object["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": owners.0, "kind": owners.1, "name": owner.name_any(), "uid": owner.uid(), "controller": true,
+    }]);
+    let namespace = owner.namespace().unwrap_or_default();
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &api_resource(kind));
+    let object = serde_json::from_value(object).map_err(kube::Error::SerdeError)?;
+    match api.create(&PostParams::default(), &object).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        made => made.map(drop),
+    }
+}
+
+async fn say(client: &Client, of: &DynamicObject, kind: Kind, status: Value) -> kube::Result<()> {
+    if of.data["status"] == status {
+        return Ok(());
+    }
+    let namespace = of.namespace().unwrap_or_default();
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &api_resource(kind));
+    let patch = Patch::Merge(json!({"status": status}));
+    api.patch_status(&of.name_any(), &PatchParams::default(), &patch).await.map(drop)
 }
