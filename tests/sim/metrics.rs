@@ -78,8 +78,12 @@ async fn every_metric_that_the_readme_lists_has_samples() {
     queue["metadata"] = json!({"namespace": queue["metadata"]["namespace"], "name": "another"});
     stage.bed.hub.put(queue).await.unwrap();
 
+    // More nodes could come.
+    let most = json!({"metadata": {"annotations": {"fedq.dev/max-capacity": "example.com/licence=4"}}});
+    stage.bed.hub.merge("ResourceFlavor", "gpus", most).await.unwrap();
+
     let mut listed = listed();
-    assert_eq!(listed.len(), 27, "{listed:?}");
+    assert_eq!(listed.len(), 28, "{listed:?}");
     // Only Kueue itself gives a Workload to a cluster: the real case of MultiKueue's stories finds its samples.
     assert!(listed.remove("fedq_admission_seconds"), "{listed:?}");
     shows(&stage, &format!("not all of {listed:?}"), |text| listed.iter().all(|name| has_sample(text, name)))

@@ -25,14 +25,15 @@ use crate::support::tools::prometheus;
 const README: &str = include_str!("../../../README.md");
 const RULES: &str = "deploy/prometheus/rules.yml";
 const DASHBOARD: &str = include_str!("../../../deploy/prometheus/dashboard.json");
-/// What only happens where something goes wrong, or fedq runs tasks, or MultiKueue sends work. Prometheus finds them in
-/// `prometheus_raises_alerts_and_takes_any_label`, and `tests/sim` in a fedqd.
-const ELSEWHERE: [&str; 5] = [
+/// What only happens where something goes wrong, or fedq runs tasks, or MultiKueue sends work, or nodes could come. Prometheus
+/// finds them in `prometheus_raises_alerts_and_takes_any_label`, and `tests/sim` in a fedqd.
+const ELSEWHERE: [&str; 6] = [
     "fedq_watch_restarts_total",
     "fedq_cluster_refusals_total",
     "fedq_task_events_total",
     "fedq_insecure",
     "fedq_admission_seconds",
+    "fedq_quota_coming",
 ];
 
 pub async fn prometheus_scrapes_and_finds_every_metric(fleet: &Fleet) -> Result<()> {
@@ -95,6 +96,13 @@ pub async fn prometheus_raises_alerts_and_takes_any_label(_: &Fleet) -> Result<(
     beside.spawn(async move {
         axum::serve(listener, Router::new().route("/metrics", get(exposition))).await.expect("it serves");
     });
+    let at = fedq_domain::resources::FlavorResource {
+        flavor: fedq_values::ids::FlavorName::new("gpus")?,
+        resource: fedq_values::ids::ResourceName::new(GPU)?,
+    };
+    let coming = fedq_values::quantity::Amount::new(8);
+    let zero = fedq_base::telemetry::QuotaGauge::zero(at);
+    metrics.quota(&cluster, &[fedq_base::telemetry::QuotaGauge { coming, ..zero }]);
     beside.spawn(async move {
         loop {
             metrics.refused(&cluster, "Forbidden");
