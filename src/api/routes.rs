@@ -55,7 +55,7 @@ pub struct Uncompressed;
         (name = "placements", description = "Which clusters Placements choose, and why"),
         (
             name = "proxy",
-            description = "Kubernetes' API of a joined cluster, as far as kueue's commands ask for it, is under `/api/v1/clusters/{cluster}/proxy`, the hub's under `/api/v1/hub/proxy`: for `kubectl --server` and `fedq kueue`. Under `/api/v1/followed` the same paths of ClusterQueues, LocalQueues and ResourceFlavors give one line for each cluster, from what fedqd follows of it: `?clusters=a,b` names some. What passes, with whose rights, is described in the README. Paths of any length are nothing that this document can list; a cluster's own is at `/api/v1/clusters/{cluster}/proxy/openapi/v3`."
+            description = "Kubernetes' API of a joined cluster, as far as kueue's commands ask for it, is under `/api/v1/clusters/{cluster}/proxy`, the hub's under `/api/v1/hub/proxy`: for `kubectl --server` and `fedq kueue`. Under `/api/v1/followed` the same paths of ClusterQueues, LocalQueues and ResourceFlavors give one line for each cluster, from what fedqd follows of it: `?clusters=a,b` names some. What passes, with whose rights, is described in docs/commands.md. Paths of any length are nothing that this document can list; a cluster's own is at `/api/v1/clusters/{cluster}/proxy/openapi/v3`."
         ),
         (name = "audit", description = "Who did what"),
         (name = "system", description = "The daemon itself")

@@ -1,4 +1,4 @@
-//! The README names what there is: keys of the configuration, metrics, commands, files.
+//! Documents name what there is: keys of the configuration, metrics, commands, files, each other.
 
 use std::collections::BTreeSet;
 use std::{fs, path::Path, process::Command};
@@ -8,21 +8,32 @@ use serde_json::Value;
 use super::imports::{names, read, sources};
 
 /// Documents for people.
-const DOCUMENTS: [&str; 2] = ["README.md", "ARCHITECTURE.md"];
+fn documents() -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let pages = fs::read_dir(root.join("docs")).expect("docs can be listed");
+    let names =
+        pages.map(|page| page.expect("docs can be listed").file_name().to_string_lossy().into_owned());
+    let pages = names.filter(|name| Path::new(name).extension().is_some_and(|end| end == "md"));
+    let mut all: Vec<String> = pages.map(|name| format!("docs/{name}")).collect();
+    all.sort();
+    assert!(8 < all.len(), "{all:?}");
+    all.extend(["README.md", "ARCHITECTURE.md", "SECURITY.md"].map(str::to_owned));
+    all
+}
 
 #[test]
 fn configuration_keys_in_the_documents_exist() {
     let config: Value = serde_saphyr::from_str(&read("config/fedqd.yaml")).expect("valid YAML");
     let Value::Object(sections) = &config else { panic!("a map of sections") };
     let mut wrong = Vec::new();
-    for document in DOCUMENTS {
-        for name in names(&without_code_blocks(&read(document))) {
+    for document in documents() {
+        for name in names(&without_code_blocks(&read(&document))) {
             let Some((section, _)) = name.split_once('.') else { continue };
             let is_key = name.chars().all(|c| c.is_ascii_alphabetic() || c == '.');
             // `store.path` is a key, `store.rs` a file.
             if is_key
                 && sections.contains_key(section)
-                && Path::new(&name).extension().is_none_or(|end| end != "rs")
+                && Path::new(&name).extension().is_none_or(|end| end != "rs" && end != "yaml")
             {
                 let pointer = format!("/{}", name.replace('.', "/"));
                 if config.pointer(&pointer).is_none() {
@@ -35,9 +46,9 @@ fn configuration_keys_in_the_documents_exist() {
 }
 
 #[test]
-fn the_readme_lists_every_metric_and_no_other() {
+fn every_metric_and_no_other_is_listed() {
     let registered = registered_metrics();
-    let listed: BTreeSet<String> = names(&without_code_blocks(&read("README.md")))
+    let listed: BTreeSet<String> = names(&without_code_blocks(&read("docs/observability.md")))
         .into_iter()
         .filter_map(|name| metric(&name))
         .collect();
@@ -58,8 +69,8 @@ fn files_in_the_documents_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let all: Vec<String> = sources("src").into_iter().chain(sources("tests")).map(|(path, _)| path).collect();
     let mut missing = Vec::new();
-    for document in DOCUMENTS {
-        for name in names(&without_code_blocks(&read(document))) {
+    for document in documents() {
+        for name in names(&without_code_blocks(&read(&document))) {
             // A file may be named from a folder that the text has just named.
             let is_source =
                 Path::new(&name).extension().is_some_and(|end| end == "rs") && !name.contains(' ');
@@ -71,6 +82,57 @@ fn files_in_the_documents_exist() {
         }
     }
     assert!(missing.is_empty(), "no such file:\n{}", missing.join("\n"));
+}
+
+/// Links to files of the repository, and to headings of documents.
+#[test]
+fn links_in_the_documents_lead_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (mut seen, mut wrong) = (0, Vec::new());
+    for document in documents() {
+        let folder = Path::new(&document).parent().expect("a folder");
+        for link in links(&without_code_blocks(&read(&document))) {
+            let (file, heading) = link.split_once('#').unwrap_or((&link, ""));
+            let target = if file.is_empty() { document.clone() } else { joined(folder, file) };
+            let headings = || anchors(&read(&target));
+            let there = root.join(&target).exists() && (heading.is_empty() || headings().contains(heading));
+            seen += 1;
+            if !there {
+                wrong.push(format!("{document}: {link}"));
+            }
+        }
+    }
+    assert!(30 < seen, "only {seen} links were found");
+    assert!(wrong.is_empty(), "these lead nowhere:\n{}", wrong.join("\n"));
+}
+
+/// What `](…)` leads to, but for other sites.
+fn links(text: &str) -> Vec<String> {
+    let behind = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    behind.filter(|link| !link.contains("://")).map(str::to_owned).collect()
+}
+
+/// A path with `..` in it, from a folder of the repository.
+fn joined(folder: &Path, file: &str) -> String {
+    let mut parts: Vec<&str> = folder.iter().filter_map(|part| part.to_str()).collect();
+    for part in file.split('/') {
+        if part == ".." { _ = parts.pop() } else { parts.push(part) }
+    }
+    parts.join("/")
+}
+
+/// As GitHub makes them of headings.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let text = without_code_blocks(text);
+    let headings = text
+        .lines()
+        .filter_map(|line| line.strip_prefix('#'))
+        .map(|line| line.trim_start_matches('#').trim());
+    let letters = |heading: &str| {
+        let kept = heading.to_lowercase().replace(' ', "-");
+        kept.chars().filter(|c| c.is_alphanumeric() || ['-', '_'].contains(c)).collect()
+    };
+    headings.map(letters).collect()
 }
 
 #[test]
@@ -114,8 +176,8 @@ fn labels_and_annotations_in_the_documents_exist() {
         .filter(|literal| literal.starts_with("fedq.dev/"))
         .collect();
     let policy = read("deploy/worker/policy.yaml");
-    for document in DOCUMENTS {
-        let text = read(document);
+    for document in documents() {
+        let text = read(&document);
         for (at, _) in text.match_indices("fedq.dev/") {
             let rest = &text[at..];
             let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || "./-".contains(c)));
@@ -129,7 +191,7 @@ fn labels_and_annotations_in_the_documents_exist() {
 
 /// The words of conditions and assignments: each is explained, and only those that exist are.
 #[test]
-fn the_readme_explains_every_reason() {
+fn every_reason_is_explained() {
     let files = [
         "src/domain/claim/problem.rs",
         "src/domain/claim_status.rs",
@@ -145,9 +207,7 @@ fn the_readme_explains_every_reason() {
         .flat_map(|file| literals(&read(file)))
         .filter(|word| is_word(word) && !others.contains(&word.as_str()))
         .collect();
-    let readme = read("README.md");
-    let section = readme.split("\n## ").find(|section| section.starts_with("Troubleshooting"));
-    let section = section.expect("README.md has a section Troubleshooting");
+    let section = read("docs/troubleshooting.md");
     let explained: BTreeSet<String> = section
         .lines()
         .filter(|line| line.starts_with("| `"))
@@ -179,7 +239,7 @@ fn is_word(text: &str) -> bool {
 }
 
 #[test]
-fn the_readme_lists_every_command_and_no_other() {
+fn every_command_and_no_other_is_listed() {
     let mut commands = BTreeSet::new();
     let mut open = vec![Vec::new()];
     while let Some(path) = open.pop() {
@@ -189,12 +249,8 @@ fn the_readme_lists_every_command_and_no_other() {
         }
         open.extend(below.into_iter().map(|name| [path.clone(), vec![name]].concat()));
     }
-    let readme = read("README.md");
-    let section = readme.split("\n## ").find(|section| section.starts_with("Commands"));
-    let rows = section
-        .expect("README.md has a section Commands")
-        .lines()
-        .filter(|line| line.starts_with("| `fedq "));
+    let page = read("docs/commands.md");
+    let rows = page.lines().filter(|line| line.starts_with("| `fedq "));
     let listed: BTreeSet<String> = rows
         .filter_map(|row| names(row).into_iter().next())
         .map(|name| name.trim_end_matches(|c: char| c.is_ascii_uppercase()).trim_end().to_owned())

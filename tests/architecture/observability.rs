@@ -145,8 +145,8 @@ fn what_is_wrong_with_an_expression_is_seen() {
 fn alerts_ask_for_metrics_that_there_are_and_say_what_to_do() {
     let series = series();
     let rules: Value = serde_saphyr::from_str(&read(RULES)).expect("valid YAML");
-    let readme = read("README.md");
-    let section = readme.split("\n### Alerts\n").nth(1).expect("README.md has a section Alerts");
+    let page = read("docs/observability.md");
+    let section = page.split("\n## Alerts\n").nth(1).expect("docs/observability.md has a section Alerts");
     let section = section.split("\n## ").next().expect("it ends");
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
     let rows: BTreeMap<&str, &str> = rows.collect();
@@ -164,14 +164,14 @@ fn alerts_ask_for_metrics_that_there_are_and_say_what_to_do() {
                     .collect();
                 assert!(unknown.is_empty(), "{name}: {key} names {unknown:?}");
             }
-            assert_eq!(rule["annotations"]["runbook"], "README.md#alerts", "{name}");
+            assert_eq!(rule["annotations"]["runbook"], "docs/observability.md#alerts", "{name}");
             let severity = rule["labels"]["severity"].as_str().expect("a severity");
             assert!(["info", "warning", "critical"].contains(&severity), "{name}");
             alerts.insert(name);
         }
     }
     let listed: BTreeSet<&str> = rows.keys().copied().collect();
-    assert_eq!(listed, alerts, "README.md lists each alert");
+    assert_eq!(listed, alerts, "docs/observability.md lists each alert");
     for (name, row) in rows {
         assert!(40 < row.len(), "{name}: what it means and what to do: {row}");
     }

@@ -1,4 +1,4 @@
-//! Every line that fedqd logs as JSON is one that a collector takes apart: OpenTelemetry's does, with what the README has for
+//! Every line that fedqd logs as JSON is one that a collector takes apart: OpenTelemetry's does, with what docs/observability.md has for
 //! it.
 
 use std::{
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::tools::COLLECTOR;
 
-const README: &str = include_str!("../../README.md");
+const PAGE: &str = include_str!("../../docs/observability.md");
 const WITHIN: Duration = Duration::from_mins(1);
 
 /// fedqd with a hub that nobody answers for.
@@ -91,9 +91,9 @@ fn names(line: &str) -> Vec<String> {
     names
 }
 
-/// The README's operators of the collector's receiver.
+/// The documented operators of the collector's receiver.
 fn operators() -> &'static str {
-    let block = README.split("```yaml\n").find(|block| block.starts_with("- type: json_parser")).unwrap();
+    let block = PAGE.split("```yaml\n").find(|block| block.starts_with("- type: json_parser")).unwrap();
     block.split("```").next().unwrap()
 }
 

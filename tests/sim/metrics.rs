@@ -11,11 +11,11 @@ use fedq_sim::cluster::{Cluster, Options};
 use super::bed::{KUEUE, WITHIN, wait};
 use super::tasks::stage::{Stage, wrong};
 
-const README: &str = include_str!("../../README.md");
+const PAGE: &str = include_str!("../../docs/observability.md");
 
-/// Every name that the README's table of metrics lists.
+/// Every name in the table of metrics.
 fn listed() -> BTreeSet<&'static str> {
-    let table = README.split("`/metrics` has:").nth(1).unwrap();
+    let table = PAGE.split("`/metrics` has:").nth(1).unwrap();
     let rows =
         table.lines().skip_while(|line| !line.starts_with("| `")).take_while(|line| line.starts_with('|'));
     let names = rows.flat_map(|row| row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2));

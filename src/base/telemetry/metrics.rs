@@ -770,7 +770,7 @@ mod tests {
         assert!(!metrics.encode().expect("encodes").contains("worker-1"));
     }
 
-    /// As the README counts them for a thousand clusters of four cells.
+    /// As docs/observability.md counts them for a thousand clusters of four cells.
     #[test]
     fn the_series_of_a_thousand_clusters_are_bounded_by_what_they_have() {
         const CLUSTERS: usize = 1000;

@@ -251,7 +251,7 @@ pub(super) fn incomplete(input: &StatusInput<'_>, assignment: &Assignment) -> Op
 pub(super) fn conflict(queue: &QueueName, writers: &Writers) -> String {
     format!(
         "ClusterQueue `{queue}` is changed back again and again by {writers}: `fedq quota explain {queue}` \
-         prints what to put into their configuration (README, \"Queues in Git\")"
+         prints what to put into their configuration (docs/gitops.md)"
     )
 }
 

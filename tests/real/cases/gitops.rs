@@ -21,7 +21,7 @@ use crate::support::wait::{Seen, eventually, throughout};
 /// What people are told to do. The cases do it to the letter.
 pub(super) const ARGO_CD: &str = include_str!("../../../deploy/examples/gitops/argocd.yaml");
 pub(super) const FLUX: &str = include_str!("../../../deploy/examples/gitops/flux.yaml");
-const README: &str = include_str!("../../../README.md");
+const PAGE: &str = include_str!("../../../docs/gitops.md");
 pub(super) const QUEUE: &str = include_str!("../../../deploy/examples/gitops/queues/team-a.yaml");
 pub(super) const TEAM_A: &str = "team-a";
 /// Whose quota is in a Cohort.
@@ -187,7 +187,7 @@ fn with_another_flavor() -> String {
     format!("{QUEUE}{flavor}")
 }
 
-/// Flux applies it. Argo CD shows it and applies it once it is told what the README says.
+/// Flux applies it. Argo CD shows it and applies it once it is told what docs/gitops.md says.
 async fn another_flavor(hub: &Cluster, engine: &Engine<'_>) -> Result<()> {
     let changed =
         with_another_flavor().replace("withinClusterQueue: Never", "withinClusterQueue: LowerPriority");
@@ -205,12 +205,12 @@ async fn another_flavor(hub: &Cluster, engine: &Engine<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What the README tells people to tell Argo CD, until that is done.
+/// What docs/gitops.md tells people to tell Argo CD, until that is done.
 pub(super) async fn told_to_sync(hub: &Cluster, done: impl Fn(&Value) -> bool) -> Result<()> {
     let args = ["patch", "application", "queues", "--namespace", "argocd", "--type", "merge", "--patch"];
     let patch = r#"{"operation": {"sync": {"syncOptions": []}}}"#;
     let told = format!("kubectl {} '{patch}'", args.join(" "));
-    ensure!(README.contains(&told), "the README does not say: {told}");
+    ensure!(PAGE.contains(&told), "docs/gitops.md does not say: {told}");
     // Self-heal, which here comes every second, may have one under way, and then only the next counts.
     eventually("the sync that was asked for", SOON, async || {
         hub.kubectl(&[&args[..], &[patch]].concat())?;

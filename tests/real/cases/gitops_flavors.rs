@@ -168,7 +168,7 @@ async fn flux(stage: &Stage<'_>, engine: &Engine<'_>) -> Result<()> {
     ignored(stage, engine).await
 }
 
-/// As the README has it: the pointers go in the commit that inserts or removes, and come back for the new places.
+/// As docs/gitops.md has it: the pointers go in the commit that inserts or removes, and come back for the new places.
 async fn by_place(stage: &Stage<'_>, engine: &Engine<'_>) -> Result<()> {
     let hub = stage.hub();
     engine.commit("reserved.yaml", Some(RESERVED)).await?;

@@ -223,7 +223,7 @@ fn examples() -> Result<Vec<String>> {
         let blocks = text.split("\n```yaml\n").skip(1).filter_map(|block| block.split("\n```").next());
         found.extend(blocks.filter(|block| block.contains("apiVersion: ")).map(str::to_owned));
     }
-    ensure!(!found.is_empty(), "the README shows manifests");
+    ensure!(!found.is_empty(), "the documents show manifests");
     Ok(found)
 }
 

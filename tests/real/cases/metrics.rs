@@ -22,7 +22,7 @@ use crate::support::fleet::Fleet;
 use crate::support::nodes::node;
 use crate::support::tools::prometheus;
 
-const README: &str = include_str!("../../../README.md");
+const PAGE: &str = include_str!("../../../docs/observability.md");
 const RULES: &str = "deploy/prometheus/rules.yml";
 const DASHBOARD: &str = include_str!("../../../deploy/prometheus/dashboard.json");
 /// What only happens where something goes wrong, or fedq runs tasks, or MultiKueue sends work, or nodes could come. Prometheus
@@ -55,7 +55,7 @@ pub async fn prometheus_scrapes_and_finds_every_metric(fleet: &Fleet) -> Result<
         .filter(|name| !ELSEWHERE.contains(name))
         .map(|name| format!("{{__name__=~\"{name}(_count)?\",job=\"fedq\"}}"))
         .collect();
-    ensure!(15 < queries.len(), "the README lists only {queries:?}");
+    ensure!(15 < queries.len(), "only these metrics are listed: {queries:?}");
     queries.extend(
         [
             "fedq_cluster_connection{cluster=\"scrape-one\",state=\"Ready\"} == 1",
@@ -158,9 +158,10 @@ fn shown() -> Result<Vec<String>> {
     Ok(asked)
 }
 
-/// Every name in the README's table of metrics.
+/// Every name in the table of metrics.
 fn listed() -> Result<Vec<&'static str>> {
-    let table = README.split("`/metrics` has:").nth(1).context("the README has a table of metrics")?;
+    let table =
+        PAGE.split("`/metrics` has:").nth(1).context("docs/observability.md has a table of metrics")?;
     let rows =
         table.lines().skip_while(|line| !line.starts_with("| `")).take_while(|line| line.starts_with('|'));
     let names = rows.filter_map(|row| row.split('|').nth(1));
