@@ -65,7 +65,7 @@ async fn shows(stage: &Stage, what: &str, mut holds: impl FnMut(&str) -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_metric_that_the_readme_lists_has_samples() {
+async fn every_metric_that_is_listed_has_samples() {
     let stage = Stage::set(&[("one", 8), ("two", 4)]).await;
     let task = stage.submit(1, "run: x\nresources: {accelerators: 6}\n").await;
     stage.reaches(&task, "succeeded").await;

@@ -153,7 +153,10 @@ pub const OPERATORS_WEBHOOK_PORT: &str = "OPERATORS_WEBHOOK_PORT";
 /// a port to itself; here there are several on one machine, so both come from the environment.
 pub fn appwrapper_operator() -> Result<PathBuf> {
     let namespace = format!("var inClusterNamespacePath = os.Getenv(\"{OPERATORS_NAMESPACE_FILE}\")");
-    let port = format!("var DefaultPort, _ = strconv.Atoi(os.Getenv(\"{OPERATORS_WEBHOOK_PORT}\"))");
+    let port = format!(
+        "\tif port, err := strconv.Atoi(os.Getenv(\"{OPERATORS_WEBHOOK_PORT}\")); err == nil {{\n\t\to.Port = port\n\t}} else if \
+         o.Port <= 0 {{"
+    );
     let library = Edited {
         module: "sigs.k8s.io/controller-runtime",
         lines: vec![
@@ -162,7 +165,7 @@ pub fn appwrapper_operator() -> Result<PathBuf> {
                 "const inClusterNamespacePath = \"/var/run/secrets/kubernetes.io/serviceaccount/namespace\"",
                 namespace,
             ),
-            ("pkg/webhook/server.go", "var DefaultPort = 9443", port),
+            ("pkg/webhook/server.go", "\tif o.Port <= 0 {", port),
         ],
     };
     let package = "github.com/project-codeflare/appwrapper/cmd";
