@@ -42,18 +42,18 @@ pub async fn lapse(
     }
 }
 
-/// Returns once the Lease was seen to be ours for longer than `when_renewed`, what is left when it is to be renewed. A process
-/// that is started anew under the same name finds the one of its predecessor, which may end before it is renewed.
+/// Returns once the Lease was seen to be ours for at least so long. A process that is started anew under the same name finds the
+/// one of its predecessor, which may end before it is renewed.
 pub async fn held(
     leases: &Api<Lease>,
     name: &str,
     identity: &str,
-    when_renewed: Duration,
+    at_least: Duration,
     clock: fn() -> Timestamp,
 ) {
     loop {
         match leases.get(name).await {
-            Ok(lease) if left(&lease, identity, clock()).is_some_and(|left| when_renewed < left) => return,
+            Ok(lease) if left(&lease, identity, clock()).is_some_and(|left| at_least < left) => return,
             Ok(_) => {}
             Err(error) => tracing::warn!("Cannot look at the Lease `{name}`: {error}"),
         }

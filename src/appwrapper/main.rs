@@ -56,6 +56,7 @@ fn started() -> anyhow::Result<()> {
         }
         None => OperatorConfig::default(),
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
+    // It waits for the server most of the time: a second thread would cost more than it does.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(run::run(config, arguments.namespace, arguments.identity))
 }

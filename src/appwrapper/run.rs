@@ -73,12 +73,15 @@ pub async fn run(config: OperatorConfig, namespace: String, identity: String) ->
             bail!("the controller ended")
         }
     });
-    tokio::select! {
-        ended = parts.join_next() => return ended.context("nothing was started")??,
+    let why = tokio::select! {
+        ended = parts.join_next() => ended.context("nothing was started").and_then(|ended| ended?),
         Some(ended) = webhooks.join_next() => return ended?,
-        () = told_to_stop() => tracing::info!("Told to stop"),
-    }
-    // It leads no more, and renews no Lease.
+        () = told_to_stop() => {
+            tracing::info!("Told to stop");
+            Ok(())
+        }
+    };
+    // It leads no more, and renews no Lease. Webhooks are answered by every replica, also by one that may not lead.
     parts.shutdown().await;
     if !webhooks.is_empty() {
         serve::wind_down(&stop).await;
@@ -86,7 +89,7 @@ pub async fn run(config: OperatorConfig, namespace: String, identity: String) ->
     while let Some(ended) = webhooks.join_next().await {
         ended??;
     }
-    Ok(())
+    why
 }
 
 fn controller_of(
@@ -121,7 +124,7 @@ async fn lead(
     leads.wait_for(|leads| *leads).await.context("the election of a leader ended")?;
     let leases = Api::namespaced(prompt, namespace);
     tokio::select! {
-        () = lease::held(&leases, LEASE, &identity, Duration::from_secs(RENEW_BEFORE_SECONDS), now) => {}
+        () = lease::held(&leases, LEASE, &identity, Duration::from_secs(RENEW_BEFORE_SECONDS / 2), now) => {}
         lost = leads.wait_for(|leads| !*leads) => {
             lost.context("the election of a leader ended")?;
             bail!("another replica leads now")

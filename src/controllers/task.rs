@@ -249,6 +249,8 @@ struct Live {
     destined: Option<Placement>,
     rest: Option<Rest>,
     view: Option<Arc<TaskView>>,
+    /// Since when some of its nodes were seen to run while others start.
+    in_part: Option<Timestamp>,
     /// Where MultiKueue put it in which dispatch: Kueue forgets that with the Workload.
     landed: Option<(Epoch, ClusterName)>,
 }
@@ -386,11 +388,18 @@ impl TaskController {
             if !row.spec.secrets.is_empty() {
                 self.spent.insert(row.id.clone());
             }
-            self.live.remove(&row.id);
+            if self.live.remove(&row.id).is_some_and(|live| live.limited.is_some()) {
+                // Whoever waits behind it is judged anew.
+                self.gathered.revision += 1;
+            }
             self.past.insert(row.id, past);
             return;
         }
         if let Some(live) = self.live.get_mut(&row.id) {
+            if live.limited.is_some() && live.row.state.phase != row.state.phase {
+                // Whoever waits behind it is judged anew.
+                self.gathered.revision += 1;
+            }
             live.row = Arc::new(row);
         } else {
             let live = Live {
@@ -400,6 +409,7 @@ impl TaskController {
                 destined: None,
                 rest: None,
                 view: None,
+                in_part: None,
                 landed: None,
             };
             self.live.insert(live.row.id.clone(), live);

@@ -173,6 +173,9 @@ pub struct NodeShape {
     pub labels: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<Taint>,
+    /// The fewest taints that it had while it was usable; `None` if it never was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usual: Option<Vec<Taint>>,
     /// In units ([`Amount::units`]).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub allocatable: BTreeMap<ResourceName, i64>,

@@ -72,6 +72,7 @@ impl TaskController {
         ids.sort();
         for (_, _, id) in ids {
             let row = Arc::clone(&self.live[&id].row);
+            self.note_parts(&id, joined, now);
             let step = match &row.state.phase {
                 Phase::Pending => self.place(&id, &mut chooser, &routes, now),
                 _ if is_dispatched(&row) => {
@@ -305,6 +306,25 @@ impl TaskController {
         self.clusters.get(name).filter(|cluster| cluster.keeps(name, joined))
     }
 
+    /// Keeps since when a task whose time is limited runs in part. What cannot be seen now stands as it was seen.
+    fn note_parts(&mut self, id: &TaskId, joined: &JoinedClusters, now: Timestamp) {
+        let Some(live) = self.live.get(id) else { return };
+        let row = &live.row;
+        let Phase::Starting { cluster } = &row.state.phase else { return };
+        if row.spec.max_duration.is_none() {
+            return;
+        }
+        let seen = if is_dispatched(row) {
+            self.place.as_ref().map(|hub| self.observe_dispatched(hub, row))
+        } else {
+            self.usable(cluster, joined).map(|cluster| observe(cluster, row))
+        };
+        let Some(runs) = seen.map(|seen| progress::runs_in_part(&seen)) else { return };
+        if let Some(live) = self.live.get_mut(id) {
+            live.in_part = runs.then(|| live.in_part.unwrap_or(now));
+        }
+    }
+
     fn follow(
         &self,
         id: &TaskId,
@@ -330,7 +350,7 @@ impl TaskController {
             next.nodes = nodes;
             return Some(next);
         }
-        let step = self.stuck(row, &seen, now).or_else(|| overdue(row, &seen, now));
+        let step = self.stuck(row, &seen, now).or_else(|| overdue((row, live.in_part), &seen, now));
         if let Some(step) = step {
             return decided(row, step, row.dispatch.clone(), None);
         }
@@ -411,19 +431,29 @@ fn is_settled(live: &mut Live, chooser: &mut Chooser<'_>, (revision, now): (u64,
 }
 
 /// Whoever counts the time for it, fedqd does: of all forms of tasks alike, and also of one that MultiKueue moved.
-pub(super) fn overdue(row: &TaskRow, seen: &Observed, now: Timestamp) -> Option<Step> {
-    let running = Duration::try_from(now.duration_since(running_since(row))).unwrap_or_default();
+pub(super) fn overdue(
+    (row, in_part): (&TaskRow, Option<Timestamp>),
+    seen: &Observed,
+    now: Timestamp,
+) -> Option<Step> {
+    let since = running_since(row, in_part)?;
+    let running = Duration::try_from(now.duration_since(since)).unwrap_or_default();
     progress::overdue(&row.state.phase, seen, (running, row.spec.max_duration))
 }
 
-fn running_since(row: &TaskRow) -> Timestamp {
-    row.dispatch.as_ref().and_then(|dispatch| dispatch.started).unwrap_or(row.changed)
+fn running_since(row: &TaskRow, in_part: Option<Timestamp>) -> Option<Timestamp> {
+    let started = || row.dispatch.as_ref().and_then(|dispatch| dispatch.started);
+    match row.state.phase {
+        Phase::Running { .. } => Some(started().unwrap_or(row.changed)),
+        Phase::Starting { .. } => started().or(in_part),
+        _ => None,
+    }
 }
 
 /// When a task that runs, be it in part, has done so for as long as it may.
-pub(super) fn run_due(row: &TaskRow) -> Option<Timestamp> {
-    let (Phase::Starting { .. } | Phase::Running { .. }) = row.state.phase else { return None };
-    running_since(row).checked_add(SignedDuration::try_from(row.spec.max_duration?).ok()?).ok()
+pub(super) fn run_due(row: &TaskRow, in_part: Option<Timestamp>) -> Option<Timestamp> {
+    let most = SignedDuration::try_from(row.spec.max_duration?).ok()?;
+    running_since(row, in_part)?.checked_add(most).ok()
 }
 
 /// A step that was decided from what may be old is left out: the next look has what is new.

@@ -16,7 +16,7 @@ use super::{
     wishes::Dispatching,
 };
 use fedq_domain::task::{choose::view::Access, fleet::Fleet};
-use fedq_k8s::worker::JoinedClusters;
+use fedq_k8s::{list_watch::State, worker::JoinedClusters};
 use fedq_store::{StoreError, TaskRow};
 use fedq_values::ids::ClusterName;
 
@@ -126,9 +126,10 @@ impl TaskController {
     }
 }
 
-/// Whether what is not seen of it is not there.
+/// Whether what is not seen of it is not there. Where the kind is gone so are its objects, and theirs with them.
 fn shows(cluster: &Cluster, row: &TaskRow) -> bool {
-    !is_app_wrapper(row) || cluster.index.has_app_wrappers
+    let has_no_kind = || matches!(cluster.target.worker.tasks.app_wrappers.state(), State::Absent);
+    !is_app_wrapper(row) || cluster.index.has_app_wrappers || has_no_kind()
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ impl TaskController {
         let hub = self.place.as_ref().filter(|hub| has(hub))?;
         let seen = self.observe_dispatched(hub, row);
         let step = progress::next(&row.state.phase, &seen, (&row.spec.recovery, row.restarts));
-        let step = step.or_else(|| overdue(row, &seen, self.context.clock.now()))?;
+        let step = step.or_else(|| overdue((row, live.in_part), &seen, self.context.clock.now()))?;
         let nodes = over(&step, &seen, row);
         let mut dispatch = row.dispatch.clone()?;
         dispatch.landed = self.runs_on(row).cloned();

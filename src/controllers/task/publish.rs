@@ -246,7 +246,7 @@ impl TaskController {
             Past::Unknown => None,
         });
         let starts = self.live.values().filter_map(|live| self.start_due(&live.row, decided));
-        let ends = self.live.values().filter_map(|live| decide::run_due(&live.row));
+        let ends = self.live.values().filter_map(|live| decide::run_due(&live.row, live.in_part));
         let rests = self.live.values().filter_map(|live| live.rest.as_ref().map(|rest| rest.until));
         let later = |at: &Timestamp| decided < *at;
         match spills

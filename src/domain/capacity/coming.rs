@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Flavor, MAX_QUOTA, Taint, Toleration};
+use super::{Flavor, MAX_QUOTA};
 use crate::resources::Resources;
 use fedq_values::{
     ids::{FlavorName, ResourceName},
@@ -133,17 +133,6 @@ impl Flavor {
         let labelled = self.node_labels.iter().all(|(key, value)| other.node_labels.get(key) == Some(value));
         labelled && other.node_taints.iter().all(|taint| self.admits(taint))
     }
-
-    /// Whether a node is one of its, in whatever state: taints that no flavor knows come and go with that.
-    pub(super) fn holds(&self, labels: &[(Box<str>, Box<str>)], taints: &[Taint], flavors: &[Self]) -> bool {
-        let is_known = |taint: &Taint| flavors.iter().any(|flavor| flavor.names(taint));
-        self.is_labelled(labels) && taints.iter().all(|taint| self.admits(taint) || !is_known(taint))
-    }
-
-    fn names(&self, taint: &Taint) -> bool {
-        let named = |one: &Toleration| !one.key.is_empty() && one.tolerates(taint);
-        self.node_taints.contains(taint) || self.tolerations.iter().any(named)
-    }
 }
 
 #[cfg(test)]
@@ -151,7 +140,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::capacity::{Headroom, NodeFacts, NodeTable, ResourceFilter, TaintFacts};
+    use crate::capacity::{Headroom, NodeFacts, NodeTable, ResourceFilter, TaintFacts, Toleration};
 
     fn gpu() -> ResourceName {
         ResourceName::new("nvidia.com/gpu").expect("a resource's name")
@@ -259,8 +248,9 @@ mod tests {
 
     /// What a flavor of at most 16 has, with what may come, where one of two nodes is in that state.
     fn with_one(flavors: &[Flavor], facts: NodeFacts<'_>) -> i64 {
-        let mut table = table(&[(POOL, 8)]);
-        table.set(&NodeFacts { name: "other", labels: POOL, allocatable: EIGHT, ..facts });
+        let mut table = table(&[(POOL, 8), (POOL, 8)]);
+        // It was as the other one before.
+        table.set(&NodeFacts { name: "n1", labels: POOL, allocatable: EIGHT, ..facts });
         let capacity = table.capacity(flavors, &Headroom::default());
         let name = &flavors[0].name;
         let of = |amounts: Option<&Resources>| {
@@ -299,19 +289,46 @@ mod tests {
     }
 
     #[test]
-    fn a_taint_that_tells_pools_apart_is_no_sign_of_a_broken_node() {
+    fn a_node_that_starts_is_one_of_those_that_come() {
+        let taint = |key| TaintFacts { key, value: "", effect: "NoSchedule" };
+        let a = [flavor("a", POOL, "nvidia.com/gpu=16")];
+        let mut table = table(&[(POOL, 8)]);
+        let units = |table: &mut NodeTable, facts: NodeFacts<'_>| {
+            table.set(&NodeFacts { name: "new", labels: POOL, allocatable: EIGHT, ..facts });
+            let capacity = table.capacity(&a, &Headroom::default());
+            let of = |amounts: &BTreeMap<FlavorName, Resources>| {
+                amounts.get(&a[0].name).and_then(|amounts| amounts.get(&gpu())).map_or(0, |all| all.units())
+            };
+            (of(&capacity.by_flavor), of(&capacity.coming))
+        };
+        let (not_ready, agent) =
+            ([taint("node.kubernetes.io/not-ready")], [taint("example.com/agent-not-ready")]);
+        let ready = NodeFacts { ready: true, ..NodeFacts::default() };
+        assert_eq!(units(&mut table, NodeFacts { taints: &not_ready, ..NodeFacts::default() }), (8, 8));
+        assert_eq!(units(&mut table, NodeFacts { taints: &agent, ..ready }), (8, 8), "its agent is to come");
+        assert_eq!(units(&mut table, ready), (16, 0));
+        let row = table.row("new").expect("a node");
+        table.restore(&row);
+        assert_eq!(units(&mut table, NodeFacts { taints: &not_ready, ..NodeFacts::default() }), (8, 0));
+        let row = table.row("new").expect("a node");
+        table.restore(&row);
+        assert_eq!(units(&mut table, NodeFacts { taints: &agent, ..ready }), (8, 0), "after a restart, too");
+    }
+
+    #[test]
+    fn nodes_whose_pool_keeps_a_flavor_off_are_none_of_its() {
         let taints = [TaintFacts { key: "fast", value: "", effect: "NoSchedule" }];
-        let facts = NodeFacts { taints: &taints, ready: true, ..NodeFacts::default() };
-        let slow = flavor("slow", POOL, "nvidia.com/gpu=16");
-        let of = |fast: Flavor| with_one(&[slow.clone(), fast], facts);
-        let taint = Taint { key: "fast".to_owned(), value: String::new(), effect: "NoSchedule".to_owned() };
-        let key =
-            Toleration { key: "fast".to_owned(), operator: "Exists".to_owned(), ..Toleration::default() };
-        let any = Toleration { key: String::new(), ..key.clone() };
-        let fast = flavor("fast", POOL, "");
-        assert_eq!(of(Flavor { node_taints: vec![taint], ..fast.clone() }), 16);
-        assert_eq!(of(Flavor { tolerations: vec![key], ..fast.clone() }), 16);
-        assert_eq!(of(Flavor { tolerations: vec![any], ..fast }), 8, "it says nothing of that taint");
+        let mut table = table(&[(POOL, 8)]);
+        table.set(&NodeFacts {
+            name: "fast",
+            labels: POOL,
+            allocatable: EIGHT,
+            taints: &taints,
+            ready: true,
+            ..NodeFacts::default()
+        });
+        let slow = [flavor("slow", POOL, "nvidia.com/gpu=16")];
+        assert_eq!(classes(&table, &slow, &Headroom::default()), [("slow".to_owned(), 16)]);
     }
 
     #[test]

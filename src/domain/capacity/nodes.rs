@@ -22,7 +22,8 @@ use fedq_values::{
 const MAX_REPORTED: usize = 100;
 const MAX_REPORTED_OF_ONE: usize = 20;
 /// Taints by which the cluster autoscaler and Karpenter say that they take a node away.
-const GOING: [&str; 2] = ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"];
+const GOING: [&str; 3] =
+    ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"];
 /// A row's place in the maps.
 const ROW: usize = 128;
 
@@ -68,6 +69,8 @@ struct Shape {
     deleting: bool,
     labels: Box<[(Box<str>, Box<str>)]>,
     taints: Box<[Taint]>,
+    /// The fewest taints that it had while it was usable; `None` if it never was.
+    usual: Option<Box<[Taint]>>,
 }
 
 #[derive(Debug, Default)]
@@ -101,7 +104,10 @@ impl NodeTable {
                 return false;
             }
         }
-        let shape = Shape::of(facts, &self.label_keys);
+        let mut shape = Shape::of(facts, &self.label_keys);
+        if let Some(before) = self.nodes.get(facts.name) {
+            shape.remember(self.shapes.get(before.shape));
+        }
         let amounts = self.scratch.as_slice().into();
         self.put(facts.name, shape, amounts, memory);
         true
@@ -144,11 +150,14 @@ impl NodeTable {
         let others =
             self.amounts.get(node.amounts).iter().map(|(id, units)| (self.resource(*id).clone(), *units));
         let memory = (node.memory != 0).then(|| (memory(), node.memory));
+        // Mostly those that it has.
+        let usual = shape.usual.as_ref().filter(|usual| !shape.usable || **usual != shape.taints);
         let shape = NodeShape {
             usable: shape.usable,
             deleting: shape.deleting,
             labels: shape.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
             taints: shape.taints.to_vec(),
+            usual: usual.map(|taints| taints.to_vec()),
             allocatable: others.chain(memory).collect(),
         };
         Some(NodeRow { name: name.to_owned(), shape })
@@ -157,7 +166,7 @@ impl NodeTable {
     /// Takes a node back from the store. Labels and resources that are no longer of interest are left
     /// out.
     pub fn restore(&mut self, row: &NodeRow) {
-        let NodeShape { usable, deleting, labels, taints, allocatable } = &row.shape;
+        let NodeShape { usable, deleting, labels, taints, usual, allocatable } = &row.shape;
         let labels = labels.iter().filter(|(key, _)| self.label_keys.contains(*key));
         let labels = labels.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();
         self.scratch.clear();
@@ -172,8 +181,11 @@ impl NodeTable {
         }
         self.scratch.sort_unstable();
         let amounts = self.scratch.as_slice().into();
+        // An earlier fedqd did not keep it.
+        let usual = usual.as_ref().or(usable.then_some(taints));
+        let usual = usual.map(|taints| taints.as_slice().into());
         let taints = taints.as_slice().into();
-        let shape = Shape { usable: *usable, deleting: *deleting, labels, taints };
+        let shape = Shape { usable: *usable, deleting: *deleting, labels, taints, usual };
         self.put(&row.name, shape, amounts, of_memory);
     }
 
@@ -215,7 +227,13 @@ impl NodeTable {
             }
             for flavor in flavors.iter().filter(|flavor| !flavor.max_capacity.amounts.is_empty()) {
                 let counts = shape.usable && matching.contains(&flavor.name);
-                if counts || !shape.is_going() && flavor.holds(&shape.labels, &shape.taints, flavors) {
+                // One that was never usable is starting: it is one of those that come. One whose pool has a taint that keeps
+                // the flavor's pods off is none of its.
+                let was_usable = || {
+                    let usual = shape.usual.as_deref();
+                    usual.is_some_and(|taints| flavor.matches(&shape.labels, taints))
+                };
+                if counts || !shape.is_going() && was_usable() {
                     self.add_group(group, *amounts, held.entry(&flavor.name).or_default());
                 }
             }
@@ -245,9 +263,7 @@ impl NodeTable {
         for Coming { flavors, resource, units } in coming(flavors, held, |name| self.filter.counts(name)) {
             for flavor in &flavors {
                 // How large nodes are that are not there is not known.
-                if let Some(largest) = largest_of.get_mut(flavor) {
-                    largest.remove(&resource);
-                }
+                largest_of.remove(flavor);
                 coming_of.entry(flavor.clone()).or_default().add(&resource, i128::from(units));
             }
             to_come.add(&resource, i128::from(units));
@@ -391,9 +407,11 @@ impl NodeTable {
 impl Shape {
     fn bytes(&self) -> usize {
         let labels = self.labels.iter().map(|(key, value)| key.len() + value.len());
-        let taints = self.taints.iter().map(|taint| taint.key.len() + taint.value.len() + taint.effect.len());
+        let taints = self.taints.iter().chain(self.usual.iter().flatten());
+        let taints =
+            taints.map(|taint| size_of::<Taint>() + taint.key.len() + taint.value.len() + taint.effect.len());
         let texts: usize = labels.chain(taints).sum();
-        size_of::<Self>() + size_of_val(&*self.labels) + size_of_val(&*self.taints) + texts
+        size_of::<Self>() + size_of_val(&*self.labels) + texts
     }
 
     fn of(facts: &NodeFacts<'_>, label_keys: &BTreeSet<String>) -> Self {
@@ -410,7 +428,17 @@ impl Shape {
         taints.sort_unstable();
         taints.dedup();
         let (usable, deleting) = (is_usable(facts), facts.deleting);
-        Self { usable, deleting, labels: labels.collect(), taints: taints.into() }
+        let taints: Box<[Taint]> = taints.into();
+        let usual = usable.then(|| taints.clone());
+        Self { usable, deleting, labels: labels.collect(), taints, usual }
+    }
+
+    /// What it was like before. Taints of a start, or of somebody who works on it, come and go; those of its pool stay.
+    fn remember(&mut self, before: &Self) {
+        let fewer = |taints: &&Box<[Taint]>| self.usual.as_ref().is_none_or(|now| taints.len() < now.len());
+        if let Some(usual) = before.usual.as_ref().filter(fewer) {
+            self.usual = Some(usual.clone());
+        }
     }
 
     /// Whether it goes, so that an autoscaler may bring another in its place.

@@ -63,7 +63,7 @@ impl ClaimContext {
     /// cluster is all that such an answer gives away.
     pub fn for_anybody(overview: &Overview, cluster: &str, aliases: &Aliases, requester: Requester) -> Self {
         let known = Self::new(overview, cluster, aliases, requester);
-        Self { tells_of_cluster: false, capacity: None, ..known }
+        Self { tells_of_cluster: false, capacity: None, coming: Resources::new(), ..known }
     }
 }
 

@@ -142,7 +142,7 @@ pub fn overdue(
 ) -> Option<Step> {
     let runs = match phase {
         Phase::Running { .. } => true,
-        Phase::Starting { .. } => seen.ready || seen.nodes.iter().any(has_started),
+        Phase::Starting { .. } => runs_in_part(seen),
         _ => false,
     };
     let most = most.filter(|most| *most <= running && runs)?;
@@ -166,6 +166,10 @@ fn ended(end: &End, seen: &Observed, recovery: &Recovery, restarts: u32) -> Step
             Step { to: Move::ProgramFailed { restart }, detail, counts: restart && !free }
         }
     }
+}
+
+pub fn runs_in_part(seen: &Observed) -> bool {
+    seen.ready || seen.nodes.iter().any(has_started)
 }
 
 fn has_started(node: &NodeView) -> bool {

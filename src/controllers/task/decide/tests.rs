@@ -5,7 +5,8 @@ use fedq_domain::{
     resources::FlavorResource,
     task::{
         fleet::Fleet,
-        limits::{Limits, Taken},
+        limits::{Bounds, Limits, Taken},
+        phase::State,
         testing::cluster_name,
         volume::VolumeSpec,
     },
@@ -128,15 +129,44 @@ fn a_run_is_timed_from_its_start_also_where_its_cluster_fell_silent_meanwhile() 
     let mut task = row("run: x\nmax_duration: 60\n", Phase::Running { cluster: cluster_name("one") });
     task.changed = at(100);
     let none = Observed::default();
-    assert_eq!((run_due(&task), overdue(&task, &none, at(159))), (Some(at(160)), None));
-    assert!(overdue(&task, &none, at(160)).is_some());
+    let judge = |task: &TaskRow, in_part: Option<i64>, seen: &Observed, now: i64| {
+        let in_part = in_part.map(at);
+        (run_due(task, in_part), overdue((task, in_part), seen, at(now)).is_some())
+    };
+    assert_eq!(judge(&task, None, &none, 159), (Some(at(160)), false));
+    assert_eq!(judge(&task, None, &none, 160), (Some(at(160)), true));
     task.dispatch.as_mut().expect("it was dispatched").started = Some(at(50));
-    assert_eq!(run_due(&task), Some(at(110)), "that it is back is no new start");
+    assert_eq!(judge(&task, None, &none, 109), (Some(at(110)), false), "that it is back is no new start");
     task.state.phase = Phase::Starting { cluster: cluster_name("one") };
     task.dispatch.as_mut().expect("it was dispatched").started = None;
-    assert_eq!((run_due(&task), overdue(&task, &none, at(999))), (Some(at(160)), None));
-    let in_part = Observed { ready: true, ..none };
-    assert!(overdue(&task, &in_part, at(160)).is_some());
+    let in_part = Observed { ready: true, ..Observed::default() };
+    assert_eq!(judge(&task, None, &in_part, 999), (None, false), "it took long until a node of it ran");
+    assert_eq!(judge(&task, Some(900), &in_part, 959), (Some(at(960)), false));
+    assert_eq!(judge(&task, Some(900), &in_part, 960), (Some(at(960)), true));
     task.state.phase = Phase::Queued { cluster: cluster_name("one") };
-    assert_eq!((run_due(&task), overdue(&task, &in_part, at(999))), (None, None));
+    assert_eq!(judge(&task, Some(900), &in_part, 999), (None, false));
+}
+
+/// Of a tenant with eight GPUs, of which four are taken: one that needs six waits, and one that needs two behind it.
+#[tokio::test]
+async fn who_waits_behind_a_task_is_judged_anew_when_that_goes() {
+    let (mut controller, _ground) = controller().await;
+    let waits = |id: &str, phase: Phase| {
+        let mut task = row("run: x\nresources: {accelerators: 6}\n", phase);
+        task.id = id.parse().expect("an id");
+        task
+    };
+    let (large, other) = (waits("00000001", Phase::Pending), waits("00000002", Phase::Pending));
+    for task in [&large, &other] {
+        controller.keep(task.clone());
+    }
+    let limits =
+        Limits { all: Bounds { gpus: Some(Amount::new(8)), ..Bounds::default() }, ..Limits::default() };
+    let excess = limits.forbid(&row("run: x\nresources: {accelerators: 9}\n", Phase::Pending).spec);
+    controller.live.get_mut(&large.id).expect("it is kept").limited = excess;
+    let before = controller.gathered.revision;
+    controller.keep(TaskRow { state: State { phase: Phase::Stopped, ..other.state.clone() }, ..other });
+    assert_eq!(controller.gathered.revision, before, "nobody waits behind that one");
+    controller.keep(TaskRow { state: State { phase: Phase::Stopped, ..large.state.clone() }, ..large });
+    assert_ne!(controller.gathered.revision, before);
 }
