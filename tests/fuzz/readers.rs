@@ -31,7 +31,7 @@ use fedq_values::{
     quantity::{Amount, Quantity},
 };
 use fedq_wrapped::{component::Component, pod_sets, validate};
-use http::Method;
+use http::{Method, uri::PathAndQuery};
 use serde_json::Value;
 
 /// What the hub asks the webhook. No answer tells more than a denial that can be sent.
@@ -168,10 +168,9 @@ pub fn proxied_path(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let (method, target) = text.split_once(' ').unwrap_or(("GET", text));
     let Ok(method) = Method::from_bytes(method.as_bytes()) else { return };
-    let (path, query) = match target.split_once('?') {
-        Some((path, query)) => (path, Some(query)),
-        None => (target, None),
-    };
+    // The server has read it so far, and refused what is none.
+    let Ok(target) = target.parse::<PathAndQuery>() else { return };
+    let (path, query) = (target.path(), target.query());
     let Ok(wanted) = Wanted::read(&method, path, query) else { return };
     let uri: http::Uri = wanted.path.parse().expect("what is forwarded is a path");
     assert_eq!(uri.path(), path);

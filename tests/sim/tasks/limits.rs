@@ -34,7 +34,9 @@ async fn a_task_over_its_owners_limit_waits_for_one_to_end_and_says_so() {
     stage.kill();
     stage.start();
     let small = stage.submit(1, "run: x\nresources: {accelerators: 1}\n").await;
-    stage.waits_because(&small, "an earlier one waits for more than is left").await;
+    let behind = "the tasks of one person in your tenant may take 3 GPUs at once, and this one needs 1 while others \
+                  take 2 and an earlier one waits for more than is left (tasks.tenants[].limits.perUser.gpus)";
+    stage.waits_because(&small, behind).await;
     let other = stage.submit(1, "run: x\n").await;
     stage.reaches(&other, "succeeded").await;
     stage.waits_because(&second, reason).await;
