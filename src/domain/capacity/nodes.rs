@@ -435,8 +435,9 @@ impl Shape {
 
     /// What it was like before. Taints of a start, or of somebody who works on it, come and go; those of its pool stay.
     fn remember(&mut self, before: &Self) {
-        let fewer = |taints: &&Box<[Taint]>| self.usual.as_ref().is_none_or(|now| taints.len() < now.len());
-        if let Some(usual) = before.usual.as_ref().filter(fewer) {
+        if let Some(usual) = &before.usual
+            && self.usual.as_ref().is_none_or(|now| usual.len() < now.len())
+        {
             self.usual = Some(usual.clone());
         }
     }
