@@ -19,6 +19,7 @@ pub async fn a_lost_clusters_task_runs_elsewhere_and_its_copy_is_withdrawn_at_re
     let stage = staged_at(fleet, name, "lost", ("lostPolicy: requeue, gang: indexed", "", LATE)).await?;
     // The first is preferred: more is free there.
     let bed = Bed::set(&stage, ["16", "8"]).await?;
+    bed.both_fit().await?;
     let (one, two) = (fleet.worker1(), fleet.worker2());
     let id = bed.submit((1, 6), LONG)?;
     let running = bed.reaches(&id, "running").await?;

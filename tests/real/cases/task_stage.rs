@@ -69,6 +69,20 @@ impl<'s, 'f> Bed<'s, 'f> {
         Ok(Self { stage, person: Person::new(stage, "ann", Some("cluster-admin")).await? })
     }
 
+    /// Until both clusters are known to have room: before that a task goes to the one that is.
+    pub async fn both_fit(&self) -> Result<()> {
+        let task = json!({"name": "probe", "run": "x", "resources": {"accelerators": 1}}).to_string();
+        let file = self.stage.daemon.home().file("probe.yaml", &task)?.display().to_string();
+        eventually("both clusters to be ones that fit", SOON, async || {
+            let ran = self.person.runs(&["task", "submit", &file, "--dry-run", "-o", "json"])?;
+            let told: Value = serde_json::from_str(&ran.stdout).unwrap_or_default();
+            let fits = |cluster: &&Value| cluster["verdict"] == "fits";
+            let fit = told["clusters"].as_array().is_some_and(|all| all.iter().filter(fits).count() == 2);
+            Ok(Seen::when(fit, || format!("{ran:?}")))
+        })
+        .await
+    }
+
     /// As [`Self::submit`], with a file of some mebibytes that it brings along: so large that it takes three Secrets.
     pub fn submit_bringing(&self, (nodes, gpus): (u32, u32), runs: &str) -> Result<String> {
         let mut random = fastrand::Rng::with_seed(7);
@@ -155,7 +169,8 @@ impl<'s, 'f> Bed<'s, 'f> {
     }
 
     pub async fn is_gone(&self, worker: &Cluster, id: &str) -> Result<()> {
-        eventually(&format!("nothing of {id} on {}", worker.name), SOON, async || {
+        // Its garbage collector takes a minute to come back to an API server that was away.
+        eventually(&format!("nothing of {id} on {}", worker.name), SOON * 3, async || {
             let mut left = Vec::new();
             for kind in [
                 ("batch/v1", "Job"),

@@ -47,6 +47,7 @@ pub async fn what_does_not_start_says_why_and_goes_where_it_can(fleet: &Fleet) -
     .await?;
     // The first is preferred: more is free there.
     let bed = Bed::set(&stage, ["16", "8"]).await?;
+    bed.both_fit().await?;
     let (one, two) = (fleet.worker1(), fleet.worker2());
     few_pods(one, case, "0").await?;
 
