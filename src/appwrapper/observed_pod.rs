@@ -1,18 +1,16 @@
 //! A pod as its cluster has it: what of it says how an AppWrapper fares. A pod as a whole is some kilobytes, and there are as many
 //! of them as the cluster runs.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::{NamespaceResourceScope, api::core::v1, apimachinery::pkg::api::resource::Quantity};
+use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::api::resource::Quantity};
 use kube::{Resource, api::ObjectMeta};
 use serde::Deserialize;
 
 use crate::pod_template;
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Resource)]
+#[resource(inherit = Pod)]
 #[serde(from = "Sent")]
 pub struct ObservedPod {
     pub metadata: ObjectMeta,
@@ -97,35 +95,6 @@ impl From<Sent> for ObservedPod {
             uses: uses.collect(),
             exit_codes: ended.map(|ended| ended.exit_code).collect(),
         }
-    }
-}
-
-impl Resource for ObservedPod {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        v1::Pod::kind(&())
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        v1::Pod::group(&())
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        v1::Pod::version(&())
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        v1::Pod::plural(&())
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
     }
 }
 
